@@ -1,0 +1,1 @@
+"""Networks of keras.layers and keras.ops; knows no text, no files, no backend."""

@@ -1,0 +1,136 @@
+"""Options as frozen dataclasses whose fields are the script's flags; knows no flag's meaning.
+
+A field says its type, default and help once:
+
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        input_file: list[str] = options.field(help="Text files: a comma list, globs.")
+        max_seq_length: int = options.field(128, help="Length of every record.")
+        __post_init__ checks what belongs together and raises UserError.
+
+    if __name__ == "__main__":
+        options.run(main, Options)
+
+Flags come into being when the script runs, not when it is imported, so tests import
+scripts freely and build `Options(...)` themselves.
+"""
+
+import dataclasses
+import os
+import sys
+import types
+import typing
+
+from absl import app, flags
+
+from text.errors import UserError
+
+_REQUIRED = dataclasses.MISSING
+
+
+def field(default=_REQUIRED, *, help: str, choices: tuple[str, ...] | None = None):
+    """Declares one option; without a default the flag is required.
+
+    Args:
+        default: the value when the flag is absent.
+        help: what a user reads under --help.
+        choices: the allowed values of a string flag.
+    """
+    metadata = {"help": help, "choices": choices}
+    if isinstance(default, list):
+        return dataclasses.field(
+            default_factory=lambda: list(default), metadata=metadata
+        )
+    # Keyword only: optional fields may then stand before required ones.
+    return dataclasses.field(default=default, kw_only=True, metadata=metadata)
+
+
+def _value_type(annotation):
+    """`int | None` -> int; other annotations are returned as they are."""
+    if isinstance(annotation, types.UnionType):
+        (annotation,) = (a for a in typing.get_args(annotation) if a is not type(None))
+    return annotation
+
+
+def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines one absl flag for each field of a dataclass.
+
+    Raises:
+        TypeError: a field has a type that no flag can hold.
+    """
+    annotations = typing.get_type_hints(options_class)
+    for item in dataclasses.fields(options_class):
+        required = (
+            item.default is _REQUIRED and item.default_factory is dataclasses.MISSING
+        )
+        default = None if required else item.default
+        if item.default_factory is not dataclasses.MISSING:
+            default = item.default_factory()
+        value_type = _value_type(annotations[item.name])
+        common = {
+            "name": item.name,
+            "default": default,
+            "help": item.metadata["help"],
+            "flag_values": flag_values,
+            "required": required,
+            # --help lists the flags of the module named like the program.
+            "module_name": sys.argv[0],
+        }
+        if item.metadata["choices"]:
+            flags.DEFINE_enum(enum_values=item.metadata["choices"], **common)
+        elif value_type is bool:
+            flags.DEFINE_bool(**common)
+        elif value_type is int:
+            flags.DEFINE_integer(**common)
+        elif value_type is float:
+            flags.DEFINE_float(**common)
+        elif value_type is str:
+            flags.DEFINE_string(**common)
+        elif value_type == list[str]:
+            flags.DEFINE_list(**common)
+        else:
+            raise TypeError(f"{item.name}: no flag holds a {value_type}")
+
+
+def from_flags(options_class, flag_values: flags.FlagValues = flags.FLAGS):
+    """Builds the dataclass from parsed flags."""
+    return options_class(
+        **{f.name: flag_values[f.name].value for f in dataclasses.fields(options_class)}
+    )
+
+
+def run(main, options_class) -> None:
+    """Parses the command line and calls `main(options)`; never returns.
+
+    What a user can mend (a wrong flag, `UserError`, an operating system error) ends in one
+    line on stderr and exit status 1 (2 for the command line itself); Ctrl-C in 130. Any
+    other exception is our mistake and keeps its traceback.
+    """
+    program = os.path.basename(sys.argv[0])
+
+    def fail(status, message):
+        print(f"{program}: {message}", file=sys.stderr)
+        sys.exit(status)
+
+    def parse(argv):
+        try:
+            return flags.FLAGS(argv)
+        except flags.Error as error:
+            line = " ".join(str(error).split()).removeprefix("flags ")
+            fail(2, f"{line} (see {program} --help)")
+
+    def call(argv):
+        if len(argv) > 1:
+            fail(2, f"unexpected argument {argv[1]!r}; every option is a --flag")
+        try:
+            sys.exit(main(from_flags(options_class)))
+        except UserError as error:
+            fail(1, f"error: {error}")
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            fail(1, f"error: {where}{error.strerror or error}")
+        except KeyboardInterrupt as interrupt:
+            fail(130, str(interrupt) or "interrupted")
+
+    define(options_class)
+    app.run(call, flags_parser=parse)

@@ -1,0 +1,1 @@
+"""Strings to ids to records; knows no models."""

@@ -1,0 +1,9 @@
+"""The one exception that a user is meant to read."""
+
+
+class UserError(Exception):
+    """Something in the user's input, files or flags is wrong.
+
+    The message is one line: what was found, where (file:line), what is allowed, what to
+    do. `options.run` prints it without a traceback.
+    """

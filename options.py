@@ -1,4 +1,4 @@
-"""Options as frozen dataclasses whose fields are the script's flags; knows no flag's meaning.
+"""Options as frozen dataclasses whose fields are flags; knows no flag's meaning.
 
 A field says its type, default and help once:
 

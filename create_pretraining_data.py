@@ -1,0 +1,238 @@
+"""Text to TFRecords for pre-training: masked tokens and sentence pairs.
+
+    python create_pretraining_data.py --input_file='corpus/*.txt' \
+        --output_file='records/part.tfrecord@16' --vocab_file=vocab/vocab.txt
+
+The text is tokenized once, in pieces; all --dupe_factor passes over it are planned, and the
+records written in random order. Memory does not grow with the text. A run that was
+interrupted goes on with the same command, and ends with the same bytes.
+"""
+
+import collections
+import dataclasses
+import os
+
+import options
+from text import documents, generation, inputs, packing, tokenization
+from text.errors import UserError
+from text.masking import prediction_counts
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    input_file: list[str] = options.field(
+        help="Text files, UTF-8, plain or .gz: a comma list of names and globs."
+    )
+    output_file: list[str] = options.field(
+        help="TFRecord files to write: a comma list; NAME@16 stands for sixteen files "
+        "NAME-00000-of-00016 and so on. The first one's name with .description.json "
+        "behind it is the description, which run_pretraining.py checks its flags by."
+    )
+    vocab_file: str = options.field(help="The WordPiece vocabulary.")
+    do_lower_case: bool = options.field(
+        True, help="Lower the text; for uncased vocabularies."
+    )
+    do_whole_word_mask: bool = options.field(
+        False, help="Mask all pieces of a word or none."
+    )
+    max_seq_length: int = options.field(128, help="Tokens of a record, at least 8.")
+    max_predictions_per_seq: int = options.field(
+        20, help="The most tokens of a record to predict."
+    )
+    random_seed: int = options.field(12345, help="Seed of all random choices.")
+    dupe_factor: int = options.field(
+        10, help="Passes over the text, each with other pairs and other masks."
+    )
+    masked_lm_prob: float = options.field(0.15, help="Share of tokens to predict.")
+    short_seq_prob: float = options.field(
+        0.1, help="Share of documents, in each pass, whose sequences are shorter."
+    )
+
+    # What the release does not have.
+    input_format: str = options.field(
+        "sentences",
+        choices=documents.FORMATS,
+        help="sentences: one a line, an empty line ends a document, as in the release. "
+        "paragraphs: running text, one paragraph a line, an empty line ends a document. "
+        "files: running text, each file a document, its lines broken anywhere and empty "
+        "lines between paragraphs. jsonl: a JSON object a line, each a document.",
+    )
+    json_field: str = options.field(
+        "text", help="Where the text stands, with --input_format=jsonl."
+    )
+    documents_span_files: bool = options.field(
+        False,
+        help="Let a document go on in the next file unless an empty line ends it, as the "
+        "release does.",
+    )
+    strip_accents: bool | None = options.field(
+        None,
+        help="Take accents off, and Hangul apart; by default with --do_lower_case.",
+    )
+    split_cjk: bool = options.field(
+        True, help="Make every Chinese character a word of its own."
+    )
+    word_boundaries: str = options.field(
+        "pieces",
+        choices=("pieces", "spaces"),
+        help="What a whole word is. pieces: a piece and those with ## behind it, as in the "
+        "release. spaces: what stands between two spaces; for text whose words have been "
+        "segmented beforehand.",
+    )
+    mask_share: float = options.field(
+        0.8, help="Share of the predicted tokens that become [MASK]."
+    )
+    keep_share: float = options.field(
+        0.1, help="Share of the predicted tokens that stay as they are."
+    )
+    random_share: float = options.field(
+        0.1, help="Share of the predicted tokens that become a random one."
+    )
+    random_next_sentences: bool = options.field(
+        True,
+        help="Take half of the second sentences from other documents. Without, every pair "
+        "is consecutive, for text that is a single document.",
+    )
+    gzip_compress: bool = options.field(False, help="Pack the records by gzip.")
+    num_workers: int = options.field(
+        0, help="Processes; 0: one for each core. The records do not depend on it."
+    )
+    overwrite: bool = options.field(
+        False, help="Replace output files that were made in another way."
+    )
+
+    def __post_init__(self):
+        _at_least(self, 8, "max_seq_length")
+        _at_least(self, 1, "max_predictions_per_seq", "dupe_factor")
+        _at_least(self, 0, "random_seed", "num_workers")
+        if self.max_seq_length > 1 << 15:
+            raise UserError(
+                f"--max_seq_length={self.max_seq_length}: at most {1 << 15}"
+            )
+        for name in ("masked_lm_prob", "short_seq_prob", *_SHARES):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"--{name}={getattr(self, name)}: must be from 0 to 1")
+        if not self.masked_lm_prob:
+            raise UserError("--masked_lm_prob=0: there would be nothing to predict")
+        total = sum(getattr(self, name) for name in _SHARES)
+        if abs(total - 1) > 1e-6:
+            raise UserError(
+                f"--mask_share, --keep_share and --random_share add up to {total:g}; they "
+                "must add up to 1"
+            )
+        if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
+            raise UserError("--word_boundaries=spaces needs --do_whole_word_mask")
+
+
+_SHARES = ("mask_share", "keep_share", "random_share")
+
+
+def _at_least(given, least, *names):
+    for name in names:
+        if getattr(given, name) < least:
+            raise UserError(
+                f"--{name}={getattr(given, name)}: must be at least {least}"
+            )
+
+
+def main(given: Options) -> None:
+    tokenization.check_case(given.do_lower_case, given.vocab_file)
+    fields = {field.name for field in dataclasses.fields(generation.Settings)}
+    values = {k: v for k, v in dataclasses.asdict(given).items() if k in fields}
+    if given.strip_accents is None:
+        values["strip_accents"] = given.do_lower_case
+    settings = generation.Settings(
+        input_files=tuple(inputs.expand(given.input_file)),
+        output_files=_output_files(given.output_file),
+        **values,
+    )
+    _warn_of_lost_predictions(given)
+    description, was_there = generation.generate(
+        settings, given.num_workers or os.cpu_count() or 1, given.overwrite
+    )
+    if was_there:
+        _say("Already finished: the records of this very command are there.")
+    _report(description, settings)
+
+
+def _output_files(patterns):
+    files = []
+    for pattern in patterns:
+        name, at, count = pattern.rpartition("@")
+        if at and count.isdigit() and name:
+            total = int(count)
+            files += [f"{name}-{i:05d}-of-{total:05d}" for i in range(total)]
+        else:
+            files.append(pattern)
+    if not files or "" in files:
+        raise UserError("--output_file: a name is empty")
+    repeated = [name for name in files if files.count(name) > 1]
+    if repeated:
+        raise UserError(f"--output_file: {repeated[0]} is named twice")
+    return tuple(files)
+
+
+def _warn_of_lost_predictions(given):
+    wanted = int(prediction_counts(given.max_seq_length, given.masked_lm_prob))
+    lost = 1 - given.max_predictions_per_seq / wanted
+    if lost > 0:
+        _say(
+            f"warning: --masked_lm_prob={given.masked_lm_prob:g} asks for {wanted} "
+            f"predictions in {given.max_seq_length} tokens, and "
+            f"--max_predictions_per_seq={given.max_predictions_per_seq} loses {lost:.0%} "
+            f"of them; {wanted} would lose none"
+        )
+
+
+def _report(description, settings):
+    counts = collections.Counter(description["counts"])
+    tokens, pairs = counts["tokens"], counts["instances"]
+    _say(
+        f"Text: {counts['documents']:,} documents, {counts['sentences']:,} sentences, "
+        f"{tokens:,} tokens, {counts['unknown_tokens'] / tokens:.2%} of them [UNK]"
+    )
+    _say(
+        f"Records: {pairs:,} instances in {len(settings.output_files)} file(s), "
+        f"{counts['instance_tokens'] / pairs:.1f} tokens and "
+        f"{counts['predictions'] / pairs:.1f} predictions each, "
+        f"{counts['random_next'] / pairs:.1%} with a random next sentence"
+    )
+    for path in settings.output_files[:4]:
+        _say(f"  {path}")
+    if len(settings.output_files) > 4:
+        _say(f"  ... {settings.output_files[-1]}")
+    _say(f"Description: {settings.description_file}")
+    planned = counts["instance_tokens"] - packing.NUM_SPECIAL_TOKENS * pairs
+    cut = counts["truncated_tokens"] / (planned + counts["truncated_tokens"])
+    _say(f"{cut:.1%} of the paired tokens were cut off to fit")
+    if counts["empty_sentences"]:
+        _say(f"{counts['empty_sentences']:,} lines without a token were passed over")
+    if counts["unpaired_sentences"]:
+        _say(
+            f"{counts['unpaired_sentences'] // settings.dupe_factor:,} sentences at a "
+            "document's end had no next one and were left out"
+        )
+    if counts["long_sentences"]:
+        hint = ""
+        if settings.input_format == "sentences":
+            hint = "; if lines are paragraphs, give --input_format=paragraphs"
+        _say(
+            f"warning: {counts['long_sentences']:,} sentences are longer than a whole "
+            "record and lose what does not fit" + hint
+        )
+    if counts["predictions_over_maximum"]:
+        _say(
+            f"warning: --max_predictions_per_seq left out "
+            f"{counts['predictions_over_maximum']:,} predictions that --masked_lm_prob "
+            "asks for"
+        )
+    if counts["decomposed_pieces"]:
+        _say(f"warning: {tokenization.DECOMPOSITION_WARNING}")
+
+
+def _say(line):
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

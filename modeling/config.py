@@ -1,0 +1,121 @@
+"""The architecture of an encoder, as bert_config.json says it; knows no network."""
+
+import dataclasses
+import difflib
+import json
+
+# Keys that released bert_config.json files carry beside the architecture; they change
+# nothing in the network, so they are read and forgotten.
+_TOLERATED_KEYS = frozenset(
+    {
+        "directionality",
+        "pooler_fc_size",
+        "pooler_num_attention_heads",
+        "pooler_num_fc_layers",
+        "pooler_size_per_head",
+        "pooler_type",
+    }
+)
+
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """Sizes, rates and activation of one encoder; the keys of bert_config.json.
+
+    `hidden_act` is one of "gelu" (the tanh form, as at the release's last commit),
+    "gelu_erf" (the exact form, which its first code used), "relu", "tanh", "linear".
+
+    Raises:
+        ValueError: a value has the wrong type or is out of range.
+    Source: google-research/bert@eedf571 modeling.py, class BertConfig.
+    """
+
+    vocab_size: int
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 16
+    initializer_range: float = 0.02
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            self._check(field.name, field.type, getattr(self, field.name))
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size is {self.hidden_size}, which {self.num_attention_heads} "
+                "attention heads cannot share equally; make it a multiple of "
+                "num_attention_heads"
+            )
+
+    @staticmethod
+    def _check(name, kind, value):
+        # bool is an int to Python; `true` in the JSON is still a mistake here.
+        accepted = {int: int, float: (int, float), str: str}[kind]
+        if not isinstance(value, accepted) or isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}; it must be of type {kind.__name__}")
+        if name == "hidden_act":
+            allowed, fits = f"one of {', '.join(ACTIVATIONS)}", value in ACTIVATIONS
+        elif name.endswith("_prob"):
+            allowed, fits = "at least 0 and below 1", 0 <= value < 1
+        else:
+            allowed, fits = "above 0 and finite", 0 < value < float("inf")
+        if not fits:
+            raise ValueError(f"{name} is {value!r}; it must be {allowed}")
+
+    @classmethod
+    def from_dict(cls, values: dict) -> "BertConfig":
+        """Builds a config from the keys of a bert_config.json.
+
+        Raises:
+            ValueError: vocab_size is absent, a key is unknown, or a value is wrong.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        for key in values:
+            if key not in known | _TOLERATED_KEYS:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else "remove it"
+                raise ValueError(f"unknown key {key!r}; {hint}")
+        if "vocab_size" not in values:
+            raise ValueError("no key 'vocab_size'; add the number of word embeddings")
+        return cls(**{key: values[key] for key in values if key in known})
+
+    @classmethod
+    def from_json_file(cls, path: str) -> "BertConfig":
+        """Reads a bert_config.json.
+
+        Raises:
+            ValueError: the file holds no JSON object, or `from_dict` refuses it.
+            OSError: the file cannot be read.
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                values = json.load(file)
+            if not isinstance(values, dict):
+                raise ValueError(
+                    f"a JSON {type(values).__name__}; it must be an object of keys "
+                    "such as vocab_size and hidden_size"
+                )
+            return cls.from_dict(values)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{path}:{error.lineno}: not JSON ({error.msg}); "
+                "give the bert_config.json of a model"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}: not UTF-8 (byte {error.start}); "
+                "give the bert_config.json of a model"
+            ) from error
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    def to_json_string(self) -> str:
+        """Returns the text of a bert_config.json, keys sorted."""
+        return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"

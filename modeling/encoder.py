@@ -1,0 +1,273 @@
+"""The BERT encoder, its variables named as in the released checkpoints.
+
+Axes: b batch, s seq_length, h hidden_size, n num_heads, d head_size. Knows no losses.
+"""
+
+import keras
+from keras import ops
+
+from modeling import layers
+from modeling.config import BertConfig
+
+# Added to the attention scores of padding. Finite, so that a row of nothing but padding
+# attends evenly instead of becoming NaN.
+_PADDING_SCORE = -10000.0
+
+
+class BertEncoder(keras.layers.Layer):
+    """Embeddings, transformer layers and pooler.
+
+    Every variable exists once the object does, and its `path` is the name that the
+    released checkpoints give it ("bert/encoder/layer_0/attention/self/query/kernel").
+
+    Args:
+        config: the architecture.
+        seed: the same seed gives the same initial weights.
+        dtype: "float32" or "mixed_bfloat16". Softmax and layer normalization compute in
+            float32 under both.
+    Source: google-research/bert@eedf571 modeling.py, class BertModel.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        seed: int = 0,
+        dtype: str = "float32",
+        name: str = "bert",
+    ):
+        super().__init__(name=name, dtype=dtype)
+        self.config = config
+        initializers = layers.weight_initializers(config, f"encoder {seed}")
+        self.embeddings = _Embeddings(config, initializers, dtype=dtype)
+        self.transformer_layers = [
+            _TransformerLayer(config, initializers, index, dtype=dtype)
+            for index in range(config.num_hidden_layers)
+        ]
+        self.pooler = keras.layers.Dense(
+            config.hidden_size,
+            activation="tanh",
+            kernel_initializer=next(initializers),
+            dtype=dtype,
+            name="dense",
+        )
+        self.build()
+
+    @property
+    def word_embeddings(self):
+        """The table [vocab_size, hidden_size], which the masked-LM head shares."""
+        return self.embeddings.word_embeddings
+
+    def build(self, input_shape=None):
+        hidden_shape = (None, None, self.config.hidden_size)
+        self.embeddings.build()
+        with keras.name_scope("encoder"):
+            for layer in self.transformer_layers:
+                layer.build(hidden_shape)
+        with keras.name_scope("pooler"):
+            self.pooler.build((None, self.config.hidden_size))
+        self.built = True
+
+    def call(self, inputs, training=False, seed=None, return_all=False):
+        """Encodes a batch.
+
+        Args:
+            inputs: dict of int tensors [b, s]: input_ids, and optionally input_mask
+                (1 = real token, the default) and segment_ids (0 by default). Other keys
+                are ignored.
+            training: whether dropout acts.
+            seed: int tensor [2] from which every dropout mask follows; needed when
+                dropout acts.
+            return_all: return the outputs below the last layer, too.
+        Returns:
+            dict of sequence_output [b, s, h] and pooled_output [b, h]; with return_all
+            also embedding_output [b, s, h] and layer_outputs, a list of [b, s, h].
+        Raises:
+            ValueError: dropout acts without a seed, or the sequence is too long.
+        """
+        seed = self._dropout_seed(training, seed)
+        hidden = self.embeddings(
+            inputs["input_ids"], segment_ids=inputs.get("segment_ids"), seed=seed
+        )
+        outputs = {"embedding_output": hidden, "layer_outputs": []}
+        input_mask = inputs.get("input_mask")
+        for layer in self.transformer_layers:
+            hidden = layer(hidden, input_mask=input_mask, seed=seed)
+            outputs["layer_outputs"].append(hidden)
+        if not return_all:
+            outputs = {}
+        outputs["sequence_output"] = hidden
+        outputs["pooled_output"] = self.pooler(hidden[:, 0])
+        return outputs
+
+    def _dropout_seed(self, training, seed):
+        rates = (
+            self.config.hidden_dropout_prob,
+            self.config.attention_probs_dropout_prob,
+        )
+        if not training or not any(rates):
+            return None
+        if seed is None:
+            raise ValueError(
+                f"training with dropout rates {rates} but no seed; pass seed=[run, step]"
+            )
+        return seed
+
+
+class _Embeddings(keras.layers.Layer):
+    def __init__(self, config, initializers, dtype):
+        super().__init__(name="embeddings", dtype=dtype)
+        self.config = config
+        self.initializers = [next(initializers) for _ in range(3)]
+        self.norm = layers.layer_norm(dtype)
+
+    def build(self, input_shape=None):
+        config = self.config
+        words, types, positions = self.initializers
+        self.word_embeddings = self.add_weight(
+            (config.vocab_size, config.hidden_size), words, name="word_embeddings"
+        )
+        self.token_type_embeddings = self.add_weight(
+            (config.type_vocab_size, config.hidden_size),
+            types,
+            name="token_type_embeddings",
+        )
+        self.position_embeddings = self.add_weight(
+            (config.max_position_embeddings, config.hidden_size),
+            positions,
+            name="position_embeddings",
+        )
+        self.norm.build((None, None, config.hidden_size))
+        self.built = True
+
+    def call(self, input_ids, segment_ids=None, seed=None):
+        seq_length = input_ids.shape[1]
+        if seq_length > self.config.max_position_embeddings:
+            raise ValueError(
+                f"a sequence of {seq_length} tokens; the model has "
+                f"{self.config.max_position_embeddings} position embeddings "
+                "(max_position_embeddings); shorten the sequence"
+            )
+        if segment_ids is None:
+            segment_ids = ops.zeros_like(input_ids)
+        hidden = ops.take(_dense(self.word_embeddings), input_ids, axis=0)
+        # With so few types a product is faster than a lookup, whose gradient scatters.
+        types = ops.one_hot(
+            segment_ids, self.config.type_vocab_size, dtype=self.compute_dtype
+        )
+        hidden += ops.matmul(types, self.token_type_embeddings)
+        hidden += self.position_embeddings[:seq_length]
+        return layers.dropout(
+            self.norm(hidden), self.config.hidden_dropout_prob, seed, site=0
+        )
+
+
+def _dense(table):
+    """Makes the gradient of a lookup in `table` a tensor as large as the table.
+
+    TensorFlow would give sparse slices, which no replica can add up or clip.
+    """
+    return ops.reshape(table, table.shape)
+
+
+class _TransformerLayer(keras.layers.Layer):
+    """[b, s, h] -> [b, s, h]: attention, then a position-wise network."""
+
+    def __init__(self, config, initializers, index, dtype):
+        super().__init__(name=f"layer_{index}", dtype=dtype)
+        # Each layer has three dropouts; site 0 is the embeddings'.
+        sites = range(3 * index + 1, 3 * index + 4)
+        self.attention = _SelfAttention(config, initializers, sites[0], dtype)
+        self.attention_output = _Output(config, initializers, sites[1], dtype)
+        self.intermediate = keras.layers.Dense(
+            config.intermediate_size,
+            activation=layers.activation(config.hidden_act),
+            kernel_initializer=next(initializers),
+            dtype=dtype,
+            name="dense",
+        )
+        self.output_layer = _Output(config, initializers, sites[2], dtype)
+        self.intermediate_size = config.intermediate_size
+
+    def build(self, input_shape):
+        with keras.name_scope("attention"):
+            self.attention.build(input_shape)
+            self.attention_output.build(input_shape)
+        with keras.name_scope("intermediate"):
+            self.intermediate.build(input_shape)
+        self.output_layer.build((None, None, self.intermediate_size))
+        self.built = True
+
+    def call(self, hidden, input_mask=None, seed=None):
+        context = self.attention(hidden, input_mask=input_mask, seed=seed)
+        hidden = self.attention_output(context, residual=hidden, seed=seed)
+        return self.output_layer(self.intermediate(hidden), residual=hidden, seed=seed)
+
+
+class _SelfAttention(keras.layers.Layer):
+    """[b, s, h] -> [b, s, h]: what each position reads from the others."""
+
+    def __init__(self, config, initializers, site, dtype):
+        super().__init__(name="self", dtype=dtype)
+        self.num_heads = config.num_attention_heads
+        self.head_size = config.hidden_size // config.num_attention_heads
+        self.dropout_prob = config.attention_probs_dropout_prob
+        self.site = site
+        self.query, self.key, self.value = (
+            keras.layers.Dense(
+                config.hidden_size,
+                kernel_initializer=next(initializers),
+                dtype=dtype,
+                name=name,
+            )
+            for name in ("query", "key", "value")
+        )
+
+    def build(self, input_shape):
+        for layer in (self.query, self.key, self.value):
+            layer.build(input_shape)
+        self.built = True
+
+    def call(self, hidden, input_mask=None, seed=None):
+        query = self._split_heads(self.query(hidden))
+        key = self._split_heads(self.key(hidden))
+        value = self._split_heads(self.value(hidden))
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [b, n, s, s]
+        scores = ops.cast(scores, "float32") * self.head_size**-0.5
+        if input_mask is not None:
+            padding = 1.0 - ops.cast(input_mask, "float32")
+            scores += _PADDING_SCORE * padding[:, None, None, :]
+        probs = ops.cast(ops.softmax(scores), value.dtype)
+        probs = layers.dropout(probs, self.dropout_prob, seed, self.site)
+        context = ops.matmul(probs, value)  # [b, n, s, d]
+        return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), hidden.shape)
+
+    def _split_heads(self, x):
+        """[b, s, h] -> [b, n, s, d]"""
+        split = ops.reshape(x, (*x.shape[:2], self.num_heads, self.head_size))
+        return ops.transpose(split, (0, 2, 1, 3))
+
+
+class _Output(keras.layers.Layer):
+    """Back to [b, s, h]: projection, dropout, residual, layer normalization."""
+
+    def __init__(self, config, initializers, site, dtype):
+        super().__init__(name="output", dtype=dtype)
+        self.dropout_prob = config.hidden_dropout_prob
+        self.site = site
+        self.dense = keras.layers.Dense(
+            config.hidden_size,
+            kernel_initializer=next(initializers),
+            dtype=dtype,
+            name="dense",
+        )
+        self.norm = layers.layer_norm(dtype)
+
+    def build(self, input_shape):
+        self.dense.build(input_shape)
+        self.norm.build((*input_shape[:-1], self.dense.units))
+        self.built = True
+
+    def call(self, x, residual=None, seed=None):
+        x = layers.dropout(self.dense(x), self.dropout_prob, seed, self.site)
+        return self.norm(x + residual)

@@ -1,0 +1,232 @@
+"""What stands on an encoder: masked LM, next sentence; their logits and losses.
+
+Losses and metrics are pairs (sum, weight) of float32 scalars. Pairs of replicas and of
+micro-batches add up, and `mean` of the total is the number to minimize or to report, so
+that it does not depend on how a batch was divided.
+"""
+
+import keras
+from keras import ops
+
+from modeling import layers
+from modeling.config import BertConfig
+from modeling.encoder import BertEncoder
+
+
+class PretrainingModel(keras.layers.Layer):
+    """An encoder with the masked-LM and the next-sentence head.
+
+    Args:
+        config: the architecture.
+        seed: the same seed gives the same initial weights.
+        dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
+    Source: google-research/bert@eedf571 run_pretraining.py.
+    """
+
+    def __init__(self, config: BertConfig, *, seed: int = 0, dtype: str = "float32"):
+        super().__init__(name="pretraining", dtype=dtype, autocast=False)
+        initializers = layers.weight_initializers(config, f"pretraining heads {seed}")
+        # Built here, outside this layer's own name scope: the released names start
+        # with "bert" and "cls".
+        self.encoder = BertEncoder(config, seed=seed, dtype=dtype)
+        self.masked_lm = MaskedLMHead(config, initializers, dtype=dtype)
+        self.next_sentence = NextSentenceHead(config, initializers, dtype=dtype)
+        with keras.name_scope("cls"):
+            self.masked_lm.build()
+            self.next_sentence.build()
+        self.built = True
+
+    def call(self, batch, training=False, seed=None):
+        """Predicts the masked tokens and whether the second segment is the next.
+
+        Args:
+            batch: dict of the encoder's inputs and masked_lm_positions [b, p].
+            training, seed: as `BertEncoder.call` takes them.
+        Returns:
+            dict of masked_lm_logits [b, p, vocab_size], next_sentence_logits [b, 2].
+        """
+        outputs = self.encoder(batch, training=training, seed=seed)
+        return {
+            "masked_lm_logits": self.masked_lm(
+                outputs["sequence_output"],
+                positions=batch["masked_lm_positions"],
+                word_embeddings=ops.convert_to_tensor(self.encoder.word_embeddings),
+            ),
+            "next_sentence_logits": self.next_sentence(outputs["pooled_output"]),
+        }
+
+
+class MaskedLMHead(keras.layers.Layer):
+    """Logits over the vocabulary, at the masked positions only.
+
+    The output matrix is the encoder's table of word embeddings.
+    """
+
+    def __init__(self, config, initializers, dtype):
+        super().__init__(name="predictions", dtype=dtype)
+        self.config = config
+        self.dense = keras.layers.Dense(
+            config.hidden_size,
+            activation=layers.activation(config.hidden_act),
+            kernel_initializer=next(initializers),
+            dtype=dtype,
+            name="dense",
+        )
+        self.norm = layers.layer_norm(dtype)
+
+    def build(self, input_shape=None):
+        hidden_shape = (None, None, self.config.hidden_size)
+        with keras.name_scope("transform"):
+            self.dense.build(hidden_shape)
+            self.norm.build(hidden_shape)
+        self.output_bias = self.add_weight(
+            (self.config.vocab_size,), "zeros", name="output_bias"
+        )
+        self.built = True
+
+    def call(self, sequence_output, positions=None, word_embeddings=None):
+        # A product with one-hot rows picks positions; its gradient needs no scatter.
+        picks = ops.one_hot(
+            positions, sequence_output.shape[1], dtype=sequence_output.dtype
+        )
+        hidden = ops.matmul(picks, sequence_output)  # [b, p, h]
+        hidden = self.norm(self.dense(hidden))
+        logits = ops.matmul(hidden, ops.transpose(word_embeddings))
+        return ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
+
+
+class NextSentenceHead(keras.layers.Layer):
+    """Logits [b, 2]: the second segment follows the first, or is a random one."""
+
+    def __init__(self, config, initializers, dtype):
+        super().__init__(name="seq_relationship", dtype=dtype)
+        self.hidden_size = config.hidden_size
+        self.initializer = next(initializers)
+
+    def build(self, input_shape=None):
+        # [out, in], unlike a kernel: the release multiplies by the transpose.
+        self.output_weights = self.add_weight(
+            (2, self.hidden_size), self.initializer, name="output_weights"
+        )
+        self.output_bias = self.add_weight((2,), "zeros", name="output_bias")
+        self.built = True
+
+    def call(self, pooled_output):
+        logits = ops.matmul(pooled_output, ops.transpose(self.output_weights))
+        return ops.cast(logits + self.output_bias, "float32")
+
+
+class MaskedLMNextSentence:
+    """The release's pre-training objective: both tasks, summed with equal weight.
+
+    An objective names its losses, makes its model and turns a batch with the model's
+    outputs into losses and metrics; the training loop knows no more of it.
+    """
+
+    loss_names = ("masked_lm_loss", "next_sentence_loss")
+    metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
+
+    def model(
+        self, config: BertConfig, *, seed: int = 0, dtype: str = "float32"
+    ) -> PretrainingModel:
+        """Makes the network; see `PretrainingModel`."""
+        return PretrainingModel(config, seed=seed, dtype=dtype)
+
+    def weights(self, batch) -> dict:
+        """The weight of each loss, known before the network runs.
+
+        A step that accumulates divides every micro-batch by the weight of all of them.
+        """
+        return {
+            "masked_lm_loss": ops.sum(ops.cast(batch["masked_lm_weights"], "float32")),
+            "next_sentence_loss": ops.sum(
+                ops.ones_like(batch["next_sentence_labels"], dtype="float32")
+            ),
+        }
+
+    def losses(self, batch, outputs) -> dict:
+        """Loss name -> (sum, weight).
+
+        Args:
+            batch: dict with masked_lm_ids, masked_lm_weights [b, p] and
+                next_sentence_labels [b, 1] (0 = really the next); optionally
+                is_real_example [b], 0.0 for rows that only fill up a batch.
+            outputs: what the model returned for the batch.
+        Source: google-research/bert@eedf571 run_pretraining.py, get_masked_lm_output
+            and get_next_sentence_output.
+        """
+        return {
+            "masked_lm_loss": cross_entropy(
+                outputs["masked_lm_logits"],
+                batch["masked_lm_ids"],
+                _masked_lm_weights(batch),
+            ),
+            "next_sentence_loss": cross_entropy(
+                outputs["next_sentence_logits"],
+                ops.squeeze(batch["next_sentence_labels"], axis=1),
+                batch.get("is_real_example"),
+            ),
+        }
+
+    def metrics(self, batch, outputs) -> dict:
+        """Accuracy name -> (correct, weight); arguments as for `losses`."""
+        return {
+            "masked_lm_accuracy": accuracy(
+                outputs["masked_lm_logits"],
+                batch["masked_lm_ids"],
+                _masked_lm_weights(batch),
+            ),
+            "next_sentence_accuracy": accuracy(
+                outputs["next_sentence_logits"],
+                ops.squeeze(batch["next_sentence_labels"], axis=1),
+                batch.get("is_real_example"),
+            ),
+        }
+
+
+def _masked_lm_weights(batch):
+    weights = batch["masked_lm_weights"]
+    if "is_real_example" in batch:
+        weights = weights * batch["is_real_example"][:, None]
+    return weights
+
+
+def cross_entropy(logits, labels, weights=None) -> tuple:
+    """Weighted sum of -log p(label), and the weights' sum.
+
+    Args:
+        logits: float tensor [..., classes].
+        labels: int tensor [...].
+        weights: float tensor [...]; ones if None.
+    Returns:
+        two float32 scalars.
+    """
+    losses = ops.sparse_categorical_crossentropy(
+        labels, ops.cast(logits, "float32"), from_logits=True
+    )
+    return _weighted_sum(losses, weights)
+
+
+def accuracy(logits, labels, weights=None) -> tuple:
+    """Weighted count of labels with the highest logit, and the weights' sum.
+
+    Arguments and results as for `cross_entropy`.
+    """
+    predictions = ops.argmax(logits, axis=-1)
+    correct = ops.equal(predictions, ops.cast(labels, predictions.dtype))
+    return _weighted_sum(ops.cast(correct, "float32"), weights)
+
+
+def _weighted_sum(values, weights):
+    weights = ops.ones_like(values) if weights is None else weights
+    weights = ops.cast(weights, "float32")
+    return ops.sum(values * weights), ops.sum(weights)
+
+
+def mean(total, weight):
+    """Divides a sum by its weight; a batch without predictions gives 0.
+
+    Differs from the release: it adds 1e-5 for masked LM only; beside a batch's size that
+    is lost in rounding.
+    """
+    return total / (weight + 1e-5)

@@ -1,0 +1,119 @@
+"""The release's optimizer and learning-rate schedule; knows no models.
+
+Source: google-research/bert@eedf571 optimization.py.
+"""
+
+import contextlib
+import re
+from collections.abc import Sequence
+
+import keras
+from keras import ops
+
+# Matched anywhere in a variable's path. "bias" also spares cls/predictions/output_bias.
+_NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
+
+
+class AdamWeightDecay:
+    """Adam without bias correction, with weight decay apart from the gradient.
+
+    It holds two slots for each variable, `<variable path>/adam_m` and `.../adam_v`. Make
+    it in the scope that made the variables (a tf.distribute strategy's, say). Every
+    replica calls `apply` with the same gradients and updates its own copy: no
+    communication happens here.
+
+    Args:
+        variables: what to train; float32.
+        weight_decay_rate: what each update subtracts of a variable, times the learning
+            rate. Layer normalization and biases are spared.
+    """
+
+    def __init__(
+        self,
+        variables: Sequence[keras.Variable],
+        *,
+        weight_decay_rate: float = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+    ):
+        self.trainable_variables = list(variables)
+        self.weight_decay_rate = weight_decay_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.first_moments = [_slot(v, "adam_m") for v in self.trainable_variables]
+        self.second_moments = [_slot(v, "adam_v") for v in self.trainable_variables]
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """The slots, named as in a checkpoint."""
+        return self.first_moments + self.second_moments
+
+    def decays(self, path: str) -> bool:
+        """Whether weight decay acts on the variable of this path."""
+        return self.weight_decay_rate > 0 and not _NOT_DECAYED.search(path)
+
+    def apply(self, gradients: Sequence, learning_rate) -> None:
+        """Updates variables and slots once.
+
+        Args:
+            gradients: one dense tensor for each variable, in their order.
+            learning_rate: float32 scalar.
+        """
+        for variable, m, v, gradient in zip(
+            self.trainable_variables,
+            self.first_moments,
+            self.second_moments,
+            gradients,
+            strict=True,
+        ):
+            m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
+            v.assign(self.beta_2 * v + (1.0 - self.beta_2) * ops.square(gradient))
+            # No bias correction, and epsilon outside the root: as released.
+            update = m / (ops.sqrt(v) + self.epsilon)
+            if self.decays(variable.path):
+                update += self.weight_decay_rate * variable
+            variable.assign(variable - learning_rate * update)
+
+
+def _slot(variable, name):
+    with contextlib.ExitStack() as stack:
+        for scope in variable.path.split("/"):
+            stack.enter_context(keras.name_scope(scope))
+        return keras.Variable(
+            "zeros", shape=variable.shape, dtype="float32", trainable=False, name=name
+        )
+
+
+def learning_rate(step, peak: float, num_train_steps: int, num_warmup_steps: int):
+    """The rate of the update that follows `step` updates.
+
+    Falls in a straight line from `peak` at step 0 to 0 at num_train_steps; the first
+    num_warmup_steps rise from 0 instead, and end in a jump down to that line.
+
+    Args:
+        step: int scalar, 0 for the first update.
+    Returns:
+        float32 scalar.
+    """
+    step = ops.cast(step, "float32")
+    rate = peak * (1.0 - ops.minimum(step, num_train_steps) / num_train_steps)
+    if num_warmup_steps:
+        rate = ops.where(step < num_warmup_steps, step / num_warmup_steps * peak, rate)
+    return rate
+
+
+def clip_by_global_norm(gradients: Sequence, clip_norm: float) -> tuple[list, object]:
+    """Scales gradients so that their norm, taken together, is at most `clip_norm`.
+
+    Args:
+        gradients: dense float32 tensors.
+    Returns:
+        the scaled tensors (all NaN if the norm is not finite), and the norm before, a
+        float32 scalar.
+    """
+    norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
+    scale = clip_norm / ops.maximum(norm, clip_norm)
+    scale = ops.where(ops.isfinite(norm), scale, float("nan"))
+    return [g * scale for g in gradients], norm

@@ -1,0 +1,440 @@
+"""Pre-trains an encoder on masked words and sentence pairs, and evaluates it.
+
+    python run_pretraining.py --do_train --do_eval \\
+        --input_file='records/train-*.tfrecord' --eval_input_file=records/held_out.tfrecord \\
+        --bert_config_file=bert_config.json --output_dir=pretraining_output \\
+        --num_train_steps=10000 --num_warmup_steps=1000 --learning_rate=1e-4
+
+Killed or interrupted, the same command goes on and ends with the same weights. The
+released models were trained for a million updates of 256 records (arXiv:1810.04805, A.2).
+"""
+
+import dataclasses
+import io
+import os
+
+import numpy as np
+
+import options
+import training  # noqa: F401  (first: it chooses Keras's backend)
+from modeling import heads
+from modeling.config import BertConfig
+from text import reading, records
+from text.errors import UserError
+from training import checkpoint, distribution, loop, report
+
+_CHECKED_RECORDS = 16  # at the beginning of every file
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The release's flags, then ours."""
+
+    bert_config_file: str = options.field(
+        help="The architecture; copied into output_dir, where other tools look for it."
+    )
+    input_file: list[str] = options.field(
+        help="TFRecord files, plain or GZIP: a comma list, globs."
+    )
+    output_dir: str = options.field(help="Where checkpoints and reports go.")
+    init_checkpoint: str | None = options.field(
+        None,
+        help="Weights to start from: prefix or directory. Its optimizer slots and step are "
+        "not used. Ignored once output_dir holds a checkpoint.",
+    )
+    max_seq_length: int = options.field(128, help="Length of every record.")
+    max_predictions_per_seq: int = options.field(
+        20, help="Masked positions of every record."
+    )
+    do_train: bool = options.field(False, help="Train.")
+    do_eval: bool = options.field(
+        False, help="Evaluate in the end, into eval_results.txt."
+    )
+    train_batch_size: int = options.field(
+        32, help="Records of one update, over all replicas and micro-batches."
+    )
+    eval_batch_size: int = options.field(8, help="Records of one evaluation batch.")
+    learning_rate: float = options.field(5e-5, help="Adam's rate at its peak.")
+    num_train_steps: int = options.field(100_000, help="Updates of the whole run.")
+    num_warmup_steps: int = options.field(
+        10_000, help="Updates over which the learning rate rises."
+    )
+    save_checkpoints_steps: int = options.field(
+        1000, help="Updates between two checkpoints."
+    )
+    iterations_per_loop: int = options.field(
+        1000, help="Most updates between two returns to Python."
+    )
+    max_eval_steps: int = options.field(
+        100, help="Most batches of an evaluation; records are never repeated."
+    )
+    use_tpu: bool = options.field(False, help="The same as --distribution=tpu.")
+    tpu_name: str | None = options.field(None, help="The TPU's name or address.")
+    tpu_zone: str | None = options.field(None, help="The TPU's zone.")
+    gcp_project: str | None = options.field(None, help="The TPU's project.")
+    master: str | None = options.field(
+        None, help="The TPU's address, where --tpu_name is not given."
+    )
+    num_tpu_cores: int = options.field(
+        8, help="Has no effect: the TPU says how many cores it has."
+    )
+
+    distribution: str = options.field(
+        "one",
+        choices=distribution.KINDS,
+        help="one device; mirrored: all GPUs of this host; multi_worker: the hosts in "
+        "TF_CONFIG, which share output_dir; tpu.",
+    )
+    gradient_accumulation_steps: int = options.field(
+        1, help="Micro-batches of one update on every replica; saves memory."
+    )
+    dtype: str = options.field(
+        "float32",
+        choices=("float32", "mixed_bfloat16"),
+        help="Type of the matrix products; weights are float32 in any case.",
+    )
+    xla: bool = options.field(False, help="Compile with XLA.")
+    seed: int = options.field(12345, help="Decides weights, data order and dropout.")
+    keep_checkpoint_max: int = options.field(
+        5, help="Checkpoints to keep; 0 keeps all."
+    )
+    log_every_steps: int = options.field(100, help="Updates between two reports.")
+    eval_input_file: list[str] = options.field(
+        [], help="Held-out records for evaluation; without, input_file is evaluated on."
+    )
+    eval_every_steps: int = options.field(
+        0, help="Updates between two evaluations on eval_input_file; 0: none."
+    )
+    max_skipped_updates: int = options.field(
+        10,
+        help="Updates are skipped where a loss or gradient is not finite; after so many "
+        "in a row the run stops.",
+    )
+
+    def __post_init__(self):
+        if not self.do_train and not self.do_eval:
+            raise UserError("nothing to do; give --do_train, --do_eval or both")
+        for name in (
+            "max_seq_length",
+            "max_predictions_per_seq",
+            "train_batch_size",
+            "eval_batch_size",
+            "num_train_steps",
+            "save_checkpoints_steps",
+            "iterations_per_loop",
+            "max_eval_steps",
+            "gradient_accumulation_steps",
+            "log_every_steps",
+            "max_skipped_updates",
+        ):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name}={getattr(self, name)}: must be at least 1")
+        for name in ("num_warmup_steps", "keep_checkpoint_max", "eval_every_steps"):
+            if getattr(self, name) < 0:
+                raise UserError(f"--{name}={getattr(self, name)}: must not be negative")
+        if not 0 <= self.seed < 2**31:
+            raise UserError(f"--seed={self.seed}: must be from 0 to {2**31 - 1}")
+        if not 0 < self.learning_rate < float("inf"):
+            raise UserError(f"--learning_rate={self.learning_rate}: must be above 0")
+        if self.eval_every_steps and not self.eval_input_file:
+            raise UserError("--eval_every_steps needs held-out --eval_input_file")
+        if self.uses_tpu:
+            self._check_tpu()
+
+    @property
+    def uses_tpu(self) -> bool:
+        return self.use_tpu or self.distribution == "tpu"
+
+    def _check_tpu(self):
+        if not (self.tpu_name or self.master):
+            raise UserError("a TPU needs --tpu_name")
+        files = [*self.input_file, *self.eval_input_file, self.output_dir]
+        for path in [*files, *([self.init_checkpoint] if self.init_checkpoint else [])]:
+            if not path.startswith("gs://"):
+                raise UserError(
+                    f"{path}: a TPU cannot read or write local files; give gs:// paths"
+                )
+
+
+# --- Records -------------------------------------------------------------------------
+
+
+def _read(patterns: list[str], given: Options, config: BertConfig) -> reading.Records:
+    """Opens record files and refuses those that flags or config contradict."""
+    described = reading.describe(reading.find(patterns))
+    for path, description in described.items():
+        _check_description(path, description, given, config)
+    vocabularies = {d.get("vocab_sha256") for d in described.values()}
+    if len(vocabularies) > 1:
+        raise UserError(
+            f"{','.join(patterns)}: records of {len(vocabularies)} different "
+            "vocabularies; give files of one"
+        )
+    schema = records.pretraining_schema(
+        given.max_seq_length, given.max_predictions_per_seq
+    )
+    opened = reading.Records(reading.survey(patterns, described), schema)
+    for where, features in opened.head(_CHECKED_RECORDS):
+        _check_record(where, features, config)
+    return opened
+
+
+def _check_description(path, description, given, config):
+    for name in ("max_seq_length", "max_predictions_per_seq"):
+        if description.get(name) != getattr(given, name):
+            raise UserError(
+                f"{path}: its description says {name}={description.get(name)}, not "
+                f"{getattr(given, name)}; give --{name}={description.get(name)}"
+            )
+    if description.get("vocab_size", 0) > config.vocab_size:
+        raise UserError(
+            f"{path}: made with a vocabulary of {description['vocab_size']} tokens, more "
+            f"than vocab_size={config.vocab_size} of {given.bert_config_file}"
+        )
+
+
+def _check_record(where: str, features: dict, config: BertConfig) -> None:
+    seq_length = len(features["input_ids"])
+    for name, limit, why in (
+        ("input_ids", config.vocab_size, "vocab_size of the config"),
+        ("masked_lm_ids", config.vocab_size, "vocab_size of the config"),
+        ("segment_ids", config.type_vocab_size, "type_vocab_size of the config"),
+        ("masked_lm_positions", seq_length, "max_seq_length"),
+        ("input_mask", 2, "a flag"),
+        ("next_sentence_labels", 2, "a flag"),
+    ):
+        low, high = features[name].min(), features[name].max()
+        if low < 0 or high >= limit:
+            raise UserError(
+                f"{where}: {name} has {low if low < 0 else high}; it must be from 0 to "
+                f"{limit - 1} ({why}); other records, or another config?"
+            )
+
+
+# --- The run -------------------------------------------------------------------------
+
+
+def _settings(given: Options) -> loop.Settings:
+    return loop.Settings(
+        num_train_steps=given.num_train_steps,
+        num_warmup_steps=given.num_warmup_steps,
+        learning_rate=given.learning_rate,
+        batch_size=given.train_batch_size,
+        accumulation_steps=given.gradient_accumulation_steps,
+        seed=given.seed,
+        xla=given.xla,
+        max_skipped_updates=given.max_skipped_updates,
+        steps_per_call=given.iterations_per_loop,
+        save_every_steps=given.save_checkpoints_steps,
+        keep_checkpoints=given.keep_checkpoint_max,
+        log_every_steps=given.log_every_steps,
+        eval_every_steps=given.eval_every_steps,
+    )
+
+
+def _identity(given: Options, config: BertConfig, data: reading.Records) -> dict:
+    """What makes a run this run: with any of it changed, a resume would be another."""
+    names = (
+        "max_seq_length",
+        "max_predictions_per_seq",
+        "train_batch_size",
+        "learning_rate",
+        "num_train_steps",
+        "num_warmup_steps",
+        "init_checkpoint",
+        "dtype",
+        "seed",
+    )
+    return {
+        **{name: getattr(given, name) for name in names},
+        **dataclasses.asdict(config),
+        "input_file": [[os.path.basename(f.path), f.records] for f in data.files],
+    }
+
+
+def _check_division(given: Options, replicas: int) -> None:
+    micro_batches = replicas * given.gradient_accumulation_steps
+    if given.do_train and given.train_batch_size % micro_batches:
+        raise UserError(
+            f"--train_batch_size={given.train_batch_size} is not divisible by {replicas} "
+            f"replicas x {given.gradient_accumulation_steps} micro-batches"
+        )
+    if given.eval_batch_size % replicas:
+        raise UserError(
+            f"--eval_batch_size={given.eval_batch_size} is not divisible by {replicas} "
+            "replicas"
+        )
+
+
+def _evaluate(trainer: loop.Trainer, given: Options, data: reading.Records) -> dict:
+    """Evaluates on each record once, at most on --max_eval_steps batches."""
+    # Differs from the release: it repeats a small set until --max_eval_steps, and its
+    # loss is a mean over batches, whatever each holds.
+    size = given.eval_batch_size
+    count = min(given.max_eval_steps, -(-data.total // size))
+    return trainer.evaluate(
+        lambda part: data.evaluation(size, max_batches=count, part=part), count
+    )
+
+
+def _start(trainer: loop.Trainer, given: Options, log: report.Report) -> None:
+    """Takes up the run in output_dir, or the weights of init_checkpoint."""
+    step = trainer.restore(given.output_dir)
+    if step is not None:
+        log.say(f"going on from step {step} in {given.output_dir}")
+    elif given.init_checkpoint:
+        loaded = checkpoint.load(trainer.weights, given.init_checkpoint, "bert/")
+        log.say(str(loaded))
+    elif not given.do_train:
+        raise UserError(
+            f"{given.output_dir}: holds no checkpoint to evaluate; give --do_train or "
+            "--init_checkpoint"
+        )
+    distribution.check_same(
+        trainer.strategy,
+        trainer.progress.step,
+        "the newest checkpoint in output_dir is not the same on all hosts; they must "
+        "share output_dir",
+    )
+
+
+def _train(trainer, given, data, held_out, log) -> None:
+    size = given.train_batch_size
+    if trainer.progress.step >= given.num_train_steps:
+        log.say(f"already finished: {trainer.progress.step} updates are done")
+        return
+    log.say(
+        f"{data.total} records in {len(data.files)} files: the run takes "
+        f"{given.num_train_steps * size / data.total:.1f} epochs"
+    )
+    if given.num_warmup_steps >= given.num_train_steps:
+        log.say(
+            f"warning: the learning rate never reaches {given.learning_rate}, for "
+            f"--num_warmup_steps={given.num_warmup_steps} is not below "
+            f"--num_train_steps={given.num_train_steps}"
+        )
+    try:
+        trainer.train(
+            lambda first_batch, part: data.training(
+                size, seed=given.seed, first_batch=first_batch, part=part
+            ),
+            given.output_dir,
+            log,
+            held_out,
+        )
+    except loop.NotFiniteError as error:
+        raise _not_finite(error, given, data) from error
+    except reading.ERRORS as error:
+        # TensorFlow does not say which record it was. If none is to blame, it was we.
+        data.check_all()
+        raise error
+    if picture := log.draw():
+        log.say(f"finished; curves are in {picture}")
+
+
+def _not_finite(error, given, data) -> UserError:
+    """Saves the first skipped batch of the row and says where its records are."""
+    size, seed = given.train_batch_size, given.seed
+    batch = next(iter(data.training(size, seed=seed, first_batch=error.step)))
+    places = data.places(size, seed=seed, batch=error.step)
+    path = os.path.join(given.output_dir, "skipped_batch.npz")
+    file = io.BytesIO()
+    np.savez(
+        file,
+        record_file=[name for name, _ in places],
+        record_number=[number for _, number in places],
+        **{name: value.numpy() for name, value in batch.items()},
+    )
+    checkpoint.write_file(path, file.getvalue())
+    some = ", ".join(f"{file}: record {number}" for file, number in places[:3])
+    return UserError(
+        f"loss or gradient was not finite in {error.count} updates in a row, from step "
+        f"{error.step} on; the batch of that step ({some} ...) is in {path}; lower "
+        "--learning_rate, or mend these records"
+    )
+
+
+def main(given: Options) -> None:
+    """Runs what the flags ask for.
+
+    Raises:
+        UserError: flags, config, records or checkpoints do not fit each other.
+    """
+    config = _config(given)
+    # Before anything that makes TensorFlow look for devices.
+    strategy = distribution.make(
+        "tpu" if given.uses_tpu else given.distribution,
+        tpu=given.tpu_name or given.master,
+        zone=given.tpu_zone,
+        project=given.gcp_project,
+    )
+    _check_division(given, strategy.num_replicas_in_sync)
+    data = _read(given.input_file, given, config)
+    held_out = (
+        _read(given.eval_input_file, given, config) if given.eval_input_file else None
+    )
+    chief = distribution.is_chief(strategy)
+    log = report.Report(
+        given.output_dir,
+        total_steps=given.num_train_steps,
+        batch_size=given.train_batch_size,
+        active=chief,
+    )
+    if chief:
+        checkpoint.prepare(given.output_dir)
+        if given.do_train:
+            identity = _identity(given, config, data)
+            checkpoint.check_settings(given.output_dir, identity)
+        path = os.path.join(given.output_dir, "bert_config.json")
+        checkpoint.write_file(path, config.to_json_string())
+
+    objective = heads.MaskedLMNextSentence()
+    trainer = loop.Trainer(
+        strategy,
+        lambda: objective.model(config, seed=given.seed, dtype=given.dtype),
+        objective,
+        _settings(given),
+    )
+    log.say(
+        f"{sum(v.shape.num_elements() for v in trainer.weights.values())} weights on "
+        f"{strategy.num_replicas_in_sync} replica(s)"
+    )
+    _start(trainer, given, log)
+    if given.do_train:
+        evaluate = held_out and (lambda: _evaluate(trainer, given, held_out))
+        _train(trainer, given, data, evaluate, log)
+    if given.do_eval:
+        values = _evaluate(trainer, given, held_out or data)
+        values = values | {"global_step": trainer.progress.step}
+        if chief:
+            _write_results(given, values, log)
+
+
+def _config(given: Options) -> BertConfig:
+    try:
+        config = BertConfig.from_json_file(given.bert_config_file)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if given.max_seq_length > config.max_position_embeddings:
+        raise UserError(
+            f"--max_seq_length={given.max_seq_length} is more than "
+            f"max_position_embeddings={config.max_position_embeddings} of "
+            f"{given.bert_config_file}"
+        )
+    return config
+
+
+def _write_results(given: Options, values: dict, log: report.Report) -> None:
+    path = os.path.join(given.output_dir, "eval_results.txt")
+    lines = [
+        f"{name} = {value if isinstance(value, int) else str(np.float32(value))}\n"
+        for name, value in sorted(values.items())
+    ]
+    checkpoint.write_file(path, "".join(lines))
+    log.say(
+        f"evaluated, written to {path}: {', '.join(line.strip() for line in lines)}"
+    )
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

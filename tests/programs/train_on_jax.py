@@ -1,0 +1,83 @@
+"""Runs and trains the golden model on JAX, where TensorFlow cannot be imported."""
+
+import sys
+
+sys.modules["tensorflow"] = None  # any import of it fails
+
+import dataclasses
+import jax, keras, numpy as np
+from modeling import heads, optimization
+from modeling.config import BertConfig
+
+assert keras.backend.backend() == "jax"
+golden, weights_path, batches_path = sys.argv[1:]
+weights, expected, trace = (
+    np.load(path)
+    for path in (
+        weights_path,
+        f"{golden}/model_outputs.npz",
+        f"{golden}/training_trace.npz",
+    )
+)
+config = BertConfig.from_json_file(f"{golden}/bert_config.json")
+
+
+def load(config):
+    model = heads.PretrainingModel(config)
+    for variable in model.variables:
+        variable.assign(weights[variable.path])
+    return model
+
+
+# The forward pass, and dropout under jit.
+batch = {key[3:]: expected[key] for key in expected if key.startswith("in_")}
+model = load(config)
+outputs = model.encoder(batch)
+for key in ("sequence_output", "pooled_output"):
+    np.testing.assert_allclose(outputs[key], expected[key], rtol=0, atol=1e-5)
+
+
+@jax.jit
+def logits(seed):
+    return model(batch, training=True, seed=seed)["next_sentence_logits"]
+
+
+first = logits(np.array([1, 2]))
+assert (first == logits(np.array([1, 2]))).all()
+assert (first != logits(np.array([1, 3]))).any()
+
+# Updates, against the release's trace.
+objective = heads.MaskedLMNextSentence()
+model = load(
+    dataclasses.replace(
+        config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+)
+optimizer = optimization.AdamWeightDecay(model.trainable_variables)
+trained = model.trainable_variables
+
+
+def loss(values, batch):
+    outputs, _ = model.stateless_call(values, [], batch, training=True)
+    return sum(heads.mean(*x) for x in objective.losses(batch, outputs).values())
+
+
+@jax.jit
+def update(values, slots, batch, step):
+    total, gradients = jax.value_and_grad(loss)(values, batch)
+    gradients, norm = optimization.clip_by_global_norm(gradients, 1.0)
+    state = list(zip(trained + optimizer.variables, values + slots))
+    with keras.StatelessScope(state) as scope:
+        optimizer.apply(gradients, optimization.learning_rate(step, 1e-3, 20, 5))
+    new = [scope.get_current_value(variable) for variable, _ in state]
+    return new[: len(values)], new[len(values) :], total, norm
+
+
+values = [v.value for v in trained]
+slots = [v.value for v in optimizer.variables]
+batches = np.load(batches_path)
+for step in range(4):
+    batch = {key: batches[key][32 * step : 32 * step + 32] for key in batches}
+    values, slots, total, norm = update(values, slots, batch, step)
+    np.testing.assert_allclose(total, trace["loss"][step], rtol=1e-5)
+    np.testing.assert_allclose(norm, trace["global_norm"][step], rtol=1e-5)

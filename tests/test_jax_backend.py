@@ -1,0 +1,66 @@
+"""The network needs no TensorFlow: the same numbers on Keras's JAX backend."""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+ROOT = pathlib.Path(__file__).parent.parent
+GOLDEN = ROOT / "tests" / "golden" / "checkpoint"
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None,
+    reason="JAX is not installed (pip install -r requirements-oracles.txt)",
+)
+
+
+@pytest.mark.slow
+def test_jax_equals_the_release_without_tensorflow(tmp_path):
+    checkpoint = tf.train.load_checkpoint(str(GOLDEN / "bert_model.ckpt"))
+    np.savez(
+        tmp_path / "weights.npz",
+        **{
+            name: checkpoint.get_tensor(name)
+            for name in checkpoint.get_variable_to_shape_map()
+        },
+    )
+    np.savez(tmp_path / "batches.npz", **first_records(128))
+    subprocess.run(
+        [
+            sys.executable,
+            str(ROOT / "tests" / "programs" / "train_on_jax.py"),
+            str(GOLDEN),
+            str(tmp_path / "weights.npz"),
+            str(tmp_path / "batches.npz"),
+        ],
+        env=os.environ
+        | {
+            "KERAS_BACKEND": "jax",
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": str(ROOT),
+        },
+        check=True,
+        timeout=240,
+    )
+
+
+def first_records(count):
+    path = str(GOLDEN.parent / "pretraining" / "pretraining.tfrecord")
+    examples = [
+        tf.train.Example.FromString(record.numpy()).features.feature
+        for record in tf.data.TFRecordDataset(path).take(count)
+    ]
+    return {
+        key: np.array(
+            [
+                example[key].int64_list.value or example[key].float_list.value
+                for example in examples
+            ]
+        )
+        for key in examples[0]
+    }

@@ -1,0 +1,45 @@
+"""Knows how a file appears under its name: whole, or not at all."""
+
+import contextlib
+import glob
+import json
+import os
+
+
+@contextlib.contextmanager
+def replacing(path: str, mode: str = "wb"):
+    """Opens a temporary file beside `path` that takes its name when the block succeeds.
+
+    A block that fails leaves `path` as it was. Two processes may write the same path: each
+    has a temporary name of its own, and the last one stays.
+    """
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(
+                file.fileno()
+            )  # else a power cut could leave the name without data
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(temporary)
+        raise
+
+
+def write_json(path: str, value) -> None:
+    with replacing(path, "w") as file:
+        json.dump(value, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+def read_json(path: str):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def remove_temporaries(path: str) -> None:
+    """Removes what processes that were killed left beside `path`."""
+    for name in glob.glob(f"{glob.escape(path)}.tmp-*"):
+        os.remove(name)

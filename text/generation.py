@@ -1,0 +1,495 @@
+"""Knows how text becomes record files: three stages and the description.
+
+1. tokenize: a piece of the input becomes a piece of the corpus;
+2. plan: a block of documents and a pass over it (there are dupe_factor passes) become span
+   pairs;
+3. write: a segment of an output file takes its pairs out of the whole plan, by a
+   permutation that needs no memory, and masks, encodes and writes them.
+
+What a task makes depends on the settings and the text alone, not on who does it or when, so
+neither the number of workers nor an interruption changes a byte.
+"""
+
+import bisect
+import collections
+import contextlib
+import dataclasses
+import errno
+import functools
+import gzip
+import json
+import os
+import shutil
+import unicodedata
+
+import numpy as np
+
+from text import corpus, documents, packing, pairs, records, tokenization, work
+from text.errors import UserError
+from text.files import read_json, remove_temporaries, replacing, write_json
+from text.masking import Masking, mask, prediction_counts
+from text.permutation import permute, round_keys
+from text.vocabulary import Vocabulary
+
+_FORMAT = 1  # of the description
+_BLOCK_TOKENS = 1 << 21
+_SEGMENT_ROWS = 1 << 16
+_BATCH_ROWS = 1 << 11
+_PLAN, _ORDER, _MASK = range(3)  # what a random generator is for
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What decides the bytes of the records, and where they go.
+
+    create_pretraining_data.py --help explains the fields, which are its flags.
+    """
+
+    input_files: tuple[str, ...]
+    output_files: tuple[str, ...]
+    vocab_file: str
+    input_format: str
+    json_field: str
+    documents_span_files: bool
+    do_lower_case: bool
+    strip_accents: bool
+    split_cjk: bool
+    do_whole_word_mask: bool
+    word_boundaries: str
+    max_seq_length: int
+    max_predictions_per_seq: int
+    random_seed: int
+    dupe_factor: int
+    masked_lm_prob: float
+    short_seq_prob: float
+    mask_share: float
+    random_share: float
+    random_next_sentences: bool
+    gzip_compress: bool
+
+    @property
+    def description_file(self) -> str:
+        return f"{self.output_files[0]}.description.json"
+
+    @property
+    def work_folder(self) -> str:
+        return f"{self.output_files[0]}.work"
+
+    @property
+    def words_from_spaces(self) -> bool:
+        return self.do_whole_word_mask and self.word_boundaries == "spaces"
+
+    @property
+    def max_num_tokens(self) -> int:
+        return self.max_seq_length - packing.NUM_SPECIAL_TOKENS
+
+    @property
+    def masking(self) -> Masking:
+        return Masking(
+            masked_lm_prob=self.masked_lm_prob,
+            max_predictions_per_seq=self.max_predictions_per_seq,
+            mask_share=self.mask_share,
+            random_share=self.random_share,
+            whole_words=self.do_whole_word_mask,
+        )
+
+
+def generate(
+    settings: Settings, num_workers: int = 1, overwrite: bool = False
+) -> tuple[dict, bool]:
+    """Writes the records and their description, going on where an earlier start ended.
+
+    Args:
+        num_workers: processes; the records do not depend on it.
+        overwrite: replace outputs of other settings, finished or not.
+    Returns:
+        the description, and whether all of it was there already.
+    Raises:
+        UserError: the text or the outputs do not allow it.
+        OSError: a file cannot be read or written.
+    """
+    vocabulary = Vocabulary.load(settings.vocab_file)
+    folder = work.Folder(settings.work_folder, _origin(settings, vocabulary))
+    for path in settings.output_files:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    if description := _finished(settings, folder.origin):
+        folder.remove()
+        return description, True
+    if folder.unfinished_origin() != folder.origin:
+        _make_room(settings, folder, overwrite)
+    with folder.open(), work.Workers(num_workers) as workers:
+        try:
+            for path in settings.output_files:
+                remove_temporaries(path)
+            description = _generate(settings, folder, workers, len(vocabulary))
+        except UserError:
+            # The input or a flag must change, and what was made of it is of no more use.
+            folder.remove()
+            raise
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise OSError(
+                    error.errno,
+                    "the disk is full; free some space and give the same command again: "
+                    "what is finished is kept",
+                    os.path.dirname(os.path.abspath(folder.path)),
+                ) from error
+            raise
+        finally:
+            _load_tokenizer.cache_clear()
+            _open_corpus.cache_clear()
+    folder.remove()
+    return description, False
+
+
+# === What is there already ===
+
+
+def _origin(settings, vocabulary):
+    """What the records are made of; a run goes on only with the same."""
+    flags = dataclasses.asdict(settings)
+    inputs = []
+    for path in flags.pop("input_files"):
+        status = os.stat(path)
+        inputs.append([path, status.st_size, status.st_mtime_ns])
+    origin = {
+        "flags": flags,
+        "inputs": inputs,
+        "vocab_sha256": vocabulary.digest,
+        "unicode_version": unicodedata.unidata_version,
+        "numpy_version": np.__version__,
+    }
+    return json.loads(json.dumps(origin))
+
+
+def _finished(settings, origin):
+    """The description of these very records, if they are all there."""
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+        description = read_json(settings.description_file)
+        same = ("flags", "inputs", "vocab_sha256")
+        if all(description["origin"][key] == origin[key] for key in same) and all(
+            os.path.getsize(path) == output["bytes"]
+            for path, output in zip(
+                settings.output_files, description["outputs"], strict=True
+            )
+        ):
+            return description
+
+
+def _make_room(settings, folder, overwrite):
+    """Removes what stands where the records go, if that is wanted."""
+    outputs = [settings.description_file, *settings.output_files]
+    found = [path for path in outputs if os.path.exists(path)]
+    if not overwrite:
+        if other := folder.unfinished_origin():
+            raise UserError(
+                f"{folder.path}: an unfinished run of other settings is here; different: "
+                f"{_differences(folder.origin, other)}; give its command to go on with it, "
+                "--overwrite to start anew, or another --output_file"
+            )
+        if found:
+            different = ""
+            if settings.description_file in found:
+                other = read_json(settings.description_file).get("origin", {})
+                different = f" (made with {_differences(folder.origin, other)})"
+            raise UserError(
+                f"{found[-1]}: exists already{different}; --overwrite replaces it, or choose "
+                "another --output_file"
+            )
+    folder.remove()
+    for path in found:
+        os.remove(path)
+
+
+def _differences(origin, other):
+    flags = other.get("flags", {})
+    differing = [
+        f"--{name}={flags.get(name)} there, {value} here"
+        for name, value in origin["flags"].items()
+        if flags.get(name) != value
+    ]
+    if origin["vocab_sha256"] != other.get("vocab_sha256"):
+        differing.append("another vocabulary")
+    if origin["inputs"] != other.get("inputs"):
+        differing.append("other input files, or changed since")
+    for name in ("unicode_version", "numpy_version"):
+        if origin[name] != other.get(name):
+            differing.append(f"{name} {other.get(name)} there, {origin[name]} here")
+    return ", ".join(differing)
+
+
+# === The three stages ===
+
+
+def _generate(settings, folder, workers, vocabulary_size):
+    counts = collections.Counter()
+    _tokenize_all(settings, folder, workers, counts)
+    _plan_all(settings, folder, workers, counts)
+    outputs = _write_all(settings, folder, workers, counts)
+    description = {
+        "format": _FORMAT,
+        "max_seq_length": settings.max_seq_length,
+        "max_predictions_per_seq": settings.max_predictions_per_seq,
+        "do_lower_case": settings.do_lower_case,
+        "vocab_size": vocabulary_size,
+        "vocab_sha256": folder.origin["vocab_sha256"],
+        "instances": counts["instances"],
+        "outputs": outputs,
+        "counts": dict(counts),
+        "origin": folder.origin,
+    }
+    write_json(settings.description_file, description)
+    return description
+
+
+def _tokenize_all(settings, folder, workers, counts):
+    pieces = documents.pieces(settings.input_files, settings.input_format)
+    prefixes = [f"{folder.path}/text-{i:06d}" for i in range(len(pieces))]
+    tasks = [
+        (path, _tokenize, settings, piece) for path, piece in zip(prefixes, pieces)
+    ]
+    sizes = [sum(span.size for span in piece) for piece in pieces]
+    for noted in workers.do_all(tasks, sizes, "1/3 tokenizing", "MB", scale=1e6):
+        counts.update(noted)
+    joined, _ = work.do(f"{folder.path}/corpus", _join_corpus, settings, prefixes)
+    counts.update(joined)
+    if not counts["sentences"]:
+        raise UserError(
+            f"{', '.join(settings.input_files[:3])}: no text in {len(pieces)} piece(s); "
+            "the input is empty"
+        )
+    if counts["documents"] == 1 and settings.random_next_sentences:
+        raise UserError(
+            f"{settings.input_files[0]}: all of the text is one document, so no sentence "
+            "can come from another one; separate documents by empty lines (or see "
+            "--input_format), or go on with --random_next_sentences=false"
+        )
+
+
+def _plan_all(settings, folder, workers, counts):
+    blocks = list(_blocks(_open_corpus(settings)))
+    tasks = [
+        (f"{folder.path}/plan-{number}-{first}", _plan, settings, number, first, last)
+        for number in range(settings.dupe_factor)
+        for first, last in blocks
+    ]
+    sizes = [last - first for first, last in blocks] * settings.dupe_factor
+    for noted in workers.do_all(tasks, sizes, "2/3 planning", "documents"):
+        counts.update(noted)
+    work.do(f"{folder.path}/plan", _join_plan, [task[0] for task in tasks])
+    if counts["instances"] < len(settings.output_files):
+        raise UserError(
+            f"{settings.output_files[-1]}: the text gives {counts['instances']} instances "
+            f"for {len(settings.output_files)} output files; name fewer, or give more text"
+        )
+
+
+def _write_all(settings, folder, workers, counts):
+    tasks, joins, outputs = [], [], []
+    total, num_files = counts["instances"], len(settings.output_files)
+    for file, path in enumerate(settings.output_files):
+        first, last = total * file // num_files, total * (file + 1) // num_files
+        outputs.append({"file": os.path.basename(path), "instances": last - first})
+        starts = range(first, last, _SEGMENT_ROWS)
+        prefixes = [f"{folder.path}/rows-{start}" for start in starts]
+        # A file of one segment is written in its place, a longer one is joined there.
+        segments = [path] if len(starts) == 1 else [f"{p}.tfrecord" for p in prefixes]
+        for prefix, segment, start in zip(prefixes, segments, starts, strict=True):
+            rows = start, min(start + _SEGMENT_ROWS, last)
+            tasks.append((prefix, _write, settings, segment, *rows, total))
+        if len(segments) > 1:
+            joins.append((f"{folder.path}/file-{file}", _join_segments, path, segments))
+    sizes = [task[-2] - task[-3] for task in tasks]
+    for noted in workers.do_all(tasks, sizes, "3/3 writing", "instances"):
+        counts.update(noted)
+    if joins:
+        workers.do_all(joins, [1] * len(joins), "joining", "files")
+    for output, path in zip(outputs, settings.output_files, strict=True):
+        output["bytes"] = os.path.getsize(path)
+    return outputs
+
+
+# === Tasks: the first argument is the prefix of their files, the outcome is counts ===
+
+
+@functools.lru_cache(maxsize=1)
+def _load_tokenizer(settings):
+    return tokenization.Tokenizer(
+        Vocabulary.load(settings.vocab_file),
+        do_lower_case=settings.do_lower_case,
+        strip_accents=settings.strip_accents,
+        split_cjk=settings.split_cjk,
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _open_corpus(settings):
+    size = len(_load_tokenizer(settings).vocabulary)
+    path = f"{settings.work_folder}/corpus"
+    return corpus.Corpus(path, size, settings.words_from_spaces)
+
+
+def _tokenize(prefix, settings, spans):
+    tokenizer = _load_tokenizer(settings)
+    vocabulary = tokenizer.vocabulary
+    counts = collections.Counter()
+    words = None
+    with corpus.PieceWriter(
+        prefix, len(vocabulary), settings.words_from_spaces
+    ) as writer:
+        for sentence in _sentences(settings, spans):
+            if sentence is None:
+                writer.end_document()
+                continue
+            if settings.words_from_spaces:
+                ids, words = tokenizer.encode_words(sentence)
+            else:
+                ids = tokenizer.encode(sentence)
+            writer.add(ids, words)
+            counts["tokens"] += len(ids)
+            counts["unknown_tokens"] += ids.count(vocabulary.unk_id)
+            counts["empty_sentences"] += not ids
+            counts["long_sentences"] += len(ids) > settings.max_num_tokens
+            if not counts["decomposed_pieces"] and tokenizer.decomposes(sentence):
+                counts["decomposed_pieces"] = 1
+        counts["sentences"] = writer.num_sentences
+    return counts
+
+
+def _sentences(settings, spans):
+    for span in spans:
+        yield from documents.read(
+            span,
+            settings.input_format,
+            settings.json_field,
+            ends_at_file_end=not settings.documents_span_files,
+        )
+
+
+def _join_corpus(path, settings, prefixes):
+    if not os.path.exists(f"{path}.documents"):  # the last that join writes
+        corpus.join(prefixes, path, settings.words_from_spaces)
+    corpus.remove_pieces(prefixes)
+    return {"documents": _open_corpus(settings).num_documents}
+
+
+def _blocks(whole):
+    """Yields (first, last) document of runs of about equally many tokens."""
+    first, num_documents = 0, whole.num_documents
+    while first < num_documents:
+        begin = whole.sentences[whole.documents[first]]
+        sentence = bisect.bisect_left(whole.sentences, begin + _BLOCK_TOKENS)
+        last = bisect.bisect_left(whole.documents, sentence, first + 1, num_documents)
+        yield first, last
+        first = last
+
+
+def _plan(prefix, settings, number, first, last):
+    whole = _open_corpus(settings)
+    planned, counts = pairs.plan(
+        whole.sentences,
+        whole.documents,
+        first,
+        last,
+        max_num_tokens=settings.max_num_tokens,
+        short_seq_prob=settings.short_seq_prob,
+        random_next=settings.random_next_sentences,
+        rng=np.random.default_rng([settings.random_seed, _PLAN, number, first]),
+    )
+    with replacing(f"{prefix}.pairs") as file:
+        planned.tofile(file)
+    return {
+        "instances": len(planned),
+        "random_next": int(planned["is_random"].sum()),
+        **counts,
+    }
+
+
+def _join_plan(path, prefixes):
+    _join_files(f"{path}.pairs", [f"{prefix}.pairs" for prefix in prefixes])
+    return {}
+
+
+def _write(prefix, settings, path, first, last, total):
+    """Writes the rows `first` to `last` of all `total` rows in their random order."""
+    del prefix
+    order = round_keys(np.random.default_rng([settings.random_seed, _ORDER]))
+    plan = corpus.FlatFile(f"{settings.work_folder}/plan.pairs", pairs.PAIR)
+    schema = records.pretraining_schema(
+        settings.max_seq_length, settings.max_predictions_per_seq
+    )
+    counts = collections.Counter()
+    with replacing(path) as file, contextlib.ExitStack() as stack:
+        if settings.gzip_compress:
+            # Neither name nor time: equal records are equal bytes.
+            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0, compresslevel=1)
+            file = stack.enter_context(packed)
+        for start in range(first, last, _BATCH_ROWS):
+            rows = np.arange(start, min(start + _BATCH_ROWS, last))
+            planned = plan.gather(permute(rows, total, order), np.ones_like(rows))
+            batch, noted = _assemble(
+                settings,
+                planned,
+                np.random.default_rng([settings.random_seed, _MASK, start]),
+            )
+            file.write(records.frame(records.encode(batch, schema)))
+            counts.update(noted)
+    return counts
+
+
+def _assemble(settings, planned, rng):
+    """Span pairs to a batch of masked rows, and counts."""
+    whole, vocabulary = _open_corpus(settings), _load_tokenizer(settings).vocabulary
+    starts = np.stack([planned["a_start"], planned["b_start"]], axis=1).ravel()
+    lengths = np.stack([planned["a_length"], planned["b_length"]], axis=1).astype(int)
+    tokens = whole.ids.gather(starts, lengths.ravel())
+    batch, sources = packing.pack_pairs(
+        tokens, *lengths.T, vocabulary, settings.max_seq_length
+    )
+    word_starts = None
+    if settings.words_from_spaces:
+        words = whole.word_starts.gather(starts, lengths.ravel())
+        word_starts = words.take(sources, mode="clip").astype(bool)
+    elif settings.do_whole_word_mask:
+        word_starts = ~vocabulary.is_continuation[batch["input_ids"]]
+    masked, outcomes = mask(
+        batch["input_ids"],
+        sources >= 0,
+        word_starts,
+        settings.masking,
+        vocabulary,
+        rng,
+    )
+    batch |= masked
+    batch["next_sentence_labels"] = planned["is_random"].astype(np.uint8)[:, None]
+    num_tokens = lengths.sum(axis=1) + packing.NUM_SPECIAL_TOKENS
+    wanted = prediction_counts(num_tokens, settings.masked_lm_prob)
+    counts = {
+        "instance_tokens": num_tokens.sum(),
+        "predictions": outcomes.sum(),
+        "predictions_to_mask": outcomes[0],
+        "predictions_kept": outcomes[1],
+        "predictions_to_random": outcomes[2],
+        "predictions_over_maximum": np.maximum(
+            wanted - settings.max_predictions_per_seq, 0
+        ).sum(),
+    }
+    return batch, {name: int(count) for name, count in counts.items()}
+
+
+def _join_segments(prefix, path, segments):
+    del prefix
+    _join_files(path, segments)
+    return {}
+
+
+def _join_files(path, parts):
+    """Moves files to the end of each other; packed ones stay readable that way."""
+    if not os.path.exists(path):
+        with replacing(path) as file:
+            for part in parts:
+                with open(part, "rb") as source:
+                    shutil.copyfileobj(source, file, 1 << 20)
+    for part in parts:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(part)

@@ -1,0 +1,93 @@
+"""Knows how text files are named and read: comma lists, globs, gzip, strict UTF-8."""
+
+import glob
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+
+from text.errors import UserError
+
+
+def expand(patterns: list[str]) -> list[str]:
+    """Turns file names and globs into files.
+
+    Args:
+        patterns: names or globs (`**` crosses folders); a name that exists is taken
+            as it is, whatever characters it has.
+    Returns:
+        The files, those of one pattern sorted, each file once.
+    Raises:
+        UserError: a pattern matches no file, or names a folder.
+    """
+    files = {}
+    for pattern in patterns:
+        if os.path.isdir(pattern):
+            raise UserError(
+                f"{pattern}: is a folder; name its files, as in "
+                f"{os.path.join(pattern, '*.txt')!r}"
+            )
+        found = [pattern] if os.path.exists(pattern) else _glob(pattern)
+        if not found:
+            raise UserError(
+                f"no file matches {pattern!r} (in {os.getcwd()}); "
+                "names and globs are separated by commas"
+            )
+        files.update(dict.fromkeys(found))
+    return list(files)
+
+
+def _glob(pattern):
+    matches = glob.glob(pattern, recursive=True)
+    return sorted(match for match in matches if not os.path.isdir(match))
+
+
+def lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
+    """Yields the lines of a UTF-8 file, unpacked where its name ends in `.gz`.
+
+    Only a line feed ends a line (not U+2028 or a form feed, which `str.splitlines` would
+    take), so line numbers are those of an editor. A byte order mark is left out.
+
+    Args:
+        start, stop: bytes of a file that is not packed; lines that begin in between are
+            read, and `start` is where a line begins.
+    Raises:
+        UserError: a line is not UTF-8, or the compressed data is damaged; the message
+            starts with `path:line:`.
+        OSError: the file cannot be opened.
+    """
+    number = 0
+    position = start
+    with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+        file.seek(start)
+        try:
+            for line in file:
+                if stop is not None and position >= stop:
+                    return
+                number += 1
+                encoding = "utf-8" if position else "utf-8-sig"
+                position += len(line)
+                yield line.decode(encoding).rstrip("\n")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{path}:{number + lines_before(path, start)}: not UTF-8 (byte "
+                f"0x{error.object[error.start]:02x} after {error.start} bytes of the "
+                "line); convert the file, for example with iconv -t UTF-8"
+            ) from error
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise UserError(
+                f"{path}:{number + 1}: the compressed data is damaged ({error}); "
+                "compress or copy the file again"
+            ) from error
+
+
+def lines_before(path: str, position: int) -> int:
+    """How many lines end before a byte of a file; reads that far."""
+    if not position:
+        return 0
+    count = 0
+    with open(path, "rb") as file:
+        while position > 0 and (block := file.read(min(position, 1 << 20))):
+            count += block.count(b"\n")
+            position -= len(block)
+    return count

@@ -1,0 +1,70 @@
+"""Says on stderr how far a long job is and how long it will still take."""
+
+import sys
+import time
+
+_TERMINAL_SECONDS = 0.2
+_LOG_SECONDS = 10.0
+
+
+class Progress:
+    """One line on a terminal, redrawn; a line every ten seconds in a log.
+
+        with Progress("tokenizing", total_bytes, "MB", scale=1e6) as progress:
+            progress.advance(count)
+
+    What was done before this start counts towards the share, not towards the speed.
+    """
+
+    def __init__(self, what: str, total: float, unit: str, scale: float = 1.0):
+        self.what, self.total, self.unit, self.scale = what, total, unit, scale
+        self.done = self.already_done = 0.0
+        self.begun = time.monotonic()
+        self.shown = self.begun
+        self.is_terminal = sys.stderr.isatty()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, exception_type, *_):
+        if exception_type is None:
+            self._show(finished=True)
+        elif self.is_terminal:
+            print(file=sys.stderr)
+
+    def advance(self, count: float, already_done: bool = False) -> None:
+        """Adds to what is done, in the unit of `total`."""
+        self.done += count
+        self.already_done += count * already_done
+        wait = _TERMINAL_SECONDS if self.is_terminal else _LOG_SECONDS
+        if time.monotonic() - self.shown >= wait:
+            self._show(finished=False)
+
+    def _show(self, finished):
+        self.shown = time.monotonic()
+        seconds = max(self.shown - self.begun, 1e-9)
+        speed = (self.done - self.already_done) / seconds
+        share = self.done / self.total if self.total else 1.0
+        line = (
+            f"{self.what}: {self.done / self.scale:,.0f} {self.unit} ({share:.0%}), "
+            f"{speed / self.scale:,.0f} {self.unit}/s, "
+        )
+        if finished:
+            line += f"took {duration(seconds)}"
+        elif speed:
+            line += f"{duration((self.total - self.done) / speed)} left"
+        if self.is_terminal:
+            line = f"\r\x1b[K{line}"
+        end = "\n" if finished or not self.is_terminal else ""
+        print(line, end=end, file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """93 -> "1m 33s"; the two largest units."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    units = [(days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s")]
+    while len(units) > 1 and not units[0][0]:
+        units.pop(0)
+    return " ".join(f"{count}{unit}" for count, unit in units[:2])

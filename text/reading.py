@@ -1,0 +1,341 @@
+"""TFRecord files as batches, in an order that seed and epoch determine; knows no models.
+
+Every host runs the same global order and takes its own part of each batch before
+parsing, so that one replica, two replicas and two hosts see the same batches.
+"""
+
+import collections
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+import tensorflow as tf
+
+from text import records
+from text.errors import UserError
+
+# What reading a broken file raises, somewhere within a step of training.
+ERRORS = (
+    tf.errors.DataLossError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InvalidArgumentError,
+)
+
+_SHUFFLED_RECORDS = 10_000  # 15 MB of records at 128 tokens
+_OPEN_FILES = 16
+# tensorflow/models writes the same inputs under other names.
+_OTHER_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+
+Schema = tuple[records.Feature, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFile:
+    """One TFRecord file: how it is compressed and how many records it holds."""
+
+    path: str
+    compression: str  # "" or "GZIP"
+    records: int
+
+
+# --- Finding files and what describes them -------------------------------------------
+
+
+def find(patterns: Iterable[str]) -> list[str]:
+    """Expands file names and globs.
+
+    Raises:
+        UserError: a pattern matches nothing.
+    """
+    paths = []
+    for pattern in patterns:
+        found = sorted(tf.io.gfile.glob(pattern))
+        if not found:
+            raise UserError(f"{pattern}: no file matches; give TFRecord files or globs")
+        paths += found
+    return paths
+
+
+def describe(paths: Iterable[str]) -> dict[str, dict]:
+    """Finds the descriptions that create_pretraining_data.py wrote beside its records.
+
+    Returns:
+        Path of a record file to the description that lists it; without those of which
+        nothing is known.
+    Raises:
+        UserError: a description cannot be read.
+    """
+    by_folder = collections.defaultdict(list)
+    for path in paths:
+        by_folder[os.path.dirname(path)].append(path)
+    described = {}
+    for folder, members in by_folder.items():
+        for name in sorted(
+            tf.io.gfile.glob(os.path.join(folder, "*.description.json"))
+        ):
+            try:
+                with tf.io.gfile.GFile(name) as file:
+                    description = json.load(file)
+                listed = {output["file"] for output in description["outputs"]}
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(
+                    f"{name}: not a description of records ({error!r}); remove it, or "
+                    "write the records again"
+                ) from error
+            for path in members:
+                if os.path.basename(path) in listed:
+                    described[path] = description
+    return described
+
+
+def survey(patterns: Iterable[str], described: Mapping[str, dict]) -> list[RecordFile]:
+    """Lists the record files that patterns name, with the number of records in each.
+
+    The number comes from the file's description; without one the file is read and
+    checked as a whole. Files that by their description hold nothing are left out.
+
+    Raises:
+        UserError: a file is empty, damaged or no TFRecord file.
+    """
+    files = []
+    for path in find(patterns):
+        listed = described[path]["outputs"] if path in described else []
+        known = [o["instances"] for o in listed if o["file"] == os.path.basename(path)]
+        if known == [0]:
+            continue
+        with tf.io.gfile.GFile(path, "rb") as file:
+            if not file.read(1):
+                raise UserError(f"{path}: the file is empty; write its records again")
+        compression = "GZIP" if records.is_gzip(path, tf.io.gfile.GFile) else ""
+        number = known[0] if known else sum(1 for _ in scan(path))
+        files.append(RecordFile(path, compression, number))
+    if not files:
+        raise UserError(f"{','.join(patterns)}: the files hold no records")
+    return files
+
+
+def scan(path: str) -> Iterator[bytes]:
+    """Yields the records of a file in their order; see `records.read`."""
+    return records.read(path, tf.io.gfile.GFile)
+
+
+# --- Batches -------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Which part of every batch this host reads, and for how many replicas."""
+
+    host: int = 0
+    hosts: int = 1
+    replicas: int = 1  # of all hosts together
+
+    def of(self, batch):
+        """[batch, ...] -> [replicas of this host, batch / replicas, ...]."""
+        local = self.replicas // self.hosts
+        shape = tf.concat([[self.replicas, -1], tf.shape(batch)[1:]], 0)
+        return tf.reshape(batch, shape)[self.host * local : (self.host + 1) * local]
+
+
+WHOLE = Part()
+
+
+class Records:
+    """The records of several files under one schema.
+
+    Args:
+        files: what `survey` returned.
+        schema: the features of a record; integers are read as int32.
+    Raises:
+        UserError: the first record of a file does not fit the schema.
+    """
+
+    def __init__(self, files: list[RecordFile], schema: Schema):
+        self.files = files
+        self.total = sum(file.records for file in files)
+        self._schema = schema
+        self._names = {}  # our name of a feature -> its name in these files
+        for file in files:
+            self._check_first(file)
+
+    def _check_first(self, file: RecordFile) -> None:
+        example = tf.train.Example()
+        try:
+            example.ParseFromString(next(scan(file.path)))
+        except Exception as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{file.path}: record 1 is no tf.train.Example") from error
+        features = example.features.feature
+        names = {
+            name: name if name in features else _OTHER_NAMES.get(name, name)
+            for name, _, _ in self._schema
+        }
+        if self._names not in ({}, names):
+            raise UserError(
+                f"{file.path}: its features are named {', '.join(sorted(features))}, "
+                "unlike those of the files before it; give files of one kind"
+            )
+        self._names = names
+        for name, dtype, length in self._schema:
+            kind = "float_list" if dtype == "float32" else "int64_list"
+            # Without `in`, a look-up would add the feature.
+            values = (
+                getattr(features[names[name]], kind).value
+                if names[name] in features
+                else ()
+            )
+            if len(values) != length:
+                raise UserError(
+                    f"{file.path}: record 1 has {len(values)} {dtype} values of {name}, "
+                    f"not {length}; another length, or another kind of record?"
+                )
+
+    def head(self, number: int) -> Iterator[tuple[str, dict]]:
+        """Yields ("file: record n", features) of the first `number` of each file."""
+        for file in self.files:
+            for index, data in zip(range(number), scan(file.path), strict=False):
+                features = self._parse(tf.constant([data]))
+                yield (
+                    f"{file.path}: record {index + 1}",
+                    {name: value[0].numpy() for name, value in features.items()},
+                )
+
+    def check_all(self) -> None:
+        """Reads every record of every file.
+
+        Raises:
+            UserError: names the file and the record that is damaged or does not fit.
+        """
+        for file in self.files:
+            number = 0
+            for number, data in enumerate(scan(file.path), start=1):
+                try:
+                    self._parse(tf.constant([data]))
+                except tf.errors.InvalidArgumentError as error:
+                    reason = " ".join(error.message.split())
+                    raise UserError(
+                        f"{file.path}: record {number} does not fit: {reason}"
+                    ) from error
+            if number != file.records:
+                raise UserError(
+                    f"{file.path}: {number} records, not {file.records} as when the run "
+                    "began or as its description says; copy or write the file again"
+                )
+
+    def _parse(self, serialized):
+        spec = {
+            self._names[name]: tf.io.FixedLenFeature([length], dtype)
+            for name, dtype, length in self._schema
+        }
+        parsed = tf.io.parse_example(serialized, spec)
+        features = {name: parsed[self._names[name]] for name, _, _ in self._schema}
+        return {
+            name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+            for name, value in features.items()
+        }
+
+    def _open(self, index):
+        """Dataset of (file, record number, serialized record) of one file."""
+        paths = tf.constant([file.path for file in self.files])
+        compressions = tf.constant([file.compression for file in self.files])
+        dataset = tf.data.TFRecordDataset(paths[index], compressions[index])
+        return dataset.enumerate(start=1).map(lambda number, x: (index, number, x))
+
+    def _epoch(self, seed, epoch):
+        """Every record once: files shuffled, read together, then shuffled as records."""
+        order = tf.random.experimental.stateless_shuffle(
+            tf.range(len(self.files)), tf.stack([seed, epoch])
+        )
+        dataset = tf.data.Dataset.from_tensor_slices(order).interleave(
+            self._open,
+            cycle_length=min(_OPEN_FILES, len(self.files)),
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+        # A file that lost records would shift the order of every later epoch.
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.total))
+        return dataset.shuffle(
+            min(_SHUFFLED_RECORDS, self.total),
+            seed=seed * 2**32 + epoch,
+            reshuffle_each_iteration=False,
+        )
+
+    def _ordered(self, seed: int, first: int) -> tf.data.Dataset:
+        """Records for ever, epoch after epoch, from global number `first` on."""
+        epoch, inside = divmod(first, self.total)
+        seed = tf.constant(seed, tf.int64)
+        epochs = tf.data.Dataset.range(epoch, tf.int64.max)
+        return epochs.flat_map(lambda e: self._epoch(seed, e)).skip(inside)
+
+    def training(
+        self, batch_size: int, *, seed: int, first_batch: int = 0, part: Part = WHOLE
+    ) -> tf.data.Dataset:
+        """Batches for ever, the same for every division into hosts and replicas.
+
+        Batches straddle the ends of epochs, so that none is short.
+
+        Args:
+            batch_size: records of all hosts together, a multiple of part.replicas.
+            first_batch: how many batches are passed over.
+        Returns:
+            Dataset of dicts [batch_size / replicas, ...], one for each of this host's
+            replicas in turn.
+        """
+        dataset = self._ordered(seed, first_batch * batch_size)
+        batches = dataset.batch(batch_size, drop_remainder=True)
+        local = batches.map(lambda file, number, x: part.of(x)).unbatch()
+        size = batch_size // part.replicas
+        parsed = local.map(
+            lambda x: self._parse(tf.ensure_shape(x, [size])),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        return parsed.with_options(_options()).prefetch(tf.data.AUTOTUNE)
+
+    def places(
+        self, batch_size: int, *, seed: int, batch: int
+    ) -> list[tuple[str, int]]:
+        """The file and record number of every record in one batch of `training`."""
+        dataset = self._ordered(seed, batch * batch_size).take(batch_size)
+        return [
+            (self.files[file].path, int(number))
+            for file, number, _ in dataset.as_numpy_iterator()
+        ]
+
+    def evaluation(
+        self, batch_size: int, *, max_batches: int, part: Part = WHOLE
+    ) -> tf.data.Dataset:
+        """The first `max_batches` batches, every record at most once, in file order.
+
+        A short last batch is filled up; `is_real_example` [batch] is 1.0 for records
+        and 0.0 for what fills up.
+        """
+        paths = tf.data.Dataset.range(len(self.files))
+        dataset = paths.flat_map(self._open).map(lambda file, number, x: x)
+
+        def fill(x):
+            real = tf.size(x)
+            rows = tf.minimum(tf.range(batch_size), real - 1)
+            weights = tf.cast(tf.range(batch_size) < real, tf.float32)
+            return part.of(tf.gather(x, rows)), part.of(weights)
+
+        size = batch_size // part.replicas
+
+        def parse(x, weights):
+            features = self._parse(tf.ensure_shape(x, [size]))
+            return {**features, "is_real_example": tf.ensure_shape(weights, [size])}
+
+        batches = dataset.batch(batch_size).take(max_batches).map(fill).unbatch()
+        parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+        return parsed.with_options(_options()).prefetch(tf.data.AUTOTUNE)
+
+
+def _options() -> tf.data.Options:
+    options = tf.data.Options()
+    options.deterministic = True
+    # Every host slices batches itself (Part).
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.OFF
+    )
+    return options

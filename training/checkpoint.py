@@ -1,0 +1,358 @@
+"""The release's checkpoint format: bundles by variable name; knows no model and no task.
+
+A checkpoint is what TensorFlow 1 wrote: `model.ckpt-<step>.index` and its data files, with
+the `checkpoint` state file beside them. Everything is saved under its own name: weights
+under the released names, Adam's slots as `<variable>/adam_m` and `<variable>/adam_v`, the
+number of updates as `global_step`.
+
+A bundle is written under a temporary name and renamed, its `.index` last: whatever has an
+`.index` under a final name is whole, whenever the process was killed.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from text.errors import UserError
+
+_PREFIX = "model.ckpt-"
+_WRITING = "writing-"  # what a killed process leaves under this name is never read
+# What TensorFlow raises for a bundle that is missing, truncated or altered.
+_DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """Which variables a checkpoint set, and what was left over on either side."""
+
+    source: str
+    matched: list[str]
+    initial: list[str]  # variables of the model that the checkpoint does not have
+    unused: list[str]  # entries of the checkpoint that the model does not have
+
+    def __str__(self) -> str:
+        total = len(self.matched) + len(self.initial)
+        lines = [f"{self.source}: {len(self.matched)} of {total} variables matched"]
+        for title, names in (
+            ("left at their initial value", self.initial),
+            ("unused in the checkpoint", self.unused),
+        ):
+            if names:
+                lines.append(f"  {title} ({len(names)}): {_grouped(names)}")
+        return "\n".join(lines)
+
+
+def _grouped(names: Iterable[str]) -> str:
+    """Names in one line: layers, and the two slots of Adam, are folded together."""
+    groups = {}
+    for name in sorted(names):
+        group = re.sub(r"layer_\d+", "layer_*", re.sub(r"/adam_[mv]$", "/adam_*", name))
+        groups[group] = groups.get(group, 0) + 1
+    slots = sum(n for group, n in groups.items() if group.endswith("/adam_*"))
+    parts = [
+        group if n == 1 else f"{group} x {n}"
+        for group, n in groups.items()
+        if not group.endswith("/adam_*")
+    ]
+    return ", ".join(parts + ([f"*/adam_* x {slots}"] if slots else []))
+
+
+# --- Reading -------------------------------------------------------------------------
+
+
+def resolve(path: str) -> str:
+    """The prefix of the checkpoint that a user means.
+
+    Args:
+        path: a prefix, the path of one of a bundle's files, or a directory: the newest
+            checkpoint of its state file, else the only bundle in it.
+    Raises:
+        UserError: there is no such checkpoint, or the directory leaves a choice.
+    """
+    if tf.io.gfile.isdir(path):
+        return _resolve_directory(path)
+    prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
+    if not tf.io.gfile.exists(f"{prefix}.index"):
+        raise UserError(
+            f"{prefix}: no such checkpoint ({prefix}.index does not exist); give the "
+            "prefix before .index, or the directory"
+        )
+    return prefix
+
+
+def _resolve_directory(directory: str) -> str:
+    state = os.path.join(directory, "checkpoint")
+    if tf.io.gfile.exists(state):
+        with tf.io.gfile.GFile(state) as file:
+            match = re.search(r'^model_checkpoint_path: "(.*)"', file.read(), re.M)
+        # Absolute paths in a state file go stale when the directory is moved.
+        prefix = os.path.join(directory, os.path.basename(match[1])) if match else ""
+        if prefix and tf.io.gfile.exists(f"{prefix}.index"):
+            return prefix
+    found = sorted(tf.io.gfile.glob(os.path.join(directory, "*.index")))
+    found = [p for p in found if not os.path.basename(p).startswith(_WRITING)]
+    if len(found) == 1:
+        return found[0].removesuffix(".index")
+    names = ", ".join(os.path.basename(p) for p in found) or "none"
+    raise UserError(
+        f"{directory}: no state file names a checkpoint, and *.index matches {names}; "
+        "give the prefix of one"
+    )
+
+
+def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """Reads tensors by name and verifies the checksum of each.
+
+    Args:
+        prefix: what `resolve` returned.
+        names: which to read; all when absent.
+    Raises:
+        UserError: the bundle is incomplete, truncated or altered.
+    """
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        if names is None:
+            names = sorted(reader.get_variable_to_shape_map())
+        return {name: reader.get_tensor(name) for name in names}
+    except _DAMAGE as error:
+        raise _damaged(prefix, error) from error
+
+
+def _shapes(prefix: str) -> dict[str, tuple[int, ...]]:
+    try:
+        shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    except _DAMAGE as error:
+        raise _damaged(prefix, error) from error
+    return {name: tuple(shape) for name, shape in shapes.items()}
+
+
+def _damaged(prefix: str, error: Exception) -> UserError:
+    reason = " ".join(str(getattr(error, "message", None) or error).split())
+    return UserError(
+        f"{prefix}: the checkpoint is damaged or incomplete ({reason}); copy or "
+        "download all its files again, or use another one"
+    )
+
+
+def load(
+    variables: Mapping[str, object], path: str, required: str | None = None
+) -> LoadReport:
+    """Sets variables from the checkpoint's entries of the same names.
+
+    Nothing is set unless everything fits. Entries without a variable (another head,
+    optimizer slots, global_step) are ignored and reported.
+
+    Args:
+        variables: names to Keras or TensorFlow variables.
+        path: see `resolve`.
+        required: variables whose names begin so must be in the checkpoint.
+    Raises:
+        UserError: shapes differ, required names are missing (all are listed), nothing
+            matches, or the bundle is damaged.
+    """
+    prefix = resolve(path)
+    shapes = _shapes(prefix)
+    report = LoadReport(
+        source=prefix,
+        matched=sorted(variables.keys() & shapes),
+        initial=sorted(variables.keys() - shapes),
+        unused=sorted(shapes.keys() - variables),
+    )
+    if wrong := _differing(variables, shapes):
+        raise UserError(f"{prefix}: wrong bert_config_file? " + "; ".join(wrong))
+    missing = [n for n in report.initial if required and n.startswith(required)]
+    if missing or not report.matched:
+        what = ", ".join(missing) if report.matched else "all variables of the model"
+        raise UserError(
+            f"{prefix}: not in the checkpoint: {what}; wrong checkpoint or "
+            f"bert_config_file? It holds {_grouped(shapes) or 'nothing'}"
+        )
+    assign(variables, read(prefix, report.matched))
+    return report
+
+
+def assign(variables: Mapping[str, object], tensors: Mapping[str, np.ndarray]) -> None:
+    """Gives each tensor to the variable of its name; dtypes are the variables'."""
+    for name, value in tensors.items():
+        variables[name].assign(value)
+
+
+def _differing(variables, shapes) -> list[str]:
+    """One line for each variable whose shape in the checkpoint is another."""
+    return [
+        f"{name} is {_size(shapes[name])} in the checkpoint and "
+        f"{_size(variables[name].shape)} in the model"
+        for name in sorted(variables.keys() & shapes)
+        if tuple(shapes[name]) != tuple(variables[name].shape)
+    ]
+
+
+def _size(shape) -> str:
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+# --- A run's own checkpoints ---------------------------------------------------------
+
+
+def steps(directory: str) -> list[int]:
+    """The steps of which a directory holds a whole checkpoint, ascending."""
+    pattern = re.compile(re.escape(_PREFIX) + r"(\d+)\.index$")
+    names = tf.io.gfile.listdir(directory) if tf.io.gfile.exists(directory) else []
+    return sorted(int(m[1]) for m in map(pattern.match, names) if m)
+
+
+def prefix_of(directory: str, step: int) -> str:
+    return os.path.join(directory, f"{_PREFIX}{step}")
+
+
+def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) -> str:
+    """Writes `model.ckpt-<step>` and names it in the state file; drops the oldest.
+
+    Equal tensors give equal bytes.
+
+    Args:
+        tensors: names to arrays or tensors.
+        keep: how many checkpoints stay; 0 keeps all. Later ones than `step`, which only
+            a damaged checkpoint leaves behind, are neither counted nor dropped.
+    Returns:
+        The checkpoint's prefix.
+    Raises:
+        UserError: the disk is full or not writable.
+    """
+    prefix = prefix_of(directory, step)
+    temporary = os.path.join(directory, f"{_WRITING}{_PREFIX}{step}")
+    names = sorted(tensors)
+    try:
+        tf.raw_ops.SaveV2(
+            prefix=temporary,
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+        )
+        # The data first: an .index under its final name says that all is there.
+        for part in (".data-00000-of-00001", ".index"):
+            tf.io.gfile.rename(temporary + part, prefix + part, overwrite=True)
+        written = [s for s in steps(directory) if s <= step]
+        kept = written[-keep:] if keep else written
+        _write_state(directory, kept)
+        for old in written[: len(written) - len(kept)]:
+            _remove(directory, f"{_PREFIX}{old}")
+    except tf.errors.OpError as error:
+        reason = " ".join(str(error.message).split())
+        raise UserError(f"{prefix}: cannot be written: {reason}") from error
+    return prefix
+
+
+def _write_state(directory: str, kept: list[int]) -> None:
+    lines = [f'model_checkpoint_path: "{_PREFIX}{kept[-1]}"\n']
+    lines += [f'all_model_checkpoint_paths: "{_PREFIX}{step}"\n' for step in kept]
+    write_file(os.path.join(directory, "checkpoint"), "".join(lines))
+
+
+def write_file(path: str, content: str | bytes) -> None:
+    """Writes a file that appears under its name as a whole."""
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory, _WRITING + name)
+    with tf.io.gfile.GFile(
+        temporary, "w" if isinstance(content, str) else "wb"
+    ) as file:
+        file.write(content)
+    tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def _remove(directory: str, name: str) -> None:
+    """Removes a bundle, its .index first so that no half of it is taken for whole."""
+    paths = tf.io.gfile.glob(os.path.join(directory, f"{name}.*"))
+    for path in sorted(paths, key=lambda p: not p.endswith(".index")):
+        tf.io.gfile.remove(path)
+
+
+def prepare(directory: str) -> None:
+    """Makes a run's directory and removes what a killed process left half written.
+
+    Only the chief may call it.
+    """
+    tf.io.gfile.makedirs(directory)
+    whole = set(steps(directory))
+    for name in tf.io.gfile.listdir(directory):
+        data = re.match(re.escape(_PREFIX) + r"(\d+)\.data-", name)
+        if name.startswith(_WRITING) or (data and int(data[1]) not in whole):
+            tf.io.gfile.remove(os.path.join(directory, name))
+
+
+def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
+    """Reads the newest undamaged checkpoint of a run; says which it passed over.
+
+    Going back to an older one is safe: the run repeats the updates in between exactly.
+
+    Returns:
+        Its prefix and all its tensors; None where there is no checkpoint.
+    Raises:
+        UserError: there are checkpoints and all are damaged.
+    """
+    damaged = []
+    for step in reversed(steps(directory)):
+        prefix = prefix_of(directory, step)
+        try:
+            tensors = read(prefix)
+        except UserError as error:
+            damaged.append(str(error))
+            continue
+        for line in damaged:
+            print(f"warning: {line}; going on from {prefix}", file=sys.stderr)
+        return prefix, tensors
+    if damaged:
+        raise UserError("no checkpoint of the run is whole: " + "; ".join(damaged))
+    return None
+
+
+def check_complete(
+    prefix: str, variables: Mapping[str, object], tensors: Mapping[str, np.ndarray]
+) -> None:
+    """Refuses to resume from a checkpoint that is not of this very model.
+
+    Raises:
+        UserError: lists variables that are missing and shapes that differ.
+    """
+    problems = [f"{name} is missing" for name in sorted(variables.keys() - tensors)]
+    problems += _differing(variables, {k: v.shape for k, v in tensors.items()})
+    if problems:
+        raise UserError(
+            f"{prefix}: not a checkpoint of this run; choose another output_dir, or give "
+            f"it as init_checkpoint: {'; '.join(problems)}"
+        )
+
+
+# --- A run's settings ----------------------------------------------------------------
+
+
+def check_settings(directory: str, settings: dict) -> None:
+    """Holds a run to the settings it began with; writes them down at its beginning.
+
+    Raises:
+        UserError: a setting differs (all are listed).
+    """
+    path = os.path.join(directory, "run.json")
+    if not tf.io.gfile.exists(path) or not steps(directory):
+        write_file(path, json.dumps(settings, indent=2, sort_keys=True) + "\n")
+        return
+    with tf.io.gfile.GFile(path) as file:
+        began = json.load(file)
+    changed = [
+        f"{name} was {began.get(name)!r} and is {settings.get(name)!r}"
+        for name in sorted(began.keys() | settings)
+        if began.get(name) != settings.get(name)
+    ]
+    if changed:
+        raise UserError(
+            f"{directory} holds a run that began with other settings: "
+            f"{'; '.join(changed)}; choose another output_dir (--init_checkpoint="
+            f"{directory} goes on from these weights), or remove {path} to go on "
+            "regardless"
+        )

@@ -1,0 +1,113 @@
+"""Which devices a run uses; knows no models and no steps."""
+
+import json
+import os
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from text import reading
+from text.errors import UserError
+
+KINDS = ("one", "mirrored", "multi_worker", "tpu")
+
+
+def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
+    """Makes the strategy under whose scope a run creates its variables.
+
+    To be called before anything else of TensorFlow runs.
+
+    Args:
+        kind: "one" device; "mirrored": every GPU of this host, or its logical CPUs;
+            "multi_worker": the hosts that TF_CONFIG lists; "tpu".
+        tpu, zone, project: which TPU; as `TPUClusterResolver` takes them.
+    Returns:
+        tf.distribute.Strategy.
+    Raises:
+        UserError: TF_CONFIG is absent or no such thing, or there is no such TPU.
+    """
+    if kind == "mirrored":
+        devices = tf.config.list_logical_devices("GPU")
+        devices = devices or tf.config.list_logical_devices("CPU")
+        return tf.distribute.MirroredStrategy([device.name for device in devices])
+    if kind == "multi_worker":
+        _check_tf_config()
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if kind == "tpu":
+        return _connect_tpu(tpu, zone, project)
+    return tf.distribute.get_strategy()
+
+
+def _check_tf_config() -> None:
+    example = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", ...}}'
+    try:
+        config = json.loads(os.environ["TF_CONFIG"])
+        config["cluster"]["worker"][config["task"]["index"]]
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise UserError(
+            f"TF_CONFIG is {os.environ.get('TF_CONFIG')!r}; --distribution=multi_worker "
+            f"needs it on every host, like {example} with this host's index"
+        ) from error
+
+
+def _connect_tpu(tpu, zone, project):
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=tpu, zone=zone, project=project
+        )
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"TPU {tpu!r} cannot be reached: {reason}") from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def is_chief(strategy) -> bool:
+    """Whether this host writes checkpoints and reports."""
+    resolver = strategy.cluster_resolver
+    return resolver is None or not resolver.task_id
+
+
+def distribute(strategy, make_dataset: Callable[[reading.Part], tf.data.Dataset]):
+    """An iterator whose elements `strategy.run` splits over the replicas.
+
+    Args:
+        make_dataset: from the part that a host reads to its batches, one for each of
+            its replicas in turn.
+    """
+
+    def of_host(context):
+        return make_dataset(
+            reading.Part(
+                host=context.input_pipeline_id,
+                hosts=context.num_input_pipelines,
+                replicas=context.num_replicas_in_sync,
+            )
+        )
+
+    return iter(strategy.distribute_datasets_from_function(of_host))
+
+
+def first(strategy, values):
+    """The values of one replica, of those that are equal on all."""
+    return tf.nest.map_structure(
+        lambda value: strategy.experimental_local_results(value)[0], values
+    )
+
+
+def check_same(strategy, number: int, message: str) -> None:
+    """Waits for all hosts, and refuses a run if they do not have the same number.
+
+    Raises:
+        UserError: with this message, on every host that differs from the mean.
+    """
+
+    def spread():
+        context = tf.distribute.get_replica_context()
+        mine = tf.constant(number, tf.float32)
+        total = context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+        return total - mine * strategy.num_replicas_in_sync
+
+    if float(first(strategy, strategy.run(tf.function(spread)))) != 0.0:
+        raise UserError(message)

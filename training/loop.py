@@ -1,0 +1,359 @@
+"""One run, from its first update to its last: the file to read to see a run.
+
+An update takes one global batch. Each replica runs its part of it, in micro-batches if
+asked to, and adds up the gradients; these sums are added over all replicas, clipped and
+applied once. Every loss is divided by the weight of the whole global batch, so the result
+does not depend on how many replicas or micro-batches shared it.
+
+Everything random is keyed by the run's seed and by numbers that a checkpoint restores. A
+run that was killed and started again therefore ends with the bits it would have had.
+
+Knows no task: an objective has `weights(batch)`, `losses(batch, outputs)` and
+`metrics(batch, outputs)`; see modeling/heads.py.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from modeling import heads, optimization
+from training import checkpoint, distribution, report
+
+_CLIP_NORM = 1.0
+# Python handles Ctrl-C between calls of TensorFlow, so none may last long.
+_SECONDS_PER_CALL = 2.0
+
+# Entries of a checkpoint beside weights and slots.
+_STEP = "global_step"
+_SKIPPED = "training/skipped_updates"
+_SKIPPED_IN_A_ROW = "training/skipped_updates_in_a_row"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The numbers of a run; batch_size is that of one update, over all replicas."""
+
+    num_train_steps: int
+    num_warmup_steps: int
+    learning_rate: float
+    batch_size: int
+    accumulation_steps: int = 1
+    seed: int = 0
+    xla: bool = False
+    max_skipped_updates: int = 10
+    steps_per_call: int = 1000
+    save_every_steps: int = 1000
+    keep_checkpoints: int = 5
+    log_every_steps: int = 100
+    eval_every_steps: int = 0  # 0: never
+
+
+class NotFiniteError(Exception):
+    """Losses or gradients were not finite in `count` updates in a row, from `step` on."""
+
+    def __init__(self, step: int, count: int):
+        super().__init__(f"{count} updates from {step} on are not finite")
+        self.step = step
+        self.count = count
+
+
+@dataclasses.dataclass
+class _Progress:
+    """Where a run stands; with the variables, all that a checkpoint has to hold."""
+
+    step: int = 0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+
+
+class Trainer:
+    """A model with its optimizer on the devices of a strategy, and what they compute.
+
+    Args:
+        strategy: see `distribution.make`.
+        make_model: makes the network; called once, in the strategy's scope.
+        objective: what is to be learned.
+        settings: the run's numbers.
+    """
+
+    def __init__(self, strategy, make_model: Callable, objective, settings: Settings):
+        self.strategy = strategy
+        self.objective = objective
+        self.settings = settings
+        with strategy.scope():
+            self.model = make_model()
+            self.optimizer = optimization.AdamWeightDecay(
+                self.model.trainable_variables
+            )
+        self.names = (
+            *objective.loss_names,
+            *objective.metric_names,
+            "gradient_norm",
+        )
+        self.weights = {v.path: v for v in self.model.variables}
+        self.variables = self.weights | {v.path: v for v in self.optimizer.variables}
+        self.progress = _Progress()
+        # XLA compiles what takes the time; what replicas exchange stays outside.
+        self._gradients = tf.function(self._gradients, jit_compile=settings.xla)
+        self._updates = tf.function(self._updates)
+        self._evaluations = tf.function(self._evaluations)
+
+    # --- One update, on one replica --------------------------------------------------
+
+    def update(self, batch, step):
+        """Trains on this replica's part of a global batch.
+
+        Args:
+            batch: dict of tensors [batch / replicas, ...].
+            step: int64 scalar, the number of updates before this one.
+        Returns:
+            float32 [names, 2]: sum and weight, over the global batch, of each of
+            `self.names`; and whether all was finite, int64. Where it was not, the sums
+            are zeros and no variable was changed.
+        """
+        context = tf.distribute.get_replica_context()
+        weights = context.all_reduce("SUM", self.objective.weights(batch))
+        gradients, sums = self._gradients(batch, weights, self._seeds(context, step))
+        gradients, sums = context.all_reduce("SUM", (gradients, sums))
+        # Differs from the release: it clips each core's gradient before adding them up.
+        gradients, norm = optimization.clip_by_global_norm(gradients, _CLIP_NORM)
+        finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
+        tf.cond(finite, lambda: self._apply(gradients, step), lambda: None)
+        sums = tf.concat([sums, [[norm, 1.0]]], axis=0)
+        return tf.where(finite, sums, 0.0), tf.cast(finite, tf.int64)
+
+    def _apply(self, gradients, step):
+        self.optimizer.apply(gradients, self._learning_rate(step))
+
+    def _learning_rate(self, step):
+        settings = self.settings
+        return optimization.learning_rate(
+            step,
+            settings.learning_rate,
+            settings.num_train_steps,
+            settings.num_warmup_steps,
+        )
+
+    def _seeds(self, context, step):
+        """[accumulation_steps, 2]: a seed for each micro-batch, unlike any other's."""
+        count = self.settings.accumulation_steps
+        micro_batch = step * count + tf.range(count, dtype=tf.int64)
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
+        number = micro_batch * self.strategy.num_replicas_in_sync + replica
+        number = tf.cast(number % 2**31, tf.int32)
+        return tf.stack([tf.fill([count], self.settings.seed), number], axis=1)
+
+    def _gradients(self, batch, weights, seeds):
+        """Gradients and sums of this replica's micro-batches, added up."""
+        count = self.settings.accumulation_steps
+        if count == 1:
+            return self._micro_batch(batch, weights, seeds[0])
+        batch = {
+            name: tf.reshape(x, [count, x.shape[0] // count, *x.shape[1:]])
+            for name, x in batch.items()
+        }
+        gradients = [tf.zeros(v.shape) for v in self.model.trainable_variables]
+        sums = tf.zeros([len(self.names) - 1, 2])
+        for i in tf.range(count):
+            rows = {name: x[i] for name, x in batch.items()}
+            more, more_sums = self._micro_batch(rows, weights, seeds[i])
+            gradients = [a + b for a, b in zip(gradients, more, strict=True)]
+            sums += more_sums
+        return gradients, sums
+
+    def _micro_batch(self, batch, weights, seed):
+        with tf.GradientTape() as tape:
+            outputs = self.model(batch, training=True, seed=seed)
+            losses = self.objective.losses(batch, outputs)
+            loss = sum(heads.mean(losses[k][0], weights[k]) for k in losses)
+        gradients = tape.gradient(
+            loss,
+            [v.value for v in self.model.trainable_variables],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        sums = self._sums(losses, self.objective.metrics(batch, outputs))
+        return [tf.convert_to_tensor(g) for g in gradients], sums
+
+    def _sums(self, losses, metrics):
+        """[names, 2] in the order of `self.names`, without the gradient norm."""
+        pairs = losses | metrics
+        return tf.stack([tf.stack(pairs[name]) for name in self.names[:-1]])
+
+    # --- Many updates, on all replicas -----------------------------------------------
+
+    def _updates(self, batches, step, count, skipped_in_a_row):
+        """Runs up to `count` updates; ends early after too many skipped in a row.
+
+        Returns:
+            The sums of all updates, how many there were, how many of them were skipped,
+            and how many were skipped in a row at the end.
+        """
+        sums = tf.zeros([len(self.names), 2])
+        done = tf.zeros([], tf.int64)
+        skipped = tf.zeros([], tf.int64)
+        while done < count and skipped_in_a_row < self.settings.max_skipped_updates:
+            result = self.strategy.run(self.update, args=(next(batches), step + done))
+            more, finite = distribution.first(self.strategy, result)
+            sums += more
+            skipped += 1 - finite
+            skipped_in_a_row = (skipped_in_a_row + 1) * (1 - finite)
+            done += 1
+        return sums, done, skipped, skipped_in_a_row
+
+    # --- Evaluation --------------------------------------------------------------------
+
+    def evaluate(self, data: Callable, num_batches: int) -> dict[str, float]:
+        """Losses and metrics over all batches together, without dropout.
+
+        Args:
+            data: from a `reading.Part` to a dataset of at least num_batches.
+        Returns:
+            "loss" and the value of every loss and metric by name.
+        """
+        batches = distribution.distribute(self.strategy, data)
+        sums = self._evaluations(batches, tf.constant(num_batches)).numpy()
+        return self._values(sums)
+
+    def _evaluations(self, batches, count):
+        sums = tf.zeros([len(self.names) - 1, 2])
+        for _ in tf.range(count):
+            result = self.strategy.run(self._evaluate_batch, args=(next(batches),))
+            sums += distribution.first(self.strategy, result)
+        return sums
+
+    def _evaluate_batch(self, batch):
+        outputs = self.model(batch, training=False)
+        sums = self._sums(
+            self.objective.losses(batch, outputs),
+            self.objective.metrics(batch, outputs),
+        )
+        return tf.distribute.get_replica_context().all_reduce("SUM", sums)
+
+    def _values(self, sums) -> dict[str, float]:
+        """Sums and weights to means; the loss to minimize is the sum of all losses."""
+        if not sums.any():  # every update was skipped
+            return {}
+        pairs = zip(self.names, sums.astype("float64"), strict=False)
+        values = {name: float(heads.mean(*pair)) for name, pair in pairs}
+        loss = sum(values[name] for name in self.objective.loss_names)
+        return {"loss": loss, **values}
+
+    # --- The run ---------------------------------------------------------------------
+
+    def restore(self, directory: str) -> int | None:
+        """Takes up the newest whole checkpoint of a run, if there is one.
+
+        Also reads a directory of the 2018 release: weights, slots and global_step.
+
+        Returns:
+            The number of updates done, or None where there is no checkpoint.
+        Raises:
+            UserError: all checkpoints are damaged, or the newest is of another model.
+        """
+        found = checkpoint.newest(directory)
+        if found is None:
+            return None
+        prefix, tensors = found
+        checkpoint.check_complete(prefix, self.variables, tensors)
+        checkpoint.assign(self.variables, tensors)
+        self.progress = _Progress(
+            step=int(tensors[_STEP]),
+            skipped=int(tensors.get(_SKIPPED, 0)),
+            skipped_in_a_row=int(tensors.get(_SKIPPED_IN_A_ROW, 0)),
+        )
+        return self.progress.step
+
+    def save(self, directory: str) -> str:
+        """Writes the run's state as it is; returns the checkpoint's prefix."""
+        tensors = {name: variable.value for name, variable in self.variables.items()}
+        progress = dataclasses.astuple(self.progress)
+        names = (_STEP, _SKIPPED, _SKIPPED_IN_A_ROW)
+        for name, number in zip(names, progress, strict=True):
+            tensors[name] = tf.constant(number, tf.int64)
+        step, keep = self.progress.step, self.settings.keep_checkpoints
+        return checkpoint.save(directory, step, tensors, keep)
+
+    def train(
+        self,
+        data: Callable,
+        output_dir: str,
+        log: report.Report,
+        held_out: Callable[[], dict[str, float]] | None = None,
+    ) -> None:
+        """Trains from where the variables stand to the last update.
+
+        Args:
+            data: (first_batch, part) to an endless dataset of batches.
+            output_dir: where checkpoints go.
+            log: told of every interval.
+            held_out: evaluates, every eval_every_steps and at the end.
+        Raises:
+            NotFiniteError: too many updates in a row were skipped.
+        """
+        settings, progress = self.settings, self.progress
+        chief = distribution.is_chief(self.strategy)
+        log.begin(progress.step)
+        batches = distribution.distribute(
+            self.strategy, lambda part: data(progress.step, part)
+        )
+        logged, sums, seconds, per_call = progress.step, 0.0, 0.0, 1
+        while progress.step < settings.num_train_steps:
+            count = min(self._updates_to_next_stop(), settings.steps_per_call, per_call)
+            began = time.perf_counter()
+            sums = sums + self._run_updates(batches, count)
+            duration = time.perf_counter() - began
+            per_call = max(1, int(_SECONDS_PER_CALL * count / duration))
+            seconds += duration
+            # In this order: what is reported of a step is never missing after a resume
+            # from its checkpoint.
+            step, saving = progress.step, self._is_due(settings.save_every_steps)
+            if saving or self._is_due(settings.log_every_steps):
+                values = self._values(sums) | {
+                    "learning_rate": float(self._learning_rate(step - 1)),
+                    "skipped_updates": progress.skipped,
+                }
+                log.training(step, values, updates=step - logged, seconds=seconds)
+                logged, sums, seconds = step, 0.0, 0.0
+            if held_out and self._is_due(settings.eval_every_steps):
+                log.evaluation(step, held_out())
+            if saving and chief:
+                log.say(f"saved {self.save(output_dir)}")
+        # No host may leave while another still waits for it or writes.
+        distribution.check_same(self.strategy, progress.step, "the last step")
+
+    def _run_updates(self, batches, count):
+        """Advances variables and progress; returns the sums of the updates."""
+        progress = self.progress
+        sums, done, skipped, in_a_row = self._updates(
+            batches,
+            tf.constant(progress.step, tf.int64),
+            tf.constant(count, tf.int64),
+            tf.constant(progress.skipped_in_a_row, tf.int64),
+        )
+        progress.step += int(done)
+        progress.skipped += int(skipped)
+        progress.skipped_in_a_row = int(in_a_row)
+        if progress.skipped_in_a_row >= self.settings.max_skipped_updates:
+            raise NotFiniteError(
+                progress.step - progress.skipped_in_a_row, progress.skipped_in_a_row
+            )
+        return sums.numpy()
+
+    def _is_due(self, every: int) -> bool:
+        """Whether something happens now that happens every so often, and at the end."""
+        if not every:
+            return False
+        step = self.progress.step
+        return step % every == 0 or step == self.settings.num_train_steps
+
+    def _updates_to_next_stop(self) -> int:
+        settings, step = self.settings, self.progress.step
+        intervals = (
+            settings.log_every_steps,
+            settings.save_every_steps,
+            settings.eval_every_steps,
+        )
+        to_next = [every - step % every for every in intervals if every]
+        return min([*to_next, settings.num_train_steps - step])

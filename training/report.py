@@ -1,0 +1,163 @@
+"""What a run says of itself: console, metrics.jsonl, TensorBoard, curves; knows no task."""
+
+import io
+import json
+import os
+import time
+
+import tensorflow as tf
+
+from text.progress import duration
+from training import checkpoint
+
+_JSON_LINES = "metrics.jsonl"
+_CURVES = "curves.png"
+
+
+class Report:
+    """Receives what the loop measured and writes it everywhere.
+
+    Args:
+        directory: where the files go.
+        total_steps: updates of the whole run, for the time left.
+        batch_size: examples of one update.
+        active: False on hosts that only compute.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        total_steps: int,
+        batch_size: int,
+        active: bool = True,
+    ):
+        self._directory = directory
+        self._total_steps = total_steps
+        self._batch_size = batch_size
+        self._active = active
+        self._events = {}
+
+    def begin(self, step: int) -> None:
+        """Cuts off what metrics.jsonl says of later steps: they will be repeated."""
+        if self._active:
+            _cut(os.path.join(self._directory, _JSON_LINES), step)
+
+    def say(self, message: str) -> None:
+        """Prints a line with the time of day."""
+        if self._active:
+            print(f"{time.strftime('%H:%M:%S')} {message}", flush=True)
+
+    def training(
+        self, step: int, values: dict[str, float], *, updates: int, seconds: float
+    ) -> None:
+        """Reports an interval of `updates` updates that took `seconds`."""
+        per_second = updates / seconds
+        values = values | {"examples_per_second": per_second * self._batch_size}
+        left = duration((self._total_steps - step) / per_second)
+        self.say(f"step {step}/{self._total_steps}, {left} left: {_line(values)}")
+        self._write(step, values, kind="train")
+
+    def evaluation(self, step: int, values: dict[str, float]) -> None:
+        """Reports losses and metrics on held-out records."""
+        self.say(f"step {step}, held out: {_line(values)}")
+        self._write(step, values, kind="eval")
+
+    def _write(self, step, values, kind):
+        if not self._active:
+            return
+        path = os.path.join(self._directory, _JSON_LINES)
+        with tf.io.gfile.GFile(path, "a") as file:
+            file.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
+        if kind not in self._events:
+            # As the Estimator: held-out values in a folder of their own, so that
+            # TensorBoard draws both into one chart.
+            folder = os.path.join(self._directory, "eval" if kind == "eval" else "")
+            self._events[kind] = tf.summary.create_file_writer(folder)
+        with self._events[kind].as_default():
+            for name, value in values.items():
+                _write_scalar(name, value, step)
+        self._events[kind].flush()
+
+    def draw(self) -> str | None:
+        """Draws the whole run, earlier processes included; returns the picture's path."""
+        rows = _rows(os.path.join(self._directory, _JSON_LINES))
+        if not self._active or not rows:
+            return None
+        path = os.path.join(self._directory, _CURVES)
+        _draw(rows, path)
+        return path
+
+
+def _write_scalar(name, value, step):
+    # tf.summary.scalar wants the tensorboard package; this is what it writes.
+    metadata = tf.compat.v1.SummaryMetadata(
+        plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+    )
+    value = tf.constant(value, tf.float32)
+    tf.summary.write(name, value, step=step, metadata=metadata)
+
+
+def _line(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+
+
+def _rows(path: str) -> list[dict]:
+    """The lines of metrics.jsonl; the last may be half written by a killed process."""
+    if not tf.io.gfile.exists(path):
+        return []
+    rows = []
+    with tf.io.gfile.GFile(path) as file:
+        for line in file.read().split("\n"):
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+    return rows
+
+
+def _cut(path: str, step: int) -> None:
+    kept = [row for row in _rows(path) if row["step"] <= step]
+    checkpoint.write_file(path, "".join(json.dumps(row) + "\n" for row in kept))
+
+
+_PANELS = {
+    "loss": ("loss (nats)", "_loss"),
+    "accuracy": ("accuracy (share)", "_accuracy"),
+    "learning_rate": ("learning rate", None),
+    "gradient_norm": ("gradient norm before clipping", None),
+}
+
+
+def _draw(rows: list[dict], path: str) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), layout="constrained")
+    for axis, (panel, (label, ending)) in zip(axes.flat, _PANELS.items(), strict=True):
+        names = dict.fromkeys(name for row in rows for name in row)
+        names = [n for n in names if n == panel or (ending and n.endswith(ending))]
+        for color, name in enumerate(names):
+            for kind, style in (("train", "-"), ("eval", "o--")):
+                points = [
+                    (row["step"], row[name])
+                    for row in rows
+                    if row["kind"] == kind and name in row
+                ]
+                if points:
+                    legend = name if kind == "train" else f"{name}, held out"
+                    x, y = zip(*points, strict=True)
+                    axis.plot(
+                        x, y, style, color=f"C{color}", label=legend, markersize=4
+                    )
+        axis.set_xlabel("updates")
+        axis.set_ylabel(label)
+        axis.grid(alpha=0.3)
+        if axis.lines:
+            axis.legend()
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=100)
+    checkpoint.write_file(path, picture.getvalue())
+    pyplot.close(figure)

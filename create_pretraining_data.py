@@ -146,6 +146,7 @@ def main(given: Options) -> None:
         output_files=_output_files(given.output_file),
         **values,
     )
+    _keep_inputs(settings)
     _warn_of_lost_predictions(given)
     description, was_there = generation.generate(
         settings, given.num_workers or os.cpu_count() or 1, given.overwrite
@@ -161,15 +162,24 @@ def _output_files(patterns):
         name, at, count = pattern.rpartition("@")
         if at and count.isdigit() and name:
             total = int(count)
+            if not total:
+                raise UserError(f"--output_file={pattern}: names no file")
             files += [f"{name}-{i:05d}-of-{total:05d}" for i in range(total)]
         else:
             files.append(pattern)
     if not files or "" in files:
         raise UserError("--output_file: a name is empty")
-    repeated = [name for name in files if files.count(name) > 1]
-    if repeated:
-        raise UserError(f"--output_file: {repeated[0]} is named twice")
+    [(name, times)] = collections.Counter(map(os.path.realpath, files)).most_common(1)
+    if times > 1:
+        raise UserError(f"--output_file: {name} is named twice")
     return tuple(files)
+
+
+def _keep_inputs(settings):
+    read = {os.path.realpath(p) for p in (*settings.input_files, settings.vocab_file)}
+    for path in settings.output_files:
+        if os.path.realpath(path) in read:
+            raise UserError(f"{path}: is an input too; choose another --output_file")
 
 
 def _warn_of_lost_predictions(given):

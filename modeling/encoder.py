@@ -229,11 +229,12 @@ class _SelfAttention(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden, input_mask=None, seed=None):
-        query = self._split_heads(self.query(hidden))
+        # Scaling here instead of the scores: the same, on far fewer numbers.
+        query = self._split_heads(self.query(hidden)) * self.head_size**-0.5
         key = self._split_heads(self.key(hidden))
         value = self._split_heads(self.value(hidden))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [b, n, s, s]
-        scores = ops.cast(scores, "float32") * self.head_size**-0.5
+        scores = ops.cast(scores, "float32")
         if input_mask is not None:
             padding = 1.0 - ops.cast(input_mask, "float32")
             scores += _PADDING_SCORE * padding[:, None, None, :]

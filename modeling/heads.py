@@ -119,11 +119,12 @@ class NextSentenceHead(keras.layers.Layer):
 class MaskedLMNextSentence:
     """The release's pre-training objective: both tasks, summed with equal weight.
 
-    An objective names its losses, makes its model and turns a batch with the model's
+    An objective names its losses and metrics, makes its model and turns a batch with the model's
     outputs into losses and metrics; the training loop knows no more of it.
     """
 
     loss_names = ("masked_lm_loss", "next_sentence_loss")
+    metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
     metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
 
     def model(

@@ -192,7 +192,7 @@ def test_twenty_updates_equal_the_release():
             )
     finals = [key for key in trace if key.startswith("final/")]
     weights = {weight.path: weight for weight in model.variables}
-    assert len(finals) == 58
+    assert len(finals) == 61
     for key in finals:
         np.testing.assert_allclose(
             weights[key.removeprefix("final/")], trace[key], rtol=0, atol=1e-5

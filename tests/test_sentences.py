@@ -13,7 +13,7 @@ from text.sentences import split_sentences
         "It rained.| We left!| Why?| Nobody knows.",
         "Dr. Smith met Mr. J. R. Brown.| They talked.",
         "He moved to the U.S. in 1990.| It grew by 3.5 percent.",
-        "They met at 5 p.m. The shop was shut.".replace("m. The", "m.| The"),
+        "They met at 5 p.m.| The shop was shut.",
         "Fruit, e.g. apples, etc. and so on.| See Fig. 3 and vol. 12 for more.",
         "Acme Inc. Holdings sold it.| He said no.| Then he left.",
         '"Stop!"| He ran (fast.)| “Why?” she said.| ‘Go.’| Yes.',
@@ -26,9 +26,7 @@ from text.sentences import split_sentences
         "비가 왔다.| 그만 해.| 나는 갔어요.| 정말요?| 네!",
         "هل جاء الولد؟| نعم، جاء.| وذهب.",
         "वह आया।| वह गया।| क्या हुआ?| कुछ नहीं।",
-        "nothing is capital here. so a small letter says nothing.".replace(
-            "here. ", "here.| "
-        ),
+        "nothing is capital here.| so a small letter says nothing.",
         "no stop at all",
         "A title\n\n|A paragraph on\ntwo lines.| And more.",
         "he saw it . | Then it was tokenized text .",
@@ -44,6 +42,7 @@ def test_white_space_holds_no_sentence(text):
     assert split_sentences(text) == []
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(
     strategies.text(alphabet=strategies.sampled_from('aB1é한。！.?!…"”)« \n\u00a0\0'))
 )
@@ -55,6 +54,7 @@ def test_nothing_is_lost_but_white_space(text):
         assert " ".join(sentences) == " ".join(text.split())
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(strategies.text())
 def test_nothing_is_lost_of_any_text(text):
     joined = "".join(split_sentences(text))

@@ -87,21 +87,26 @@ def join(prefixes: list[str], path: str, with_words: bool) -> None:
             for prefix in prefixes:
                 with open(f"{prefix}.{suffix}", "rb") as piece:
                     shutil.copyfileobj(piece, file, 1 << 20)
-    ends, num_sentences, num_tokens = [np.zeros(1, np.int64)], 0, 0
-    with replacing(f"{path}.sentences") as file:
-        file.write(np.int64(0).tobytes())
+    last_end, num_sentences, num_tokens = 0, 0, 0
+    with (
+        replacing(f"{path}.documents") as documents,  # appears last
+        replacing(f"{path}.sentences") as sentences,
+    ):
+        sentences.write(np.int64(0).tobytes())
+        documents.write(np.int64(0).tobytes())
         for prefix in prefixes:
-            ends.append(np.fromfile(f"{prefix}.ends", np.int64) + num_sentences)
+            # An end that comes twice closed a document without sentences.
+            ends = np.unique(np.fromfile(f"{prefix}.ends", np.int64) + num_sentences)
+            documents.write(ends[ends > last_end].tobytes())
+            last_end = max(last_end, *ends[-1:].tolist())
             with open(f"{prefix}.lengths", "rb") as piece:
                 while block := piece.read(1 << 20):
                     offsets = num_tokens + np.frombuffer(block, np.int64).cumsum()
-                    file.write(offsets.tobytes())
+                    sentences.write(offsets.tobytes())
                     num_tokens = int(offsets[-1])
                     num_sentences += len(offsets)
-    ends.append(np.array([num_sentences]))
-    with replacing(f"{path}.documents") as file:
-        # An end that comes twice closed a document without sentences.
-        file.write(np.unique(np.concatenate(ends)).tobytes())
+        if num_sentences > last_end:
+            documents.write(np.int64(num_sentences).tobytes())
 
 
 def remove_pieces(prefixes: list[str]) -> None:

@@ -112,34 +112,43 @@ def generate(
     folder = work.Folder(settings.work_folder, _origin(settings, vocabulary))
     for path in settings.output_files:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    if description := _finished(settings, folder.origin):
-        folder.remove()
-        return description, True
-    if folder.unfinished_origin() != folder.origin:
-        _make_room(settings, folder, overwrite)
-    with folder.open(), work.Workers(num_workers) as workers:
+    with folder.open(), _disk_full_explained(folder):
+        is_resumed = folder.unfinished_origin() == folder.origin
+        if description := _finished(settings, folder.origin):
+            if is_resumed:
+                folder.remove()
+            return description, True
+        if not is_resumed:
+            if not overwrite:
+                _refuse_what_is_there(settings, folder)
+            folder.begin()
         try:
-            for path in settings.output_files:
-                remove_temporaries(path)
-            description = _generate(settings, folder, workers, len(vocabulary))
+            with work.Workers(num_workers) as workers:
+                description = _generate(settings, folder, workers, len(vocabulary))
         except UserError:
             # The input or a flag must change, and what was made of it is of no more use.
             folder.remove()
             raise
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise OSError(
-                    error.errno,
-                    "the disk is full; free some space and give the same command again: "
-                    "what is finished is kept",
-                    os.path.dirname(os.path.abspath(folder.path)),
-                ) from error
-            raise
         finally:
             _load_tokenizer.cache_clear()
             _open_corpus.cache_clear()
-    folder.remove()
+        folder.remove()
     return description, False
+
+
+@contextlib.contextmanager
+def _disk_full_explained(folder):
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise OSError(
+            error.errno,
+            "the disk is full; free some space and give the same command again: what is "
+            "finished is kept",
+            os.path.dirname(os.path.abspath(folder.path)),
+        ) from error
 
 
 # === What is there already ===
@@ -164,7 +173,7 @@ def _origin(settings, vocabulary):
 
 def _finished(settings, origin):
     """The description of these very records, if they are all there."""
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
         description = read_json(settings.description_file)
         same = ("flags", "inputs", "vocab_sha256")
         if all(description["origin"][key] == origin[key] for key in same) and all(
@@ -176,29 +185,25 @@ def _finished(settings, origin):
             return description
 
 
-def _make_room(settings, folder, overwrite):
-    """Removes what stands where the records go, if that is wanted."""
-    outputs = [settings.description_file, *settings.output_files]
-    found = [path for path in outputs if os.path.exists(path)]
-    if not overwrite:
-        if other := folder.unfinished_origin():
-            raise UserError(
-                f"{folder.path}: an unfinished run of other settings is here; different: "
-                f"{_differences(folder.origin, other)}; give its command to go on with it, "
-                "--overwrite to start anew, or another --output_file"
-            )
-        if found:
-            different = ""
-            if settings.description_file in found:
-                other = read_json(settings.description_file).get("origin", {})
-                different = f" (made with {_differences(folder.origin, other)})"
-            raise UserError(
-                f"{found[-1]}: exists already{different}; --overwrite replaces it, or choose "
-                "another --output_file"
-            )
-    folder.remove()
-    for path in found:
-        os.remove(path)
+def _refuse_what_is_there(settings, folder):
+    if other := folder.unfinished_origin():
+        raise UserError(
+            f"{folder.path}: an unfinished run of other settings is here; different: "
+            f"{_differences(folder.origin, other)}; give its command to go on with it, "
+            "--overwrite to start anew, or another --output_file"
+        )
+    found = [path for path in _outputs(settings) if os.path.exists(path)]
+    if not found:
+        return
+    different = ""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        other = read_json(settings.description_file)["origin"]
+        if differences := _differences(folder.origin, other):
+            different = f" (made with {differences})"
+    raise UserError(
+        f"{found[-1]}: exists already{different}; --overwrite replaces it, or choose "
+        "another --output_file"
+    )
 
 
 def _differences(origin, other):
@@ -216,6 +221,10 @@ def _differences(origin, other):
         if origin[name] != other.get(name):
             differing.append(f"{name} {other.get(name)} there, {origin[name]} here")
     return ", ".join(differing)
+
+
+def _outputs(settings):
+    return settings.description_file, *settings.output_files
 
 
 # === The three stages ===
@@ -246,7 +255,8 @@ def _tokenize_all(settings, folder, workers, counts):
     pieces = documents.pieces(settings.input_files, settings.input_format)
     prefixes = [f"{folder.path}/text-{i:06d}" for i in range(len(pieces))]
     tasks = [
-        (path, _tokenize, settings, piece) for path, piece in zip(prefixes, pieces)
+        (prefix, _tokenize, settings, piece)
+        for prefix, piece in zip(prefixes, pieces, strict=True)
     ]
     sizes = [sum(span.size for span in piece) for piece in pieces]
     for noted in workers.do_all(tasks, sizes, "1/3 tokenizing", "MB", scale=1e6):
@@ -285,6 +295,9 @@ def _plan_all(settings, folder, workers, counts):
 
 
 def _write_all(settings, folder, workers, counts):
+    for path in _outputs(settings):
+        remove_temporaries(path)
+    work.do(f"{folder.path}/room", _remove_outputs, settings)
     tasks, joins, outputs = [], [], []
     total, num_files = counts["instances"], len(settings.output_files)
     for file, path in enumerate(settings.output_files):
@@ -407,6 +420,15 @@ def _plan(prefix, settings, number, first, last):
 
 def _join_plan(path, prefixes):
     _join_files(f"{path}.pairs", [f"{prefix}.pairs" for prefix in prefixes])
+    return {}
+
+
+def _remove_outputs(prefix, settings):
+    """Makes room; until here, what another run has written is kept."""
+    del prefix
+    for path in _outputs(settings):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
     return {}
 
 

@@ -4,6 +4,7 @@ A corpus is here two arrays of offsets on disk: `sentences` into the tokens, `do
 into the sentences, each with the end as its last element.
 """
 
+import array
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -52,7 +53,7 @@ def plan(
         PAIR [num_pairs], and counts: `truncated_tokens`, `unpaired_sentences`.
     Source: google-research/bert@eedf571 create_pretraining_data.py:223-340, 418-437.
     """
-    rows = []
+    planned = array.array("q")  # a list of tuples would take five times the memory
     unpaired = 0
     uniforms = _uniforms(rng)
     chunks = _consecutive_chunks if not random_next else _chunks
@@ -64,14 +65,12 @@ def plan(
         target = max_num_tokens
         if next(uniforms) < short_seq_prob:
             target = 2 + int(next(uniforms) * (max_num_tokens - 1))
-        found = [
-            (document, target, *chunk)
-            for chunk in chunks(sentences, *bounds, target, uniforms)
-        ]
-        if not random_next and (not found or found[-1][-1] < sentences[bounds[1]]):
+        end = sentences[bounds[0]]
+        for a_start, a_end, end in chunks(sentences, *bounds, target, uniforms):
+            planned.extend((document, target, a_start, a_end, end))
+        if not random_next and end < sentences[bounds[1]]:
             unpaired += 1
-        rows += found
-    columns = np.array(rows, np.int64).reshape(-1, 5).T
+    columns = np.frombuffer(planned, np.int64).reshape(-1, 5).T.copy()
     document, target, a_start, a_end, b_end = columns
     is_random = b_end < 0
     b_start = a_end.copy()

@@ -129,6 +129,153 @@ def encode(batch: dict[str, np.ndarray], schema: tuple[Feature, ...]) -> list[by
     return _field(1, example).rows()
 
 
+# === Protocol buffers read back ===
+
+# tensorflow/models writes the same inputs under other names.
+OTHER_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+
+_DTYPES = {0x0A: "bytes", 0x12: "float32", 0x1A: "int64"}  # by tag in a Feature
+# Numbers stand together in one field (0x0A) or, unpacked, each in a field of its own.
+_VALUE_TAGS = {"bytes": (0x0A,), "float32": (0x0A, 0x0D), "int64": (0x0A, 0x08)}
+
+
+def _read_varint(message, position):
+    """The number that starts at a position, and the position behind it."""
+    number = shift = 0
+    while True:
+        byte = message[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+
+
+def _fields(message):
+    """Tag to list of contents; to join the contents is to merge the messages."""
+    fields, position, end = {}, 0, len(message)
+    while position < end:
+        tag, start = message[position], position + 1
+        wire_type = tag & 7
+        if wire_type == 2:
+            size, start = _read_varint(message, start)
+            position = start + size
+        elif wire_type == 0:
+            _, position = _read_varint(message, start)
+        elif wire_type == 5:
+            position = start + 4
+        else:
+            raise ValueError(f"tag {tag}")
+        if position > end:
+            raise ValueError("a field is longer than its message")
+        fields.setdefault(tag, []).append(message[start:position])
+    return fields
+
+
+def _features(example):
+    """Name to (dtype, list of contents) of a serialized tf.train.Example.
+
+    Raises:
+        ValueError: it is none.
+    """
+    features = {}
+    try:
+        for entry in _fields(b"".join(_fields(example)[0x0A])).get(0x0A, ()):
+            fields = _fields(entry)
+            kinds = _fields(b"".join(fields.get(0x12, ())))
+            # A feature without a list is as good as an empty list of strings.
+            tag, lists = kinds.popitem() if kinds else (0x0A, [])
+            dtype = _DTYPES[tag]
+            values = _fields(b"".join(lists))
+            contents = [c for t in _VALUE_TAGS[dtype] for c in values.pop(t, ())]
+            is_cut = dtype == "int64" and contents and contents[-1][-1:] >= b"\x80"
+            if values or is_cut or (dtype == "float32" and len(contents[0]) % 4):
+                raise ValueError("another type's values")
+            features[fields[0x0A][-1].decode()] = dtype, contents
+    except (IndexError, KeyError) as error:
+        raise ValueError(repr(error)) from error
+    return features
+
+
+def _numbers(contents, dtype):
+    """Values of several lists side by side, and how many each list has."""
+    packed = np.frombuffer(b"".join(contents), np.uint8)
+    stops = np.cumsum([len(content) for content in contents])
+    if dtype == "float32":
+        return packed.view("<f4"), np.diff(stops // 4, prepend=0)
+    ends = np.flatnonzero(packed < 0x80)
+    counts = np.diff(np.searchsorted(ends, stops), prepend=0)
+    if len(ends) == len(packed):
+        return packed.astype(np.int64), counts
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    values = np.zeros(len(ends), np.uint64)
+    # Ten bytes hold 64 bits; a longer varint is cut there, as protocol buffers do.
+    for k in range(min(10, int((ends - starts).max()) + 1)):
+        rows = np.flatnonzero(starts + k <= ends)
+        bits = (packed[starts[rows] + k] & 0x7F).astype(np.uint64)
+        values[rows] |= bits << np.uint64(7 * k)
+    return values.view(np.int64), counts
+
+
+def schema_of(example: bytes) -> tuple[Feature, ...]:
+    """The features that a serialized tf.train.Example has.
+
+    Returns:
+        features by name; a dtype may also be "bytes". Those of `OTHER_NAMES` have the
+        names of `pretraining_schema`.
+    Raises:
+        ValueError: it is no tf.train.Example.
+    """
+    ours = {other: name for name, other in OTHER_NAMES.items()}
+    schema = []
+    for name, (dtype, contents) in sorted(_features(example).items()):
+        length = len(contents)
+        if dtype != "bytes":
+            length = len(_numbers([b"".join(contents)], dtype)[0])
+        schema.append(Feature(ours.get(name, name), dtype, length))
+    return tuple(schema)
+
+
+def decode(
+    examples: list[bytes], schema: tuple[Feature, ...]
+) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+    """Parses a batch of serialized tf.train.Example, whoever encoded them.
+
+    Args:
+        schema: the features to take; those of `OTHER_NAMES` are found by either name.
+    Returns:
+        dict of feature name to int64 or float32 [batch, length]; and row to what is wrong
+        with it, for rows that do not fit the schema, whose values mean nothing.
+    """
+    parsed, faults = [], {}
+    for row, example in enumerate(examples):
+        try:
+            parsed.append(_features(example))
+        except ValueError:
+            parsed.append({})
+            faults[row] = "is no tf.train.Example"
+    batch = {}
+    for name, dtype, length in schema:
+        packed = []
+        for row, features in enumerate(parsed):
+            found = features.get(name) or features.get(OTHER_NAMES.get(name))
+            if found and found[0] == dtype:
+                packed.append(b"".join(found[1]))
+                continue
+            packed.append(b"")
+            has = f"{name} as {found[0]}, not {dtype}" if found else f"no {name}"
+            faults.setdefault(row, f"has {has}")
+        values, counts = _numbers(packed, dtype)
+        fits = counts == length
+        for row in np.flatnonzero(~fits).tolist():
+            faults.setdefault(
+                row, f"has {counts[row]} values of {name}, not {length}"
+            )
+        batch[name] = np.zeros((len(examples), length), dtype)
+        batch[name][fits] = values[np.repeat(fits, counts)].reshape(-1, length)
+    return batch, faults
+
+
 # === TFRecord framing: length, its checksum, the data, its checksum ===
 
 

@@ -41,8 +41,8 @@ _TITLES = frozenset(
     "rep gov pres sr\u00e1 sra srta hr st mt ft vs viz cf bzw".split()
 )
 _ABBREVIATIONS = frozenset(
-    "inc ltd co corp bros jr sr etc al est dept univ assn ave blvd rd ph usw ed eds "
-    "jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun".split()
+    "inc ltd co corp bros jr sr etc al est dept univ assn ave blvd rd ph usw ed "
+    "jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat".split()
 )
 _BEFORE_NUMBER = frozenset(
     "no nos nr fig figs eq eqs sec secs ch chap vol vols p pp art tab ca app".split()

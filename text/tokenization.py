@@ -21,7 +21,7 @@ DECOMPOSITION_WARNING = (
     "becomes \u304b); --strip_accents=false keeps them whole"
 )
 
-_LONGEST_WORD = 200  # characters; longer words are [UNK] (D27)
+LONGEST_WORD = 200  # characters; longer words are [UNK] (D27)
 _LONGEST_CACHED = 40  # a line of Chinese is one long chunk that never comes again
 _MOST_CACHED = 1 << 17  # about 30 MB; then a cache starts anew
 
@@ -300,7 +300,7 @@ class Tokenizer:
 
     def _pieces(self, word):
         """The longest pieces from the left, or [UNK] where none fits."""
-        if len(word) > _LONGEST_WORD:
+        if len(word) > LONGEST_WORD:
             return [UNK]
         ids = self.vocabulary.ids
         if word in ids:

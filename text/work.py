@@ -53,11 +53,28 @@ class Folder:
                     f"{self.path}: another process is at work on the same output; wait "
                     "for it, or choose another output"
                 ) from error
-            write_json(os.path.join(self.path, "origin.json"), self.origin)
-            yield
+            try:
+                yield
+            finally:
+                if self.unfinished_origin() is None:
+                    self.remove()
+
+    def begin(self) -> None:
+        """Starts the job anew; what an earlier one left in the folder is removed."""
+        self._forget()
+        for name in os.listdir(self.path):
+            if name != "lock":
+                os.remove(os.path.join(self.path, name))
+        write_json(os.path.join(self.path, "origin.json"), self.origin)
 
     def remove(self) -> None:
+        self._forget()
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def _forget(self):
+        # Removed before all else: without it nothing in the folder counts as done.
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(self.path, "origin.json"))
 
 
 def do(path: str, function: Callable[..., dict], *arguments) -> tuple[dict, bool]:
@@ -129,7 +146,7 @@ class Workers:
                 ):
                     outcomes.append(outcome)
                     progress.advance(size, was_noted)
-            except concurrent.futures.process.BrokenProcessPool as error:
+            except concurrent.futures.BrokenExecutor as error:
                 raise OSError(
                     "a worker process was killed from outside (out of memory?); give the "
                     "same command again, with fewer --num_workers if memory is short"

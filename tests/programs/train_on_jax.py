@@ -4,10 +4,14 @@ import sys
 
 sys.modules["tensorflow"] = None  # any import of it fails
 
-import dataclasses
-import jax, keras, numpy as np
-from modeling import heads, optimization
-from modeling.config import BertConfig
+import dataclasses  # noqa: E402
+
+import jax  # noqa: E402
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+
+from modeling import heads, optimization  # noqa: E402
+from modeling.config import BertConfig  # noqa: E402
 
 assert keras.backend.backend() == "jax"
 golden, weights_path, batches_path = sys.argv[1:]
@@ -66,7 +70,7 @@ def loss(values, batch):
 def update(values, slots, batch, step):
     total, gradients = jax.value_and_grad(loss)(values, batch)
     gradients, norm = optimization.clip_by_global_norm(gradients, 1.0)
-    state = list(zip(trained + optimizer.variables, values + slots))
+    state = list(zip(trained + optimizer.variables, values + slots, strict=True))
     with keras.StatelessScope(state) as scope:
         optimizer.apply(gradients, optimization.learning_rate(step, 1e-3, 20, 5))
     new = [scope.get_current_value(variable) for variable, _ in state]

@@ -1,0 +1,288 @@
+"""Text to a WordPiece vocabulary, split into words exactly as the tokenizer splits it.
+
+    python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab/vocab.txt
+
+Streams the text, so its size does not matter: 100 MB take about a minute and less than
+1 GB of memory. The same text and flags give the same file.
+"""
+
+import collections
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator
+
+import tokenizers
+
+import options
+from text import documents, files, inputs, progress, tokenization
+from text.errors import UserError
+from text.tokenization import Tokenizer, WordSplitter
+from text.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, Vocabulary
+
+_UNUSED_BEFORE_SPECIALS = 99  # as in the release, whose [UNK] is 100
+_CHARACTERS_AT_ONCE = 1 << 23
+_MOST_WORDS = 3_000_000  # about 400 MB
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    input_file: list[str] = options.field(
+        help="Text files, UTF-8, plain or .gz: a comma list of names and globs."
+    )
+    output_file: str = options.field(help="The vocabulary to write, one token a line.")
+    vocab_size: int = options.field(30522, help="Tokens to write, all kinds together.")
+    do_lower_case: bool = options.field(True, help="Lower the text.")
+    strip_accents: bool | None = options.field(
+        None,
+        help="Take accents off, and Hangul apart; by default with --do_lower_case.",
+    )
+    split_cjk: bool = options.field(
+        True, help="Make every Chinese character a word of its own."
+    )
+    num_unused: int = options.field(
+        994,
+        help="How many [unusedN] to keep free for words of your own; the released "
+        "vocabularies have 994. Choose fewer for a small vocabulary.",
+    )
+    min_character_count: int = options.field(
+        5, help="A character seen less often is left out; words with it are [UNK]."
+    )
+    min_frequency: int = options.field(
+        2, help="A piece is joined from two others seen together this often."
+    )
+    heldout_share: float = options.field(
+        0.01, help="Share of the lines to measure on instead of learning from them."
+    )
+    input_format: str = options.field(
+        "sentences",
+        choices=documents.FORMATS,
+        help="As for create_pretraining_data.py; only jsonl makes a difference here.",
+    )
+    json_field: str = options.field(
+        "text", help="Where the text stands, with --input_format=jsonl."
+    )
+
+    def __post_init__(self):
+        for name in ("num_unused", "min_character_count", "min_frequency"):
+            if getattr(self, name) < 0:
+                raise UserError(f"--{name}={getattr(self, name)} is less than 0")
+        if not 0 <= self.heldout_share <= 0.5:
+            raise UserError(
+                f"--heldout_share={self.heldout_share} is not between 0 and 0.5"
+            )
+
+
+class WordCounts:
+    """Counts words and characters in bounded memory.
+
+    Attributes:
+        words: Counter of the words, all but rare ones if there are very many.
+        characters: Counter of the characters of all words.
+        forgotten: how many times rare words were dropped to make room.
+    """
+
+    def __init__(self, splitter: WordSplitter, most_words: int = _MOST_WORDS):
+        self.words = collections.Counter()
+        self.characters = collections.Counter()
+        self.forgotten = 0
+        self._splitter = splitter
+        self._most_words = most_words
+        self._chunks = collections.Counter()
+        self._pending = 0
+        self._rare = 0
+
+    def add(self, text: str) -> None:
+        self._chunks.update(self._splitter.chunks(text))
+        self._pending += len(text)
+        if self._pending >= _CHARACTERS_AT_ONCE:
+            self.fold()
+
+    def fold(self) -> None:
+        """Brings `words` and `characters` up to date with what was added."""
+        for chunk, count in self._chunks.items():
+            for word in self._splitter.words(chunk):
+                self.words[word] += count
+                for character in word:
+                    self.characters[character] += count
+        self._chunks.clear()
+        self._pending = 0
+        while len(self.words) > self._most_words:
+            self._rare += 1
+            kept = {word: n for word, n in self.words.items() if n > self._rare}
+            self.forgotten += self.words.total() - sum(kept.values())
+            self.words = collections.Counter(kept)
+
+
+def learn(counts: WordCounts, chosen: Options) -> list[str]:
+    """Learns the whole vocabulary, in the order of its file.
+
+    [PAD] first, then [unusedN] and the other special tokens as in the released files, the
+    characters as a word's first and, with ##, as a later one, then what was joined from
+    them, most frequent first.
+
+    Raises:
+        UserError: vocab_size has no room for the characters.
+    """
+    characters = sorted(
+        character
+        for character, count in counts.characters.items()
+        if count >= chosen.min_character_count and _is_encodable(character)
+    )
+    splitter = _splitter(chosen)
+    joining = [c for c in characters if len(splitter.words("a" + c)) == 1]
+    alphabet = characters + ["##" + character for character in joining]
+    unused = [f"[unused{number}]" for number in range(chosen.num_unused)]
+    room = chosen.vocab_size - len(SPECIAL_TOKENS) - len(unused)
+    if room < len(alphabet):
+        raise UserError(
+            f"--vocab_size={chosen.vocab_size} is too small: {len(SPECIAL_TOKENS)} "
+            f"special tokens, {len(unused)} [unusedN] and {len(alphabet)} for the "
+            f"characters need {chosen.vocab_size - room + len(alphabet)}; raise it or "
+            "--min_character_count, or lower --num_unused"
+        )
+    pieces = _join(counts.words, alphabet, room, chosen.min_frequency)
+    first, rest = unused[:_UNUSED_BEFORE_SPECIALS], unused[_UNUSED_BEFORE_SPECIALS:]
+    return [PAD, *first, UNK, CLS, SEP, MASK, *rest, *pieces]
+
+
+def _is_encodable(character):
+    return not "\ud800" <= character <= "\udfff"
+
+
+def _splitter(chosen):
+    return WordSplitter(chosen.do_lower_case, chosen.strip_accents, chosen.split_cjk)
+
+
+def _join(words, alphabet, size, min_frequency):
+    """Joins the most frequent pair of pieces, again and again; alphabet included."""
+    known = set(alphabet)
+
+    def repeated():
+        for word in sorted(words):
+            if len(word) <= tokenization.LONGEST_WORD and known.issuperset(word):
+                count = words[word]
+                for start in range(0, count, 1000):
+                    yield " ".join([word] * min(1000, count - start))
+
+    model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=UNK))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=min_frequency,
+        # Equally frequent pairs are joined in the order of their ids. The trainer would
+        # number the ## characters as its hash table has them, another way in every run;
+        # those given as special tokens have the numbers they are given in.
+        special_tokens=alphabet,
+        show_progress=False,
+    )
+    model.train_from_iterator(repeated(), trainer)
+    ids = model.get_vocab()
+    return sorted(ids, key=ids.get)
+
+
+def measure(tokenizer: Tokenizer, lines: Iterator[str]) -> dict[str, int]:
+    """Counts `words`, `pieces` and `unknown` words of some text."""
+    tokens = tokenizer.vocabulary.tokens
+    starts_word = [not token.startswith("##") for token in tokens]
+    found = {"words": 0, "pieces": 0, "unknown": 0}
+    for line in lines:
+        ids = tokenizer.encode(line)
+        found["words"] += sum(map(starts_word.__getitem__, ids))
+        found["pieces"] += len(ids)
+        found["unknown"] += ids.count(tokenizer.vocabulary.unk_id)
+    return found
+
+
+def _lines(paths, chosen, what):
+    """Yields the text line by line, each with whether it is held out."""
+    every = round(1 / chosen.heldout_share) if chosen.heldout_share else 0
+    line_format = "jsonl" if chosen.input_format == "jsonl" else "sentences"
+    pieces = documents.pieces(paths, line_format)
+    size = sum(span.size for piece in pieces for span in piece)
+    number = 0
+    with progress.Progress(what, size, "MB", scale=1e6) as shown:
+        for span in (span for piece in pieces for span in piece):
+            for line in documents.read(span, line_format, chosen.json_field, False):
+                if line is not None:
+                    number += 1
+                    yield line, every > 0 and number % every == 0
+            shown.advance(span.size)
+
+
+def _count(paths, chosen):
+    splitter = _splitter(chosen)
+    counts = WordCounts(splitter)
+    warned = False
+    for line, is_held_out in _lines(paths, chosen, "counting words"):
+        if not is_held_out:
+            counts.add(line)
+        if not warned and splitter.decomposes(line):
+            print(f"warning: {tokenization.DECOMPOSITION_WARNING}", file=sys.stderr)
+            warned = True
+    counts.fold()
+    if not counts.words:
+        raise UserError(f"no words in {len(paths)} files, as in {paths[0]}")
+    return counts
+
+
+def main(chosen: Options) -> None:
+    paths = inputs.expand(chosen.input_file)
+    os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
+    # Opened first: an hour's work should not end in a folder that cannot be written.
+    with files.replacing(chosen.output_file, "w") as file:
+        counts = _count(paths, chosen)
+        print("learning pieces", file=sys.stderr)
+        tokens = learn(counts, chosen)
+        file.writelines(f"{token}\n" for token in tokens)
+    _report(counts, tokens, chosen)
+    tokenizer = Tokenizer(
+        Vocabulary(tokens),
+        do_lower_case=chosen.do_lower_case,
+        strip_accents=chosen.strip_accents,
+        split_cjk=chosen.split_cjk,
+    )
+    held_out = (
+        line for line, is_held_out in _lines(paths, chosen, "measuring") if is_held_out
+    )
+    _report_measured(measure(tokenizer, held_out))
+
+
+def _report(counts, tokens, chosen):
+    print(
+        f"{chosen.output_file}: {len(tokens):,} tokens, learned from "
+        f"{counts.words.total():,} words, {len(counts.words):,} different"
+    )
+    if len(tokens) < chosen.vocab_size:
+        print(
+            f"--vocab_size={chosen.vocab_size} was not reached: no more pieces stand "
+            f"together --min_frequency={chosen.min_frequency} times; more text would help"
+        )
+    rare = {
+        character: count
+        for character, count in counts.characters.items()
+        if count < chosen.min_character_count
+    }
+    if rare:
+        print(
+            f"left out: {len(rare):,} characters seen less than "
+            f"--min_character_count={chosen.min_character_count} times, "
+            f"{sum(rare.values()) / counts.characters.total():.4%} of the text"
+        )
+    if counts.forgotten:
+        print(f"not learned from: {counts.forgotten:,} rare words, to bound the memory")
+
+
+def _report_measured(found):
+    if not found["words"]:
+        print("nothing was held out to measure on (see --heldout_share)")
+        return
+    print(
+        f"on {found['words']:,} held-out words: "
+        f"{found['unknown'] / found['words']:.3%} are [UNK], "
+        f"{found['pieces'] / found['words']:.3f} pieces a word"
+    )
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

@@ -1,0 +1,201 @@
+"""The main job from end to end, on text that every machine has. Run it as ./demo.sh."""
+
+import collections
+import dataclasses
+import itertools
+import math
+import os
+import shlex
+import subprocess
+import sys
+import time
+
+import options
+from modeling.config import BertConfig
+from text import records
+from text.errors import UserError
+from text.files import write_json
+from text.progress import duration
+
+_ROOT = os.path.dirname(os.path.abspath(__file__))
+_SEQ_LENGTH = 64
+_PREDICTIONS = 10
+_MINUTES = {False: "about a quarter of an hour", True: "about two minutes"}
+_COUNTED_RECORDS = 50_000  # they are in random order, so the first are a fair sample
+_SENTENCES = (
+    "Returns the [MASK] of the array.",
+    "Raises: ValueError: if the [MASK] is not valid.",
+    "name: A [MASK] for the operation (optional).",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    output_dir: str = options.field("demo_output", help="Where everything goes.")
+    short: bool = options.field(
+        False, help="The same chain in two minutes, with less text and fewer updates."
+    )
+
+
+def main(given: Options) -> None:
+    begun = time.monotonic()
+    folder = os.path.join(given.output_dir, "short" if given.short else "full")
+    os.makedirs(folder, exist_ok=True)
+
+    def path(name):
+        return os.path.join(folder, name)
+
+    steps = 150 if given.short else 5000
+    vocab_size = 4000 if given.short else 8000
+    print(
+        f"The whole chain on two cores takes {_MINUTES[given.short]}; if it is "
+        "interrupted, the same command goes on."
+    )
+
+    _step(1, "Collect text: the documentation of the installed Python packages")
+    if not os.path.exists(path("held_out.txt")):  # the last that it writes
+        _run(
+            "collect_documentation.py",
+            output_file=path("train.txt"),
+            held_out_file=path("held_out.txt"),
+            max_modules=600 if given.short else 0,
+        )
+
+    _step(2, "Learn a vocabulary of word pieces from it")
+    if not os.path.exists(path("vocab.txt")):
+        _run(
+            "build_vocab.py",
+            input_file=path("train.txt"),
+            output_file=path("vocab.txt"),
+            vocab_size=vocab_size,
+            num_unused=99,
+        )
+
+    _step(3, "Write records: pairs of spans, 15% of their tokens masked")
+    for name, passes in (("train", 5), ("held_out", 1)):
+        _run(
+            "create_pretraining_data.py",
+            input_file=path(f"{name}.txt"),
+            output_file=path(f"{name}.tfrecord"),
+            vocab_file=path("vocab.txt"),
+            max_seq_length=_SEQ_LENGTH,
+            max_predictions_per_seq=_PREDICTIONS,
+            dupe_factor=passes,
+            overwrite=True,
+        )
+
+    _step(4, "Look at the records, check them, and draw a report")
+    _run(
+        "inspect_records.py",
+        input_file=path("train.tfrecord"),
+        vocab_file=path("vocab.txt"),
+        num_shown=2,
+        report_file=path("records.html"),
+    )
+
+    _step(5, "Pre-train a small encoder, and evaluate it on modules it has not seen")
+    write_json(path("bert_config.json"), dataclasses.asdict(_config(vocab_size)))
+    _run(
+        "run_pretraining.py",
+        do_train=True,
+        do_eval=True,
+        input_file=path("train.tfrecord"),
+        eval_input_file=path("held_out.tfrecord"),
+        bert_config_file=path("bert_config.json"),
+        output_dir=path("pretraining"),
+        max_seq_length=_SEQ_LENGTH,
+        max_predictions_per_seq=_PREDICTIONS,
+        train_batch_size=32,
+        eval_batch_size=32,
+        learning_rate=2e-3,
+        num_train_steps=steps,
+        num_warmup_steps=steps // 10,
+        log_every_steps=steps // 20,
+        save_checkpoints_steps=max(100, steps // 5),
+    )
+    _compare(
+        path("train.tfrecord"),
+        path("held_out.tfrecord"),
+        path("pretraining/eval_results.txt"),
+        vocab_size,
+    )
+
+    _step(6, "Fill masks")
+    for sentence in _SENTENCES:
+        _run(
+            "fill_mask.py",
+            init_checkpoint=path("pretraining"),
+            vocab_file=path("vocab.txt"),
+            text=sentence,
+        )
+    print(
+        f"\nDone in {duration(time.monotonic() - begun)}. In {folder} are the "
+        "text, the records and their\nreport (records.html), and in pretraining/ the "
+        "checkpoint, metrics.jsonl and curves.\nNext: the same commands on your own text; "
+        "README.md goes through them."
+    )
+
+
+def _config(vocab_size):
+    return BertConfig(
+        vocab_size=vocab_size,
+        hidden_size=128,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=512,
+        # So short a run is far from learning its text by heart.
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        max_position_embeddings=128,
+        type_vocab_size=2,
+    )
+
+
+def _step(number, what):
+    print(f"\n=== {number}. {what} ===", flush=True)
+
+
+def _run(script, **flags):
+    """Runs a script as a person would, and shows the command."""
+    words = [f"--{name}={_flag(value)}" for name, value in flags.items()]
+    print(f"$ python {script} {shlex.join(words)}", flush=True)
+    done = subprocess.run([sys.executable, os.path.join(_ROOT, script), *words])
+    if done.returncode:
+        raise UserError(f"{script} ended with status {done.returncode}; see above")
+
+
+def _flag(value):
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _compare(train_file, held_out_file, results_file, vocab_size):
+    """Prints the encoder's figures beside what word frequencies alone would give."""
+    counts = collections.Counter()
+    for token in _predicted(
+        itertools.islice(records.read(train_file), _COUNTED_RECORDS)
+    ):
+        counts[token] += 1
+    total = sum(counts.values()) + vocab_size  # each is counted once more, so none is 0
+    most_frequent = counts.most_common(1)[0][0]
+    held_out = list(_predicted(records.read(held_out_file)))
+    loss = -sum(math.log((counts[t] + 1) / total) for t in held_out) / len(held_out)
+    accuracy = held_out.count(most_frequent) / len(held_out)
+    with open(results_file, encoding="utf-8") as file:
+        results = dict(line.strip().split(" = ") for line in file)
+    print("\nMasked tokens of held-out modules    loss   accuracy")
+    print(f"  by their frequency alone          {loss:6.3f}   {accuracy:7.1%}")
+    print(
+        f"  by the encoder                    {float(results['masked_lm_loss']):6.3f}   "
+        f"{float(results['masked_lm_accuracy']):7.1%}"
+    )
+
+
+def _predicted(examples):
+    """The original tokens at the masked positions."""
+    for example in examples:
+        row = records.decode(example)
+        yield from row["masked_lm_ids"][row["masked_lm_weights"] > 0].tolist()
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

@@ -1,0 +1,125 @@
+"""What a pre-trained encoder puts in the place of [MASK].
+
+    python fill_mask.py --init_checkpoint=pretraining_output --vocab_file=vocab/vocab.txt \
+        --text='Returns the [MASK] of the list.'
+"""
+
+import dataclasses
+import os
+import sys
+
+import numpy as np
+
+import options
+from modeling import heads
+from modeling.config import BertConfig
+from text import tokenization
+from text.errors import UserError
+from text.vocabulary import MASK, Vocabulary
+from training import checkpoint
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    init_checkpoint: str = options.field(
+        help="A checkpoint with the masked-LM head: prefix or directory."
+    )
+    vocab_file: str = options.field(help="The vocabulary it was trained with.")
+    bert_config_file: str | None = options.field(
+        None, help="Its architecture; by default bert_config.json beside it."
+    )
+    do_lower_case: bool = options.field(True, help="As when it was trained.")
+    strip_accents: bool | None = options.field(None, help="As when it was trained.")
+    split_cjk: bool = options.field(True, help="As when it was trained.")
+    text: str | None = options.field(
+        None, help="Text with [MASK]; without, lines are read from standard input."
+    )
+    top_k: int = options.field(5, help="How many tokens to name for each [MASK].")
+
+    def __post_init__(self):
+        if self.top_k < 1:
+            raise UserError(f"--top_k={self.top_k}: must be at least 1")
+
+
+def main(given: Options) -> None:
+    tokenization.check_case(given.do_lower_case, given.init_checkpoint)
+    vocabulary = Vocabulary.load(given.vocab_file)
+    tokenizer = tokenization.Tokenizer(
+        vocabulary,
+        do_lower_case=given.do_lower_case,
+        strip_accents=given.strip_accents,
+        split_cjk=given.split_cjk,
+    )
+    prefix = checkpoint.resolve(given.init_checkpoint)
+    config = _config(
+        given.bert_config_file
+        or os.path.join(os.path.dirname(prefix), "bert_config.json")
+    )
+    if len(vocabulary) > config.vocab_size:
+        raise UserError(
+            f"{given.vocab_file}: {len(vocabulary)} tokens, but the checkpoint has "
+            f"vocab_size={config.vocab_size}; another vocabulary?"
+        )
+    model = heads.PretrainingModel(config)
+    checkpoint.load({v.path: v for v in model.variables}, prefix, required="")
+    lines = [given.text] if given.text is not None else sys.stdin
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            ids, positions = _encode(tokenizer, line, config, number)
+            probabilities = _predict(model, ids, positions)
+            _print(line.strip(), probabilities, vocabulary, given.top_k)
+
+
+def _config(path):
+    try:
+        return BertConfig.from_json_file(path)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: not there; give --bert_config_file") from error
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _encode(tokenizer, text, config, number):
+    """Ids with [CLS] and [SEP], and where [MASK] stands."""
+    vocabulary = tokenizer.vocabulary
+    ids, positions = [vocabulary.cls_id], []
+    for part in text.split(MASK):
+        ids += tokenizer.encode(part)
+        positions.append(len(ids))
+        ids.append(vocabulary.mask_id)
+    ids[-1] = vocabulary.sep_id  # what follows the last part is no [MASK]
+    positions.pop()
+    if not positions:
+        raise UserError(f"text {number}: no {MASK} in {text.strip()[:60]!r}; write one")
+    if len(ids) > config.max_position_embeddings:
+        raise UserError(
+            f"text {number}: {len(ids)} tokens, but the model has only "
+            f"{config.max_position_embeddings} positions; shorten it"
+        )
+    return ids, positions
+
+
+def _predict(model, ids, positions):
+    """float64 [masks, vocab_size]: probabilities of the tokens."""
+    batch = {
+        "input_ids": np.array([ids], np.int32),
+        "masked_lm_positions": np.array([positions], np.int32),
+    }
+    logits = np.asarray(model(batch)["masked_lm_logits"][0], np.float64)
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return odds / odds.sum(axis=-1, keepdims=True)
+
+
+def _print(text, probabilities, vocabulary, top_k):
+    print(text)
+    for row in probabilities:
+        # vocab_size may be larger than the vocabulary.
+        best = np.argsort(-row[: len(vocabulary)])[:top_k]
+        print(
+            f"  {MASK}: "
+            + "  ".join(f"{vocabulary.tokens[id]} {row[id]:.1%}" for id in best)
+        )
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

@@ -1,0 +1,135 @@
+"""Trains the same five updates on one device and on two, divided in several ways.
+
+Run in a process of its own: a process may hold one MirroredStrategy, and logical devices
+are made before TensorFlow starts. Prints, as JSON, the largest difference of each way
+from the plain one, over all variables, slots and reported values.
+"""
+
+import dataclasses
+import json
+import sys
+
+import training  # noqa: F401  (first: it chooses Keras's backend)
+from modeling import heads
+from modeling.config import BertConfig
+from text import reading, records
+from training import distribution, loop
+
+# isort: split
+import numpy as np
+import tensorflow as tf
+
+CONFIG = BertConfig(
+    vocab_size=3000,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=64,
+    type_vocab_size=2,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+
+
+class Log:
+    """Keeps what a report would print."""
+
+    def __init__(self):
+        self.rows = []
+
+    def begin(self, step):
+        pass
+
+    def training(self, step, values, **_):
+        self.rows.append(values)
+
+
+def train(strategy, data, accumulation_steps=1, xla=False):
+    """Values by name: final variables, every update's report, an evaluation."""
+    objective = heads.MaskedLMNextSentence()
+    settings = loop.Settings(
+        num_train_steps=5,
+        num_warmup_steps=2,
+        learning_rate=1e-2,
+        batch_size=32,
+        accumulation_steps=accumulation_steps,
+        xla=xla,
+        save_every_steps=0,
+        log_every_steps=1,
+    )
+    trainer = loop.Trainer(
+        strategy, lambda: objective.model(CONFIG, seed=1), objective, settings
+    )
+    log = Log()
+    trainer.train(
+        lambda first, part: data.training(32, seed=1, first_batch=first, part=part),
+        "nowhere",
+        log,
+    )
+    values = {name: v.numpy() for name, v in trainer.variables.items()}
+    for step, row in enumerate(log.rows):
+        values |= {f"{name} of update {step}": value for name, value in row.items()}
+    evaluation = trainer.evaluate(  # 30 batches do not fill up the last
+        lambda part: data.evaluation(28, max_batches=30, part=part), 30
+    )
+    return values | {f"evaluated {name}": v for name, v in evaluation.items()}
+
+
+def differences_by_dropout(strategy, data):
+    """How far two replicas, and two updates, are apart on the same records."""
+    objective = heads.MaskedLMNextSentence()
+    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.1)
+    settings = loop.Settings(5, 2, learning_rate=1e-3, batch_size=32, seed=9)
+    trainer = loop.Trainer(
+        strategy, lambda: objective.model(config, seed=1), objective, settings
+    )
+    batch = next(iter(data.training(4, seed=1)))
+
+    @tf.function
+    def outputs(step):
+        def on_replica():
+            seeds = trainer._seeds(tf.distribute.get_replica_context(), step)
+            outputs = trainer.model(batch, training=True, seed=seeds[0])
+            return outputs["next_sentence_logits"]
+
+        return strategy.experimental_local_results(strategy.run(on_replica))
+
+    first, second = (outputs(tf.constant(step, tf.int64)) for step in (0, 1))
+    again = outputs(tf.constant(0, tf.int64))
+    pairs = {
+        "replicas": (first[0], first[1]),
+        "updates": (first[0], second[0]),
+        "repetitions": (first[0], again[0]),
+    }
+    return {what: float(np.max(np.abs(a - b))) for what, (a, b) in pairs.items()}
+
+
+def main(path):
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, two)
+    schema = records.pretraining_schema(64, 10)
+    data = reading.Records(reading.survey([path], {}), schema)
+    one, mirrored = distribution.make("one"), distribution.make("mirrored")
+    plain = train(one, data)
+    ways = {
+        "accumulation": train(one, data, accumulation_steps=4),
+        "replicas": train(mirrored, data),
+        "replicas and accumulation": train(mirrored, data, accumulation_steps=2),
+        "xla": train(one, data, xla=True),
+    }
+    differences = {
+        way: max(float(np.max(np.abs(plain[n] - values[n]))) for n in plain)
+        for way, values in ways.items()
+    }
+    result = {
+        "number of replicas": mirrored.num_replicas_in_sync,
+        "differences": differences,
+        "by dropout": differences_by_dropout(mirrored, data),
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

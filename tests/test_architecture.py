@@ -1,0 +1,61 @@
+"""Imports point down: scripts, training, modeling; text and modeling know nothing of each
+other, and no script imports another."""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+FLOORS = {"text": {"text"}, "modeling": {"modeling"}}
+FLOORS["training"] = {"training", "modeling", "text"}
+SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - {"options"}
+OURS = {*FLOORS, *SCRIPTS, "options"}
+
+
+def imported(path: pathlib.Path) -> set[str]:
+    """Top-level names that a file imports, wherever in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import"
+            names.add(node.module.split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_floor_imports_only_what_lies_below(floor):
+    files = sorted((ROOT / floor).glob("*.py"))
+    assert files
+    for path in files:
+        assert imported(path) & OURS <= FLOORS[floor], path
+
+
+def test_modeling_needs_keras_alone():
+    for path in (ROOT / "modeling").glob("*.py"):
+        assert not imported(path) & {"tensorflow", "tensorflow_text", "jax"}, path
+
+
+def test_no_script_imports_another():
+    assert "run_pretraining" in SCRIPTS
+    for name in SCRIPTS:
+        assert not imported(ROOT / f"{name}.py") & SCRIPTS, name
+
+
+def test_workers_that_write_records_load_no_tensorflow():
+    """It would cost each of them half a gigabyte and some seconds."""
+    waiting, seen = ["create_pretraining_data.py"], set()
+    while waiting:
+        path = ROOT / waiting.pop()
+        seen.add(path)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("text"):
+                modules = [f"{node.module}.{alias.name}" for alias in node.names]
+                modules.append(node.module)
+                found = {f"{module.replace('.', '/')}.py" for module in modules}
+                waiting += [f for f in found if (ROOT / f) not in seen]
+                waiting = [f for f in waiting if (ROOT / f).exists()]
+        assert not imported(path) & {"tensorflow", "keras"}, path
+    assert len(seen) > 10

@@ -1,0 +1,149 @@
+"""A learned vocabulary: its layout, its pieces, the figures printed, and the refusals."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+
+import build_vocab
+from build_vocab import Options, WordCounts
+from text.errors import UserError
+from text.tokenization import Tokenizer, WordSplitter
+from text.vocabulary import Vocabulary
+
+TEXT = "Low lower lowest, new newer newest! Él niño: 我们.\n" * 20
+
+
+@pytest.fixture
+def build(tmp_path):
+    def build_from(text, **chosen):
+        path = tmp_path / "text.txt"
+        if text is not None:
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        chosen = {
+            "input_file": [str(path)],
+            "output_file": str(tmp_path / "made" / "vocab.txt"),
+            "vocab_size": 60,
+            "num_unused": 2,
+            **chosen,
+        }
+        build_vocab.main(Options(**chosen))
+        return (tmp_path / "made" / "vocab.txt").read_text("utf-8").splitlines()
+
+    return build_from
+
+
+def test_specials_characters_and_pieces_stand_in_order(build):
+    tokens = build(TEXT)
+    assert tokens[:7] == [
+        *["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    ]
+    # Marks of punctuation and Chinese characters never continue a word.
+    letters = "e i l n o r s t w".split()
+    assert tokens[7:22] == [*"!,.:", *letters, "们", "我"]
+    assert tokens[22:31] == [f"##{letter}" for letter in letters]
+    assert {"low", "lower", "new", "##st", "newest"} <= set(tokens[31:])
+    assert len(tokens) == len(set(tokens)) <= 60
+
+
+def test_unused_tokens_lie_around_the_others_as_in_the_release(build):
+    tokens = build(TEXT, num_unused=994, vocab_size=1100)
+    assert tokens[0] == "[PAD]" and tokens[99] == "[unused98]"
+    assert tokens[100:105] == ["[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused99]"]
+    assert tokens[998] == "[unused993]" and tokens[999] == "!"
+
+
+def test_the_vocabulary_knows_its_text(build, tmp_path):
+    build(TEXT)
+    vocabulary = Vocabulary.load(str(tmp_path / "made" / "vocab.txt"))
+    assert "[UNK]" not in Tokenizer(vocabulary).tokenize(TEXT)
+
+
+def test_case_and_accents_follow_the_switches(build):
+    assert "É" in build(TEXT, do_lower_case=False)
+    assert "ñ" in build(TEXT, strip_accents=False)
+    assert "##们" in build(TEXT, split_cjk=False)
+
+
+def test_rare_characters_are_left_out_and_counted(build, capsys):
+    tokens = build(TEXT + "low zebra\n" * 4, min_character_count=5)
+    assert not {"z", "##z", "zebra"} & set(tokens)
+    assert "low" in tokens and "b" not in tokens
+    assert "left out: 3 characters seen less than" in capsys.readouterr().out
+
+
+def test_figures_on_held_out_lines(build, capsys):
+    text = ("ab cd\n" * 9 + "ab zz\n") * 10  # every tenth line is held out
+    build(text, heldout_share=0.1, vocab_size=100)
+    output = capsys.readouterr().out
+    assert "on 20 held-out words: 50.000% are [UNK], 1.000 pieces a word" in output
+    build(text, heldout_share=0)
+    assert "nothing was held out" in capsys.readouterr().out
+
+
+def test_a_size_out_of_reach_is_said(build, capsys):
+    assert len(build("ab ab ab ab ab\n", num_unused=0)) == 5 + 2 + 2 + 1
+    assert "--vocab_size=60 was not reached" in capsys.readouterr().out
+
+
+def test_packed_files_and_json_lines_are_read(build, tmp_path):
+    plain = build(TEXT)
+    (tmp_path / "text.gz").write_bytes(gzip.compress(TEXT.encode()))
+    assert build(None, input_file=[str(tmp_path / "text.gz")]) == plain
+    lines = [json.dumps({"body": line}) for line in TEXT.splitlines()]
+    made = build("\n".join(lines), input_format="jsonl", json_field="body")
+    assert made == plain
+
+
+def test_the_decomposition_of_hangul_is_announced_once(build, capsys):
+    build("한국어 한국어\n" * 9)
+    assert capsys.readouterr().err.count("--strip_accents=false") == 1
+    build("한국어 한국어\n" * 9, strip_accents=False)
+    assert "--strip_accents" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen", "message"),
+    [
+        (TEXT, {"vocab_size": 30}, "need 31; raise it"),
+        ("", {}, "no words in 1 files"),
+        (b"ok\ncaf\xe9\n", {}, "text.txt:2: not UTF-8"),
+        (TEXT, {"input_file": ["nothing*"]}, "no file matches 'nothing"),
+        (TEXT, {"heldout_share": 2.0}, "--heldout_share=2.0 is not between"),
+        (TEXT, {"num_unused": -1}, "--num_unused=-1 is less than 0"),
+    ],
+)
+def test_refusals(build, tmp_path, text, chosen, message):
+    with pytest.raises(UserError, match=message):
+        build(text, **chosen)
+    assert list(tmp_path.glob("made/*")) == []
+
+
+def test_rare_words_make_room_but_their_characters_count():
+    counts = WordCounts(WordSplitter(), most_words=3)
+    counts.add("a a a b b c c d e")
+    counts.fold()
+    assert counts.words == {"a": 3, "b": 2, "c": 2}
+    assert counts.forgotten == 2
+    assert counts.characters == {"a": 3, "b": 2, "c": 2, "d": 1, "e": 1}
+
+
+def test_every_process_writes_the_same_bytes(tmp_path):
+    """Ties are many here; hash seeds and threads would break them differently."""
+    text = "".join(f"w{a}{b}{c} " for a in "abcd" for b in "efgh" for c in "ijkl")
+    (tmp_path / "text.txt").write_text(f"{text}\n" * 5)
+    made = []
+    for seed, threads in (("1", "1"), ("2", "2"), ("3", "2")):
+        subprocess.run(
+            [
+                *[sys.executable, build_vocab.__file__, "--vocab_size=90"],
+                *[f"--input_file={tmp_path}/text.txt", "--num_unused=0"],
+                f"--output_file={tmp_path}/vocab{seed}.txt",
+            ],
+            check=True,
+            env={"PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads},
+        )
+        made.append((tmp_path / f"vocab{seed}.txt").read_bytes())
+    assert made[0] == made[1] == made[2] and made[0].count(b"\n") == 90

@@ -1,0 +1,74 @@
+"""Names and globs to files, files to lines."""
+
+import gzip
+
+import pytest
+
+from text import inputs
+from text.errors import UserError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for name in ("b.txt", "a.txt", "a[1].txt", "sub/c.txt"):
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def test_globs_are_sorted_and_files_come_once(folder):
+    assert inputs.expand(["b.txt", "*.txt"]) == ["b.txt", "a.txt", "a[1].txt"]
+    assert inputs.expand(["**/c.txt"]) == ["sub/c.txt"]
+
+
+def test_a_name_with_brackets_that_exists_is_a_name(folder):
+    assert inputs.expand(["a[1].txt"]) == ["a[1].txt"]
+
+
+def test_a_folder_among_the_matches_is_left_out(folder):
+    (folder / "sums.txt").write_text("x")
+    assert inputs.expand(["su*"]) == ["sums.txt"]
+    (folder / "sums.txt").unlink()
+    with pytest.raises(UserError, match="no file matches 's\\*'"):
+        inputs.expand(["s*"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [("x*.txt", r"no file matches 'x\*.txt'"), ("sub", r"sub: is a folder")],
+)
+def test_what_is_no_file_is_refused(folder, pattern, message):
+    with pytest.raises(UserError, match=message):
+        inputs.expand(["a.txt", pattern])
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_only_a_line_feed_ends_a_line(tmp_path, name):
+    content = b"\xef\xbb\xbfone\r\ntwo\x0c\xe2\x80\xa8x\n\nlast"
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert list(inputs.lines(str(path))) == ["one\r", "two\x0c\u2028x", "", "last"]
+
+
+def test_part_of_a_file_is_the_lines_that_begin_in_it(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\ntwo\nthree\nfour\n")
+    assert list(inputs.lines(str(path), 4, 9)) == ["two", "three"]
+    assert list(inputs.lines(str(path), 8)) == ["three", "four"]
+
+
+def test_a_line_that_is_not_utf8_is_named(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\ntwo\ncaf\xe9\n")
+    for start in (0, 4):
+        with pytest.raises(UserError, match="a.txt:3: not UTF-8 .byte 0xe9 after 3"):
+            list(inputs.lines(str(path), start))
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-12], lambda b: b"plain text\n"])
+def test_damaged_gzip_data_is_named(tmp_path, damage):
+    path = tmp_path / "a.gz"
+    path.write_bytes(damage(gzip.compress(b"one\ntwo\n" * 100)))
+    with pytest.raises(UserError, match=r"a.gz:\d+: the compressed data is damaged"):
+        list(inputs.lines(str(path)))

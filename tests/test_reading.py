@@ -1,0 +1,224 @@
+"""Reading records: what order, what part, each once, and what broken files say."""
+
+import gzip
+import json
+import os
+
+import numpy as np
+import pytest
+
+import training  # noqa: F401  (first: it sets TensorFlow's log level)
+from text import reading, records
+from text.errors import UserError
+
+# isort: split
+import tensorflow as tf
+
+SCHEMA = (
+    records.Feature("input_ids", "int64", 2),
+    records.Feature("masked_lm_weights", "float32", 1),
+)
+
+
+def example(number, ids="input_ids"):
+    feature = {
+        ids: tf.train.Feature(int64_list=tf.train.Int64List(value=[number, 7])),
+        "masked_lm_weights": tf.train.Feature(
+            float_list=tf.train.FloatList(value=[0.5])
+        ),
+    }
+    return tf.train.Example(
+        features=tf.train.Features(feature=feature)
+    ).SerializeToString()
+
+
+def write(path, numbers, **kwargs):
+    content = records.frame([example(number, **kwargs) for number in numbers])
+    path.write_bytes(content)
+    return str(path)
+
+
+def opened(*paths, schema=SCHEMA):
+    return reading.Records(reading.survey(paths, reading.describe(paths)), schema)
+
+
+def numbers(dataset, batches):
+    return [b["input_ids"][:, 0].tolist() for b in dataset.take(batches).as_numpy_iterator()]
+
+
+@pytest.fixture
+def three_files(tmp_path):
+    write(tmp_path / "a", range(0, 5))
+    write(tmp_path / "b", range(5, 7))
+    (tmp_path / "c").write_bytes(
+        gzip.compress(records.frame([example(n) for n in range(7, 10)]))
+    )
+    return opened(f"{tmp_path}/*")
+
+
+def test_every_epoch_holds_every_record_once_in_another_order(three_files):
+    flat = sum(numbers(three_files.training(4, seed=3), 10), [])
+    epochs = [flat[i : i + 10] for i in range(0, 40, 10)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(10))] * 4
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+def test_order_depends_on_the_seed_alone(three_files):
+    first = numbers(three_files.training(4, seed=3), 10)
+    assert numbers(three_files.training(4, seed=3), 10) == first
+    assert numbers(three_files.training(4, seed=4), 10) != first
+
+
+@pytest.mark.parametrize("first_batch", [1, 5, 7])
+def test_order_goes_on_where_it_stopped(three_files, first_batch):
+    straight = numbers(three_files.training(4, seed=3), 10)
+    resumed = three_files.training(4, seed=3, first_batch=first_batch)
+    assert numbers(resumed, 10 - first_batch) == straight[first_batch:]
+
+
+def test_hosts_and_replicas_share_the_batches(three_files):
+    whole = numbers(three_files.training(4, seed=3), 5)
+
+    def of_host(host):
+        part = reading.Part(host=host, hosts=2, replicas=4)
+        return numbers(three_files.training(4, seed=3, part=part), 10)
+
+    a, b = of_host(0), of_host(1)
+    together = [a[i] + a[i + 1] + b[i] + b[i + 1] for i in range(0, 10, 2)]
+    assert together == whole
+
+
+def test_places_say_where_a_batch_comes_from(three_files):
+    (batch,) = numbers(three_files.training(4, seed=3, first_batch=6), 1)
+    first = {"a": 0, "b": 5, "c": 7}
+    places = three_files.places(4, seed=3, batch=6)
+    assert [first[os.path.basename(p)] + n - 1 for p, n in places] == batch
+
+
+def test_evaluation_counts_every_record_once(three_files):
+    batches = list(three_files.evaluation(4, max_batches=9).as_numpy_iterator())
+    assert [b["input_ids"][:, 0].tolist() for b in batches] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9, 9, 9],
+    ]
+    assert [b["is_real_example"].tolist() for b in batches] == [
+        [1, 1, 1, 1],
+        [1, 1, 1, 1],
+        [1, 1, 0, 0],
+    ]
+    assert numbers(three_files.evaluation(4, max_batches=2), 9) == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+    ]
+
+
+def test_evaluation_is_shared_by_hosts(three_files):
+    part = reading.Part(host=1, hosts=2, replicas=2)
+    batches = three_files.evaluation(4, max_batches=9, part=part)
+    weights = [b["is_real_example"].tolist() for b in batches.as_numpy_iterator()]
+    assert numbers(batches, 9) == [[2, 3], [6, 7], [9, 9]]
+    assert weights == [[1, 1], [1, 1], [0, 0]]
+
+
+def test_types_and_other_names(tmp_path):
+    path = write(tmp_path / "v2", range(3), ids="input_word_ids")
+    batch = next(iter(opened(path).training(2, seed=0)))
+    assert sorted(batch) == ["input_ids", "masked_lm_weights"]
+    assert batch["input_ids"].dtype == tf.int32
+    assert batch["input_ids"].shape == [2, 2]
+    assert batch["masked_lm_weights"].numpy().tolist() == [[0.5], [0.5]]
+
+
+def test_files_of_two_kinds_are_refused(tmp_path):
+    write(tmp_path / "a", range(3))
+    write(tmp_path / "b", range(3), ids="input_word_ids")
+    with pytest.raises(UserError, match="b: its features are named input_word_ids"):
+        opened(f"{tmp_path}/a", f"{tmp_path}/b")
+
+
+def test_broken_files_are_named_with_the_record(tmp_path):
+    path = tmp_path / "x"
+    write(path, range(4))
+    content = path.read_bytes()
+    size = len(content) // 4
+    for broken, message in (
+        (b"", "x: the file is empty"),
+        (content[: size * 2 + 30], "x: record 3: the file ends within it"),
+        (content[: size * 2 + 5], "x: record 3: the file ends within it"),
+        (b"a corpus, not records\n", "x: record 1: .*no TFRecord file"),
+        (gzip.compress(content)[:-20], "x: record .*compressed data is damaged"),
+    ):
+        path.write_bytes(broken)
+        with pytest.raises(UserError, match=message):
+            opened(str(path))
+    flipped = bytearray(content)
+    flipped[size + 40] ^= 1
+    path.write_bytes(flipped)
+    with pytest.raises(UserError, match="x: record 2: the data's checksum is wrong"):
+        opened(str(path))
+
+
+def test_foreign_records_are_refused(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(records.frame([b"\xff\xff\xff"]))
+    with pytest.raises(UserError, match="x: record 1 is no tf.train.Example"):
+        opened(str(path))
+    write(path, range(3))
+    longer = (records.Feature("input_ids", "int64", 3),)
+    with pytest.raises(UserError, match="2 int64 values of input_ids, not 3"):
+        opened(str(path), schema=longer)
+    other = (records.Feature("label_ids", "int64", 1),)
+    with pytest.raises(UserError, match="0 int64 values of label_ids, not 1"):
+        opened(str(path), schema=other)
+
+
+def test_record_broken_behind_the_first_is_found_by_check_all(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(records.frame([example(0), example(1), b"\n\x00"]))
+    data = opened(str(path))
+    with pytest.raises(UserError, match="x: record 3 does not fit"):
+        data.check_all()
+
+
+def describe(path, instances):
+    outputs = [{"file": os.path.basename(p), "instances": n} for p, n in instances]
+    path.write_text(json.dumps({"outputs": outputs, "max_seq_length": 2}))
+
+
+def test_description_gives_the_number_of_records(tmp_path):
+    a, b = write(tmp_path / "a", range(3)), write(tmp_path / "b", [])
+    c = write(tmp_path / "c", range(2))
+    describe(tmp_path / "a.description.json", [(a, 3), (b, 0)])
+    described = reading.describe([a, b, c])
+    assert sorted(described) == [a, b]
+    assert described[a]["max_seq_length"] == 2
+    files = reading.survey([a, b, c], described)
+    assert [(f.path, f.records) for f in files] == [(a, 3), (c, 2)]
+
+
+def test_file_that_lost_records_stops_the_reading(tmp_path):
+    a = write(tmp_path / "a", range(3))
+    describe(tmp_path / "a.description.json", [(a, 4)])
+    data = opened(a)
+    with pytest.raises(reading.ERRORS):
+        numbers(data.training(2, seed=0), 5)
+    with pytest.raises(UserError, match="a: 3 records, not 4"):
+        data.check_all()
+
+
+def test_bad_description_and_missing_file_are_named(tmp_path):
+    a = write(tmp_path / "a", range(3))
+    (tmp_path / "x.description.json").write_text("{}")
+    with pytest.raises(UserError, match="x.description.json: not a description"):
+        reading.describe([a])
+    with pytest.raises(UserError, match="nothing: no file matches"):
+        reading.find([f"{tmp_path}/nothing"])
+
+
+def test_head_gives_features_with_their_place(three_files):
+    places, features = zip(*three_files.head(2), strict=True)
+    assert [p.rpartition("/")[2] for p in places] == [
+        f"{name}: record {n}" for name in "abc" for n in (1, 2)
+    ]
+    np.testing.assert_array_equal(features[3]["input_ids"], [6, 7])

@@ -2,8 +2,8 @@
 
     python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab/vocab.txt
 
-Streams the text, so its size does not matter: 100 MB take about a minute and less than
-1 GB of memory. The same text and flags give the same file.
+Streams the text, so its size does not matter: 100 MB take less than a minute and
+200 MB of memory. The same text and flags give the same file.
 """
 
 import collections
@@ -22,7 +22,7 @@ from text.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, Vocabulary
 
 _UNUSED_BEFORE_SPECIALS = 99  # as in the release, whose [UNK] is 100
 _CHARACTERS_AT_ONCE = 1 << 23
-_MOST_WORDS = 3_000_000  # about 400 MB
+_MOST_WORDS = 2_000_000  # about 300 MB
 
 
 @dataclasses.dataclass(frozen=True)

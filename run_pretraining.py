@@ -1,7 +1,8 @@
 """Pre-trains an encoder on masked words and sentence pairs, and evaluates it.
 
     python run_pretraining.py --do_train --do_eval \\
-        --input_file='records/train-*.tfrecord' --eval_input_file=records/held_out.tfrecord \\
+        --input_file='records/train-*.tfrecord' \\
+        --eval_input_file=records/held_out.tfrecord --eval_every_steps=1000 \\
         --bert_config_file=bert_config.json --output_dir=pretraining_output \\
         --num_train_steps=10000 --num_warmup_steps=1000 --learning_rate=1e-4
 
@@ -298,7 +299,7 @@ def _start(trainer: loop.Trainer, given: Options, log: report.Report) -> None:
     )
 
 
-def _train(trainer, given, data, held_out, log) -> None:
+def _train(trainer, given, config, data, held_out, log) -> None:
     size = given.train_batch_size
     if trainer.progress.step >= given.num_train_steps:
         log.say(f"already finished: {trainer.progress.step} updates are done")
@@ -326,7 +327,7 @@ def _train(trainer, given, data, held_out, log) -> None:
         raise _not_finite(error, given, data) from error
     except reading.ERRORS as error:
         # TensorFlow does not say which record it was. If none is to blame, it was we.
-        data.check_all()
+        data.check_all(lambda *record: _check_record(*record, config))
         raise error
     if picture := log.draw():
         log.say(f"finished; curves are in {picture}")
@@ -402,7 +403,7 @@ def main(given: Options) -> None:
     _start(trainer, given, log)
     if given.do_train:
         evaluate = held_out and (lambda: _evaluate(trainer, given, held_out))
-        _train(trainer, given, data, evaluate, log)
+        _train(trainer, given, config, data, evaluate, log)
     if given.do_eval:
         values = _evaluate(trainer, given, held_out or data)
         values = values | {"global_step": trainer.progress.step}

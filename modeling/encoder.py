@@ -241,11 +241,11 @@ class _SelfAttention(keras.layers.Layer):
         probs = ops.cast(ops.softmax(scores), value.dtype)
         probs = layers.dropout(probs, self.dropout_prob, seed, self.site)
         context = ops.matmul(probs, value)  # [b, n, s, d]
-        return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), hidden.shape)
+        return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(hidden))
 
     def _split_heads(self, x):
         """[b, s, h] -> [b, n, s, d]"""
-        split = ops.reshape(x, (*x.shape[:2], self.num_heads, self.head_size))
+        split = ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, self.head_size))
         return ops.transpose(split, (0, 2, 1, 3))
 
 

@@ -119,12 +119,15 @@ class NextSentenceHead(keras.layers.Layer):
 class MaskedLMNextSentence:
     """The release's pre-training objective: both tasks, summed with equal weight.
 
-    An objective names its losses and metrics, makes its model and turns a batch with the model's
-    outputs into losses and metrics; the training loop knows no more of it.
+    An objective names its losses and metrics, makes its model, and turns a batch with
+    the model's outputs into losses and metrics; the training loop knows no more of it.
+
+    A batch holds masked_lm_ids and masked_lm_weights [b, p], next_sentence_labels [b, 1]
+    (0 = really the next) and optionally is_real_example [b], 0 for rows that only fill
+    up a batch and count for nothing.
     """
 
     loss_names = ("masked_lm_loss", "next_sentence_loss")
-    metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
     metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
 
     def model(
@@ -134,94 +137,73 @@ class MaskedLMNextSentence:
         return PretrainingModel(config, seed=seed, dtype=dtype)
 
     def weights(self, batch) -> dict:
-        """The weight of each loss, known before the network runs.
+        """Loss name -> its weight, known before the network runs.
 
         A step that accumulates divides every micro-batch by the weight of all of them.
         """
         return {
-            "masked_lm_loss": ops.sum(ops.cast(batch["masked_lm_weights"], "float32")),
-            "next_sentence_loss": ops.sum(
-                ops.ones_like(batch["next_sentence_labels"], dtype="float32")
-            ),
+            f"{task}_loss": ops.sum(weights)
+            for task, (_, weights) in _targets(batch).items()
         }
 
     def losses(self, batch, outputs) -> dict:
         """Loss name -> (sum, weight).
 
         Args:
-            batch: dict with masked_lm_ids, masked_lm_weights [b, p] and
-                next_sentence_labels [b, 1] (0 = really the next); optionally
-                is_real_example [b], 0.0 for rows that only fill up a batch.
+            batch: see the class.
             outputs: what the model returned for the batch.
         Source: google-research/bert@eedf571 run_pretraining.py, get_masked_lm_output
             and get_next_sentence_output.
         """
         return {
-            "masked_lm_loss": cross_entropy(
-                outputs["masked_lm_logits"],
-                batch["masked_lm_ids"],
-                _masked_lm_weights(batch),
-            ),
-            "next_sentence_loss": cross_entropy(
-                outputs["next_sentence_logits"],
-                ops.squeeze(batch["next_sentence_labels"], axis=1),
-                batch.get("is_real_example"),
-            ),
+            f"{task}_loss": cross_entropy(outputs[f"{task}_logits"], *target)
+            for task, target in _targets(batch).items()
         }
 
     def metrics(self, batch, outputs) -> dict:
         """Accuracy name -> (correct, weight); arguments as for `losses`."""
         return {
-            "masked_lm_accuracy": accuracy(
-                outputs["masked_lm_logits"],
-                batch["masked_lm_ids"],
-                _masked_lm_weights(batch),
-            ),
-            "next_sentence_accuracy": accuracy(
-                outputs["next_sentence_logits"],
-                ops.squeeze(batch["next_sentence_labels"], axis=1),
-                batch.get("is_real_example"),
-            ),
+            f"{task}_accuracy": accuracy(outputs[f"{task}_logits"], *target)
+            for task, target in _targets(batch).items()
         }
 
 
-def _masked_lm_weights(batch):
-    weights = batch["masked_lm_weights"]
+def _targets(batch):
+    """Task -> its labels and their float32 weights."""
+    next_sentences = ops.squeeze(batch["next_sentence_labels"], axis=1)
+    predictions = ops.cast(batch["masked_lm_weights"], "float32")
+    rows = ops.ones_like(next_sentences, dtype="float32")
     if "is_real_example" in batch:
-        weights = weights * batch["is_real_example"][:, None]
-    return weights
+        rows = ops.cast(batch["is_real_example"], "float32")
+        predictions *= rows[:, None]
+    return {
+        "masked_lm": (batch["masked_lm_ids"], predictions),
+        "next_sentence": (next_sentences, rows),
+    }
 
 
-def cross_entropy(logits, labels, weights=None) -> tuple:
+def cross_entropy(logits, labels, weights) -> tuple:
     """Weighted sum of -log p(label), and the weights' sum.
 
     Args:
-        logits: float tensor [..., classes].
+        logits: float32 tensor [..., classes].
         labels: int tensor [...].
-        weights: float tensor [...]; ones if None.
+        weights: float32 tensor [...].
     Returns:
         two float32 scalars.
     """
-    losses = ops.sparse_categorical_crossentropy(
-        labels, ops.cast(logits, "float32"), from_logits=True
-    )
-    return _weighted_sum(losses, weights)
+    losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    return ops.sum(losses * weights), ops.sum(weights)
 
 
-def accuracy(logits, labels, weights=None) -> tuple:
+def accuracy(logits, labels, weights) -> tuple:
     """Weighted count of labels with the highest logit, and the weights' sum.
 
     Arguments and results as for `cross_entropy`.
     """
     predictions = ops.argmax(logits, axis=-1)
     correct = ops.equal(predictions, ops.cast(labels, predictions.dtype))
-    return _weighted_sum(ops.cast(correct, "float32"), weights)
-
-
-def _weighted_sum(values, weights):
-    weights = ops.ones_like(values) if weights is None else weights
-    weights = ops.cast(weights, "float32")
-    return ops.sum(values * weights), ops.sum(weights)
+    return ops.sum(ops.cast(correct, "float32") * weights), ops.sum(weights)
 
 
 def mean(total, weight):

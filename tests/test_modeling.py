@@ -289,6 +289,16 @@ def test_a_row_of_padding_stays_finite():
     assert np.isfinite(BertEncoder(TINY)(batch)["sequence_output"]).all()
 
 
+def test_the_batch_size_may_be_open_as_in_an_exported_model():
+    model, batch = heads.PretrainingModel(TINY), tiny_batch()
+    specs = {k: tf.TensorSpec([None, *v.shape[1:]], v.dtype) for k, v in batch.items()}
+    serve = tf.function(lambda batch: model(batch), input_signature=[specs])
+    logits = serve({key: tf.constant(value) for key, value in batch.items()})
+    np.testing.assert_allclose(
+        logits["masked_lm_logits"], model(batch)["masked_lm_logits"], atol=1e-6
+    )
+
+
 def test_a_sequence_beyond_the_position_table_is_refused():
     with pytest.raises(ValueError, match="13 tokens.*12 position embeddings"):
         BertEncoder(TINY)({"input_ids": np.zeros((1, 13), np.int64)})
@@ -315,9 +325,26 @@ def test_losses_and_metrics_of_parts_add_up_to_the_whole():
     )
 
 
+def test_rows_that_fill_up_a_batch_count_for_nothing():
+    model, objective = heads.PretrainingModel(TINY), heads.MaskedLMNextSentence()
+    batch = tiny_batch()
+    batch["masked_lm_weights"][:] = 1.0
+    filled = batch | {"is_real_example": np.array([1.0, 1.0, 1.0, 0.0])}
+    real = {key: value[:3] for key, value in batch.items()}
+
+    def pairs(part):
+        outputs = model(part)
+        found = objective.losses(part, outputs) | objective.metrics(part, outputs)
+        return np.array([found[name] for name in sorted(found)])
+
+    np.testing.assert_allclose(pairs(filled), pairs(real), rtol=1e-6)
+    assert float(objective.weights(filled)["masked_lm_loss"]) == 9.0
+    assert float(objective.weights(filled)["next_sentence_loss"]) == 3.0
+
+
 def test_a_batch_without_predictions_has_no_loss():
     total, weight = heads.cross_entropy(
-        tf.random.normal((2, 3, 5), seed=1), np.ones((2, 3)), np.zeros((2, 3))
+        tf.random.normal((2, 3, 5), seed=1), np.ones((2, 3)), tf.zeros((2, 3))
     )
     assert float(heads.mean(total, weight)) == 0.0
 

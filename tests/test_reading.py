@@ -43,7 +43,9 @@ def opened(*paths, schema=SCHEMA):
 
 
 def numbers(dataset, batches):
-    return [b["input_ids"][:, 0].tolist() for b in dataset.take(batches).as_numpy_iterator()]
+    return [
+        b["input_ids"][:, 0].tolist() for b in dataset.take(batches).as_numpy_iterator()
+    ]
 
 
 @pytest.fixture
@@ -178,7 +180,7 @@ def test_record_broken_behind_the_first_is_found_by_check_all(tmp_path):
     path.write_bytes(records.frame([example(0), example(1), b"\n\x00"]))
     data = opened(str(path))
     with pytest.raises(UserError, match="x: record 3 does not fit"):
-        data.check_all()
+        data.check_all(lambda where, features: None)
 
 
 def describe(path, instances):
@@ -204,7 +206,7 @@ def test_file_that_lost_records_stops_the_reading(tmp_path):
     with pytest.raises(reading.ERRORS):
         numbers(data.training(2, seed=0), 5)
     with pytest.raises(UserError, match="a: 3 records, not 4"):
-        data.check_all()
+        data.check_all(lambda where, features: None)
 
 
 def test_bad_description_and_missing_file_are_named(tmp_path):

@@ -13,6 +13,7 @@ import array
 import contextlib
 import os
 import shutil
+import weakref
 
 import numpy as np
 
@@ -98,7 +99,7 @@ def join(prefixes: list[str], path: str, with_words: bool) -> None:
             # An end that comes twice closed a document without sentences.
             ends = np.unique(np.fromfile(f"{prefix}.ends", np.int64) + num_sentences)
             documents.write(ends[ends > last_end].tobytes())
-            last_end = max(last_end, *ends[-1:].tolist())
+            last_end = int(ends.max(initial=last_end))
             with open(f"{prefix}.lengths", "rb") as piece:
                 while block := piece.read(1 << 20):
                     offsets = num_tokens + np.frombuffer(block, np.int64).cumsum()
@@ -129,7 +130,8 @@ class FlatFile:
         OSError: the file cannot be read.
         """
         self.dtype = np.dtype(dtype)
-        self._file = open(path, "rb", buffering=0)
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
         self._length = os.path.getsize(path) // self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -149,7 +151,7 @@ class FlatFile:
         Returns:
             array of the file's type [sum of lengths].
         """
-        size, file = self.dtype.itemsize, self._file.fileno()
+        size, file = self.dtype.itemsize, self._file
         offsets = (np.asarray(starts, np.int64) * size).tolist()
         sizes = (np.asarray(lengths, np.int64) * size).tolist()
         runs = [os.pread(file, n, o) for n, o in zip(sizes, offsets, strict=True)]

@@ -196,7 +196,9 @@ def _refuse_what_is_there(settings, folder):
     if not found:
         return
     different = ""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(
+        OSError, ValueError, LookupError, TypeError, AttributeError
+    ):
         other = read_json(settings.description_file)["origin"]
         if differences := _differences(folder.origin, other):
             different = f" (made with {differences})"

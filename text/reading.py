@@ -1,4 +1,4 @@
-"""TFRecord files as batches, in an order that seed and epoch determine; knows no models.
+"""Knows TFRecord files as batches, in an order that seed and epoch determine.
 
 Every host runs the same global order and takes its own part of each batch before
 parsing, so that one replica, two replicas and two hosts see the same batches.
@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import tensorflow as tf
 
@@ -188,41 +188,43 @@ class Records:
             )
             if len(values) != length:
                 raise UserError(
-                    f"{file.path}: record 1 has {len(values)} {dtype} values of {name}, "
-                    f"not {length}; another length, or another kind of record?"
+                    f"{file.path}: record 1 has {len(values)} {dtype} values of "
+                    f"{name}, not {length}; another length, or another kind of record?"
                 )
 
     def head(self, number: int) -> Iterator[tuple[str, dict]]:
         """Yields ("file: record n", features) of the first `number` of each file."""
         for file in self.files:
             for index, data in zip(range(number), scan(file.path), strict=False):
-                features = self._parse(tf.constant([data]))
-                yield (
-                    f"{file.path}: record {index + 1}",
-                    {name: value[0].numpy() for name, value in features.items()},
-                )
+                yield f"{file.path}: record {index + 1}", self._features(data)
 
-    def check_all(self) -> None:
+    def check_all(self, check: Callable[[str, dict], None]) -> None:
         """Reads every record of every file.
 
+        Args:
+            check: called with ("file: record n", features) of each.
         Raises:
             UserError: names the file and the record that is damaged or does not fit.
         """
         for file in self.files:
             number = 0
             for number, data in enumerate(scan(file.path), start=1):
+                where = f"{file.path}: record {number}"
                 try:
-                    self._parse(tf.constant([data]))
+                    features = self._features(data)
                 except tf.errors.InvalidArgumentError as error:
                     reason = " ".join(error.message.split())
-                    raise UserError(
-                        f"{file.path}: record {number} does not fit: {reason}"
-                    ) from error
+                    raise UserError(f"{where} does not fit: {reason}") from error
+                check(where, features)
             if number != file.records:
                 raise UserError(
-                    f"{file.path}: {number} records, not {file.records} as when the run "
-                    "began or as its description says; copy or write the file again"
+                    f"{file.path}: {number} records, not {file.records} as when the "
+                    "run began or as its description says; copy or write it again"
                 )
+
+    def _features(self, data: bytes) -> dict:
+        features = self._parse(tf.constant([data]))
+        return {name: value[0].numpy() for name, value in features.items()}
 
     def _parse(self, serialized):
         spec = {
@@ -244,7 +246,7 @@ class Records:
         return dataset.enumerate(start=1).map(lambda number, x: (index, number, x))
 
     def _epoch(self, seed, epoch):
-        """Every record once: files shuffled, read together, then shuffled as records."""
+        """Every record once: shuffled files, read together, and shuffled records."""
         order = tf.random.experimental.stateless_shuffle(
             tf.range(len(self.files)), tf.stack([seed, epoch])
         )

@@ -158,8 +158,10 @@ def _fields(message):
         tag, start = message[position], position + 1
         wire_type = tag & 7
         if wire_type == 2:
-            size, start = _read_varint(message, start)
-            position = start + size
+            size, position = message[start], start + 1
+            if size > 0x7F:
+                size, position = _read_varint(message, start)
+            start, position = position, position + size
         elif wire_type == 0:
             _, position = _read_varint(message, start)
         elif wire_type == 5:
@@ -168,7 +170,10 @@ def _fields(message):
             raise ValueError(f"tag {tag}")
         if position > end:
             raise ValueError("a field is longer than its message")
-        fields.setdefault(tag, []).append(message[start:position])
+        if tag in fields:
+            fields[tag].append(message[start:position])
+        else:
+            fields[tag] = [message[start:position]]
     return fields
 
 
@@ -188,9 +193,12 @@ def _features(example):
             dtype = _DTYPES[tag]
             values = _fields(b"".join(lists))
             contents = [c for t in _VALUE_TAGS[dtype] for c in values.pop(t, ())]
-            is_cut = dtype == "int64" and contents and contents[-1][-1:] >= b"\x80"
-            if values or is_cut or (dtype == "float32" and len(contents[0]) % 4):
-                raise ValueError("another type's values")
+            if dtype == "float32":
+                is_cut = any(len(content) % 4 for content in contents)
+            else:
+                is_cut = dtype == "int64" and contents and contents[-1][-1:] > b"\x7f"
+            if values or is_cut:
+                raise ValueError("another type's values, or only part of one")
             features[fields[0x0A][-1].decode()] = dtype, contents
     except (IndexError, KeyError) as error:
         raise ValueError(repr(error)) from error
@@ -268,9 +276,7 @@ def decode(
         values, counts = _numbers(packed, dtype)
         fits = counts == length
         for row in np.flatnonzero(~fits).tolist():
-            faults.setdefault(
-                row, f"has {counts[row]} values of {name}, not {length}"
-            )
+            faults.setdefault(row, f"has {counts[row]} values of {name}, not {length}")
         batch[name] = np.zeros((len(examples), length), dtype)
         batch[name][fits] = values[np.repeat(fits, counts)].reshape(-1, length)
     return batch, faults

@@ -243,7 +243,7 @@ class Tokenizer:
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """Text to ids, and for each 1 where it is the first between two spaces, or 0."""
         ids, word_starts = [], []
-        for chunk in map(self._ids.__getitem__, self.splitter.chunks(text)):
+        for chunk in map(self._chunk_ids.__getitem__, self.splitter.chunks(text)):
             ids += chunk
             word_starts += [1, *[0] * (len(chunk) - 1)][: len(chunk)]
         return ids, word_starts

@@ -74,17 +74,17 @@ def distribute(strategy, make_dataset: Callable[[reading.Part], tf.data.Dataset]
 
     Args:
         make_dataset: from the part that a host reads to its batches, one for each of
-            its replicas in turn.
+            its replicas in turn. The caller takes no more than there are.
     """
 
     def of_host(context):
-        return make_dataset(
-            reading.Part(
-                host=context.input_pipeline_id,
-                hosts=context.num_input_pipelines,
-                replicas=context.num_replicas_in_sync,
-            )
+        part = reading.Part(
+            host=context.input_pipeline_id,
+            hosts=context.num_input_pipelines,
+            replicas=context.num_replicas_in_sync,
         )
+        # Where a dataset could end, batches of several hosts lose their static shape.
+        return make_dataset(part).repeat()
 
     return iter(strategy.distribute_datasets_from_function(of_host))
 

@@ -257,7 +257,9 @@ class Trainer:
             return None
         prefix, tensors = found
         checkpoint.check_complete(prefix, self.variables, tensors)
-        checkpoint.assign(self.variables, tensors)
+        checkpoint.assign(
+            self.variables, {name: tensors[name] for name in self.variables}
+        )
         self.progress = _Progress(
             step=int(tensors[_STEP]),
             skipped=int(tensors.get(_SKIPPED, 0)),
@@ -302,7 +304,7 @@ class Trainer:
         while progress.step < settings.num_train_steps:
             count = min(self._updates_to_next_stop(), settings.steps_per_call, per_call)
             began = time.perf_counter()
-            sums = sums + self._run_updates(batches, count)
+            sums = sums + self.run_updates(batches, count)
             duration = time.perf_counter() - began
             per_call = max(1, int(_SECONDS_PER_CALL * count / duration))
             seconds += duration
@@ -323,7 +325,7 @@ class Trainer:
         # No host may leave while another still waits for it or writes.
         distribution.check_same(self.strategy, progress.step, "the last step")
 
-    def _run_updates(self, batches, count):
+    def run_updates(self, batches, count):
         """Advances variables and progress; returns the sums of the updates."""
         progress = self.progress
         sums, done, skipped, in_a_row = self._updates(

@@ -22,7 +22,7 @@ import tensorflow as tf
 CONFIG = BertConfig(
     vocab_size=3000,
     hidden_size=16,
-    num_hidden_layers=2,
+    num_hidden_layers=1,
     num_attention_heads=2,
     intermediate_size=32,
     max_position_embeddings=64,

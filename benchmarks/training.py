@@ -1,0 +1,116 @@
+"""Examples a second of one update, by number type and compiler.
+
+python -m benchmarks.training [--num_hidden_layers=4 --hidden_size=256]
+"""
+
+import dataclasses
+import statistics
+import time
+
+import numpy as np
+
+import options
+import training  # noqa: F401  (first: it chooses Keras's backend)
+from modeling import heads
+from modeling.config import BertConfig
+from training import distribution, loop
+
+# isort: split
+import tensorflow as tf
+
+_NUM_PREDICTIONS = 20
+_VARIANTS = {
+    "float32": {"dtype": "float32", "xla": False},
+    "float32, XLA": {"dtype": "float32", "xla": True},
+    "bfloat16": {"dtype": "mixed_bfloat16", "xla": False},
+    "bfloat16, XLA": {"dtype": "mixed_bfloat16", "xla": True},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    num_hidden_layers: int = options.field(4, help="Layers.")
+    hidden_size: int = options.field(256, help="Width; 64 to each attention head.")
+    vocab_size: int = options.field(30522, help="Size of the vocabulary.")
+    batch_size: int = options.field(32, help="Examples of an update.")
+    max_seq_length: int = options.field(128, help="Tokens of an example.")
+    repeats: int = options.field(15, help="Updates timed; the median is printed.")
+
+
+def batches(chosen: Options) -> tf.data.Dataset:
+    """One batch of random tokens, for ever."""
+    rng = np.random.default_rng(0)
+    rows, length = chosen.batch_size, chosen.max_seq_length
+
+    def integers(high, *shape):
+        return rng.integers(0, high, shape, dtype=np.int32)
+
+    batch = {
+        "input_ids": integers(chosen.vocab_size, rows, length),
+        "input_mask": np.ones((rows, length), np.int32),
+        "segment_ids": integers(2, rows, length),
+        "masked_lm_positions": integers(length, rows, _NUM_PREDICTIONS),
+        "masked_lm_ids": integers(chosen.vocab_size, rows, _NUM_PREDICTIONS),
+        "masked_lm_weights": np.ones((rows, _NUM_PREDICTIONS), np.float32),
+        "next_sentence_labels": integers(2, rows, 1),
+    }
+    return tf.data.Dataset.from_tensors(batch).repeat()
+
+
+def updater(chosen: Options, dtype: str, xla: bool):
+    """A function that runs one update, traced and warm."""
+    config = BertConfig(
+        vocab_size=chosen.vocab_size,
+        hidden_size=chosen.hidden_size,
+        num_hidden_layers=chosen.num_hidden_layers,
+        num_attention_heads=chosen.hidden_size // 64,
+        intermediate_size=4 * chosen.hidden_size,
+        type_vocab_size=2,
+    )
+    objective = heads.MaskedLMNextSentence()
+    trainer = loop.Trainer(
+        distribution.make("one"),
+        lambda: objective.model(config, dtype=dtype),
+        objective,
+        loop.Settings(
+            num_train_steps=1000,
+            num_warmup_steps=100,
+            learning_rate=1e-4,
+            batch_size=chosen.batch_size,
+            xla=xla,
+        ),
+    )
+    iterator = distribution.distribute(trainer.strategy, lambda part: batches(chosen))
+
+    def update():
+        trainer.run_updates(iterator, 1)
+
+    for _ in range(3):
+        update()
+    return update
+
+
+def main(chosen: Options) -> None:
+    """Prints the table; the variants take turns, so that a busy machine hits all."""
+    updates = {name: updater(chosen, **how) for name, how in _VARIANTS.items()}
+    seconds = {name: [] for name in updates}
+    for _ in range(chosen.repeats):
+        for name, update in updates.items():
+            began = time.perf_counter()
+            update()
+            seconds[name].append(time.perf_counter() - began)
+    print(
+        f"{chosen.num_hidden_layers} layers of {chosen.hidden_size}, "
+        f"batch {chosen.batch_size}, {chosen.max_seq_length} tokens"
+    )
+    print(f"{'':15} {'ms/update':>10} {'examples/s':>11} {'fastest ms':>11}")
+    for name, times in seconds.items():
+        median = statistics.median(times)
+        speed = chosen.batch_size / median
+        print(
+            f"{name:15} {median * 1000:10.0f} {speed:11.1f} {min(times) * 1000:11.0f}"
+        )
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

@@ -1,0 +1,85 @@
+"""Shows pre-training records as readable text, checks whole files, and reports on them.
+
+    python inspect_records.py --input_file='records/part.tfrecord-*' \
+        --vocab_file=vocab/vocab.txt --report_file=records/report.html
+
+Every record is checked by itself, all of them for what chance would give, and both
+against the description that create_pretraining_data.py wrote beside them. Exit status 0:
+all is well; 1: something is wrong, and each thing is a line of the output.
+"""
+
+import dataclasses
+import sys
+
+import options
+from text import inputs, inspection, readable, record_report, record_statistics
+from text.errors import UserError
+from text.vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    input_file: list[str] = options.field(
+        help="TFRecord files, plain or packed by gzip: a comma list of names and globs."
+    )
+    vocab_file: str = options.field(help="The vocabulary they were made with.")
+    num_shown: int = options.field(3, help="Records to show as text.")
+    max_records: int = options.field(
+        0, help="Records to read of each file, from its beginning; 0: all."
+    )
+    masked_lm_prob: float | None = options.field(
+        None,
+        help="Share of the tokens that should be predicted; by default what the "
+        "description says, and unchecked without one.",
+    )
+    report_file: str = options.field(
+        "", help="An HTML file to write, with plots, that needs no other file."
+    )
+
+    def __post_init__(self):
+        for name in ("num_shown", "max_records"):
+            if getattr(self, name) < 0:
+                raise UserError(f"--{name}={getattr(self, name)}: must be at least 0")
+        if self.masked_lm_prob is not None and not 0 < self.masked_lm_prob <= 1:
+            raise UserError(
+                f"--masked_lm_prob={self.masked_lm_prob:g}: must be above 0, at most 1"
+            )
+
+
+def main(given: Options) -> int:
+    # A file's name may be no text at all.
+    sys.stdout.reconfigure(errors="backslashreplace")
+    vocabulary = Vocabulary.load(given.vocab_file)
+    paths = inputs.expand(given.input_file)
+    found = inspection.Inspection(
+        vocabulary,
+        inspection.find_descriptions(paths),
+        masked_lm_prob=given.masked_lm_prob,
+        max_records=given.max_records,
+        num_shown=given.num_shown,
+    )
+    found.read(paths)
+    if found.shown:
+        print(f"{readable.LEGEND}\n")
+    for where, record in found.shown:
+        print(f"{readable.text(where, record, vocabulary)}\n")
+    if found.statistics:
+        for name, value in record_statistics.numbers(found.statistics):
+            print(f"{name + ':':<16}{value}")
+    if given.max_records:
+        print(f"Only the first {given.max_records:,} records of each file were read.")
+    for line in found.violations.lines():
+        print(line)
+    total = found.violations.total
+    print(
+        f"{found.num_records:,} records in {len(paths)} file(s): "
+        + (f"{total:,} violation(s)" if total else "nothing is wrong")
+    )
+    if given.report_file:
+        record_report.write(given.report_file, paths, found)
+        print(f"Report: {given.report_file}")
+    return int(total > 0)
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

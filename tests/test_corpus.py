@@ -1,0 +1,104 @@
+"""A tokenized corpus on disk: pieces, joining, reading it back."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from text import corpus
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("corpus")
+
+
+def write(folder, pieces, vocabulary_size=100, with_words=False):
+    """Pieces are lists of sentences, None where a document ends."""
+    prefixes = []
+    for number, piece in enumerate(pieces):
+        prefixes.append(f"{folder}/piece-{number}")
+        with corpus.PieceWriter(prefixes[-1], vocabulary_size, with_words) as writer:
+            for sentence in piece:
+                if sentence is None:
+                    writer.end_document()
+                else:
+                    words = [i % 2 for i in range(len(sentence))]
+                    writer.add(sentence, words if with_words else None)
+    corpus.join(prefixes, f"{folder}/corpus", with_words)
+    corpus.remove_pieces(prefixes)
+    return corpus.Corpus(f"{folder}/corpus", vocabulary_size, with_words)
+
+
+def documents_in(whole):
+    """The corpus as lists of documents, of sentences, of ids."""
+    offsets = whole.sentences[0 : len(whole.sentences)].tolist()
+    ends = whole.documents[0 : len(whole.documents)].tolist()
+    return [
+        [whole.ids[offsets[s] : offsets[s + 1]].tolist() for s in range(first, last)]
+        for first, last in zip(ends[:-1], ends[1:], strict=True)
+    ]
+
+
+SENTENCE = st.lists(st.integers(0, 99), max_size=4)
+PIECES = st.lists(st.lists(st.none() | SENTENCE, max_size=8), min_size=1, max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PIECES)
+def test_pieces_are_joined_to_documents(folder, pieces):
+    expected = [[]]
+    for item in (item for piece in pieces for item in piece):
+        if item is None:
+            expected.append([])
+        elif item:
+            expected[-1].append(item)
+    whole = write(folder, pieces)
+    assert documents_in(whole) == [sentences for sentences in expected if sentences]
+    assert whole.num_documents == len(documents_in(whole))
+    assert sorted(os.listdir(folder)) == [
+        "corpus.documents",
+        "corpus.sentences",
+        "corpus.tokens",
+    ]
+
+
+@pytest.mark.parametrize(
+    "vocabulary_size, dtype", [(65536, np.uint16), (65537, np.uint32)]
+)
+def test_ids_are_as_wide_as_the_vocabulary_needs(tmp_path, vocabulary_size, dtype):
+    ids = [0, vocabulary_size - 1]
+    whole = write(tmp_path, [[ids]], vocabulary_size)
+    assert whole.ids.dtype == dtype
+    assert documents_in(whole) == [[ids]]
+
+
+def test_words_go_along_with_the_tokens(tmp_path):
+    whole = write(tmp_path, [[[1, 2, 3]], [[4, 5]]], with_words=True)
+    assert whole.word_starts[0:5].tolist() == [0, 1, 0, 0, 1]
+    assert write(tmp_path, [[[1]]]).word_starts is None
+
+
+def test_more_than_a_buffer_of_tokens(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "_FLUSHED_TOKENS", 3)
+    sentences = [[i, i + 1] for i in range(10)]
+    assert documents_in(write(tmp_path, [sentences])) == [sentences]
+
+
+def test_a_piece_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        with corpus.PieceWriter(f"{tmp_path}/piece", 100, True) as writer:
+            writer.add([1], [1])
+            raise ZeroDivisionError
+    assert os.listdir(tmp_path) == []
+
+
+def test_runs_are_gathered_side_by_side(tmp_path):
+    np.arange(100, dtype=np.uint16).tofile(tmp_path / "a")
+    flat = corpus.FlatFile(str(tmp_path / "a"), np.uint16)
+    assert len(flat) == 100 and flat[7] == 7
+    assert flat[5:8].tolist() == [5, 6, 7]
+    gathered = flat.gather([90, 0, 50], np.array([3, 0, 2]))
+    assert gathered.tolist() == [90, 91, 92, 50, 51]

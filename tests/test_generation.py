@@ -1,0 +1,585 @@
+"""Text to records: distributions of the release, and what no interruption may change."""
+
+import contextlib
+import gzip
+import json
+import os
+import pathlib
+import random
+
+import numpy as np
+import pytest
+import reference_pairs
+
+from text import documents, generation, pairs, records, work
+from text.errors import UserError
+from text.generation import Settings, generate
+from text.vocabulary import Vocabulary
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+VOCAB_FILE = str(GOLDEN / "checkpoint" / "vocab.txt")
+TEXT = "\n\n".join(
+    "\n".join(f"The {n} of document {d} says that it is so." for n in range(9))
+    for d in range(12)
+)
+
+
+@pytest.fixture(autouse=True)
+def no_fsync(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+def make_settings(folder, **changed):
+    """Settings for a text file in the folder."""
+    given = {
+        "input_files": (str(folder / "text.txt"),),
+        "output_files": (str(folder / "out.tfrecord"),),
+        "vocab_file": VOCAB_FILE,
+        "input_format": "sentences",
+        "json_field": "text",
+        "documents_span_files": False,
+        "do_lower_case": True,
+        "strip_accents": True,
+        "split_cjk": True,
+        "do_whole_word_mask": False,
+        "word_boundaries": "pieces",
+        "max_seq_length": 24,
+        "max_predictions_per_seq": 4,
+        "random_seed": 1,
+        "dupe_factor": 2,
+        "masked_lm_prob": 0.15,
+        "short_seq_prob": 0.1,
+        "mask_share": 0.8,
+        "random_share": 0.1,
+        "random_next_sentences": True,
+        "gzip_compress": False,
+    }
+    return Settings(**(given | changed))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    return tmp_path
+
+
+def read(settings):
+    """All records, as arrays."""
+    schema = records.pretraining_schema(
+        settings.max_seq_length, settings.max_predictions_per_seq
+    )
+    examples = [e for path in settings.output_files for e in records.read(path)]
+    batch, faults = records.decode(examples, schema)
+    assert not faults
+    return batch
+
+
+def made_in(folder):
+    """Names and contents of what a run leaves."""
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.name != "text.txt"
+    }
+
+
+# === The release's data ===
+
+NUM_SEEDS = 14
+
+
+def statistics(batch):
+    """What describes a set of records of 64 tokens; any wrong rule should move some."""
+    lengths = batch["input_mask"].sum(axis=1)
+    b = batch["segment_ids"].sum(axis=1) - 1
+    a = lengths - b - 3
+    is_random = batch["next_sentence_labels"][:, 0] == 1
+    is_full = lengths == 64
+    rows, slots = np.nonzero(batch["masked_lm_weights"])
+    counts = np.bincount(rows, minlength=len(lengths))
+    positions = batch["masked_lm_positions"][rows, slots]
+    labels = batch["masked_lm_ids"][rows, slots]
+    now = batch["input_ids"][rows, positions]
+    vocabulary = Vocabulary.load(VOCAB_FILE)
+    goes_on = vocabulary.is_continuation
+
+    originals = batch["input_ids"].copy()
+    originals[rows, positions] = labels
+    chosen = np.zeros(originals.shape, bool)
+    chosen[rows, positions] = True
+    joined = goes_on[originals[:, 1:]]  # to the token before
+    values = {
+        "records": len(lengths),
+        "full": is_full.mean(),
+        "length": lengths.mean(),
+        "random": is_random[is_full].mean(),
+        "a = b + 1": (is_full & (a == b + 1)).mean(),
+        "b = a + 1": (is_full & (b == a + 1)).mean(),
+        "predictions": counts.mean(),
+        "spread of predictions": counts.std(),
+        "masks": (now == vocabulary.mask_id).mean(),
+        "kept": (now == labels).mean(),
+        "continuations": goes_on[labels].mean(),
+        "words chosen as a whole": (
+            (chosen[:, 1:] & chosen[:, :-1])[joined].sum()
+            / max(1, (chosen[:, 1:] | chosen[:, :-1])[joined].sum())
+        ),
+        "places": positions.mean(),
+    }
+    # Among full records, as one short document more or less moves much.
+    for name, some in (("random", is_random & is_full), ("next", ~is_random & is_full)):
+        values |= {f"a, {name}": a[some].mean(), f"spread, {name}": (a - b)[some].std()}
+    return values
+
+
+def golden_statistics(name):
+    schema = records.pretraining_schema(64, 10)
+    examples = list(records.read(str(GOLDEN / "pretraining" / name)))
+    batch, faults = records.decode(examples, schema)
+    assert not faults
+    return statistics(batch)
+
+
+def samples(folder, whole_words):
+    """Statistics of what we make of the same text, seed by seed."""
+    for seed in range(NUM_SEEDS):
+        settings = make_settings(
+            folder,
+            input_files=(str(GOLDEN / "pretraining" / "corpus.txt"),),
+            do_whole_word_mask=whole_words,
+            max_seq_length=64,
+            max_predictions_per_seq=10,
+            random_seed=seed,
+        )
+        generate(settings, overwrite=True)
+        yield statistics(read(settings))
+
+
+def furthest(golden, ours):
+    """The statistic in which golden lies furthest from ours, in standard deviations."""
+    ours, distances = list(ours), {}
+    for name, value in golden.items():
+        values = np.array([sample[name] for sample in ours])
+        distances[name] = abs(value - values.mean()) / max(values.std(ddof=1), 1e-9)
+    return max(distances.items(), key=lambda item: item[1])
+
+
+KINDS = {False: "pretraining.tfrecord", True: "pretraining_wwm.tfrecord"}
+
+
+@pytest.mark.parametrize("whole_words", KINDS)
+def test_the_data_is_the_release_s(tmp_path, whole_words):
+    golden = golden_statistics(KINDS[whole_words])
+    name, distance = furthest(golden, samples(tmp_path, whole_words))
+    assert distance < 3.5, name
+
+
+def plan_as_oracle(mistake):
+    """Plans with the oracle instead of text/pairs.py."""
+
+    def plan(sentences, documents, first, last, *, rng, **given):
+        offsets = sentences[0 : len(sentences)].tolist()
+        ends = documents[0 : len(documents)].tolist()
+        as_tokens = [
+            [list(range(offsets[s], offsets[s + 1])) for s in range(*span)]
+            for span in zip(ends[:-1], ends[1:], strict=True)
+        ]
+        assert (first, last) == (0, len(as_tokens))
+        made = reference_pairs.create_pairs(
+            as_tokens,
+            given["max_num_tokens"],
+            given["short_seq_prob"],
+            random.Random(int(rng.integers(1 << 30))),
+            mistake,
+        )
+        rows = [(a[0], b[0], len(a), len(b), label) for a, b, label in made]
+        return np.array(rows, pairs.PAIR), {"truncated_tokens": 0}
+
+    return plan
+
+
+def mask_as_oracle(mistake):
+    """Masks with the oracle instead of text/masking.py."""
+
+    def mask(input_ids, candidates, word_starts, masking, vocabulary, rng):
+        shape = (len(input_ids), masking.max_predictions_per_seq)
+        batch = {
+            "input_ids": input_ids.copy(),
+            "masked_lm_positions": np.zeros(shape, np.int32),
+            "masked_lm_ids": np.zeros(shape, np.int32),
+            "masked_lm_weights": np.zeros(shape, np.float32),
+        }
+        is_continuation = vocabulary.is_continuation.tolist()
+        python_rng = random.Random(int(rng.integers(1 << 30)))
+        for row, ids in enumerate(input_ids):
+            batch["input_ids"][row], chosen = reference_pairs.mask_row(
+                ids.tolist(),
+                candidates[row].tolist(),
+                is_continuation,
+                masked_lm_prob=masking.masked_lm_prob,
+                max_predictions=masking.max_predictions_per_seq,
+                whole_words=masking.whole_words,
+                mask_id=vocabulary.mask_id,
+                vocabulary_size=len(vocabulary),
+                rng=python_rng,
+                mistake=mistake,
+            )
+            batch["masked_lm_positions"][row, : len(chosen)] = chosen
+            batch["masked_lm_ids"][row, : len(chosen)] = ids[chosen]
+            batch["masked_lm_weights"][row, : len(chosen)] = 1.0
+        return batch, np.zeros(3, np.int64)
+
+    return mask
+
+
+# What 838 records tell; the tests of pairs and of masking tell every mistake.
+TOLD_BY_GOLDEN = (
+    "nothing is put back",
+    "labels swapped",
+    "a lone sentence is left out",
+    "a is split in the middle",
+    "b takes the whole target",
+    "a tie takes from a",
+    "both sides are cut alike",
+    "each token by itself",
+    "specials do not count",
+    "too few masks",
+    "no random tokens",
+    "pieces of a word apart",
+    "a word too long ends the row",
+    "a word too long is taken",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", TOLD_BY_GOLDEN)
+def test_golden_would_tell_a_wrong_rule(tmp_path, monkeypatch, mistake):
+    if mistake in reference_pairs.PAIR_MISTAKES:
+        monkeypatch.setattr(pairs, "plan", plan_as_oracle(mistake))
+    else:
+        monkeypatch.setattr(generation, "mask", mask_as_oracle(mistake))
+    whole_words = "word" in mistake
+    golden = golden_statistics(KINDS[whole_words])
+    name, distance = furthest(golden, samples(tmp_path, whole_words))
+    assert distance > 4, name
+
+
+# === What decides the bytes ===
+
+
+@pytest.fixture
+def many_tasks(monkeypatch):
+    """Pieces so small that a short text makes many tasks."""
+    monkeypatch.setattr(documents, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(generation, "_BLOCK_TOKENS", 300)
+    monkeypatch.setattr(generation, "_SEGMENT_ROWS", 40)
+    monkeypatch.setattr(generation, "_BATCH_ROWS", 16)
+
+
+def test_small_tasks_make_the_whole(folder, many_tasks):
+    outputs = tuple(f"{folder}/out-{i}" for i in range(2))
+    settings = make_settings(folder, output_files=outputs)
+    description, was_there = generate(settings)
+    assert not was_there
+    counts = description["counts"]
+    assert counts["documents"] == 12 and counts["sentences"] == 108
+    batch = read(settings)
+    assert len(batch["input_ids"]) == counts["instances"] == description["instances"]
+    assert [o["instances"] for o in description["outputs"]] == [
+        sum(1 for _ in records.read(path)) for path in outputs
+    ]
+    assert batch["next_sentence_labels"].sum() == counts["random_next"]
+    assert batch["masked_lm_weights"].sum() == counts["predictions"]
+    assert batch["input_mask"].sum() == counts["instance_tokens"]
+    # Every instance once: all are different, but for chance.
+    rows = {row.tobytes() for row in batch["input_ids"]}
+    assert len(rows) > 0.9 * counts["instances"]
+    assert set(made_in(folder)) == {"out-0", "out-1", "out-0.description.json"}
+
+
+def test_each_instance_stands_in_one_place(folder, many_tasks):
+    # All plans of all passes and no other, in another order than planned.
+    settings = make_settings(folder, mask_share=0.0, random_share=0.0)
+    planned = []
+    plan = pairs.plan
+
+    def spy(*arguments, **named):
+        made, counts = plan(*arguments, **named)
+        planned.append(made)
+        return made, counts
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "plan", spy)
+        generate(settings)
+    lengths = [
+        (int(pair["a_length"]), int(pair["b_length"]), int(pair["is_random"]))
+        for pair in np.concatenate(planned)
+    ]
+    batch = read(settings)
+    b = batch["segment_ids"].sum(axis=1) - 1
+    a = batch["input_mask"].sum(axis=1) - b - 3
+    found = list(zip(a, b, batch["next_sentence_labels"][:, 0], strict=True))
+    assert sorted(found) == sorted(lengths) and found != lengths
+
+
+CHANGES = (
+    {"random_seed": 2},
+    {"dupe_factor": 3},
+    {"masked_lm_prob": 0.05},
+    {"short_seq_prob": 1.0},
+    {"max_seq_length": 30},
+    {"max_predictions_per_seq": 2},
+    {"mask_share": 0.5},
+    {"random_share": 0.2},
+    {"do_whole_word_mask": True},
+    {"do_whole_word_mask": True, "word_boundaries": "spaces"},
+    {"do_lower_case": False},
+    {"random_next_sentences": False},
+    {"input_format": "files"},
+    {"gzip_compress": True},
+)
+
+
+@pytest.mark.parametrize("changed", CHANGES, ids=str)
+def test_each_setting_changes_the_records(folder, changed):
+    settings = make_settings(folder)
+    with contextlib.suppress(UserError):  # as "files" it is one document
+        generate(settings)
+        before = pathlib.Path(settings.output_files[0]).read_bytes()
+        settings = make_settings(folder, **changed)
+        generate(settings, overwrite=True)
+        assert pathlib.Path(settings.output_files[0]).read_bytes() != before
+
+
+def test_passes_differ_in_pairs_and_masks(folder):
+    settings = make_settings(folder, dupe_factor=20)
+    description, _ = generate(settings)
+    once, _ = generate(make_settings(folder, dupe_factor=1), overwrite=True)
+    assert description["instances"] == pytest.approx(20 * once["instances"], rel=0.2)
+
+
+def test_other_names_and_times_give_the_same_records(folder):
+    first = make_settings(folder)
+    generate(first)
+    os.utime(folder / "text.txt", (1, 1))
+    second = make_settings(folder, output_files=(str(folder / "sub" / "b.tfrecord"),))
+    generate(second)
+    contents = [pathlib.Path(s.output_files[0]).read_bytes() for s in (first, second)]
+    assert contents[0] == contents[1]
+
+
+def test_packed_records_are_the_same_records(folder, many_tasks):
+    plain, packed = make_settings(folder), make_settings(folder, gzip_compress=True)
+    generate(plain)
+    content = pathlib.Path(plain.output_files[0]).read_bytes()
+    generate(packed, overwrite=True)
+    packed_content = pathlib.Path(packed.output_files[0]).read_bytes()
+    assert gzip.decompress(packed_content) == content
+    generate(plain, overwrite=True)
+    generate(packed, overwrite=True)
+    assert pathlib.Path(packed.output_files[0]).read_bytes() == packed_content
+
+
+def test_a_large_vocabulary_takes_wide_ids(tmp_path):
+    words = [f"w{i}" for i in range(70_000)]
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    (tmp_path / "vocab.txt").write_text("\n".join(specials + words))
+    (tmp_path / "text.txt").write_text(
+        "\n\n".join(f"w{69_990 + i} w0 w{60_000 + i}" for i in range(9))
+    )
+    settings = make_settings(
+        tmp_path,
+        vocab_file=str(tmp_path / "vocab.txt"),
+        max_seq_length=512,
+        mask_share=0.0,
+        random_share=0.0,
+    )
+    generate(settings)
+    batch = read(settings)
+    assert batch["input_ids"].shape[1] == 512
+    # Two documents of one sentence each side: w69990 w0 w60000 -> + 5
+    assert set(batch["input_ids"][:, 1]) == {69_995 + i for i in range(9)}
+    assert set(batch["input_ids"][:, 3]) == {60_005 + i for i in range(9)}
+
+
+# === Interruption and what is there already ===
+
+
+class Killed(BaseException):
+    """As if the process ended here."""
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_killed_at_any_rename_it_ends_with_the_same_bytes(
+    folder, many_tasks, monkeypatch, before
+):
+    outputs = tuple(f"{folder}/out-{i}" for i in range(2))
+    settings = make_settings(folder, output_files=outputs, dupe_factor=1)
+    generate(settings)
+    undisturbed = made_in(folder)
+    replace = os.replace
+    renames = 0
+
+    def replace_or_die(source, target):
+        nonlocal renames, alive
+        renames += 1
+        alive -= 1
+        if before and alive < 0:
+            raise Killed
+        replace(source, target)
+        for path in outputs:  # under its name a file is whole
+            if os.path.exists(path):
+                assert (
+                    pathlib.Path(path).read_bytes() == undisturbed[path.split("/")[-1]]
+                )
+        if alive < 0:
+            raise Killed
+
+    monkeypatch.setattr(os, "replace", replace_or_die)
+    survived = 0
+    while survived >= 0:
+        for name in undisturbed:
+            (folder / name).unlink()
+        alive = survived
+        try:
+            generate(settings)
+            survived = -1
+        except Killed:
+            survived += 1
+            alive = 1 << 30
+            generate(settings)
+        assert made_in(folder) == undisturbed
+    assert renames > 500  # some forty, each a place to end
+
+
+def test_started_again_it_does_only_what_is_missing(folder, many_tasks, monkeypatch):
+    settings = make_settings(folder)
+    write = generation._write
+
+    def fail(*_):
+        raise Killed
+
+    monkeypatch.setattr(generation, "_write", fail)
+    with pytest.raises(Killed):
+        generate(settings)
+    monkeypatch.setattr(generation, "_write", write)
+    for name in ("_tokenize", "_plan", "_join_corpus", "_join_plan"):
+        monkeypatch.setattr(generation, name, fail)
+    description, was_there = generate(settings)
+    assert not was_there and description["counts"]["sentences"] == 108
+
+
+def test_a_finished_run_is_known(folder, capsys):
+    settings = make_settings(folder)
+    first, _ = generate(settings)
+    before = made_in(folder)
+    again, was_there = generate(settings)
+    assert was_there and again == first and made_in(folder) == before
+
+
+def test_outputs_of_other_settings_are_kept(folder):
+    generate(make_settings(folder))
+    before = made_in(folder)
+    with pytest.raises(
+        UserError,
+        match=r"out.tfrecord: exists already \(made with --random_seed=1 there",
+    ):
+        generate(make_settings(folder, random_seed=2))
+    assert made_in(folder) == before
+    # What --overwrite replaces stays until there is something to replace it.
+    (folder / "text.txt").write_text("")
+    with pytest.raises(UserError, match="text.txt: no text"):
+        generate(make_settings(folder), overwrite=True)
+    assert made_in(folder) == before
+    (folder / "text.txt").write_text(TEXT[1:])
+    generate(make_settings(folder), overwrite=True)
+    after = made_in(folder)
+    assert after.keys() == before.keys() and after != before
+
+
+@pytest.mark.parametrize("description", ["", "[]", "{}", '{"origin": 7}'])
+def test_a_file_that_is_no_description_is_kept(folder, description):
+    (folder / "out.tfrecord.description.json").write_text(description)
+    (folder / "out.tfrecord").write_text("precious")
+    before = made_in(folder)
+    with pytest.raises(UserError, match="out.tfrecord: exists already; --overwrite"):
+        generate(make_settings(folder))
+    assert made_in(folder) == before
+
+
+def test_a_damaged_output_is_not_finished(folder):
+    settings = make_settings(folder)
+    generate(settings)
+    whole = made_in(folder)
+    (folder / "out.tfrecord").write_bytes(b"")
+    with pytest.raises(UserError, match="out.tfrecord: exists already; --overwrite"):
+        generate(settings)
+    generate(settings, overwrite=True)
+    assert made_in(folder) == whole
+
+
+def interrupt(settings):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generation, "_write", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            generate(settings)
+
+
+def test_an_unfinished_run_goes_on_with_its_own_settings_only(folder):
+    interrupt(make_settings(folder))
+    with pytest.raises(UserError, match="unfinished run of other settings") as error:
+        generate(make_settings(folder, masked_lm_prob=0.2))
+    assert "--masked_lm_prob=0.15 there, 0.2 here" in str(error.value)
+
+    vocabulary = folder / "vocab.txt"
+    vocabulary.write_text(pathlib.Path(VOCAB_FILE).read_text() + "another\n")
+    with pytest.raises(UserError, match="different: .*another vocabulary"):
+        generate(make_settings(folder, vocab_file=str(vocabulary)))
+
+    (folder / "text.txt").write_text(TEXT + " More.")
+    with pytest.raises(UserError, match="other input files, or changed since"):
+        generate(make_settings(folder))
+    description, _ = generate(make_settings(folder), overwrite=True)
+    assert description["counts"]["sentences"] == 108
+    assert set(made_in(folder)) == {
+        "out.tfrecord",
+        "out.tfrecord.description.json",
+        "vocab.txt",
+    }
+
+
+def test_one_process_at_a_time(folder):
+    settings = make_settings(folder)
+    interrupt(settings)
+    with work.Folder(settings.work_folder, {}).open():
+        before = made_in(folder / "out.tfrecord.work")
+        for overwrite in (False, True):
+            with pytest.raises(UserError, match="another process is at work"):
+                generate(settings, overwrite=overwrite)
+            with pytest.raises(UserError, match="another process is at work"):
+                generate(make_settings(folder, random_seed=2), overwrite=overwrite)
+        assert made_in(folder / "out.tfrecord.work") == before
+    generate(settings)
+
+
+def test_what_a_killed_process_left_beside_the_outputs_goes(folder):
+    for name in ("out.tfrecord", "out.tfrecord.description.json"):
+        (folder / f"{name}.tmp-4194305").write_text("half")
+    generate(make_settings(folder))
+    assert set(made_in(folder)) == {"out.tfrecord", "out.tfrecord.description.json"}
+
+
+def test_the_description_says_what_was_made(folder):
+    settings = make_settings(folder)
+    generate(settings)
+    description = json.loads((folder / "out.tfrecord.description.json").read_text())
+    vocabulary = Vocabulary.load(VOCAB_FILE)
+    assert description["max_seq_length"] == 24
+    assert description["max_predictions_per_seq"] == 4
+    assert description["vocab_size"] == 2941
+    assert description["vocab_sha256"] == vocabulary.digest
+    (output,) = description["outputs"]
+    assert output["file"] == "out.tfrecord"
+    assert output["bytes"] == (folder / "out.tfrecord").stat().st_size
+    assert output["instances"] == description["instances"] > 20
+    assert description["origin"]["flags"]["random_seed"] == 1

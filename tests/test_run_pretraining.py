@@ -1,0 +1,408 @@
+"""run_pretraining.py as a user meets it: flags, files, refusals, kills, two hosts."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import run_pretraining
+from modeling.config import BertConfig
+from text import records
+from text.errors import UserError
+from training import checkpoint
+
+# isort: split
+import tensorflow as tf
+
+ROOT = os.path.dirname(os.path.dirname(__file__))
+RECORDS = os.path.join(ROOT, "tests", "golden", "pretraining", "pretraining.tfrecord")
+GOLDEN = os.path.join(ROOT, "tests", "golden", "checkpoint")
+TINY = BertConfig(
+    vocab_size=3000,
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=8,
+    max_position_embeddings=64,
+    type_vocab_size=2,
+)
+
+
+def flags(directory, config=TINY, **changes):
+    """Flags of a run of six updates."""
+    config_file = pathlib.Path(directory) / "config.json"
+    config_file.write_text(config.to_json_string())
+    return {
+        "bert_config_file": str(config_file),
+        "input_file": [RECORDS],
+        "output_dir": str(pathlib.Path(directory) / "output"),
+        "do_train": True,
+        "max_seq_length": 64,
+        "max_predictions_per_seq": 10,
+        "train_batch_size": 8,
+        "num_train_steps": 6,
+        "num_warmup_steps": 2,
+        "learning_rate": 1e-3,
+        "save_checkpoints_steps": 4,
+    } | changes
+
+
+def run(directory, **changes):
+    run_pretraining.main(run_pretraining.Options(**flags(directory, **changes)))
+
+
+def command(given):
+    values = {k: ",".join(v) if isinstance(v, list) else v for k, v in given.items()}
+    program = os.path.join(ROOT, "run_pretraining.py")
+    return [sys.executable, program, *(f"--{k}={v}" for k, v in values.items())]
+
+
+def results(directory):
+    lines = (pathlib.Path(directory) / "output" / "eval_results.txt").read_text()
+    return dict(line.split(" = ") for line in lines.splitlines())
+
+
+def test_run_leaves_what_the_release_left(tmp_path, capsys):
+    run(
+        tmp_path,
+        do_eval=True,
+        eval_input_file=[RECORDS],
+        eval_every_steps=4,
+        eval_batch_size=100,
+        log_every_steps=2,
+    )
+    output = tmp_path / "output"
+    assert [p.name for p in sorted(output.iterdir()) if "tfevents" not in p.name] == [
+        "bert_config.json",
+        "checkpoint",
+        "curves.png",
+        "eval",
+        "eval_results.txt",
+        "metrics.jsonl",
+        "model.ckpt-4.data-00000-of-00001",
+        "model.ckpt-4.index",
+        "model.ckpt-6.data-00000-of-00001",
+        "model.ckpt-6.index",
+        "run.json",
+    ]
+    found = results(tmp_path)
+    assert list(found) == [
+        "global_step",
+        "loss",
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+        "next_sentence_accuracy",
+        "next_sentence_loss",
+    ]
+    assert found["global_step"] == "6"
+    parts = float(found["masked_lm_loss"]) + float(found["next_sentence_loss"])
+    assert float(found["loss"]) == pytest.approx(parts, rel=1e-5)
+    rows = metrics(tmp_path)
+    assert [(row["step"], row["kind"]) for row in rows] == [
+        (2, "train"),
+        (4, "train"),
+        (4, "eval"),
+        (6, "train"),
+        (6, "eval"),
+    ]
+    assert rows[-1]["loss"] == pytest.approx(float(found["loss"]))
+    saved = checkpoint.read(str(output / "model.ckpt-6"))
+    assert saved["global_step"] == 6
+    assert saved["cls/seq_relationship/output_weights/adam_v"].shape == (2, 8)
+    assert BertConfig.from_json_file(str(output / "bert_config.json")) == TINY
+
+    # The same command again has nothing to do, and says so.
+    capsys.readouterr()
+    run(tmp_path)
+    assert "already finished: 6 updates are done" in capsys.readouterr().out
+    # Evaluation alone; a flag of the training does not matter to it.
+    run(tmp_path, do_train=False, do_eval=True, max_eval_steps=2, train_batch_size=7)
+    assert results(tmp_path)["global_step"] == "6"
+    with pytest.raises(UserError, match="seed was 12345 and is 7"):
+        run(tmp_path, seed=7)
+    # The second phase starts from these weights, at step 0 and without slots.
+    (tmp_path / "second").mkdir()
+    run(
+        tmp_path / "second",
+        init_checkpoint=str(output),
+        do_train=False,
+        do_eval=True,
+        eval_batch_size=100,
+    )
+    second = results(tmp_path / "second")
+    assert second == found | {"global_step": "0"}
+
+
+def test_released_checkpoint_is_evaluated(tmp_path, capsys):
+    config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
+    # The eight records of which the release's losses are known.
+    first_eight = [
+        data for _, data in zip(range(8), records.read(RECORDS), strict=False)
+    ]
+    (tmp_path / "eight").write_bytes(records.frame(first_eight))
+    run(
+        tmp_path,
+        config=config,
+        input_file=[str(tmp_path / "eight")],
+        do_train=False,
+        do_eval=True,
+        init_checkpoint=os.path.join(GOLDEN, "bert_model.ckpt"),
+    )
+    assert "62 of 62 variables matched" in capsys.readouterr().out
+    expected = np.load(os.path.join(GOLDEN, "model_outputs.npz"))
+    for name in ("masked_lm_loss", "next_sentence_loss"):
+        assert float(results(tmp_path)[name]) == pytest.approx(
+            float(expected[name]), abs=1e-5
+        )
+
+
+def metrics(directory):
+    text = (pathlib.Path(directory) / "output" / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# --- Refusals ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"do_train": False}, "nothing to do"),
+        ({"train_batch_size": 0}, "--train_batch_size=0: must be at least 1"),
+        ({"seed": -1}, "--seed=-1: must be from 0"),
+        ({"learning_rate": float("nan")}, "--learning_rate=nan: must be above 0"),
+        ({"eval_every_steps": 5}, "--eval_every_steps needs held-out"),
+        ({"use_tpu": True}, "a TPU needs --tpu_name"),
+        ({"use_tpu": True, "tpu_name": "t"}, "cannot read or write local files"),
+        (
+            {"distribution": "tpu", "tpu_name": "t", "input_file": ["gs://a"]},
+            "output: a TPU cannot read or write local files",
+        ),
+    ],
+)
+def test_flags_that_make_no_sense_are_refused(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        run_pretraining.Options(**flags(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"max_seq_length": 65}, "--max_seq_length=65 is more than max_position"),
+        ({"max_seq_length": 32}, "record 1 has 64 int64 values of input_ids, not 32"),
+        (
+            {"max_predictions_per_seq": 9},
+            "10 int64 values of masked_lm_positions, not 9",
+        ),
+        (
+            {"config": dataclasses.replace(TINY, vocab_size=50)},
+            "input_ids has .*; it must be from 0 to 49",
+        ),
+        (
+            {"config": dataclasses.replace(TINY, type_vocab_size=1)},
+            "segment_ids has 1; it must be from 0 to 0",
+        ),
+        ({"gradient_accumulation_steps": 3}, "8 is not divisible by 1 replicas x 3"),
+        ({"distribution": "multi_worker"}, "TF_CONFIG is None"),
+        ({"do_train": False, "do_eval": True}, "holds no checkpoint to evaluate"),
+        ({"input_file": ["nowhere*"]}, "nowhere\\*: no file matches"),
+    ],
+)
+def test_records_and_config_that_contradict_are_refused(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        run(tmp_path, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"max_seq_length": 128},
+            "max_seq_length=128, not 64; give --max_seq_length=128",
+        ),
+        ({"max_predictions_per_seq": 20}, "max_predictions_per_seq=20, not 10"),
+        ({"vocab_size": 3001}, "vocabulary of 3001 tokens, more than vocab_size=3000"),
+        ({"vocab_sha256": "other"}, "records of 2 different vocabularies"),
+    ],
+)
+def test_description_that_contradicts_is_refused(tmp_path, changes, message):
+    files = []
+    for name, more in (("a", {}), ("b", changes)):
+        files.append(tmp_path / name)
+        files[-1].symlink_to(RECORDS)
+        description = {
+            "outputs": [{"file": name, "instances": 838}],
+            "max_seq_length": 64,
+            "max_predictions_per_seq": 10,
+            "vocab_size": 2941,
+            "vocab_sha256": "one",
+        }
+        described = tmp_path / f"{name}.description.json"
+        described.write_text(json.dumps(description | more))
+    with pytest.raises(UserError, match=message):
+        run(tmp_path, input_file=[str(file) for file in files])
+
+
+def broken_record(tmp_path, **features):
+    """The golden records with one more, as their 839th, that has other features."""
+    golden = list(records.read(RECORDS))
+    example = tf.train.Example.FromString(golden[0])
+    for name, values in features.items():
+        feature = example.features.feature[name]
+        kind = "float_list" if name == "masked_lm_weights" else "int64_list"
+        getattr(feature, kind).value[:] = values
+    path = tmp_path / "records"
+    path.write_bytes(records.frame([*golden, example.SerializeToString()]))
+    return str(path)
+
+
+def test_bad_record_met_while_training_is_named(tmp_path):
+    path = broken_record(tmp_path, input_ids=[1, 2, 3])
+    with pytest.raises(UserError, match="records: record 839 does not fit"):
+        run(tmp_path, input_file=[path], num_train_steps=110)
+    path = broken_record(tmp_path, input_ids=[3000] * 64)
+    with pytest.raises(UserError, match="record 839: input_ids has 3000; it must be"):
+        run(tmp_path, input_file=[path], num_train_steps=110)
+
+
+def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path):
+    path = broken_record(tmp_path, masked_lm_weights=[float("nan")] * 10)
+    with pytest.raises(UserError) as error:
+        run(
+            tmp_path,
+            input_file=[path],
+            num_train_steps=110,
+            max_skipped_updates=1,
+        )
+    saved = np.load(tmp_path / "output" / "skipped_batch.npz")
+    (bad,) = np.flatnonzero(saved["record_number"] == 839)
+    assert np.isnan(saved["masked_lm_weights"][bad]).all()
+    assert set(saved["record_file"]) == {path}
+    assert saved["input_ids"].shape == (8, 64)
+    assert "not finite in 1 updates in a row" in str(error.value)
+    assert f"{path}: record {saved['record_number'][0]}" in str(error.value)
+
+
+# --- Processes -----------------------------------------------------------------------
+
+
+def final_bytes(directory, step):
+    output = pathlib.Path(directory) / "output"
+    return [
+        (output / f"model.ckpt-{step}.{part}").read_bytes()
+        for part in ("index", "data-00000-of-00001")
+    ]
+
+
+def metrics_without_speed(directory):
+    rows = metrics(directory)
+    return [{k: v for k, v in r.items() if k != "examples_per_second"} for r in rows]
+
+
+@pytest.mark.slow
+def test_killed_run_ends_with_the_same_bits(tmp_path):
+    # More than an epoch, a checkpoint every few updates: kills hit all of it.
+    changes = {"num_train_steps": 120, "save_checkpoints_steps": 5}
+    changes |= {"log_every_steps": 7, "iterations_per_loop": 3}
+    (tmp_path / "straight").mkdir()
+    (tmp_path / "killed").mkdir()
+    run(tmp_path / "straight", **changes)
+    given = command(flags(tmp_path / "killed", **changes))
+    output = tmp_path / "killed" / "output"
+    randomness = random.Random(5)
+    for _ in range(3):
+        before = set(checkpoint.steps(str(output)))
+        process = subprocess.Popen(
+            given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        # It has gone on at least a little when it dies.
+        while set(checkpoint.steps(str(output))) <= before and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(randomness.uniform(0, 1))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    done = subprocess.run(given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "going on from step" in done.stdout
+    assert final_bytes(tmp_path / "killed", 120) == final_bytes(
+        tmp_path / "straight", 120
+    )
+    assert metrics_without_speed(tmp_path / "killed") == metrics_without_speed(
+        tmp_path / "straight"
+    )
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for opened in sockets:
+        opened.bind(("localhost", 0))
+    ports = [opened.getsockname()[1] for opened in sockets]
+    for opened in sockets:
+        opened.close()
+    return ports
+
+
+@pytest.mark.slow
+def test_two_hosts_agree_with_one(tmp_path):
+    still = dataclasses.replace(
+        TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    changes = {"config": still, "num_train_steps": 5, "do_eval": True}
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    run(tmp_path / "one", **changes)
+    given = flags(tmp_path / "two", distribution="multi_worker", **changes)
+    workers = [f"localhost:{port}" for port in free_ports(2)]
+    processes = [
+        subprocess.Popen(
+            command(given),
+            env=os.environ
+            | {
+                "TF_CONFIG": json.dumps(
+                    {
+                        "cluster": {"worker": workers},
+                        "task": {"type": "worker", "index": index},
+                    }
+                )
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    outputs = [process.communicate(timeout=300) for process in processes]
+    for process, (_, errors) in zip(processes, outputs, strict=True):
+        assert process.returncode == 0, errors
+    assert "on 2 replica(s)" in outputs[0][0]
+    assert outputs[1][0] == ""  # the second host computes and says nothing
+    one, two = (
+        checkpoint.read(str(tmp_path / name / "output" / "model.ckpt-5"))
+        for name in ("one", "two")
+    )
+    for name in one:
+        np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-5)
+    for name, value in results(tmp_path / "one").items():
+        assert float(results(tmp_path / "two")[name]) == pytest.approx(
+            float(value), abs=1e-5
+        )
+
+
+def test_errors_are_one_line(tmp_path):
+    given = flags(tmp_path, input_file=["nowhere"])
+    done = subprocess.run(command(given), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "run_pretraining.py: error: nowhere: no file matches; give TFRecord files or "
+        "globs"
+    )
+    assert "Traceback" not in done.stderr

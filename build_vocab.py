@@ -46,7 +46,9 @@ class Options:
         "vocabularies have 994. Choose fewer for a small vocabulary.",
     )
     min_character_count: int = options.field(
-        5, help="A character seen less often is left out; words with it are [UNK]."
+        5,
+        help="A character beyond ASCII seen less often is left out; words with it are "
+        "[UNK].",
     )
     min_frequency: int = options.field(
         2, help="A piece is joined from two others seen together this often."
@@ -118,18 +120,14 @@ def learn(counts: WordCounts, chosen: Options) -> list[str]:
     """Learns the whole vocabulary, in the order of its file.
 
     [PAD] first, then [unusedN] and the other special tokens as in the released files, the
-    characters as a word's first and, with ##, as a later one, then what was joined from
-    them, most frequent first.
+    characters (all of ASCII, others as often as asked) as a word's first and, with ##, as
+    a later one, then what was joined from them, most frequent first.
 
     Raises:
         UserError: vocab_size has no room for the characters.
     """
-    characters = sorted(
-        character
-        for character, count in counts.characters.items()
-        if count >= chosen.min_character_count and _is_encodable(character)
-    )
     splitter = _splitter(chosen)
+    characters = _characters(counts, chosen)
     joining = [c for c in characters if len(splitter.words("a" + c)) == 1]
     alphabet = characters + ["##" + character for character in joining]
     unused = [f"[unused{number}]" for number in range(chosen.num_unused)]
@@ -146,8 +144,16 @@ def learn(counts: WordCounts, chosen: Options) -> list[str]:
     return [PAD, *first, UNK, CLS, SEP, MASK, *rest, *pieces]
 
 
-def _is_encodable(character):
-    return not "\ud800" <= character <= "\udfff"
+def _characters(counts, chosen):
+    # A corpus may lack an @ or a digit that the next text has: all of ASCII is known.
+    ascii_words = _splitter(chosen).words(" ".join(map(chr, range(128))))
+    frequent = {
+        character
+        for character, count in counts.characters.items()
+        if count >= chosen.min_character_count
+        and not "\ud800" <= character <= "\udfff"  # surrogates have no place in UTF-8
+    }
+    return sorted(frequent.union(ascii_words))
 
 
 def _splitter(chosen):
@@ -183,12 +189,11 @@ def _join(words, alphabet, size, min_frequency):
 
 def measure(tokenizer: Tokenizer, lines: Iterator[str]) -> dict[str, int]:
     """Counts `words`, `pieces` and `unknown` words of some text."""
-    tokens = tokenizer.vocabulary.tokens
-    starts_word = [not token.startswith("##") for token in tokens]
+    continues = tokenizer.vocabulary.is_continuation.tolist()
     found = {"words": 0, "pieces": 0, "unknown": 0}
     for line in lines:
         ids = tokenizer.encode(line)
-        found["words"] += sum(map(starts_word.__getitem__, ids))
+        found["words"] += len(ids) - sum(map(continues.__getitem__, ids))
         found["pieces"] += len(ids)
         found["unknown"] += ids.count(tokenizer.vocabulary.unk_id)
     return found
@@ -249,6 +254,7 @@ def main(chosen: Options) -> None:
 
 
 def _report(counts, tokens, chosen):
+    known = set(tokens)
     print(
         f"{chosen.output_file}: {len(tokens):,} tokens, learned from "
         f"{counts.words.total():,} words, {len(counts.words):,} different"
@@ -261,7 +267,7 @@ def _report(counts, tokens, chosen):
     rare = {
         character: count
         for character, count in counts.characters.items()
-        if count < chosen.min_character_count
+        if character not in known
     }
     if rare:
         print(

@@ -1,6 +1,6 @@
 """Text to TFRecords for pre-training: masked tokens and sentence pairs.
 
-    python create_pretraining_data.py --input_file='corpus/*.txt' \
+    python create_pretraining_data.py --input_file='corpus/*.txt' \\
         --output_file='records/part.tfrecord@16' --vocab_file=vocab/vocab.txt
 
 The text is tokenized once, in pieces; all --dupe_factor passes over it are planned, and the

@@ -170,14 +170,11 @@ def _flag(value):
 
 def _compare(train_file, held_out_file, results_file, vocab_size):
     """Prints the encoder's figures beside what word frequencies alone would give."""
-    counts = collections.Counter()
-    for token in _predicted(
-        itertools.islice(records.read(train_file), _COUNTED_RECORDS)
-    ):
-        counts[token] += 1
+    some = itertools.islice(records.read(train_file), _COUNTED_RECORDS)
+    counts = collections.Counter(_predicted(some))
     total = sum(counts.values()) + vocab_size  # each is counted once more, so none is 0
     most_frequent = counts.most_common(1)[0][0]
-    held_out = list(_predicted(records.read(held_out_file)))
+    held_out = _predicted(records.read(held_out_file))
     loss = -sum(math.log((counts[t] + 1) / total) for t in held_out) / len(held_out)
     accuracy = held_out.count(most_frequent) / len(held_out)
     with open(results_file, encoding="utf-8") as file:
@@ -192,9 +189,9 @@ def _compare(train_file, held_out_file, results_file, vocab_size):
 
 def _predicted(examples):
     """The original tokens at the masked positions."""
-    for example in examples:
-        row = records.decode(example)
-        yield from row["masked_lm_ids"][row["masked_lm_weights"] > 0].tolist()
+    schema = records.pretraining_schema(_SEQ_LENGTH, _PREDICTIONS)
+    batch, _ = records.decode(list(examples), schema)
+    return batch["masked_lm_ids"][batch["masked_lm_weights"] > 0].tolist()
 
 
 if __name__ == "__main__":

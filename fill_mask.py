@@ -11,6 +11,7 @@ import sys
 import numpy as np
 
 import options
+import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
 from modeling.config import BertConfig
 from text import tokenization

@@ -9,6 +9,7 @@ all is well; 1: something is wrong, and each thing is a line of the output.
 """
 
 import dataclasses
+import os
 import sys
 
 import options
@@ -49,6 +50,8 @@ class Options:
 def main(given: Options) -> int:
     # A file's name may be no text at all.
     sys.stdout.reconfigure(errors="backslashreplace")
+    if given.report_file:
+        os.makedirs(os.path.dirname(given.report_file) or ".", exist_ok=True)
     vocabulary = Vocabulary.load(given.vocab_file)
     paths = inputs.expand(given.input_file)
     found = inspection.Inspection(

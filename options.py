@@ -60,10 +60,7 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """
     annotations = typing.get_type_hints(options_class)
     for item in dataclasses.fields(options_class):
-        required = (
-            item.default is _REQUIRED and item.default_factory is dataclasses.MISSING
-        )
-        default = None if required else item.default
+        default = None if item.default is _REQUIRED else item.default
         if item.default_factory is not dataclasses.MISSING:
             default = item.default_factory()
         value_type = _value_type(annotations[item.name])
@@ -72,7 +69,6 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
             "default": default,
             "help": item.metadata["help"],
             "flag_values": flag_values,
-            "required": required,
             # --help lists the flags of the module named like the program.
             "module_name": sys.argv[0],
         }
@@ -99,6 +95,17 @@ def from_flags(options_class, flag_values: flags.FlagValues = flags.FLAGS):
     )
 
 
+def _missing(options_class, flag_values=flags.FLAGS):
+    """The flags without a default that were not given."""
+    return [
+        f"--{item.name}"
+        for item in dataclasses.fields(options_class)
+        if item.default is _REQUIRED
+        and item.default_factory is dataclasses.MISSING
+        and flag_values[item.name].value is None
+    ]
+
+
 def run(main, options_class) -> None:
     """Parses the command line and calls `main(options)`; never returns.
 
@@ -114,10 +121,13 @@ def run(main, options_class) -> None:
 
     def parse(argv):
         try:
-            return flags.FLAGS(argv)
+            arguments = flags.FLAGS(argv)
         except flags.Error as error:
-            line = " ".join(str(error).split()).removeprefix("flags ")
+            line = " ".join(str(error).split()).removeprefix("flag ")
             fail(2, f"{line} (see {program} --help)")
+        if missing := _missing(options_class):
+            fail(2, f"{', '.join(missing)} must be given (see {program} --help)")
+        return arguments
 
     def call(argv):
         if len(argv) > 1:

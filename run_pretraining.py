@@ -17,6 +17,7 @@ import os
 import numpy as np
 
 import options
+import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling import heads
 from modeling.config import BertConfig
@@ -325,6 +326,10 @@ def _train(trainer, given, config, data, held_out, log) -> None:
         )
     except loop.NotFiniteError as error:
         raise _not_finite(error, given, data) from error
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            "interrupted; the same command goes on from the last checkpoint"
+        ) from None
     except reading.ERRORS as error:
         # TensorFlow does not say which record it was. If none is to blame, it was we.
         data.check_all(lambda *record: _check_record(*record, config))
@@ -381,11 +386,9 @@ def main(given: Options) -> None:
         batch_size=given.train_batch_size,
         active=chief,
     )
-    if chief:
+    if chief and given.do_train:
         checkpoint.prepare(given.output_dir)
-        if given.do_train:
-            identity = _identity(given, config, data)
-            checkpoint.check_settings(given.output_dir, identity)
+        checkpoint.check_settings(given.output_dir, _identity(given, config, data))
         path = os.path.join(given.output_dir, "bert_config.json")
         checkpoint.write_file(path, config.to_json_string())
 

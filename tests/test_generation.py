@@ -482,13 +482,13 @@ def test_outputs_of_other_settings_are_kept(folder):
     before = made_in(folder)
     with pytest.raises(
         UserError,
-        match=r"out.tfrecord: exists already \(made with --random_seed=1 there",
+        match=r"out.tfrecord: exists already \(different: --random_seed=1 there",
     ):
         generate(make_settings(folder, random_seed=2))
     assert made_in(folder) == before
     # What --overwrite replaces stays until there is something to replace it.
     (folder / "text.txt").write_text("")
-    with pytest.raises(UserError, match="text.txt: no text"):
+    with pytest.raises(UserError, match="text.txt: no line of the 1 input"):
         generate(make_settings(folder), overwrite=True)
     assert made_in(folder) == before
     (folder / "text.txt").write_text(TEXT[1:])

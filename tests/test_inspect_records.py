@@ -298,6 +298,31 @@ def test_the_mask_rate_given_must_hold(copy, capsys):
     assert "--masked_lm_prob (of the description, if it is not given) must" in lines[-2]
 
 
+def test_whole_words_may_leave_predictions_out_but_not_add_any(copy, capsys):
+    def change(description):
+        flags = description["origin"]["flags"]
+        flags["do_whole_word_mask"], flags["masked_lm_prob"] = True, 0.17
+
+    change_description(copy, change)
+    status, lines = inspect(copy, capsys=capsys)
+    assert status == 0
+
+    def change_more(description):
+        description["origin"]["flags"]["masked_lm_prob"] = 0.25
+
+    change_description(copy, change_more)
+    status, lines = inspect(copy, capsys=capsys)
+    assert status == 1
+    assert re.search(
+        "must hold; it asks for [0-9,]+ predictions, and there are", lines[-2]
+    )
+
+    status, lines = inspect(copy, capsys=capsys, masked_lm_prob=0.1)
+    assert status == 1
+    found = [line for line in lines if "--masked_lm_prob=0.1 asks for fewer" in line]
+    assert found[0].startswith(f"{copy}: record ")
+
+
 def test_the_shares_of_the_outcomes_must_hold(copy, capsys):
     batch = decoded(copy)
     rows, slots = np.nonzero(batch["masked_lm_weights"])
@@ -397,8 +422,9 @@ def test_another_vocabulary_is_refused(copy, tmp_path, capsys):
         inspect(copy, capsys=capsys, vocab_file=other)
 
 
-def test_a_broken_description_is_refused(copy, capsys):
-    change_description(copy, lambda description: description.pop("origin"))
+@pytest.mark.parametrize("missing", ["origin", "counts"])
+def test_a_broken_description_is_refused(copy, capsys, missing):
+    change_description(copy, lambda description: description.pop(missing))
     with pytest.raises(
         UserError, match="description.json: is no description of records"
     ):
@@ -532,7 +558,7 @@ def test_a_record_is_shown_as_text(fixed, capsys):
 
 
 def test_the_report_is_one_file(fixed, copy, capsys):
-    report = fixed.parent / "report.html"
+    report = fixed.parent / "new_folder" / "report.html"
     inspect(
         fixed,
         capsys=capsys,
@@ -563,7 +589,10 @@ def test_violations_stand_in_the_report(copy, capsys):
     _, lines = inspect(copy, capsys=capsys, report_file=str(report))
     page = report.read_text(encoding="utf-8")
     assert page.count("<li>") == 6
-    assert "... and 5 more: must be 0 (really next) or 1 (random)" in page
+    assert (
+        "... and 5 more: next_sentence_labels must be 0 (really next) or 1 (random)"
+        in page
+    )
 
 
 # === tf.train.Example, whoever encoded it ===

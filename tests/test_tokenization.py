@@ -98,6 +98,7 @@ def test_the_blocks_of_chinese_characters_are_the_release_s(first_and_last):
     [
         # A capital sigma that ends a word, also before a full stop or a lost character.
         ("ΟΔΟΣ ΟΔΟΣ. ΣΑΣ\x01Α Σ", ["οδος", "οδος", ".", "σασα", "σ"]),
+        ("ΣΑΣ\ufffdΑ", ["σασα"]),
         # NFD sorts marks that stay: 226 goes behind 216.
         ("a\U0001d16d\U0001d165", ["a\U0001d165\U0001d16d"]),
         # Controls are deleted even where Python would split: \x1c, \x0b, \x85.

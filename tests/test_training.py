@@ -120,6 +120,7 @@ def test_two_replicas_accumulation_and_xla_equal_one_big_batch():
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["number of replicas"] == 2
+    assert result["smallest gradient norm"] > 1.0  # so clipping is part of it
     assert sorted(result["differences"]) == [
         "accumulation",
         "replicas",

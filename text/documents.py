@@ -115,9 +115,11 @@ def _json_lines(span, lines, field):
                 raise TypeError
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             number += inputs.lines_before(span.path, span.start)
-            problem = f"not JSON ({error})"
-            if not isinstance(error, (ValueError, RecursionError)):
-                problem = f"no JSON object whose {field!r} is a text"
+            problem = f"no JSON object whose {field!r} is a text"
+            if isinstance(error, json.JSONDecodeError):
+                problem = f"not JSON ({error.msg}: column {error.colno})"
+            elif isinstance(error, (ValueError, RecursionError)):
+                problem = "not JSON that can be read"
             raise UserError(
                 f"{span.path}:{number}: {problem}; each line is one object such as "
                 f'{{"{field}": "..."}} (see --json_field)'

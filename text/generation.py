@@ -17,16 +17,23 @@ import dataclasses
 import errno
 import functools
 import gzip
-import json
 import os
 import shutil
-import unicodedata
 
 import numpy as np
 
-from text import corpus, documents, packing, pairs, records, tokenization, work
+from text import (
+    corpus,
+    documents,
+    outputs,
+    packing,
+    pairs,
+    records,
+    tokenization,
+    work,
+)
 from text.errors import UserError
-from text.files import read_json, remove_temporaries, replacing, write_json
+from text.files import replacing, write_json
 from text.masking import Masking, mask, prediction_counts
 from text.permutation import permute, round_keys
 from text.vocabulary import Vocabulary
@@ -107,20 +114,20 @@ def generate(
     Raises:
         UserError: the text or the outputs do not allow it.
         OSError: a file cannot be read or written.
+        KeyboardInterrupt: with a line for the user.
     """
     vocabulary = Vocabulary.load(settings.vocab_file)
-    folder = work.Folder(settings.work_folder, _origin(settings, vocabulary))
-    for path in settings.output_files:
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    folder = work.Folder(settings.work_folder, outputs.origin(settings, vocabulary))
+    outputs.make_folders(settings)
     with folder.open(), _disk_full_explained(folder):
         is_resumed = folder.unfinished_origin() == folder.origin
-        if description := _finished(settings, folder.origin):
+        if description := outputs.finished(settings, folder.origin):
             if is_resumed:
                 folder.remove()
             return description, True
         if not is_resumed:
             if not overwrite:
-                _refuse_what_is_there(settings, folder)
+                outputs.refuse_what_is_there(settings, folder)
             folder.begin()
         try:
             with work.Workers(num_workers) as workers:
@@ -129,6 +136,11 @@ def generate(
             # The input or a flag must change, and what was made of it is of no more use.
             folder.remove()
             raise
+        except KeyboardInterrupt as interrupt:
+            outputs.remove_temporaries(settings)
+            raise KeyboardInterrupt(
+                "interrupted; the same command goes on from there"
+            ) from interrupt
         finally:
             _load_tokenizer.cache_clear()
             _open_corpus.cache_clear()
@@ -151,84 +163,6 @@ def _disk_full_explained(folder):
         ) from error
 
 
-# === What is there already ===
-
-
-def _origin(settings, vocabulary):
-    """What the records are made of; a run goes on only with the same."""
-    flags = dataclasses.asdict(settings)
-    inputs = []
-    for path in flags.pop("input_files"):
-        status = os.stat(path)
-        inputs.append([path, status.st_size, status.st_mtime_ns])
-    origin = {
-        "flags": flags,
-        "inputs": inputs,
-        "vocab_sha256": vocabulary.digest,
-        "unicode_version": unicodedata.unidata_version,
-        "numpy_version": np.__version__,
-    }
-    return json.loads(json.dumps(origin))
-
-
-def _finished(settings, origin):
-    """The description of these very records, if they are all there."""
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        description = read_json(settings.description_file)
-        same = ("flags", "inputs", "vocab_sha256")
-        if all(description["origin"][key] == origin[key] for key in same) and all(
-            os.path.getsize(path) == output["bytes"]
-            for path, output in zip(
-                settings.output_files, description["outputs"], strict=True
-            )
-        ):
-            return description
-
-
-def _refuse_what_is_there(settings, folder):
-    if other := folder.unfinished_origin():
-        raise UserError(
-            f"{folder.path}: an unfinished run of other settings is here; different: "
-            f"{_differences(folder.origin, other)}; give its command to go on with it, "
-            "--overwrite to start anew, or another --output_file"
-        )
-    found = [path for path in _outputs(settings) if os.path.exists(path)]
-    if not found:
-        return
-    different = ""
-    with contextlib.suppress(
-        OSError, ValueError, LookupError, TypeError, AttributeError
-    ):
-        other = read_json(settings.description_file)["origin"]
-        if differences := _differences(folder.origin, other):
-            different = f" (made with {differences})"
-    raise UserError(
-        f"{found[-1]}: exists already{different}; --overwrite replaces it, or choose "
-        "another --output_file"
-    )
-
-
-def _differences(origin, other):
-    flags = other.get("flags", {})
-    differing = [
-        f"--{name}={flags.get(name)} there, {value} here"
-        for name, value in origin["flags"].items()
-        if flags.get(name) != value
-    ]
-    if origin["vocab_sha256"] != other.get("vocab_sha256"):
-        differing.append("another vocabulary")
-    if origin["inputs"] != other.get("inputs"):
-        differing.append("other input files, or changed since")
-    for name in ("unicode_version", "numpy_version"):
-        if origin[name] != other.get(name):
-            differing.append(f"{name} {other.get(name)} there, {origin[name]} here")
-    return ", ".join(differing)
-
-
-def _outputs(settings):
-    return settings.description_file, *settings.output_files
-
-
 # === The three stages ===
 
 
@@ -236,7 +170,7 @@ def _generate(settings, folder, workers, vocabulary_size):
     counts = collections.Counter()
     _tokenize_all(settings, folder, workers, counts)
     _plan_all(settings, folder, workers, counts)
-    outputs = _write_all(settings, folder, workers, counts)
+    written = _write_all(settings, folder, workers, counts)
     description = {
         "format": _FORMAT,
         "max_seq_length": settings.max_seq_length,
@@ -245,7 +179,7 @@ def _generate(settings, folder, workers, vocabulary_size):
         "vocab_size": vocabulary_size,
         "vocab_sha256": folder.origin["vocab_sha256"],
         "instances": counts["instances"],
-        "outputs": outputs,
+        "outputs": written,
         "counts": dict(counts),
         "origin": folder.origin,
     }
@@ -267,8 +201,9 @@ def _tokenize_all(settings, folder, workers, counts):
     counts.update(joined)
     if not counts["sentences"]:
         raise UserError(
-            f"{', '.join(settings.input_files[:3])}: no text in {len(pieces)} piece(s); "
-            "the input is empty"
+            f"{', '.join(settings.input_files[:3])}: no line of the "
+            f"{len(settings.input_files)} input file(s) has a token; there is nothing to "
+            "make records of"
         )
     if counts["documents"] == 1 and settings.random_next_sentences:
         raise UserError(
@@ -289,6 +224,11 @@ def _plan_all(settings, folder, workers, counts):
     for noted in workers.do_all(tasks, sizes, "2/3 planning", "documents"):
         counts.update(noted)
     work.do(f"{folder.path}/plan", _join_plan, [task[0] for task in tasks])
+    if not counts["instances"]:
+        raise UserError(
+            f"{settings.input_files[0]}: no document has two sentences, and with "
+            "--random_next_sentences=false a pair is made of no less"
+        )
     if counts["instances"] < len(settings.output_files):
         raise UserError(
             f"{settings.output_files[-1]}: the text gives {counts['instances']} instances "
@@ -297,14 +237,13 @@ def _plan_all(settings, folder, workers, counts):
 
 
 def _write_all(settings, folder, workers, counts):
-    for path in _outputs(settings):
-        remove_temporaries(path)
-    work.do(f"{folder.path}/room", _remove_outputs, settings)
-    tasks, joins, outputs = [], [], []
+    outputs.remove_temporaries(settings)
+    work.do(f"{folder.path}/room", _make_room, settings)
+    tasks, joins, written = [], [], []
     total, num_files = counts["instances"], len(settings.output_files)
     for file, path in enumerate(settings.output_files):
         first, last = total * file // num_files, total * (file + 1) // num_files
-        outputs.append({"file": os.path.basename(path), "instances": last - first})
+        written.append({"file": os.path.basename(path), "instances": last - first})
         starts = range(first, last, _SEGMENT_ROWS)
         prefixes = [f"{folder.path}/rows-{start}" for start in starts]
         # A file of one segment is written in its place, a longer one is joined there.
@@ -319,9 +258,9 @@ def _write_all(settings, folder, workers, counts):
         counts.update(noted)
     if joins:
         workers.do_all(joins, [1] * len(joins), "joining", "files")
-    for output, path in zip(outputs, settings.output_files, strict=True):
+    for output, path in zip(written, settings.output_files, strict=True):
         output["bytes"] = os.path.getsize(path)
-    return outputs
+    return written
 
 
 # === Tasks: the first argument is the prefix of their files, the outcome is counts ===
@@ -425,12 +364,9 @@ def _join_plan(path, prefixes):
     return {}
 
 
-def _remove_outputs(prefix, settings):
-    """Makes room; until here, what another run has written is kept."""
+def _make_room(prefix, settings):
     del prefix
-    for path in _outputs(settings):
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(path)
+    outputs.remove(settings)
     return {}
 
 

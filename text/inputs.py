@@ -18,7 +18,7 @@ def expand(patterns: list[str]) -> list[str]:
     Returns:
         The files, those of one pattern sorted, each file once.
     Raises:
-        UserError: a pattern matches no file, or names a folder.
+        UserError: a pattern matches no file, or names a folder; or there is none.
     """
     files = {}
     for pattern in patterns:
@@ -34,6 +34,8 @@ def expand(patterns: list[str]) -> list[str]:
                 "names and globs are separated by commas"
             )
         files.update(dict.fromkeys(found))
+    if not files:
+        raise UserError("no file is named; give names and globs, separated by commas")
     return list(files)
 
 

@@ -16,6 +16,15 @@ from text.vocabulary import Vocabulary
 
 _BATCH_ROWS = 1 << 11
 _LINES_OF_A_RULE = 5
+# What is read from a description, besides the flags.
+_DESCRIBED = {
+    "counts",
+    "max_predictions_per_seq",
+    "max_seq_length",
+    "outputs",
+    "vocab_sha256",
+    "vocab_size",
+}
 
 
 class Violations:
@@ -75,6 +84,8 @@ def find_descriptions(paths: list[str]) -> dict[str, Description]:
                 with open(path, encoding="utf-8") as file:
                     description = Description(path, json.load(file))
                 Recipe.of(description.content, None)
+                if missing := _DESCRIBED - description.content.keys():
+                    raise KeyError(*sorted(missing))
                 files = {output["file"] for output in description.content["outputs"]}
             except (ValueError, KeyError, TypeError) as error:
                 raise UserError(
@@ -165,7 +176,8 @@ class Inspection:
         except UserError as error:
             self.violations.add("damaged files", str(error))
         finally:
-            progress.advance(size - position)
+            was_left = bool(opened) and not opened[0].closed
+            progress.advance(size - position, already_done=was_left)
 
     def _know_schema(self, path, example):
         """Whether it is known how long the features are, by the first file that says so."""
@@ -197,12 +209,7 @@ class Inspection:
     def _add(self, path, number, examples):
         batch, faults = records.decode(examples, self._schema)
         layout, recipe = Layout.of(batch, self.vocabulary), self._recipe(path)
-        problems = {
-            row: (rule, f"{found}; {rule}")
-            for row, (rule, found) in first_broken(
-                batch, layout, self.vocabulary, recipe
-            ).items()
-        }
+        problems = first_broken(batch, layout, self.vocabulary, recipe)
         problems |= {row: ("another schema", fault) for row, fault in faults.items()}
         for row, (rule, text) in sorted(problems.items()):
             self.violations.add(rule, f"{path}: record {number + row + 1}: {text}")

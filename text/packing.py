@@ -58,6 +58,7 @@ def pack_pairs(
     sources[is_special] = -1
     input_ids = tokens.take(sources, mode="clip").astype(np.int32)
     input_ids[:, 0] = vocabulary.cls_id
+    # Differs from the release: it pads with 0, which [PAD] is in all of its vocabularies.
     input_ids[columns > last_sep] = vocabulary.pad_id
     rows = np.arange(len(input_ids))
     input_ids[rows, first_sep[:, 0]] = vocabulary.sep_id

@@ -24,8 +24,6 @@ ERRORS = (
 
 _SHUFFLED_RECORDS = 10_000  # 15 MB of records at 128 tokens
 _OPEN_FILES = 16
-# tensorflow/models writes the same inputs under other names.
-_OTHER_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
 
 Schema = tuple[records.Feature, ...]
 
@@ -169,7 +167,7 @@ class Records:
             raise UserError(f"{file.path}: record 1 is no tf.train.Example") from error
         features = example.features.feature
         names = {
-            name: name if name in features else _OTHER_NAMES.get(name, name)
+            name: name if name in features else records.OTHER_NAMES.get(name, name)
             for name, _, _ in self._schema
         }
         if self._names not in ({}, names):

@@ -94,7 +94,7 @@ def first_broken(
     """The first rule that each record breaks.
 
     Returns:
-        row to (the rule, what was found), for rows that break one.
+        row to (the rule, how it is broken), for rows that break one.
     """
     found = {}
     for rule in _rules(batch, layout, vocabulary, recipe):
@@ -105,7 +105,10 @@ def first_broken(
                 value = batch[rule.feature][row, column].item()
                 if rule.feature.endswith("_ids") and rule.feature != "segment_ids":
                     value = f"{value} ({name(vocabulary, value)})"
-                found[row] = rule.text, f"{rule.feature}[{column}] is {value}"
+                found[row] = (
+                    f"{rule.feature} {rule.text}",
+                    f"{rule.feature}[{column}] is {value}; {rule.text}",
+                )
     return found
 
 
@@ -145,6 +148,7 @@ def _rules(batch, layout, vocabulary, recipe) -> Iterator[Rule]:
         "must rise from one prediction to the next",
     )
     yield from _text_in_place(batch, layout, is_token, vocabulary)
+    yield from _sides_in_place(batch, layout, is_token, vocabulary)
     for feature in ("masked_lm_positions", "masked_lm_ids"):
         is_broken = ~is_predicted & (batch[feature] != 0)
         yield Rule(feature, is_broken, "must be 0 for padding")
@@ -171,7 +175,7 @@ def _ids_in_range(batch, is_predicted, vocabulary):
 
 
 def _text_in_place(batch, layout, is_token, vocabulary):
-    """Rules of [CLS] and [SEP], of what lies between them and behind them."""
+    """Rules of [CLS] and [SEP], and of what lies between them."""
     columns = np.arange(is_token.shape[1])
     first_seps, last_seps = layout.first_seps[:, None], layout.lengths[:, None] - 1
     special = (
@@ -206,6 +210,10 @@ def _text_in_place(batch, layout, is_token, vocabulary):
         is_token & (columns > 0) & ~is_sep & np.isin(layout.text, special),
         "must be a token of the text where nothing is predicted",
     )
+
+
+def _sides_in_place(batch, layout, is_token, vocabulary):
+    """Rules of what lies behind the tokens, and of which side they are on."""
     # The release pads with 0, this project with [PAD], which may have another id.
     padding = (0, vocabulary.pad_id)
     yield Rule(
@@ -213,9 +221,11 @@ def _text_in_place(batch, layout, is_token, vocabulary):
         ~is_token & ~np.isin(batch["input_ids"], padding),
         "must be 0 or [PAD] behind the tokens",
     )
+    columns = np.arange(is_token.shape[1])
+    in_b = is_token & (columns > layout.first_seps[:, None])
     yield Rule(
         "segment_ids",
-        batch["segment_ids"] != (is_token & (columns > first_seps)),
+        batch["segment_ids"] != in_b,
         "must be 0 up to the first [SEP], 1 up to the second, then 0",
     )
 

@@ -201,7 +201,7 @@ class WordSplitter:
             # Two things look at more than one code point, so the table alone would
             # err: a capital sigma at a word's end, and the order of marks under NFD.
             # Both look past deleted characters. The table leaves what they give.
-            if not text.isprintable():
+            if "\ufffd" in text or not text.isprintable():  # else none is deleted
                 text = "".join(part for part in text if not _is_deleted(part))
             if self.do_lower_case:
                 text = text.lower()

@@ -99,7 +99,8 @@ class Workers:
     """Does tasks in this process, or in several others.
 
     To be used in a `with` block. The others are spawned, never forked, end with this
-    process however it ends, and leave Ctrl-C to it.
+    process however it ends, and leave Ctrl-C to it. A block that fails ends them at once:
+    what they were at is lost, what they have noted is not.
     """
 
     def __init__(self, count: int):
@@ -115,9 +116,11 @@ class Workers:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, exception_type, *_):
         if self._executor:
-            # What is running is finished and noted; the rest is dropped.
+            if exception_type:
+                for process in multiprocessing.active_children():
+                    process.terminate()
             self._executor.shutdown(cancel_futures=True)
 
     def do_all(
@@ -154,14 +157,18 @@ class Workers:
         return outcomes
 
     def _map(self, tasks):
-        if self._executor is None:
+        if self._executor is None or not tasks:
             return itertools.starmap(do, tasks)
-        return self._executor.map(do, *zip(*tasks, strict=True)) if tasks else iter(())
+        # Processes start when tasks come, and inherit that Ctrl-C is ignored.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return self._executor.map(do, *zip(*tasks, strict=True))
+        finally:
+            signal.signal(signal.SIGINT, handler)
 
 
 def _follow_parent(parent):
     """Makes a worker process end when its parent is gone, even if that was killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch():
         while os.getppid() == parent:

@@ -1,8 +1,35 @@
-"""A run: steps, evaluation, checkpoints, distribution, reports; knows no task."""
+"""A run: steps, evaluation, checkpoints, distribution, reports; knows no task.
+
+Importing it loads TensorFlow, so a script imports it before anything that loads Keras.
+"""
 
 import os
+import re
+import sys
+import tempfile
 
-# The loop is tf.distribute's, so Keras must run on TensorFlow whatever the user's
-# keras.json says; TensorFlow reads its log level once, on import.
-os.environ["KERAS_BACKEND"] = "tensorflow"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+_NOTES = re.compile(
+    rb"WARNING: All log messages before absl|I\d{4} |To enable the foll"
+)
+
+
+def _load_tensorflow():
+    """Loads TensorFlow without its start-up notes, which no log level holds back."""
+    # Read when Keras and TensorFlow are first imported. The loop is tf.distribute's,
+    # whatever backend the user's keras.json names.
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with tempfile.TemporaryFile() as written:
+        stderr = os.dup(2)
+        os.dup2(written.fileno(), 2)
+        try:
+            import tensorflow  # noqa: F401
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            written.seek(0)
+            kept = [line for line in written if not _NOTES.match(line)]
+            sys.stderr.write(b"".join(kept).decode(errors="replace"))
+
+
+_load_tensorflow()

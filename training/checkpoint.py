@@ -256,8 +256,10 @@ def _write_state(directory: str, kept: list[int]) -> None:
 
 
 def write_file(path: str, content: str | bytes) -> None:
-    """Writes a file that appears under its name as a whole."""
+    """Writes a file that appears under its name as a whole; makes its directory."""
     directory, name = os.path.split(path)
+    if directory:
+        tf.io.gfile.makedirs(directory)
     temporary = os.path.join(directory, _WRITING + name)
     with tf.io.gfile.GFile(
         temporary, "w" if isinstance(content, str) else "wb"

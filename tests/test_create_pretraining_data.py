@@ -1,0 +1,484 @@
+"""The script as a user meets it: formats, workers, interruption, and what goes wrong."""
+
+import gzip
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import create_pretraining_data
+from create_pretraining_data import Options
+from text import generation, records
+from text.errors import UserError
+from text.vocabulary import Vocabulary
+
+ROOT = pathlib.Path(__file__).parent.parent
+VOCAB_FILE = ROOT / "tests" / "golden" / "checkpoint" / "vocab.txt"
+CORPUS = ROOT / "tests" / "golden" / "pretraining" / "corpus.txt"
+MANY_TASKS = ROOT / "tests" / "programs" / "generate_many_tasks.py"
+TEXT = "The first one.\nThe second is here.\n\nAnother has two.\nThis is it.\n"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+def make(**changed):
+    """Runs the script in this process; returns all records as arrays."""
+    given = {
+        "input_file": ["text.txt"],
+        "output_file": ["out.tfrecord"],
+        "vocab_file": str(VOCAB_FILE),
+        "max_seq_length": 32,
+        "max_predictions_per_seq": 5,
+        "num_workers": 1,
+    }
+    given |= changed
+    create_pretraining_data.main(Options(**given))
+    paths = create_pretraining_data._output_files(given["output_file"])
+    schema = records.pretraining_schema(
+        given["max_seq_length"], given["max_predictions_per_seq"]
+    )
+    examples = [example for path in paths for example in records.read(path)]
+    batch, faults = records.decode(examples, schema)
+    assert not faults
+    return batch
+
+
+def start(*flags, program=ROOT / "create_pretraining_data.py", **options):
+    """Starts the script in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, str(program), f"--vocab_file={VOCAB_FILE}", *flags],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+def write(name, content):
+    pathlib.Path(name).write_bytes(
+        content if isinstance(content, bytes) else content.encode()
+    )
+
+
+# === Formats ===
+
+
+def test_all_formats_hold_the_same_text():
+    texts = ["The first one. The second is here.", "Another has two. This is it."]
+    write("a.txt", TEXT)
+    write("b.txt", "\n\n".join(texts))
+    for name, text in zip(("c1.txt", "c2.txt"), texts, strict=True):
+        write(name, text.replace(" ", "\n"))
+    write("d.jsonl", "".join(json.dumps({"body": text}) + "\n" for text in texts))
+    with gzip.open("e.txt.gz", "wb") as file:
+        file.write(TEXT.encode())
+    expected = make(input_file=["a.txt"])
+    for number, given in enumerate(
+        (
+            {"input_file": ["b.txt"], "input_format": "paragraphs"},
+            {"input_file": ["c?.txt"], "input_format": "files"},
+            {"input_file": ["d.jsonl"], "input_format": "jsonl", "json_field": "body"},
+            {"input_file": ["e.txt.gz"]},
+        )
+    ):
+        found = make(output_file=[f"out-{number}"], **given)
+        for name, values in expected.items():
+            assert np.array_equal(found[name], values), (given, name)
+
+
+def a_to_b(batch):
+    """For each pair of neighbours, the first token of a and of b; without masks."""
+    b_starts = batch["segment_ids"].argmax(axis=1)
+    rows = np.arange(len(b_starts))
+    tokens = Vocabulary.load(str(VOCAB_FILE)).tokens
+    a, b = batch["input_ids"][:, 1], batch["input_ids"][rows, b_starts]
+    is_next = batch["next_sentence_labels"][:, 0] == 0
+    return {(tokens[i], tokens[j]) for i, j in zip(a[is_next], b[is_next], strict=True)}
+
+
+@pytest.mark.parametrize("span_files", [False, True])
+def test_a_file_s_end_ends_a_document_unless_told(span_files):
+    write("1.txt", "of of\n\nthe the\n")
+    write("2.txt", "and and\n")
+    batch = make(
+        input_file=["1.txt", "2.txt"],
+        dupe_factor=30,
+        mask_share=0.0,
+        keep_share=1.0,
+        random_share=0.0,
+        documents_span_files=span_files,
+    )
+    assert a_to_b(batch) == ({("the", "and")} if span_files else set())
+
+
+def test_words_of_segmented_text_are_masked_as_a_whole():
+    words = ["研究", "生命", "科学", "大学"]
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    write("vocab.txt", "\n".join(specials + sorted(set("".join(words)))))
+    rng = random.Random(0)
+    write("text.txt", "\n\n".join(" ".join(rng.choices(words, k=9)) for _ in range(9)))
+    # Two sides of 18 characters, 39 tokens: 10.92 of them are to be predicted.
+    given = {
+        "vocab_file": "vocab.txt",
+        "max_seq_length": 64,
+        "max_predictions_per_seq": 20,
+        "masked_lm_prob": 0.28,
+        "do_whole_word_mask": True,
+    }
+    by_spaces = make(word_boundaries="spaces", **given)
+    assert (by_spaces["masked_lm_weights"].sum(axis=1) == 10).all()
+    for positions in by_spaces["masked_lm_positions"][:, :10]:
+        # a stands at 1 to 18 and b at 20 to 37: words start at odd and at even places.
+        assert (positions[1::2] == positions[::2] + 1).all()
+        assert (positions[::2] % 2 == (positions[::2] < 19)).all()
+    # Without, each character is a word, as in the release.
+    by_pieces = make(output_file=["other"], **given)
+    assert (by_pieces["masked_lm_weights"].sum(axis=1) == 11).all()
+
+
+def test_korean_is_taken_apart_with_one_warning(capsys):
+    write("text.txt", "한국어 문장\n둘째 문장\n\n다른 문서\n끝\n" * 3)
+    make()
+    lines = capsys.readouterr().out.splitlines()
+    (warning,) = (line for line in lines if "Hangul" in line)
+    assert "--strip_accents=false" in warning
+    make(output_file=["other"], strip_accents=False)
+    assert "Hangul" not in capsys.readouterr().out
+
+
+def test_without_random_nexts_one_document_is_enough():
+    write("text.txt", "The first one.\nThe second.\nThe third.\nAnother.\n" * 9)
+    batch = make(random_next_sentences=False)
+    assert len(batch["input_ids"]) and not batch["next_sentence_labels"].any()
+
+
+def test_what_is_lost_is_said(capsys):
+    write("text.txt", TEXT + "word " * 100 + "\n\x00\n")
+    make(max_predictions_per_seq=2)
+    said = capsys.readouterr().out
+    assert (
+        "warning: --masked_lm_prob=0.15 asks for 5 predictions in 32 tokens, and "
+        "--max_predictions_per_seq=2 loses 60% of them; 5 would lose none"
+    ) in said
+    assert "1 sentences are longer than a whole record" in said
+    assert "1 lines without a token were passed over" in said
+    assert "warning: --max_predictions_per_seq left out" in said
+    make(output_file=["other"], max_predictions_per_seq=5)
+    assert "left out" not in capsys.readouterr().out
+
+
+def test_a_number_stands_for_output_files():
+    write("text.txt", TEXT)
+    make(output_file=["a@2", "sub/b"])
+    assert sorted(str(p) for p in pathlib.Path().glob("**/*") if p.is_file()) == [
+        "a-00000-of-00002",
+        "a-00000-of-00002.description.json",
+        "a-00001-of-00002",
+        "sub/b",
+        "text.txt",
+    ]
+
+
+def test_ten_megabytes_in_a_line_and_nuls():
+    write("text.txt", b"x" * 10_000_000 + b"\n\n" + b"a\x00nd the\n" * 3)
+    batch = make()
+    ids = Vocabulary.load(str(VOCAB_FILE)).ids
+    assert {ids["[UNK]"], ids["and"]} <= set(batch["masked_lm_ids"].ravel().tolist())
+
+
+def test_a_lone_surrogate_is_an_unknown_character():
+    write("text.jsonl", '{"text": "The \\ud800 one. It is."}\n{"text": "Two. It."}\n')
+    batch = make(input_file=["text.jsonl"], input_format="jsonl", masked_lm_prob=0.9)
+    assert Vocabulary.load(str(VOCAB_FILE)).unk_id in batch["masked_lm_ids"]
+
+
+# === What is refused ===
+
+LONE = "One document.\nOf two sentences.\n"
+REFUSED = {
+    "no file": ({"input_file": ["no*.txt"]}, r"no file matches 'no\*\.txt'"),
+    "no name": ({"input_file": []}, "no file is named"),
+    "a folder": ({"input_file": ["."]}, r"\.: is a folder; name its files"),
+    "not UTF-8": ({"text": b"good\nba\xff\n"}, r"text\.txt:2: not UTF-8 \(byte 0xff"),
+    "empty": ({"text": ""}, "no line of the 1 input file.s. has a token"),
+    "blank": ({"text": "\n \n\x00\n"}, "no line of the 1 input file.s. has a token"),
+    "one document": ({"text": LONE}, "one document, .*--random_next_sentences=false"),
+    "no pairs": (
+        {"text": "One.\n\nTwo.\n", "random_next_sentences": False},
+        "no document has two sentences",
+    ),
+    "JSON": (
+        {"text": '{"text": "a"}\n{"text"', "input_format": "jsonl"},
+        r"text\.txt:2: not JSON",
+    ),
+    "JSON, deep": ({"text": "[" * 99_999, "input_format": "jsonl"}, r":1: not JSON"),
+    "JSON, field": (
+        {"text": '\n{"body": "a"}', "input_format": "jsonl"},
+        r"text\.txt:2: no JSON object whose 'text' is a text; .*--json_field",
+    ),
+    "JSON, number": (
+        {"text": '{"text": 7}', "input_format": "jsonl"},
+        r"text\.txt:1: no JSON object whose 'text' is a text",
+    ),
+    "many outputs": ({"output_file": ["o@999"]}, "instances for 999 output files"),
+    "no outputs": ({"output_file": ["o@0"]}, "o@0: names no file"),
+    "empty output": ({"output_file": ["o", ""]}, "a name is empty"),
+    "output twice": ({"output_file": ["o", "./o"]}, "named twice"),
+    "output is input": (
+        {"output_file": ["./text.txt"], "overwrite": True},
+        "text.txt: is an input too",
+    ),
+    "output is vocabulary": (
+        {"output_file": [str(VOCAB_FILE)], "overwrite": True},
+        "is an input too",
+    ),
+    "output folder is a file": (
+        {"output_file": ["text.txt/o"]},
+        "text.txt: is no folder, so text.txt/o cannot be written",
+    ),
+    "output is a folder": ({"output_file": ["."]}, r"\.: is a folder; name a file"),
+    "short": ({"max_seq_length": 7}, "--max_seq_length=7: must be at least 8"),
+    "long": ({"max_seq_length": 1 << 16}, "--max_seq_length=65536: at most"),
+    "no predictions": ({"max_predictions_per_seq": 0}, "must be at least 1"),
+    "no passes": ({"dupe_factor": 0}, "--dupe_factor=0: must be at least 1"),
+    "probability": ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: .* 0 to 1"),
+    "no probability": ({"masked_lm_prob": 0.0}, "nothing to predict"),
+    "shares": ({"mask_share": 0.9}, "add up to 1.1; they must add up to 1"),
+    "spaces alone": ({"word_boundaries": "spaces"}, "needs --do_whole_word_mask"),
+    "vocabulary": ({"vocab_file": "text.txt"}, r"text\.txt: no line is \[PAD\]"),
+}
+
+
+@pytest.mark.parametrize("given, message", REFUSED.values(), ids=REFUSED)
+def test_refused_with_one_line(given, message):
+    given = dict(given)
+    write("text.txt", given.pop("text", TEXT))
+    with pytest.raises(UserError, match=message) as error:
+        make(**given)
+    assert "\n" not in str(error.value)
+    assert os.listdir() == ["text.txt"]
+
+
+def test_a_bad_line_in_a_later_piece_is_counted_from_the_file_s_start(monkeypatch):
+    monkeypatch.setattr(generation.documents, "_PIECE_BYTES", 50)
+    write("text.txt", (TEXT * 20).encode() + b"caf\xe9\n")
+    with pytest.raises(UserError, match=r"text\.txt:101: not UTF-8"):
+        make()
+    write("text.jsonl", '{"text": "One. Two."}\n\n' * 20 + "{")
+    with pytest.raises(UserError, match=r"text\.jsonl:41: not JSON"):
+        make(input_file=["text.jsonl"], input_format="jsonl")
+
+
+def test_a_damaged_gz_is_named():
+    packed = gzip.compress(CORPUS.read_bytes())
+    write("cut.gz", packed[: len(packed) // 2])
+    with pytest.raises(UserError, match=r"cut\.gz:\d+: the compressed data is damaged"):
+        make(input_file=["cut.gz"])
+    write("plain.gz", "no such thing")
+    with pytest.raises(UserError, match=r"plain\.gz:1: the compressed data is damaged"):
+        make(input_file=["plain.gz"])
+    assert sorted(os.listdir()) == ["cut.gz", "plain.gz"]
+
+
+def test_a_case_that_contradicts_the_vocabulary_s_name_is_refused():
+    folder = pathlib.Path("cased_L-12_H-768_A-12")
+    folder.mkdir()
+    write(folder / "vocab.txt", VOCAB_FILE.read_bytes())
+    write("text.txt", TEXT)
+    with pytest.raises(UserError, match="--do_lower_case=true does not go with"):
+        make(vocab_file=str(folder / "vocab.txt"))
+
+
+# === As a process ===
+
+
+@pytest.mark.parametrize(
+    "flags, status, message",
+    [
+        (["--no_such=1"], 2, "Unknown command line flag 'no_such'"),
+        ([], 2, "--input_file, --output_file must be given"),
+        (["--dupe_factor=x"], 2, "--dupe_factor=x: invalid literal for int()"),
+        (["--input_file=no", "--output_file=o"], 1, "error: no file matches 'no'"),
+        (
+            ["--input_file=bad.txt", "--output_file=o", "--num_workers=2"],
+            1,
+            "error: bad.txt:1: not UTF-8",
+        ),
+        (
+            [f"--input_file={CORPUS}", "--output_file=/proc/no/o"],
+            1,
+            "error: /proc/no: No such file or directory",
+        ),
+    ],
+    ids=str,
+)
+def test_a_mistake_ends_in_one_line(flags, status, message):
+    write("bad.txt", b"\xff\n")
+    process = start(*flags)
+    said, complained = process.communicate(timeout=60)
+    assert process.returncode == status and said == ""
+    assert complained.startswith(f"create_pretraining_data.py: {message}")
+    assert complained.count("\n") == 1
+    assert os.listdir() == ["bad.txt"]
+
+
+FLAGS = (
+    f"--input_file={CORPUS}",
+    "--output_file=out@2",
+    "--max_seq_length=64",
+    "--dupe_factor=2",
+)
+
+
+def outputs():
+    """Names and contents of what stands under a final name."""
+    return {
+        path.name: path.read_bytes()
+        for path in pathlib.Path().iterdir()
+        if path.is_file() and ".tmp-" not in path.name
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    process = start(*FLAGS, "--num_workers=1", program=MANY_TASKS, cwd=folder)
+    _, complained = process.communicate(timeout=60)
+    assert process.returncode == 0, complained
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_workers", [2, 3])
+def test_the_bytes_do_not_depend_on_the_workers(undisturbed, num_workers):
+    process = start(*FLAGS, f"--num_workers={num_workers}", program=MANY_TASKS)
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert outputs() == undisturbed
+    assert sorted(os.listdir()) == sorted(undisturbed)
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(undisturbed):
+    rng = random.Random(7)
+    kills = 0
+    while True:
+        process = start(*FLAGS, "--num_workers=2", program=MANY_TASKS)
+        end = time.monotonic() + 0.6 + rng.random() * 2 if kills < 3 else float("inf")
+        while process.poll() is None and time.monotonic() < end:
+            for name, content in outputs().items():
+                assert content == undisturbed[name], f"{name} is half written"
+            time.sleep(0.01)
+        if process.returncode is not None:
+            break
+        process.kill()  # the parent alone: the others end by themselves
+        process.communicate(timeout=30)
+        kills += 1
+    process.communicate()
+    assert process.returncode == 0
+    assert outputs() == undisturbed
+    assert sorted(os.listdir()) == sorted(undisturbed)
+
+
+def group_members(group):
+    """Processes of a group that are still there."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = pathlib.Path(f"/proc/{name}/stat").read_text().rpartition(")")[2]
+        except OSError:
+            continue
+        state, _, its_group = fields.split()[:3]
+        if int(its_group) == group and state != "Z":
+            found.append(int(name))
+    return found
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def start_long():
+    """Starts a run that lasts and waits until its workers are at work."""
+    process = start(*FLAGS, "--dupe_factor=400", "--num_workers=2", program=MANY_TASKS)
+    folder = pathlib.Path("out-00000-of-00002.work")
+    wait_for(lambda: list(folder.glob("plan-*.json")))
+    return process, folder
+
+
+@pytest.mark.slow
+def test_workers_end_with_a_parent_that_is_killed():
+    process, _ = start_long()
+    assert len(group_members(process.pid)) > 2
+    process.kill()
+    process.wait()
+    wait_for(lambda: not group_members(process.pid), seconds=10)
+    process.communicate()
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_in_one_line_and_can_go_on():
+    process, folder = start_long()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
+    _, complained = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert [s for s in complained.splitlines() if not s.startswith(("1/3", "2/3"))] == [
+        "generate_many_tasks.py: interrupted; the same command goes on from there"
+    ]
+    wait_for(lambda: not group_members(process.pid), seconds=10)
+    assert os.listdir() == [str(folder)]
+    assert (folder / "origin.json").exists()
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_reported():
+    process, _ = start_long()
+    workers = [pid for pid in group_members(process.pid) if pid != process.pid]
+    command = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_text() for pid in workers}
+    worker = next(pid for pid, line in command.items() if "spawn_main" in line)
+    os.kill(worker, signal.SIGKILL)
+    _, complained = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "error: a worker process was killed from outside" in complained
+    assert "Traceback" not in complained
+
+
+FULL = """
+import errno, os, sys
+import create_pretraining_data, options
+from text import corpus
+def fail(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+corpus.join = fail
+options.run(create_pretraining_data.main, create_pretraining_data.Options)
+"""
+
+
+def test_a_full_disk_keeps_what_is_finished():
+    write("full.py", FULL)
+    flags = (f"--input_file={CORPUS}", "--output_file=o/out", "--num_workers=1")
+    process = start(*flags, program="full.py")
+    _, complained = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert complained.splitlines()[-1].startswith(
+        f"full.py: error: {os.getcwd()}/o: the disk is full; free some space"
+    )
+    assert "Traceback" not in complained
+    assert pathlib.Path("o/out.work/text-000000.tokens").exists()
+    assert os.listdir("o") == ["out.work"]

@@ -18,7 +18,6 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling import heads
 from modeling.config import BertConfig
 from text import reading, records

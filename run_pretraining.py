@@ -164,8 +164,8 @@ def _read(patterns: list[str], given: Options, config: BertConfig) -> reading.Re
     """Opens record files and refuses those that flags or config contradict."""
     described = reading.describe(reading.find(patterns))
     for path, description in described.items():
-        _check_description(path, description, given, config)
-    vocabularies = {d.get("vocab_sha256") for d in described.values()}
+        _check_description(path, description.content, given, config)
+    vocabularies = {d.content.get("vocab_sha256") for d in described.values()}
     if len(vocabularies) > 1:
         raise UserError(
             f"{','.join(patterns)}: records of {len(vocabularies)} different "

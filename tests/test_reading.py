@@ -194,7 +194,7 @@ def test_description_gives_the_number_of_records(tmp_path):
     describe(tmp_path / "a.description.json", [(a, 3), (b, 0)])
     described = reading.describe([a, b, c])
     assert sorted(described) == [a, b]
-    assert described[a]["max_seq_length"] == 2
+    assert described[a].content["max_seq_length"] == 2
     files = reading.survey([a, b, c], described)
     assert [(f.path, f.records) for f in files] == [(a, 3), (c, 2)]
 
@@ -212,7 +212,7 @@ def test_file_that_lost_records_stops_the_reading(tmp_path):
 def test_bad_description_and_missing_file_are_named(tmp_path):
     a = write(tmp_path / "a", range(3))
     (tmp_path / "x.description.json").write_text("{}")
-    with pytest.raises(UserError, match="x.description.json: not a description"):
+    with pytest.raises(UserError, match="x.description.json: is no description"):
         reading.describe([a])
     with pytest.raises(UserError, match="nothing: no file matches"):
         reading.find([f"{tmp_path}/nothing"])

@@ -24,6 +24,7 @@ import numpy as np
 
 from text import (
     corpus,
+    descriptions,
     documents,
     outputs,
     packing,
@@ -76,7 +77,7 @@ class Settings:
 
     @property
     def description_file(self) -> str:
-        return f"{self.output_files[0]}.description.json"
+        return self.output_files[0] + descriptions.SUFFIX
 
     @property
     def work_folder(self) -> str:

@@ -1,13 +1,11 @@
 """Knows how record files are checked: every record, all of them, and their description."""
 
 import collections
-import glob
 import itertools
-import json
 import os
-from typing import NamedTuple
 
-from text import records
+from text import descriptions, records
+from text.descriptions import Description
 from text.errors import UserError
 from text.progress import Progress
 from text.record_rules import Layout, Recipe, first_broken
@@ -57,44 +55,25 @@ class Violations:
         return lines
 
 
-class Description(NamedTuple):
-    """What create_pretraining_data.py noted beside its records."""
-
-    path: str
-    content: dict
-
-    def instances(self, file: str) -> int:
-        """The records that a file has by this description."""
-        outputs = self.content["outputs"]
-        name = os.path.basename(file)
-        return next(o["instances"] for o in outputs if o["file"] == name)
-
-
 def find_descriptions(paths: list[str]) -> dict[str, Description]:
-    """Record file to its description, without files that have none.
+    """The descriptions beside record files that say how these were made.
 
     Raises:
-        UserError: a description cannot be read.
+        UserError: a description cannot be read, or lacks what records are checked by.
     """
-    found = {}
-    for folder in {os.path.dirname(path) for path in paths}:
-        pattern = os.path.join(glob.escape(folder), "*.description.json")
-        for path in sorted(glob.glob(pattern)):
-            try:
-                with open(path, encoding="utf-8") as file:
-                    description = Description(path, json.load(file))
-                Recipe.of(description.content, None)
-                if missing := _DESCRIBED - description.content.keys():
-                    raise KeyError(*sorted(missing))
-                files = {output["file"] for output in description.content["outputs"]}
-            except (ValueError, KeyError, TypeError) as error:
-                raise UserError(
-                    f"{path}: is no description of records ({error!r}); remove it, or "
-                    "write the records again"
-                ) from error
-            for file in files & {os.path.basename(path) for path in paths}:
-                found[os.path.join(folder, file)] = description
-    return {path: found[path] for path in paths if path in found}
+    found = descriptions.find(paths)
+    for one in found.values():
+        missing = sorted(_DESCRIBED - one.content.keys())
+        try:
+            Recipe.of(one.content, None)
+        except (KeyError, TypeError) as error:
+            missing.append(str(error))
+        if missing:
+            raise UserError(
+                f"{one.path}: is no description of records (without "
+                f"{', '.join(missing)}); remove it, or write the records again"
+            )
+    return found
 
 
 class Inspection:
@@ -148,8 +127,8 @@ class Inspection:
         with Progress("inspecting", sum(sizes), "MB", scale=1e6) as progress:
             for path, size in zip(paths, sizes, strict=True):
                 self._read_file(path, size, progress)
-        for description in {d.path: d for d in self.descriptions.values()}.values():
-            self._compare_sums(description)
+        for one in {d.path: d for d in self.descriptions.values()}.values():
+            self._compare_sums(one)
         if self.statistics:
             where = f"all {self.statistics.records:,} sound records"
             for rule, found in self.statistics.implausible():

@@ -4,15 +4,13 @@ Every host runs the same global order and takes its own part of each batch befor
 parsing, so that one replica, two replicas and two hosts see the same batches.
 """
 
-import collections
 import dataclasses
-import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import tensorflow as tf
 
-from text import records
+from text import descriptions, records
+from text.descriptions import Description
 from text.errors import UserError
 
 # What reading a broken file raises, somewhere within a step of training.
@@ -55,39 +53,14 @@ def find(patterns: Iterable[str]) -> list[str]:
     return paths
 
 
-def describe(paths: Iterable[str]) -> dict[str, dict]:
-    """Finds the descriptions that create_pretraining_data.py wrote beside its records.
-
-    Returns:
-        Path of a record file to the description that lists it; without those of which
-        nothing is known.
-    Raises:
-        UserError: a description cannot be read.
-    """
-    by_folder = collections.defaultdict(list)
-    for path in paths:
-        by_folder[os.path.dirname(path)].append(path)
-    described = {}
-    for folder, members in by_folder.items():
-        for name in sorted(
-            tf.io.gfile.glob(os.path.join(folder, "*.description.json"))
-        ):
-            try:
-                with tf.io.gfile.GFile(name) as file:
-                    description = json.load(file)
-                listed = {output["file"] for output in description["outputs"]}
-            except (ValueError, KeyError, TypeError) as error:
-                raise UserError(
-                    f"{name}: not a description of records ({error!r}); remove it, or "
-                    "write the records again"
-                ) from error
-            for path in members:
-                if os.path.basename(path) in listed:
-                    described[path] = description
-    return described
+def describe(paths: Iterable[str]) -> dict[str, Description]:
+    """The descriptions beside record files; see `descriptions.find`."""
+    return descriptions.find(paths, tf.io.gfile.glob, tf.io.gfile.GFile)
 
 
-def survey(patterns: Iterable[str], described: Mapping[str, dict]) -> list[RecordFile]:
+def survey(
+    patterns: Iterable[str], described: Mapping[str, Description]
+) -> list[RecordFile]:
     """Lists the record files that patterns name, with the number of records in each.
 
     The number comes from the file's description; without one the file is read and
@@ -98,15 +71,14 @@ def survey(patterns: Iterable[str], described: Mapping[str, dict]) -> list[Recor
     """
     files = []
     for path in find(patterns):
-        listed = described[path]["outputs"] if path in described else []
-        known = [o["instances"] for o in listed if o["file"] == os.path.basename(path)]
-        if known == [0]:
+        known = described[path].instances(path) if path in described else None
+        if known == 0:
             continue
         with tf.io.gfile.GFile(path, "rb") as file:
             if not file.read(1):
                 raise UserError(f"{path}: the file is empty; write its records again")
         compression = "GZIP" if records.is_gzip(path, tf.io.gfile.GFile) else ""
-        number = known[0] if known else sum(1 for _ in scan(path))
+        number = known or sum(1 for _ in scan(path))
         files.append(RecordFile(path, compression, number))
     if not files:
         raise UserError(f"{','.join(patterns)}: the files hold no records")

@@ -52,7 +52,7 @@ def train(strategy, data, accumulation_steps=1, xla=False):
     settings = loop.Settings(
         num_train_steps=5,
         num_warmup_steps=2,
-        learning_rate=1e-2,
+        learning_rate=1e-3,
         batch_size=32,
         accumulation_steps=accumulation_steps,
         xla=xla,

@@ -1,0 +1,91 @@
+"""Peak memory of create_pretraining_data.py for a text and for ten times as much.
+
+python -m benchmarks.generation_memory --vocab_file=vocab/vocab.txt [--input_file='*.txt']
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import options
+from benchmarks.generation import write_corpus
+from text import documents, inputs
+
+_SCRIPT = pathlib.Path(__file__).parent.parent / "create_pretraining_data.py"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
+    input_file: list[str] = options.field(
+        [],
+        help="Text files; without any, the documentation strings of what is installed.",
+    )
+    input_format: str = options.field(
+        "files", choices=documents.FORMATS, help="As for create_pretraining_data.py."
+    )
+    dupe_factor: int = options.field(1, help="Passes over the text.")
+    times: int = options.field(10, help="How many times as much text to compare with.")
+
+
+def run(chosen: Options, folder: str, copies: int, num_workers: int):
+    """Runs the script; returns its instances and the peak of its largest process in MB."""
+    paths = inputs.expand(chosen.input_file) if chosen.input_file else None
+    sources = paths or [os.path.join(folder, "documentation.txt")]
+    texts = os.path.join(folder, f"texts-{copies}")
+    os.makedirs(texts, exist_ok=True)
+    for number, path in enumerate(sources * copies):
+        link = os.path.join(texts, f"{number:06d}.txt")
+        if not os.path.exists(link):
+            os.symlink(os.path.abspath(path), link)
+    records = os.path.join(folder, "records")
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            str(_SCRIPT),
+            f"--input_file={texts}/*.txt",
+            f"--input_format={chosen.input_format if paths else 'sentences'}",
+            f"--vocab_file={chosen.vocab_file}",
+            f"--output_file={records}",
+            f"--dupe_factor={chosen.dupe_factor}",
+            f"--num_workers={num_workers}",
+        ],
+        stdout=subprocess.DEVNULL,
+    )
+    # The usage of a process is the largest of itself and of those it has waited for.
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    with open(f"{records}.description.json", encoding="utf-8") as file:
+        instances = json.load(file)["instances"]
+    for path in (records, f"{records}.description.json"):
+        os.remove(path)
+    return instances, usage.ru_maxrss / 1000
+
+
+def main(chosen: Options) -> None:
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        if not chosen.input_file:
+            write_corpus(folder)
+        for num_workers in (1, 2):
+            peaks = []
+            for copies in (1, chosen.times):
+                instances, peak = run(chosen, folder, copies, num_workers)
+                peaks.append(peak)
+                lines.append(
+                    f"{num_workers:9}{copies:7}{instances:13,}{peak:10.0f}"
+                    f"{peak / peaks[0]:12.2f}"
+                )
+    print("Peak memory of the largest process\n")
+    print("processes  text x   instances        MB   against x 1")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

@@ -1,0 +1,130 @@
+"""Options are flags: types, defaults, what a wrong command line says."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+import options
+
+PROGRAM = """
+import dataclasses
+import options
+from text.errors import UserError
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    names: list[str] = options.field(help="Names.")
+    path: str = options.field(help="A path.")
+    count: int = options.field(3, help="A count.")
+    share: float | None = options.field(None, help="A share.")
+    is_on: bool = options.field(True, help="A switch.")
+    kind: str = options.field("a", choices=("a", "b"), help="A kind.")
+
+def main(given):
+    if given.path == "bad":
+        raise UserError("bad: is bad; choose a good one")
+    if given.path == "gone":
+        open("/no/such/file")
+    if given.path == "stop":
+        raise KeyboardInterrupt
+    if given.path == "bug":
+        raise ValueError("our mistake")
+    print(given)
+
+if __name__ == "__main__":
+    options.run(main, Options)
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("program") / "job.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def run(program, *arguments):
+    result = subprocess.run(
+        [sys.executable, str(program), *arguments],
+        env={"PYTHONPATH": options.__file__.rpartition("/")[0]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return result.returncode, result.stdout, result.stderr
+
+
+def test_flags_become_fields(program):
+    status, said, _ = run(
+        program, "--names=x,y", "--path=p", "--noshare", "--nois_on", "--kind=b"
+    )
+    assert status == 2  # only switches have a --no
+    status, said, _ = run(program, "--names=x,y", "--path=p", "--nois_on", "--share=1")
+    assert status == 0
+    assert said == (
+        "Options(names=['x', 'y'], path='p', count=3, share=1.0, is_on=False, kind='a')\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments, status, line",
+    [
+        ([], 2, "--names, --path must be given (see job.py --help)"),
+        (["--path=p"], 2, "--names must be given (see job.py --help)"),
+        (["--nmaes=x"], 2, "Unknown command line flag 'nmaes'. Did you mean: names ?"),
+        (["--count=many"], 2, "--count=many: invalid literal for int()"),
+        (["--kind=c"], 2, "--kind=c: value should be one of <a|b>"),
+        (["--names=x", "--path=p", "y"], 2, "unexpected argument 'y'; every option is"),
+        (["--names=x", "--path=bad"], 1, "error: bad: is bad; choose a good one"),
+        (["--names=x", "--path=gone"], 1, "error: /no/such/file: No such file or"),
+        (["--names=x", "--path=stop"], 130, "interrupted"),
+    ],
+    ids=str,
+)
+def test_what_a_user_can_mend_is_one_line(program, arguments, status, line):
+    found, said, complained = run(program, *arguments)
+    assert found == status and said == ""
+    assert complained.startswith(f"job.py: {line}")
+    assert complained.count("\n") == 1
+
+
+def test_our_own_mistakes_keep_their_traceback(program):
+    status, _, complained = run(program, "--names=x", "--path=bug")
+    assert status == 1
+    assert "Traceback" in complained and "ValueError: our mistake" in complained
+
+
+def test_help_lists_every_flag(program):
+    _, said, _ = run(program, "--help")
+    for name in ("names", "path", "count", "share", "[no]is_on", "kind"):
+        assert f"--{name}:" in said
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutable:
+    names: list[str] = options.field(["a"], help="Names.")
+
+
+def test_a_default_list_is_not_shared():
+    Mutable().names.append("b")
+    assert Mutable().names == ["a"]
+
+
+def test_flags_are_defined_apart_from_the_global_ones():
+    values = flags.FlagValues()
+    options.define(Mutable, values)
+    values(["program", "--names=x,y"])
+    assert options.from_flags(Mutable, values).names == ["x", "y"]
+    assert "names" not in flags.FLAGS
+
+
+def test_a_type_that_no_flag_holds_is_our_mistake():
+    @dataclasses.dataclass(frozen=True)
+    class Wrong:
+        names: bytes = options.field(b"", help="No.")
+
+    with pytest.raises(TypeError, match="names: no flag holds a"):
+        options.define(Wrong, flags.FlagValues())

@@ -1,0 +1,55 @@
+"""Knows the description that stands beside records: how they were made, and how many."""
+
+import glob
+import json
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from text.errors import UserError
+
+SUFFIX = ".description.json"
+
+
+class Description(NamedTuple):
+    """What create_pretraining_data.py noted beside its records."""
+
+    path: str
+    content: dict
+
+    def instances(self, file: str) -> int:
+        """The records that a file has by this description."""
+        name = os.path.basename(file)
+        return next(
+            o["instances"] for o in self.content["outputs"] if o["file"] == name
+        )
+
+
+def find(
+    paths: Iterable[str], matching=glob.glob, opener=open
+) -> dict[str, Description]:
+    """Looks beside record files for the descriptions that list them.
+
+    Args:
+        matching, opener: glob and open of the file system that the files are on.
+    Returns:
+        record file to its description, in the order of `paths`, without files that have
+        none.
+    Raises:
+        UserError: a description cannot be read.
+    """
+    paths = list(paths)
+    found = {}
+    for folder in dict.fromkeys(map(os.path.dirname, paths)):
+        for name in sorted(matching(os.path.join(glob.escape(folder), f"*{SUFFIX}"))):
+            try:
+                with opener(name, "r") as file:
+                    description = Description(name, json.load(file))
+                for output in description.content["outputs"]:
+                    found[os.path.join(folder, output["file"])] = description
+            except (ValueError, KeyError, TypeError) as error:
+                raise UserError(
+                    f"{name}: is no description of records ({error!r}); remove it, or "
+                    "write the records again"
+                ) from error
+    return {path: found[path] for path in paths if path in found}

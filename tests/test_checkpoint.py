@@ -206,6 +206,8 @@ def test_resuming_needs_every_variable_and_slot(tmp_path):
     have = tensors()
     model = {name: tf.Variable(value) for name, value in have.items()}
     checkpoint.check_complete("x", model, have)
+    with pytest.raises(UserError, match="global_step is missing"):
+        checkpoint.check_complete("x", {}, {})
     del have["bert/dense/kernel/adam_m"]
     with pytest.raises(UserError, match="bert/dense/kernel/adam_m is missing"):
         checkpoint.check_complete("x", model, have)

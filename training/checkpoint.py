@@ -173,14 +173,9 @@ def load(
             f"{prefix}: not in the checkpoint: {what}; wrong checkpoint or "
             f"bert_config_file? It holds {_grouped(shapes) or 'nothing'}"
         )
-    assign(variables, read(prefix, report.matched))
-    return report
-
-
-def assign(variables: Mapping[str, object], tensors: Mapping[str, np.ndarray]) -> None:
-    """Gives each tensor to the variable of its name; dtypes are the variables'."""
-    for name, value in tensors.items():
+    for name, value in read(prefix, report.matched).items():
         variables[name].assign(value)
+    return report
 
 
 def _differing(variables, shapes) -> list[str]:
@@ -322,7 +317,8 @@ def check_complete(
     Raises:
         UserError: lists variables that are missing and shapes that differ.
     """
-    problems = [f"{name} is missing" for name in sorted(variables.keys() - tensors)]
+    needed = variables.keys() | {"global_step"}
+    problems = [f"{name} is missing" for name in sorted(needed - tensors.keys())]
     problems += _differing(variables, {k: v.shape for k, v in tensors.items()})
     if problems:
         raise UserError(

@@ -204,7 +204,7 @@ class Trainer:
             done += 1
         return sums, done, skipped, skipped_in_a_row
 
-    # --- Evaluation --------------------------------------------------------------------
+    # --- Evaluation ------------------------------------------------------------------
 
     def evaluate(self, data: Callable, num_batches: int) -> dict[str, float]:
         """Losses and metrics over all batches together, without dropout.
@@ -259,9 +259,8 @@ class Trainer:
             return None
         prefix, tensors = found
         checkpoint.check_complete(prefix, self.variables, tensors)
-        checkpoint.assign(
-            self.variables, {name: tensors[name] for name in self.variables}
-        )
+        for name, variable in self.variables.items():
+            variable.assign(tensors[name])
         self.progress = _Progress(
             step=int(tensors[_STEP]),
             skipped=int(tensors.get(_SKIPPED, 0)),

@@ -107,6 +107,7 @@ def main(given: Options) -> None:
         max_predictions_per_seq=_PREDICTIONS,
         train_batch_size=32,
         eval_batch_size=32,
+        dtype="mixed_bfloat16",
         learning_rate=2e-3,
         num_train_steps=steps,
         num_warmup_steps=steps // 10,

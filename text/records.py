@@ -307,7 +307,7 @@ def frame(examples: list[bytes]) -> bytes:
 def is_gzip(path: str, opener=open) -> bool:
     """Whether a TFRecord file is packed by gzip, by its first bytes."""
     with opener(path, "rb") as file:
-        return file.read(2) == b"\x1f\x8b"
+        return file.read(3) == b"\x1f\x8b\x08"
 
 
 def read(path: str, opener=open) -> Iterator[bytes]:

@@ -99,7 +99,9 @@ def _write_scalar(name, value, step):
 
 
 def _line(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+    # A line has little room, and what is not skipped needs no mention.
+    shown = {k: v for k, v in values.items() if k != "skipped_updates" or v}
+    return ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
 
 
 def _rows(path: str) -> list[dict]:

@@ -159,12 +159,13 @@ class Workers:
     def _map(self, tasks):
         if self._executor is None or not tasks:
             return itertools.starmap(do, tasks)
-        # Processes start when tasks come, and inherit that Ctrl-C is ignored.
-        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Processes start when tasks come, and inherit that Ctrl-C is held back; here it
+        # takes effect behind the block.
+        held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return self._executor.map(do, *zip(*tasks, strict=True))
         finally:
-            signal.signal(signal.SIGINT, handler)
+            signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
 
 
 def _follow_parent(parent):

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -9,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 import options
 from modeling.config import BertConfig
@@ -20,13 +22,23 @@ from text.progress import duration
 _ROOT = os.path.dirname(os.path.abspath(__file__))
 _SEQ_LENGTH = 64
 _PREDICTIONS = 10
-_MINUTES = {False: "about a quarter of an hour", True: "about two minutes"}
 _COUNTED_RECORDS = 50_000  # they are in random order, so the first are a fair sample
 _SENTENCES = (
     "Returns the [MASK] of the array.",
     "Raises: ValueError: if the [MASK] is not valid.",
     "name: A [MASK] for the operation (optional).",
 )
+
+
+class _Size(NamedTuple):
+    takes: str
+    max_modules: int  # 0: all
+    vocab_size: int
+    steps: int
+
+
+_FULL = _Size("about ten minutes", 0, 8000, 3500)
+_SHORT = _Size("about two minutes", 600, 4000, 150)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,23 +54,31 @@ def main(given: Options) -> None:
     folder = os.path.join(given.output_dir, "short" if given.short else "full")
     os.makedirs(folder, exist_ok=True)
 
-    def path(name):
-        return os.path.join(folder, name)
-
-    steps = 150 if given.short else 5000
-    vocab_size = 4000 if given.short else 8000
+    path = functools.partial(os.path.join, folder)
+    size = _SHORT if given.short else _FULL
     print(
-        f"The whole chain on two cores takes {_MINUTES[given.short]}; if it is "
+        f"The whole chain on two cores takes {size.takes}; if it is "
         "interrupted, the same command goes on."
     )
+    _make_records(path, size)
+    _pretrain(path, size)
+    _fill_masks(path)
+    print(
+        f"\nDone in {duration(time.monotonic() - begun)}. In {folder} are the "
+        "text, the records and their\nreport (records.html), and in pretraining/ the "
+        "checkpoint, metrics.jsonl and curves.\nNext: the same commands on your own text; "
+        "README.md goes through them."
+    )
 
+
+def _make_records(path, size):
     _step(1, "Collect text: the documentation of the installed Python packages")
     if not os.path.exists(path("held_out.txt")):  # the last that it writes
         _run(
             "collect_documentation.py",
             output_file=path("train.txt"),
             held_out_file=path("held_out.txt"),
-            max_modules=600 if given.short else 0,
+            max_modules=size.max_modules,
         )
 
     _step(2, "Learn a vocabulary of word pieces from it")
@@ -67,7 +87,7 @@ def main(given: Options) -> None:
             "build_vocab.py",
             input_file=path("train.txt"),
             output_file=path("vocab.txt"),
-            vocab_size=vocab_size,
+            vocab_size=size.vocab_size,
             num_unused=99,
         )
 
@@ -93,8 +113,10 @@ def main(given: Options) -> None:
         report_file=path("records.html"),
     )
 
+
+def _pretrain(path, size):
     _step(5, "Pre-train a small encoder, and evaluate it on modules it has not seen")
-    write_json(path("bert_config.json"), dataclasses.asdict(_config(vocab_size)))
+    write_json(path("bert_config.json"), dataclasses.asdict(_config(size.vocab_size)))
     _run(
         "run_pretraining.py",
         do_train=True,
@@ -109,18 +131,20 @@ def main(given: Options) -> None:
         eval_batch_size=32,
         dtype="mixed_bfloat16",
         learning_rate=2e-3,
-        num_train_steps=steps,
-        num_warmup_steps=steps // 10,
-        log_every_steps=steps // 20,
-        save_checkpoints_steps=max(100, steps // 5),
+        num_train_steps=size.steps,
+        num_warmup_steps=size.steps // 10,
+        log_every_steps=size.steps // 20,
+        save_checkpoints_steps=size.steps // 5,
     )
     _compare(
         path("train.tfrecord"),
         path("held_out.tfrecord"),
         path("pretraining/eval_results.txt"),
-        vocab_size,
+        size.vocab_size,
     )
 
+
+def _fill_masks(path):
     _step(6, "Fill masks")
     for sentence in _SENTENCES:
         _run(
@@ -129,12 +153,6 @@ def main(given: Options) -> None:
             vocab_file=path("vocab.txt"),
             text=sentence,
         )
-    print(
-        f"\nDone in {duration(time.monotonic() - begun)}. In {folder} are the "
-        "text, the records and their\nreport (records.html), and in pretraining/ the "
-        "checkpoint, metrics.jsonl and curves.\nNext: the same commands on your own text; "
-        "README.md goes through them."
-    )
 
 
 def _config(vocab_size):

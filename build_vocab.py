@@ -22,6 +22,7 @@ from text.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, Vocabulary
 
 _UNUSED_BEFORE_SPECIALS = 99  # as in the release, whose [UNK] is 100
 _CHARACTERS_AT_ONCE = 1 << 23
+_LARGEST = 10_000_000  # tokens; far above any use, far below what memory holds
 _MOST_WORDS = 2_000_000  # about 300 MB
 
 
@@ -69,9 +70,17 @@ class Options:
         for name in ("num_unused", "min_character_count", "min_frequency"):
             if getattr(self, name) < 0:
                 raise UserError(f"--{name}={getattr(self, name)} is less than 0")
-        if not 0 <= self.heldout_share <= 0.5:
+        least = self.num_unused + len(SPECIAL_TOKENS)
+        if not least < self.vocab_size <= _LARGEST:
             raise UserError(
-                f"--heldout_share={self.heldout_share} is not between 0 and 0.5"
+                f"--vocab_size={self.vocab_size}: must be above {least}, which "
+                f"--num_unused and the special tokens take, and at most {_LARGEST}"
+            )
+        if not self.output_file or os.path.isdir(self.output_file):
+            raise UserError(f"--output_file={self.output_file}: must name a file")
+        if self.heldout_share and not 1e-6 <= self.heldout_share <= 0.5:
+            raise UserError(
+                f"--heldout_share={self.heldout_share}: must be 0, or from 1e-6 to 0.5"
             )
 
 
@@ -233,6 +242,7 @@ def _count(paths, chosen):
 
 def main(chosen: Options) -> None:
     paths = inputs.expand(chosen.input_file)
+    files.refuse_inputs([chosen.output_file], paths)
     os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
     # Opened first: an hour's work should not end in a folder that cannot be written.
     with files.replacing(chosen.output_file, "w") as file:

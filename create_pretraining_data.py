@@ -13,7 +13,7 @@ import dataclasses
 import os
 
 import options
-from text import documents, generation, inputs, packing, tokenization
+from text import documents, files, generation, inputs, packing, tokenization
 from text.errors import UserError
 from text.masking import prediction_counts
 
@@ -105,10 +105,8 @@ class Options:
         _at_least(self, 8, "max_seq_length")
         _at_least(self, 1, "max_predictions_per_seq", "dupe_factor")
         _at_least(self, 0, "random_seed", "num_workers")
-        if self.max_seq_length > 1 << 15:
-            raise UserError(
-                f"--max_seq_length={self.max_seq_length}: at most {1 << 15}"
-            )
+        _at_most(self, _LONGEST, "max_seq_length", "max_predictions_per_seq")
+        _at_most(self, _MOST_PASSES, "dupe_factor")
         for name in ("masked_lm_prob", "short_seq_prob", *_SHARES):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"--{name}={getattr(self, name)}: must be from 0 to 1")
@@ -124,6 +122,9 @@ class Options:
             raise UserError("--word_boundaries=spaces needs --do_whole_word_mask")
 
 
+_LONGEST = 1 << 15
+_MOST_PASSES = 10_000
+_MUCH_UNKNOWN = 0.05
 _SHARES = ("mask_share", "keep_share", "random_share")
 
 
@@ -133,6 +134,12 @@ def _at_least(given, least, *names):
             raise UserError(
                 f"--{name}={getattr(given, name)}: must be at least {least}"
             )
+
+
+def _at_most(given, most, *names):
+    for name in names:
+        if getattr(given, name) > most:
+            raise UserError(f"--{name}={getattr(given, name)}: must be at most {most}")
 
 
 def main(given: Options) -> None:
@@ -146,7 +153,9 @@ def main(given: Options) -> None:
         output_files=_output_files(given.output_file),
         **values,
     )
-    _keep_inputs(settings)
+    files.refuse_inputs(
+        settings.output_files, (*settings.input_files, settings.vocab_file)
+    )
     _warn_of_lost_predictions(given)
     description, was_there = generation.generate(
         settings, given.num_workers or os.cpu_count() or 1, given.overwrite
@@ -173,13 +182,6 @@ def _output_files(patterns):
     if times > 1:
         raise UserError(f"--output_file: {name} is named twice")
     return tuple(files)
-
-
-def _keep_inputs(settings):
-    read = {os.path.realpath(p) for p in (*settings.input_files, settings.vocab_file)}
-    for path in settings.output_files:
-        if os.path.realpath(path) in read:
-            raise UserError(f"{path}: is an input too; choose another --output_file")
 
 
 def _warn_of_lost_predictions(given):
@@ -236,8 +238,17 @@ def _report(description, settings):
             f"{counts['predictions_over_maximum']:,} predictions that --masked_lm_prob "
             "asks for"
         )
-    if counts["decomposed_pieces"]:
-        _say(f"warning: {tokenization.DECOMPOSITION_WARNING}")
+    if counts["decomposed_sentences"]:
+        _say(
+            f"warning: in {counts['decomposed_sentences']:,} of {counts['sentences']:,} "
+            f"sentences {tokenization.DECOMPOSITION_WARNING}"
+        )
+    if counts["unknown_tokens"] > _MUCH_UNKNOWN * tokens:
+        _say(
+            f"warning: {counts['unknown_tokens'] / tokens:.0%} of the tokens are [UNK]; "
+            "is the vocabulary of another language, or learned with other "
+            "--do_lower_case, --strip_accents or --split_cjk?"
+        )
 
 
 def _say(line):

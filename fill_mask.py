@@ -1,6 +1,6 @@
 """What a pre-trained encoder puts in the place of [MASK].
 
-    python fill_mask.py --init_checkpoint=pretraining_output --vocab_file=vocab/vocab.txt \
+    python fill_mask.py --init_checkpoint=pretraining_output --vocab_file=vocab/vocab.txt \\
         --text='Returns the [MASK] of the list.'
 """
 
@@ -14,10 +14,13 @@ import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
 from modeling.config import BertConfig
-from text import tokenization
+from text import anywhere, tokenization
 from text.errors import UserError
 from text.vocabulary import MASK, Vocabulary
 from training import checkpoint
+
+# isort: split
+import tensorflow as tf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +75,11 @@ def main(given: Options) -> None:
 
 
 def _config(path):
+    if not tf.io.gfile.exists(path):
+        raise UserError(f"{path}: not there; give --bert_config_file")
     try:
-        return BertConfig.from_json_file(path)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: not there; give --bert_config_file") from error
+        with anywhere.access(path):
+            return BertConfig.from_json_file(path, tf.io.gfile.GFile)
     except ValueError as error:
         raise UserError(str(error)) from error
 

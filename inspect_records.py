@@ -1,6 +1,6 @@
 """Shows pre-training records as readable text, checks whole files, and reports on them.
 
-    python inspect_records.py --input_file='records/part.tfrecord-*' \
+    python inspect_records.py --input_file='records/part.tfrecord-*' \\
         --vocab_file=vocab/vocab.txt --report_file=records/report.html
 
 Every record is checked by itself, all of them for what chance would give, and both
@@ -13,7 +13,15 @@ import os
 import sys
 
 import options
-from text import inputs, inspection, readable, record_report, record_statistics
+from text import (
+    descriptions,
+    files,
+    inputs,
+    inspection,
+    readable,
+    record_report,
+    record_statistics,
+)
 from text.errors import UserError
 from text.vocabulary import Vocabulary
 
@@ -50,10 +58,11 @@ class Options:
 def main(given: Options) -> int:
     # A file's name may be no text at all.
     sys.stdout.reconfigure(errors="backslashreplace")
-    if given.report_file:
-        os.makedirs(os.path.dirname(given.report_file) or ".", exist_ok=True)
     vocabulary = Vocabulary.load(given.vocab_file)
-    paths = inputs.expand(given.input_file)
+    paths = descriptions.records_among(inputs.expand(given.input_file))
+    if given.report_file:
+        files.refuse_inputs([given.report_file], [*paths, given.vocab_file])
+        os.makedirs(os.path.dirname(given.report_file) or ".", exist_ok=True)
     found = inspection.Inspection(
         vocabulary,
         inspection.find_descriptions(paths),

@@ -10,9 +10,12 @@ Killed or interrupted, the same command goes on and ends with the same weights. 
 released models were trained for a million updates of 256 records (arXiv:1810.04805, A.2).
 """
 
+import contextlib
 import dataclasses
 import io
 import os
+import sys
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -20,9 +23,12 @@ import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
 from modeling.config import BertConfig
-from text import reading, records
+from text import anywhere, reading, records
 from text.errors import UserError
 from training import checkpoint, distribution, loop, report
+
+# isort: split
+import tensorflow as tf
 
 _CHECKED_RECORDS = 16  # at the beginning of every file
 
@@ -174,18 +180,19 @@ def _read(patterns: list[str], given: Options, config: BertConfig) -> reading.Re
     schema = records.pretraining_schema(
         given.max_seq_length, given.max_predictions_per_seq
     )
-    opened = reading.Records(reading.survey(patterns, described), schema)
-    for where, features in opened.head(_CHECKED_RECORDS):
-        _check_record(where, features, config)
+    limits = _limits(given.max_seq_length, config)
+    opened = reading.Records(reading.survey(patterns, described), schema, limits)
+    opened.check(_CHECKED_RECORDS)
     return opened
 
 
 def _check_description(path, description, given, config):
     for name in ("max_seq_length", "max_predictions_per_seq"):
-        if description.get(name) != getattr(given, name):
+        said = description.get(name, getattr(given, name))
+        if said != getattr(given, name):
             raise UserError(
-                f"{path}: its description says {name}={description.get(name)}, not "
-                f"{getattr(given, name)}; give --{name}={description.get(name)}"
+                f"{path}: its description says {name}={said}, not "
+                f"{getattr(given, name)}; give --{name}={said}"
             )
     if description.get("vocab_size", 0) > config.vocab_size:
         raise UserError(
@@ -194,22 +201,39 @@ def _check_description(path, description, given, config):
         )
 
 
-def _check_record(where: str, features: dict, config: BertConfig) -> None:
-    seq_length = len(features["input_ids"])
-    for name, limit, why in (
-        ("input_ids", config.vocab_size, "vocab_size of the config"),
-        ("masked_lm_ids", config.vocab_size, "vocab_size of the config"),
-        ("segment_ids", config.type_vocab_size, "type_vocab_size of the config"),
-        ("masked_lm_positions", seq_length, "max_seq_length"),
-        ("input_mask", 2, "a flag"),
-        ("next_sentence_labels", 2, "a flag"),
-    ):
-        low, high = features[name].min(), features[name].max()
-        if low < 0 or high >= limit:
-            raise UserError(
-                f"{where}: {name} has {low if low < 0 else high}; it must be from 0 to "
-                f"{limit - 1} ({why}); other records, or another config?"
-            )
+def _limits(seq_length: int, config: BertConfig) -> dict[str, reading.Limit]:
+    vocab_size = reading.Limit(config.vocab_size, "vocab_size of the config")
+    flag = reading.Limit(2, "a flag")
+    return {
+        "input_ids": vocab_size,
+        "input_mask": flag,
+        "segment_ids": reading.Limit(
+            config.type_vocab_size, "type_vocab_size of the config"
+        ),
+        "masked_lm_positions": reading.Limit(seq_length, "max_seq_length"),
+        "masked_lm_ids": vocab_size,
+        "masked_lm_weights": flag,
+        "next_sentence_labels": flag,
+    }
+
+
+@contextlib.contextmanager
+def _blaming(data: reading.Records) -> Iterator[None]:
+    """Names the record of `data` with which reading or computing fails inside.
+
+    Raises:
+        UserError: names the file and the record.
+    """
+    try:
+        yield
+    except reading.ERRORS as error:
+        # TensorFlow does not say which record it was. If none is to blame, it was we.
+        print(
+            f"a record is damaged or does not fit; looking for it among {data.total}",
+            file=sys.stderr,
+        )
+        data.check()
+        raise error
 
 
 # --- The run -------------------------------------------------------------------------
@@ -273,9 +297,10 @@ def _evaluate(trainer: loop.Trainer, given: Options, data: reading.Records) -> d
     # loss is a mean over batches, whatever each holds.
     size = given.eval_batch_size
     count = min(given.max_eval_steps, -(-data.total // size))
-    return trainer.evaluate(
-        lambda part: data.evaluation(size, max_batches=count, part=part), count
-    )
+    with _blaming(data):
+        return trainer.evaluate(
+            lambda part: data.evaluation(size, max_batches=count, part=part), count
+        )
 
 
 def _start(trainer: loop.Trainer, given: Options, log: report.Report) -> None:
@@ -299,7 +324,7 @@ def _start(trainer: loop.Trainer, given: Options, log: report.Report) -> None:
     )
 
 
-def _train(trainer, given, config, data, held_out, log) -> None:
+def _train(trainer, given, data, held_out, log) -> None:
     size = given.train_batch_size
     if trainer.progress.step >= given.num_train_steps:
         log.say(f"already finished: {trainer.progress.step} updates are done")
@@ -315,29 +340,26 @@ def _train(trainer, given, config, data, held_out, log) -> None:
             f"--num_train_steps={given.num_train_steps}"
         )
     try:
-        trainer.train(
-            lambda first_batch, part: data.training(
-                size, seed=given.seed, first_batch=first_batch, part=part
-            ),
-            given.output_dir,
-            log,
-            held_out,
-        )
+        with _blaming(data):
+            trainer.train(
+                lambda first_batch, part: data.training(
+                    size, seed=given.seed, first_batch=first_batch, part=part
+                ),
+                given.output_dir,
+                log,
+                held_out,
+            )
     except loop.NotFiniteError as error:
-        raise _not_finite(error, given, data) from error
+        raise _not_finite(error, given, data, trainer.strategy) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             "interrupted; the same command goes on from the last checkpoint"
         ) from None
-    except reading.ERRORS as error:
-        # TensorFlow does not say which record it was. If none is to blame, it was we.
-        data.check_all(lambda *record: _check_record(*record, config))
-        raise error
     if picture := log.draw():
         log.say(f"finished; curves are in {picture}")
 
 
-def _not_finite(error, given, data) -> UserError:
+def _not_finite(error, given, data, strategy) -> UserError:
     """Saves the first skipped batch of the row and says where its records are."""
     size, seed = given.train_batch_size, given.seed
     batch = next(iter(data.training(size, seed=seed, first_batch=error.step)))
@@ -350,7 +372,9 @@ def _not_finite(error, given, data) -> UserError:
         record_number=[number for _, number in places],
         **{name: value.numpy() for name, value in batch.items()},
     )
-    checkpoint.write_file(path, file.getvalue())
+    distribution.on_chief(
+        strategy, lambda: checkpoint.write_file(path, file.getvalue())
+    )
     some = ", ".join(f"{file}: record {number}" for file, number in places[:3])
     return UserError(
         f"loss or gradient was not finite in {error.count} updates in a row, from step "
@@ -385,11 +409,8 @@ def main(given: Options) -> None:
         batch_size=given.train_batch_size,
         active=chief,
     )
-    if chief and given.do_train:
-        checkpoint.prepare(given.output_dir)
-        checkpoint.check_settings(given.output_dir, _identity(given, config, data))
-        path = os.path.join(given.output_dir, "bert_config.json")
-        checkpoint.write_file(path, config.to_json_string())
+    if given.do_train:
+        distribution.on_chief(strategy, lambda: _prepare(given, config, data))
 
     objective = heads.MaskedLMNextSentence()
     trainer = loop.Trainer(
@@ -405,7 +426,7 @@ def main(given: Options) -> None:
     _start(trainer, given, log)
     if given.do_train:
         evaluate = held_out and (lambda: _evaluate(trainer, given, held_out))
-        _train(trainer, given, config, data, evaluate, log)
+        _train(trainer, given, data, evaluate, log)
     if given.do_eval:
         values = _evaluate(trainer, given, held_out or data)
         values = values | {"global_step": trainer.progress.step}
@@ -413,16 +434,24 @@ def main(given: Options) -> None:
             _write_results(given, values, log)
 
 
+def _prepare(given: Options, config: BertConfig, data: reading.Records) -> None:
+    checkpoint.prepare(given.output_dir)
+    checkpoint.check_settings(given.output_dir, _identity(given, config, data))
+    path = os.path.join(given.output_dir, "bert_config.json")
+    checkpoint.write_file(path, config.to_json_string())
+
+
 def _config(given: Options) -> BertConfig:
+    path = given.bert_config_file
     try:
-        config = BertConfig.from_json_file(given.bert_config_file)
+        with anywhere.access(path):
+            config = BertConfig.from_json_file(path, tf.io.gfile.GFile)
     except ValueError as error:
         raise UserError(str(error)) from error
     if given.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={given.max_seq_length} is more than "
-            f"max_position_embeddings={config.max_position_embeddings} of "
-            f"{given.bert_config_file}"
+            f"max_position_embeddings={config.max_position_embeddings} of {path}"
         )
     return config
 

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+from collections.abc import Callable
 
 # Keys that released bert_config.json files carry beside the architecture; they change
 # nothing in the network, so they are read and forgotten.
@@ -87,16 +88,18 @@ class BertConfig:
         return cls(**{key: values[key] for key in values if key in known})
 
     @classmethod
-    def from_json_file(cls, path: str) -> "BertConfig":
+    def from_json_file(cls, path: str, opener: Callable = open) -> "BertConfig":
         """Reads a bert_config.json.
 
+        Args:
+            opener: called as `open` is, for paths that are not of this machine.
         Raises:
             ValueError: the file holds no JSON object, or `from_dict` refuses it.
             OSError: the file cannot be read.
         """
         try:
-            with open(path, encoding="utf-8") as file:
-                values = json.load(file)
+            with opener(path, "rb") as file:
+                values = json.loads(file.read().decode("utf-8"))
             if not isinstance(values, dict):
                 raise ValueError(
                     f"a JSON {type(values).__name__}; it must be an object of keys "

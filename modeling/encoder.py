@@ -116,10 +116,12 @@ class BertEncoder(keras.layers.Layer):
 
 class _Embeddings(keras.layers.Layer):
     def __init__(self, config, initializers, dtype):
-        super().__init__(name="embeddings", dtype=dtype)
+        # In float32 throughout: the gradient of a lookup adds up hundreds of rows for a
+        # frequent token, and in bfloat16 the later ones would vanish in the sum.
+        super().__init__(name="embeddings", dtype=dtype, autocast=False)
         self.config = config
         self.initializers = [next(initializers) for _ in range(3)]
-        self.norm = layers.layer_norm(dtype)
+        self.norm = layers.layer_norm("float32")
 
     def build(self, input_shape=None):
         config = self.config
@@ -152,14 +154,11 @@ class _Embeddings(keras.layers.Layer):
             segment_ids = ops.zeros_like(input_ids)
         hidden = ops.take(_dense(self.word_embeddings), input_ids, axis=0)
         # With so few types a product is faster than a lookup, whose gradient scatters.
-        types = ops.one_hot(
-            segment_ids, self.config.type_vocab_size, dtype=self.compute_dtype
-        )
+        types = ops.one_hot(segment_ids, self.config.type_vocab_size)
         hidden += ops.matmul(types, self.token_type_embeddings)
         hidden += self.position_embeddings[:seq_length]
-        return layers.dropout(
-            self.norm(hidden), self.config.hidden_dropout_prob, seed, site=0
-        )
+        hidden = ops.cast(self.norm(hidden), self.compute_dtype)
+        return layers.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
 
 
 def _dense(table):

@@ -112,14 +112,23 @@ def test_the_decomposition_of_hangul_is_announced_once(build, capsys):
         ("", {}, "no words in 1 files"),
         (b"ok\ncaf\xe9\n", {}, "text.txt:2: not UTF-8"),
         (TEXT, {"input_file": ["nothing*"]}, "no file matches 'nothing"),
-        (TEXT, {"heldout_share": 2.0}, "--heldout_share=2.0 is not between"),
+        (TEXT, {"heldout_share": 2.0}, "--heldout_share=2.0: must be 0, or from"),
         (TEXT, {"num_unused": -1}, "--num_unused=-1 is less than 0"),
+        (TEXT, {"vocab_size": 7}, "--vocab_size=7: must be above 7"),
+        (TEXT, {"vocab_size": 10**20}, "at most 10000000"),
+        (TEXT, {"output_file": "."}, "--output_file=.: must name a file"),
     ],
 )
 def test_refusals(build, tmp_path, text, chosen, message):
     with pytest.raises(UserError, match=message):
         build(text, **chosen)
     assert list(tmp_path.glob("made/*")) == []
+
+
+def test_the_text_is_not_replaced_by_its_vocabulary(build, tmp_path):
+    with pytest.raises(UserError, match="text.txt: is an input too"):
+        build(TEXT, output_file=str(tmp_path / "." / "text.txt"))
+    assert (tmp_path / "text.txt").read_text("utf-8") == TEXT
 
 
 def test_rare_words_make_room_but_their_characters_count():

@@ -107,6 +107,78 @@ def test_half_written_checkpoints_are_not_read_and_are_removed(tmp_path):
     ]
 
 
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches SIGKILL."""
+
+
+# What saving 3 after 1 and 2 with keep=2 does to final names, in this order.
+CHANGES = [
+    "rename model.ckpt-3.data-00000-of-00001",
+    "rename model.ckpt-3.index",
+    "rename checkpoint",
+    "remove model.ckpt-1.index",
+    "remove model.ckpt-1.data-00000-of-00001",
+]
+
+
+def record_changes(monkeypatch, allowed):
+    """Lists renames (by the new name) and removals; kills before one more than allowed."""
+    done = []
+
+    def watch(kind):
+        change = getattr(tf.io.gfile, kind)
+
+        def watched(*paths, **options):
+            if len(done) == allowed:
+                raise Killed
+            change(*paths, **options)
+            done.append(f"{kind} {os.path.basename(paths[-1])}")
+
+        monkeypatch.setattr(tf.io.gfile, kind, watched)
+
+    watch("rename")
+    watch("remove")
+    return done
+
+
+def bundle_files(*steps):
+    parts = ("data-00000-of-00001", "index")
+    return [f"model.ckpt-{step}.{part}" for step in steps for part in parts]
+
+
+@pytest.mark.parametrize("allowed", range(len(CHANGES) + 1))
+def test_killed_within_a_save_there_is_a_whole_checkpoint(
+    tmp_path, monkeypatch, allowed
+):
+    directory = str(tmp_path)
+    for step in (1, 2):
+        checkpoint.save(directory, step, tensors(step), keep=2)
+    with monkeypatch.context() as patch:
+        done = record_changes(patch, allowed)
+        if allowed < len(CHANGES):
+            with pytest.raises(Killed):
+                checkpoint.save(directory, 3, tensors(3), keep=2)
+        else:
+            checkpoint.save(directory, 3, tensors(3), keep=2)
+    assert done == CHANGES[:allowed]
+
+    whole = ([1, 2], [1, 2], [1, 2, 3], [1, 2, 3], [2, 3], [2, 3])[allowed]
+    prefix, found = checkpoint.newest(directory)
+    assert prefix == f"{directory}/model.ckpt-{whole[-1]}"
+    assert found.keys() == tensors().keys()
+    for name, value in tensors(whole[-1]).items():
+        np.testing.assert_array_equal(found[name], value)
+    # Others go by the state file: what it names is whole too.
+    named = checkpoint.read(tf.train.latest_checkpoint(directory))
+    assert named["global_step"] == (2 if allowed < 3 else 3)
+
+    checkpoint.prepare(directory)
+    assert sorted(os.listdir(tmp_path)) == ["checkpoint", *bundle_files(*whole)]
+    for step in range(whole[-1] + 1, 5):
+        checkpoint.save(directory, step, tensors(step), keep=2)
+    assert sorted(os.listdir(tmp_path)) == ["checkpoint", *bundle_files(3, 4)]
+
+
 @pytest.mark.parametrize("part", [".index", ".data-00000-of-00001"])
 @pytest.mark.parametrize("keep", [0, 20, None])
 def test_damaged_checkpoint_is_refused_and_passed_over(tmp_path, capsys, part, keep):
@@ -232,5 +304,5 @@ def test_released_checkpoint_is_read_whole():
 
 def test_unwritable_directory_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="model.ckpt-1: cannot be written"):
+    with pytest.raises(UserError, match="model.ckpt-1: cannot be read or written"):
         checkpoint.save(str(tmp_path / "file"), 1, tensors(), keep=5)

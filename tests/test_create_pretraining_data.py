@@ -15,7 +15,7 @@ import pytest
 
 import create_pretraining_data
 from create_pretraining_data import Options
-from text import generation, records
+from text import documents, generation, records
 from text.errors import UserError
 from text.vocabulary import Vocabulary
 
@@ -97,6 +97,22 @@ def test_all_formats_hold_the_same_text():
         found = make(output_file=[f"out-{number}"], **given)
         for name, values in expected.items():
             assert np.array_equal(found[name], values), (given, name)
+
+
+def test_a_text_without_empty_lines_is_read_in_bounded_pieces(monkeypatch):
+    lines = [f"the {'and ' * (i % 7)}of.\nThe" for i in range(300)]
+    write("text.txt", "\n".join(lines))
+    span = documents.pieces(["text.txt"], "files")[0][0]
+    whole = list(documents.read(span, "files", "text", True))
+    monkeypatch.setattr(documents, "_PARAGRAPH_CHARACTERS", 50)
+    assert list(documents.read(span, "files", "text", True)) == whole
+    assert len(whole) > 300
+
+
+def test_a_vocabulary_of_another_language_is_noticed(capsys):
+    write("text.txt", "\u4f60\u597d \u4e16\u754c\n\nthe of\n" * 20)
+    make()
+    assert "of the tokens are [UNK]; is the vocabulary" in capsys.readouterr().out
 
 
 def a_to_b(batch):
@@ -251,7 +267,12 @@ REFUSED = {
     ),
     "output is a folder": ({"output_file": ["."]}, r"\.: is a folder; name a file"),
     "short": ({"max_seq_length": 7}, "--max_seq_length=7: must be at least 8"),
-    "long": ({"max_seq_length": 1 << 16}, "--max_seq_length=65536: at most"),
+    "long": ({"max_seq_length": 1 << 16}, "--max_seq_length=65536: must be at most"),
+    "many predictions": ({"max_predictions_per_seq": 10**9}, "must be at most 32768"),
+    "many passes": (
+        {"dupe_factor": 10**9},
+        "--dupe_factor=1000000000: must be at most",
+    ),
     "no predictions": ({"max_predictions_per_seq": 0}, "must be at least 1"),
     "no passes": ({"dupe_factor": 0}, "--dupe_factor=0: must be at least 1"),
     "probability": ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: .* 0 to 1"),
@@ -371,26 +392,53 @@ def test_the_bytes_do_not_depend_on_the_workers(undisturbed, num_workers):
     assert sorted(os.listdir()) == sorted(undisturbed)
 
 
+def is_killed_after(seconds, undisturbed):
+    """Starts the command and kills it if it still runs then; returns whether it did.
+
+    All the while, what stands under a final name must be whole.
+    """
+
+    def check_what_stands():
+        for name, content in outputs().items():
+            assert content == undisturbed[name], f"{name} is half written"
+
+    process = start(*FLAGS, "--num_workers=2", program=MANY_TASKS)
+    end = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < end:
+        check_what_stands()
+        time.sleep(0.005)
+    process.kill()  # the parent alone: the others end by themselves
+    _, complained = process.communicate(timeout=30)
+    check_what_stands()
+    assert process.returncode in (0, -signal.SIGKILL), complained
+    return process.returncode != 0
+
+
 @pytest.mark.slow
-def test_killed_at_random_moments_it_ends_with_the_same_bytes(undisturbed):
+def test_killed_at_twenty_random_moments_it_ends_with_the_same_bytes(undisturbed):
+    def check_and_clear():
+        assert outputs() == undisturbed
+        assert sorted(os.listdir()) == sorted(undisturbed)
+        for name in undisturbed:
+            os.remove(name)
+
+    began = time.monotonic()
+    assert not is_killed_after(60, undisturbed)
+    length = time.monotonic() - began
+    check_and_clear()
     rng = random.Random(7)
-    kills = 0
-    while True:
-        process = start(*FLAGS, "--num_workers=2", program=MANY_TASKS)
-        end = time.monotonic() + 0.6 + rng.random() * 2 if kills < 3 else float("inf")
-        while process.poll() is None and time.monotonic() < end:
-            for name, content in outputs().items():
-                assert content == undisturbed[name], f"{name} is half written"
-            time.sleep(0.01)
-        if process.returncode is not None:
-            break
-        process.kill()  # the parent alone: the others end by themselves
-        process.communicate(timeout=30)
-        kills += 1
-    process.communicate()
-    assert process.returncode == 0
-    assert outputs() == undisturbed
-    assert sorted(os.listdir()) == sorted(undisturbed)
+    kills = kills_at_work = ends = 0
+    while kills < 20:
+        if is_killed_after(rng.uniform(0.2, 1) * length, undisturbed):
+            kills += 1
+            kills_at_work += os.path.exists("out-00000-of-00002.work/origin.json")
+        else:  # nearly all was done before; the next kills hit a new beginning
+            check_and_clear()
+            ends += 1
+            assert ends < 20, "it mostly ends before it is killed"
+    assert kills_at_work >= 10
+    assert not is_killed_after(60, undisturbed)
+    check_and_clear()
 
 
 def group_members(group):

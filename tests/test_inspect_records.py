@@ -521,6 +521,28 @@ def test_missing_files_and_wrong_flags_are_refused(tmp_path, capsys):
         inspect("x", capsys=capsys, num_shown=-1)
 
 
+def test_the_report_never_replaces_the_records(copy, capsys):
+    before = copy.read_bytes()
+    with pytest.raises(UserError, match="is an input too"):
+        inspect(copy, capsys=capsys, report_file=str(copy))
+    assert copy.read_bytes() == before
+
+
+def test_a_pattern_may_match_what_lies_beside_the_records(made, capsys):
+    status, lines = inspect(made / "part-*", capsys=capsys)
+    assert status == 0
+    assert "2 file(s): nothing is wrong" in lines[-1]
+
+
+def test_a_weight_that_is_no_number_is_a_violation(copy, capsys):
+    batch = decoded(copy)
+    batch["masked_lm_weights"][0, 0] = np.nan
+    rewrite(copy, batch)
+    status, lines = inspect(copy, capsys=capsys, num_shown=1)
+    assert status == 1
+    assert any("record 1: " in line for line in lines)
+
+
 # === What a reader sees ===
 
 

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 
-import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: it sets TensorFlow's log level)
@@ -158,7 +157,7 @@ def test_broken_files_are_named_with_the_record(tmp_path):
     flipped[size + 40] ^= 1
     path.write_bytes(flipped)
     with pytest.raises(UserError, match="x: record 2: the data's checksum is wrong"):
-        opened(str(path))
+        opened(str(path)).check()
 
 
 def test_foreign_records_are_refused(tmp_path):
@@ -175,12 +174,40 @@ def test_foreign_records_are_refused(tmp_path):
         opened(str(path), schema=other)
 
 
-def test_record_broken_behind_the_first_is_found_by_check_all(tmp_path):
+def test_record_broken_behind_the_first_is_found_by_check(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_CHECKED_TOGETHER", 2)
     path = tmp_path / "x"
-    path.write_bytes(records.frame([example(0), example(1), b"\n\x00"]))
+    path.write_bytes(records.frame([example(0), example(1), example(2), b"\n\x00"]))
     data = opened(str(path))
-    with pytest.raises(UserError, match="x: record 3 does not fit"):
-        data.check_all(lambda where, features: None)
+    data.check(3)
+    with pytest.raises(UserError, match="x: record 4 has no input_ids"):
+        data.check()
+
+
+@pytest.mark.parametrize("number", [9, -1, 2**32 + 1])
+def test_value_out_of_range_stops_the_reading_and_is_named(tmp_path, number):
+    path = write(tmp_path / "x", [1, 2, number])
+    limits = {"input_ids": reading.Limit(9, "vocab_size")}
+    data = reading.Records(reading.survey([path], {}), SCHEMA, limits)
+    with pytest.raises(reading.ERRORS):
+        numbers(data.training(3, seed=0), 1)
+    with pytest.raises(
+        UserError, match=f"x: record 3 has {number} in input_ids; .* to 8 .*vocab_size"
+    ):
+        data.check()
+
+
+def test_weight_that_is_no_flag_is_named(tmp_path):
+    path = write(tmp_path / "x", [1])
+    limits = {"masked_lm_weights": reading.Limit(2, "a flag")}
+    data = reading.Records(reading.survey([path], {}), SCHEMA, limits)
+    with pytest.raises(UserError, match="x: record 1 has 0.5 in masked_lm_weights"):
+        data.check(1)
+
+
+def test_folder_is_no_record_file(tmp_path):
+    with pytest.raises(UserError, match=f"{tmp_path}: .*[Dd]irectory"):
+        opened(str(tmp_path))
 
 
 def describe(path, instances):
@@ -206,7 +233,7 @@ def test_file_that_lost_records_stops_the_reading(tmp_path):
     with pytest.raises(reading.ERRORS):
         numbers(data.training(2, seed=0), 5)
     with pytest.raises(UserError, match="a: 3 records, not 4"):
-        data.check_all(lambda where, features: None)
+        data.check()
 
 
 def test_bad_description_and_missing_file_are_named(tmp_path):
@@ -216,11 +243,3 @@ def test_bad_description_and_missing_file_are_named(tmp_path):
         reading.describe([a])
     with pytest.raises(UserError, match="nothing: no file matches"):
         reading.find([f"{tmp_path}/nothing"])
-
-
-def test_head_gives_features_with_their_place(three_files):
-    places, features = zip(*three_files.head(2), strict=True)
-    assert [p.rpartition("/")[2] for p in places] == [
-        f"{name}: record {n}" for name in "abc" for n in (1, 2)
-    ]
-    np.testing.assert_array_equal(features[3]["input_ids"], [6, 7])

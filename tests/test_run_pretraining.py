@@ -205,11 +205,11 @@ def test_flags_that_make_no_sense_are_refused(tmp_path, changes, message):
         ),
         (
             {"config": dataclasses.replace(TINY, vocab_size=50)},
-            "input_ids has .*; it must be from 0 to 49",
+            "in input_ids; whole numbers from 0 to 49",
         ),
         (
             {"config": dataclasses.replace(TINY, type_vocab_size=1)},
-            "segment_ids has 1; it must be from 0 to 0",
+            "has 1 in segment_ids; whole numbers from 0 to 0",
         ),
         ({"gradient_accumulation_steps": 3}, "8 is not divisible by 1 replicas x 3"),
         ({"distribution": "multi_worker"}, "TF_CONFIG is None"),
@@ -232,6 +232,10 @@ def test_records_and_config_that_contradict_are_refused(tmp_path, changes, messa
         ({"max_predictions_per_seq": 20}, "max_predictions_per_seq=20, not 10"),
         ({"vocab_size": 3001}, "vocabulary of 3001 tokens, more than vocab_size=3000"),
         ({"vocab_sha256": "other"}, "records of 2 different vocabularies"),
+        (
+            {"max_seq_length": None, "vocab_size": 9999},
+            "vocabulary of 9999 tokens",
+        ),
     ],
 )
 def test_description_that_contradicts_is_refused(tmp_path, changes, message):
@@ -247,7 +251,8 @@ def test_description_that_contradicts_is_refused(tmp_path, changes, message):
             "vocab_sha256": "one",
         }
         described = tmp_path / f"{name}.description.json"
-        described.write_text(json.dumps(description | more))
+        merged = {k: v for k, v in (description | more).items() if v is not None}
+        described.write_text(json.dumps(merged))
     with pytest.raises(UserError, match=message):
         run(tmp_path, input_file=[str(file) for file in files])
 
@@ -267,11 +272,36 @@ def broken_record(tmp_path, **features):
 
 def test_bad_record_met_while_training_is_named(tmp_path):
     path = broken_record(tmp_path, input_ids=[1, 2, 3])
-    with pytest.raises(UserError, match="records: record 839 does not fit"):
+    with pytest.raises(UserError, match="record 839 has 3 values of input_ids, not 64"):
         run(tmp_path, input_file=[path], num_train_steps=110)
     path = broken_record(tmp_path, input_ids=[3000] * 64)
-    with pytest.raises(UserError, match="record 839: input_ids has 3000; it must be"):
+    with pytest.raises(UserError, match="record 839 has 3000 in input_ids"):
         run(tmp_path, input_file=[path], num_train_steps=110)
+
+
+@pytest.mark.parametrize("changes", [{"do_train": False}, {"eval_every_steps": 2}])
+def test_bad_record_met_while_evaluating_is_named(tmp_path, changes, capsys):
+    path = broken_record(tmp_path, segment_ids=[2] * 64)
+    changes = {"do_eval": True, "eval_input_file": [path]} | changes
+    golden = {"config": BertConfig.from_json_file(f"{GOLDEN}/bert_config.json")}
+    if not changes.get("do_train", True):
+        changes |= {"init_checkpoint": f"{GOLDEN}/bert_model.ckpt"} | golden
+    with pytest.raises(UserError, match="records: record 839 has 2 in segment_ids"):
+        run(tmp_path, eval_batch_size=100, **changes)
+    assert "looking for it among 839" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output_dir", ["config.json", "/proc/zz"])
+def test_output_dir_that_cannot_be_made_is_named(tmp_path, output_dir):
+    path = str(tmp_path / output_dir)
+    with pytest.raises(UserError, match=f"{path}: cannot be read or written"):
+        run(tmp_path, output_dir=path)
+
+
+def test_ids_out_of_range_do_not_train_under_xla(tmp_path):
+    path = broken_record(tmp_path, masked_lm_ids=[2**32] * 10)
+    with pytest.raises(UserError, match="record 839 has 4294967296 in masked_lm_ids"):
+        run(tmp_path, input_file=[path], num_train_steps=110, xla=True)
 
 
 def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path):
@@ -329,7 +359,8 @@ def test_killed_run_ends_with_the_same_bits(tmp_path):
             time.sleep(0.01)
         time.sleep(randomness.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+        assert process.wait() == -signal.SIGKILL  # and did not end before
+        assert checkpoint.steps(str(output))[-1] < 400
     done = subprocess.run(given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "going on from step" in done.stdout
@@ -351,6 +382,27 @@ def free_ports(count):
     return ports
 
 
+def run_on_hosts(given, cluster):
+    """Runs one process for each host of a cluster, to their end."""
+    processes = [
+        subprocess.Popen(
+            command(given),
+            env=os.environ
+            | {
+                "TF_CONFIG": json.dumps(
+                    {"cluster": cluster, "task": {"type": kind, "index": index}}
+                )
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for kind, hosts in cluster.items()
+        for index in range(len(hosts))
+    ]
+    return processes, [process.communicate(timeout=300) for process in processes]
+
+
 @pytest.mark.slow
 def test_two_hosts_agree_with_one(tmp_path):
     still = dataclasses.replace(
@@ -362,25 +414,7 @@ def test_two_hosts_agree_with_one(tmp_path):
     run(tmp_path / "one", **changes)
     given = flags(tmp_path / "two", distribution="multi_worker", **changes)
     workers = [f"localhost:{port}" for port in free_ports(2)]
-    processes = [
-        subprocess.Popen(
-            command(given),
-            env=os.environ
-            | {
-                "TF_CONFIG": json.dumps(
-                    {
-                        "cluster": {"worker": workers},
-                        "task": {"type": "worker", "index": index},
-                    }
-                )
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(2)
-    ]
-    outputs = [process.communicate(timeout=300) for process in processes]
+    processes, outputs = run_on_hosts(given, {"worker": workers})
     for process, (_, errors) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, errors
     assert "on 2 replica(s)" in outputs[0][0]
@@ -395,6 +429,24 @@ def test_two_hosts_agree_with_one(tmp_path):
         assert float(results(tmp_path / "two")[name]) == pytest.approx(
             float(value), abs=1e-5
         )
+
+
+@pytest.mark.slow
+def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
+    given = flags(tmp_path, distribution="multi_worker")
+    given["output_dir"] = given["bert_config_file"]  # a file
+    chief, worker = (f"localhost:{port}" for port in free_ports(2))
+    cluster = {"chief": [chief], "worker": [worker]}
+    processes, outputs = run_on_hosts(given, cluster)
+    for process, (_, errors), message in zip(
+        processes,
+        outputs,
+        ("config.json: cannot be read or written", "the chief refuses the run"),
+        strict=True,
+    ):
+        assert process.returncode == 1, errors
+        assert message in errors.splitlines()[-1]
+        assert "Traceback" not in errors
 
 
 def test_errors_are_one_line(tmp_path):

@@ -11,6 +11,9 @@ from text.errors import UserError
 SUFFIX = ".description.json"
 
 
+UNFINISHED = ".work"  # the folder of a run that has not come to its end
+
+
 class Description(NamedTuple):
     """What create_pretraining_data.py noted beside its records."""
 
@@ -23,6 +26,26 @@ class Description(NamedTuple):
         return next(
             o["instances"] for o in self.content["outputs"] if o["file"] == name
         )
+
+
+def records_among(paths: Iterable[str]) -> list[str]:
+    """Leaves out what create_pretraining_data.py writes beside records.
+
+    The pattern `train.tfrecord-*` matches the description of these files too.
+
+    Raises:
+        UserError: the records among `paths` are not finished.
+    """
+    kept = []
+    for path in paths:
+        if path.endswith(UNFINISHED):
+            raise UserError(
+                f"{path.removesuffix(UNFINISHED)}: these records are unfinished; give "
+                "the command of create_pretraining_data.py again"
+            )
+        if not path.endswith(SUFFIX) and ".tmp-" not in os.path.basename(path):
+            kept.append(path)
+    return kept
 
 
 def find(

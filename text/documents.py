@@ -12,6 +12,7 @@ from text.sentences import split_sentences
 FORMATS = ("sentences", "paragraphs", "files", "jsonl")
 
 _PIECE_BYTES = 8 << 20
+_PARAGRAPH_CHARACTERS = 1 << 20
 
 
 class Span(NamedTuple):
@@ -95,13 +96,19 @@ def read(
 
 
 def _wrapped_paragraphs(lines):
-    paragraph = []
+    paragraph, size = [], 0
     for line in lines:
-        if line := line.strip():
+        line = line.strip()
+        if line:
             paragraph.append(line)
-        else:
-            yield from split_sentences(" ".join(paragraph))
-            paragraph = []
+            size += len(line)
+        if not line or size > _PARAGRAPH_CHARACTERS:
+            sentences = split_sentences(" ".join(paragraph))
+            # A text without empty lines must not be held as a whole: its last sentence,
+            # which may go on, waits for more lines.
+            paragraph = sentences[-1:] if line and len(sentences) > 1 else []
+            size = sum(map(len, paragraph))
+            yield from sentences[: len(sentences) - len(paragraph)]
     yield from split_sentences(" ".join(paragraph))
 
 

@@ -4,6 +4,9 @@ import contextlib
 import glob
 import json
 import os
+from collections.abc import Iterable
+
+from text.errors import UserError
 
 
 @contextlib.contextmanager
@@ -30,13 +33,25 @@ def replacing(path: str, mode: str = "wb"):
 
 def write_json(path: str, value) -> None:
     with replacing(path, "w") as file:
-        json.dump(value, file, indent=2, ensure_ascii=False)
+        json.dump(value, file, indent=2)
         file.write("\n")
 
 
 def read_json(path: str):
     with open(path, encoding="utf-8") as file:
         return json.load(file)
+
+
+def refuse_inputs(outputs: Iterable[str], read: Iterable[str]) -> None:
+    """Keeps what is read from being replaced by what is written.
+
+    Raises:
+        UserError: an output is an input too.
+    """
+    inputs = {os.path.realpath(path) for path in read}
+    for path in outputs:
+        if os.path.realpath(path) in inputs:
+            raise UserError(f"{path}: is an input too; choose another output")
 
 
 def remove_temporaries(path: str) -> None:

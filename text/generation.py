@@ -81,7 +81,7 @@ class Settings:
 
     @property
     def work_folder(self) -> str:
-        return f"{self.output_files[0]}.work"
+        return self.output_files[0] + descriptions.UNFINISHED
 
     @property
     def words_from_spaces(self) -> bool:
@@ -305,8 +305,7 @@ def _tokenize(prefix, settings, spans):
             counts["unknown_tokens"] += ids.count(vocabulary.unk_id)
             counts["empty_sentences"] += not ids
             counts["long_sentences"] += len(ids) > settings.max_num_tokens
-            if not counts["decomposed_pieces"] and tokenizer.decomposes(sentence):
-                counts["decomposed_pieces"] = 1
+            counts["decomposed_sentences"] += tokenizer.decomposes(sentence)
         counts["sentences"] = writer.num_sentences
     return counts
 

@@ -28,6 +28,12 @@ def expand(patterns: list[str]) -> list[str]:
                 f"{os.path.join(pattern, '*.txt')!r}"
             )
         found = [pattern] if os.path.exists(pattern) else _glob(pattern)
+        for path in found:
+            if not os.path.isfile(path):
+                raise UserError(
+                    f"{path}: is no regular file; a pipe can be read only once, so write "
+                    "its text to a file"
+                )
         if not found:
             raise UserError(
                 f"no file matches {pattern!r} (in {os.getcwd()}); "

@@ -78,7 +78,7 @@ def label(record: dict[str, np.ndarray]) -> str:
 def heading(record: dict[str, np.ndarray]) -> str:
     """The sizes of a record, and its label."""
     tokens = int(record["input_mask"].sum())
-    predictions = int(record["masked_lm_weights"].sum())
+    predictions = np.count_nonzero(record["masked_lm_weights"])
     return f"{tokens} tokens, {predictions} to predict; {label(record)}"
 
 

@@ -16,9 +16,9 @@ from text.errors import UserError
 from text.vocabulary import UNK, Vocabulary
 
 DECOMPOSITION_WARNING = (
-    "the text has Hangul or kana with voicing marks, and stripping accents takes them "
-    "apart as the 2018 release does (a Hangul syllable becomes its letters, \u304c "
-    "becomes \u304b); --strip_accents=false keeps them whole"
+    "Hangul or kana with voicing marks are taken apart by accent stripping, as in the "
+    "2018 release (a Hangul syllable becomes its letters, \u304c becomes \u304b); for "
+    "Korean or Japanese text, --strip_accents=false keeps them whole"
 )
 
 LONGEST_WORD = 200  # characters; longer words are [UNK] (D27)

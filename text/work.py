@@ -48,7 +48,7 @@ class Folder:
         with open(os.path.join(self.path, "lock"), "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+            except BlockingIOError as error:
                 raise UserError(
                     f"{self.path}: another process is at work on the same output; wait "
                     "for it, or choose another output"

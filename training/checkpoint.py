@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import tensorflow as tf
 
+from text import anywhere
 from text.errors import UserError
 
 _PREFIX = "model.ckpt-"
@@ -89,7 +90,7 @@ def resolve(path: str) -> str:
 def _resolve_directory(directory: str) -> str:
     state = os.path.join(directory, "checkpoint")
     if tf.io.gfile.exists(state):
-        with tf.io.gfile.GFile(state) as file:
+        with anywhere.access(state), tf.io.gfile.GFile(state) as file:
             match = re.search(r'^model_checkpoint_path: "(.*)"', file.read(), re.M)
         # Absolute paths in a state file go stale when the directory is moved.
         prefix = os.path.join(directory, os.path.basename(match[1])) if match else ""
@@ -198,7 +199,8 @@ def _size(shape) -> str:
 def steps(directory: str) -> list[int]:
     """The steps of which a directory holds a whole checkpoint, ascending."""
     pattern = re.compile(re.escape(_PREFIX) + r"(\d+)\.index$")
-    names = tf.io.gfile.listdir(directory) if tf.io.gfile.exists(directory) else []
+    with anywhere.access(directory):
+        names = tf.io.gfile.listdir(directory) if tf.io.gfile.exists(directory) else []
     return sorted(int(m[1]) for m in map(pattern.match, names) if m)
 
 
@@ -223,7 +225,7 @@ def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) ->
     prefix = prefix_of(directory, step)
     temporary = os.path.join(directory, f"{_WRITING}{_PREFIX}{step}")
     names = sorted(tensors)
-    try:
+    with anywhere.access(prefix):
         tf.raw_ops.SaveV2(
             prefix=temporary,
             tensor_names=names,
@@ -238,9 +240,6 @@ def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) ->
         _write_state(directory, kept)
         for old in written[: len(written) - len(kept)]:
             _remove(directory, f"{_PREFIX}{old}")
-    except tf.errors.OpError as error:
-        reason = " ".join(str(error.message).split())
-        raise UserError(f"{prefix}: cannot be written: {reason}") from error
     return prefix
 
 
@@ -251,16 +250,20 @@ def _write_state(directory: str, kept: list[int]) -> None:
 
 
 def write_file(path: str, content: str | bytes) -> None:
-    """Writes a file that appears under its name as a whole; makes its directory."""
+    """Writes a file that appears under its name as a whole; makes its directory.
+
+    Raises:
+        UserError: the disk is full or not writable.
+    """
     directory, name = os.path.split(path)
-    if directory:
-        tf.io.gfile.makedirs(directory)
     temporary = os.path.join(directory, _WRITING + name)
-    with tf.io.gfile.GFile(
-        temporary, "w" if isinstance(content, str) else "wb"
-    ) as file:
-        file.write(content)
-    tf.io.gfile.rename(temporary, path, overwrite=True)
+    mode = "w" if isinstance(content, str) else "wb"
+    with anywhere.access(path):
+        if directory:
+            tf.io.gfile.makedirs(directory)
+        with tf.io.gfile.GFile(temporary, mode) as file:
+            file.write(content)
+        tf.io.gfile.rename(temporary, path, overwrite=True)
 
 
 def _remove(directory: str, name: str) -> None:
@@ -274,13 +277,17 @@ def prepare(directory: str) -> None:
     """Makes a run's directory and removes what a killed process left half written.
 
     Only the chief may call it.
+
+    Raises:
+        UserError: it is no directory, or not writable.
     """
-    tf.io.gfile.makedirs(directory)
-    whole = set(steps(directory))
-    for name in tf.io.gfile.listdir(directory):
-        data = re.match(re.escape(_PREFIX) + r"(\d+)\.data-", name)
-        if name.startswith(_WRITING) or (data and int(data[1]) not in whole):
-            tf.io.gfile.remove(os.path.join(directory, name))
+    with anywhere.access(directory):
+        tf.io.gfile.makedirs(directory)
+        whole = set(steps(directory))
+        for name in tf.io.gfile.listdir(directory):
+            data = re.match(re.escape(_PREFIX) + r"(\d+)\.data-", name)
+            if name.startswith(_WRITING) or (data and int(data[1]) not in whole):
+                tf.io.gfile.remove(os.path.join(directory, name))
 
 
 def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
@@ -340,7 +347,7 @@ def check_settings(directory: str, settings: dict) -> None:
     if not tf.io.gfile.exists(path) or not steps(directory):
         write_file(path, json.dumps(settings, indent=2, sort_keys=True) + "\n")
         return
-    with tf.io.gfile.GFile(path) as file:
+    with anywhere.access(path), tf.io.gfile.GFile(path) as file:
         began = json.load(file)
     changed = [
         f"{name} was {began.get(name)!r} and is {settings.get(name)!r}"

@@ -42,7 +42,7 @@ def _check_tf_config() -> None:
     example = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", ...}}'
     try:
         config = json.loads(os.environ["TF_CONFIG"])
-        config["cluster"]["worker"][config["task"]["index"]]
+        config["cluster"][config["task"]["type"]][config["task"]["index"]]
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise UserError(
             f"TF_CONFIG is {os.environ.get('TF_CONFIG')!r}; --distribution=multi_worker "
@@ -65,8 +65,11 @@ def _connect_tpu(tpu, zone, project):
 
 def is_chief(strategy) -> bool:
     """Whether this host writes checkpoints and reports."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
     resolver = strategy.cluster_resolver
-    return resolver is None or not resolver.task_id
+    chief = "chief" if "chief" in resolver.cluster_spec().jobs else "worker"
+    return (resolver.task_type, resolver.task_id) == (chief, 0)
 
 
 def distribute(strategy, make_dataset: Callable[[reading.Part], tf.data.Dataset]):
@@ -96,18 +99,45 @@ def first(strategy, values):
     )
 
 
+def _everyones(strategy, number):
+    """The numbers that the replicas have, in their order; waits for all hosts."""
+
+    def gather():
+        context = tf.distribute.get_replica_context()
+        # A sum of vectors with one entry each: all devices can sum int32, and exactly.
+        mine = tf.one_hot(
+            context.replica_id_in_sync_group,
+            strategy.num_replicas_in_sync,
+            on_value=number,
+            dtype=tf.int32,
+        )
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+
+    return first(strategy, strategy.run(tf.function(gather))).numpy().tolist()
+
+
 def check_same(strategy, number: int, message: str) -> None:
     """Waits for all hosts, and refuses a run if they do not have the same number.
 
     Raises:
-        UserError: with this message, on every host that differs from the mean.
+        UserError: with this message, on every host.
     """
-
-    def spread():
-        context = tf.distribute.get_replica_context()
-        mine = tf.constant(number, tf.float32)
-        total = context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
-        return total - mine * strategy.num_replicas_in_sync
-
-    if float(first(strategy, strategy.run(tf.function(spread)))) != 0.0:
+    if len(set(_everyones(strategy, number))) > 1:
         raise UserError(message)
+
+
+def on_chief(strategy, work: Callable[[], None]) -> None:
+    """Lets the chief do something while the other hosts wait for it.
+
+    Raises:
+        UserError: the chief's work raised it; then on every host, for none can go on
+            without the others.
+    """
+    refusal = None
+    if is_chief(strategy):
+        try:
+            work()
+        except UserError as error:
+            refusal = error
+    if any(_everyones(strategy, int(refusal is not None))):
+        raise refusal or UserError("the chief refuses the run; see what it says")

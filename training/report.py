@@ -7,6 +7,7 @@ import time
 
 import tensorflow as tf
 
+from text import anywhere
 from text.progress import duration
 from training import checkpoint
 
@@ -67,17 +68,18 @@ class Report:
         if not self._active:
             return
         path = os.path.join(self._directory, _JSON_LINES)
-        with tf.io.gfile.GFile(path, "a") as file:
+        with anywhere.access(path), tf.io.gfile.GFile(path, "a") as file:
             file.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
-        if kind not in self._events:
-            # As the Estimator: held-out values in a folder of their own, so that
-            # TensorBoard draws both into one chart.
-            folder = os.path.join(self._directory, "eval" if kind == "eval" else "")
-            self._events[kind] = tf.summary.create_file_writer(folder)
-        with self._events[kind].as_default():
-            for name, value in values.items():
-                _write_scalar(name, value, step)
-        self._events[kind].flush()
+        # As the Estimator: held-out values in a folder of their own, so that
+        # TensorBoard draws both into one chart.
+        folder = os.path.join(self._directory, "eval" if kind == "eval" else "")
+        with anywhere.access(folder):
+            if kind not in self._events:
+                self._events[kind] = tf.summary.create_file_writer(folder)
+            with self._events[kind].as_default():
+                for name, value in values.items():
+                    _write_scalar(name, value, step)
+            self._events[kind].flush()
 
     def draw(self) -> str | None:
         """Draws the whole run, earlier processes included; returns the picture's path."""
@@ -108,13 +110,14 @@ def _rows(path: str) -> list[dict]:
     """The lines of metrics.jsonl; the last may be half written by a killed process."""
     if not tf.io.gfile.exists(path):
         return []
+    with anywhere.access(path), tf.io.gfile.GFile(path) as file:
+        lines = file.read().split("\n")
     rows = []
-    with tf.io.gfile.GFile(path) as file:
-        for line in file.read().split("\n"):
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                break
+    for line in lines:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
     return rows
 
 

@@ -52,6 +52,26 @@ def _value_type(annotation):
     return annotation
 
 
+class _Numbers(flags.ArgumentParser):
+    """Parses a comma list of numbers."""
+
+    def __init__(self, number_type):
+        self._type = number_type
+        names = {int: "whole numbers", float: "numbers"}
+        self.syntactic_help = f"a comma separated list of {names[number_type]}"
+
+    def parse(self, argument):
+        if isinstance(argument, list):  # a default
+            return argument
+        try:
+            return [self._type(number) for number in argument.split(",")]
+        except ValueError:
+            raise ValueError(f"{argument!r} is not {self.syntactic_help}") from None
+
+    def flag_type(self):
+        return f"comma separated list of {self._type.__name__}"
+
+
 def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines one absl flag for each field of a dataclass.
 
@@ -84,6 +104,11 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
             flags.DEFINE_string(**common)
         elif value_type == list[str]:
             flags.DEFINE_list(**common)
+        elif value_type in (list[int], list[float]):
+            (number_type,) = typing.get_args(value_type)
+            flags.DEFINE(
+                _Numbers(number_type), serializer=flags.CsvListSerializer(","), **common
+            )
         else:
             raise TypeError(f"{item.name}: no flag holds a {value_type}")
 

@@ -23,144 +23,58 @@ import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
 from modeling.config import BertConfig
-from text import anywhere, reading, records
+from text import reading, records
 from text.errors import UserError
-from training import checkpoint, distribution, loop, report
-
-# isort: split
-import tensorflow as tf
+from training import checkpoint, distribution, loop, report, run
 
 _CHECKED_RECORDS = 16  # at the beginning of every file
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(run.RunOptions):
     """The release's flags, then ours."""
 
-    bert_config_file: str = options.field(
-        help="The architecture; copied into output_dir, where other tools look for it."
-    )
     input_file: list[str] = options.field(
         help="TFRecord files, plain or GZIP: a comma list, globs."
     )
-    output_dir: str = options.field(help="Where checkpoints and reports go.")
-    init_checkpoint: str | None = options.field(
-        None,
-        help="Weights to start from: prefix or directory. Its optimizer slots and step are "
-        "not used. Ignored once output_dir holds a checkpoint.",
-    )
-    max_seq_length: int = options.field(128, help="Length of every record.")
     max_predictions_per_seq: int = options.field(
         20, help="Masked positions of every record."
-    )
-    do_train: bool = options.field(False, help="Train.")
-    do_eval: bool = options.field(
-        False, help="Evaluate in the end, into eval_results.txt."
     )
     train_batch_size: int = options.field(
         32, help="Records of one update, over all replicas and micro-batches."
     )
-    eval_batch_size: int = options.field(8, help="Records of one evaluation batch.")
     learning_rate: float = options.field(5e-5, help="Adam's rate at its peak.")
     num_train_steps: int = options.field(100_000, help="Updates of the whole run.")
     num_warmup_steps: int = options.field(
         10_000, help="Updates over which the learning rate rises."
     )
-    save_checkpoints_steps: int = options.field(
-        1000, help="Updates between two checkpoints."
-    )
-    iterations_per_loop: int = options.field(
-        1000, help="Most updates between two returns to Python."
-    )
     max_eval_steps: int = options.field(
         100, help="Most batches of an evaluation; records are never repeated."
     )
-    use_tpu: bool = options.field(False, help="The same as --distribution=tpu.")
-    tpu_name: str | None = options.field(None, help="The TPU's name or address.")
-    tpu_zone: str | None = options.field(None, help="The TPU's zone.")
-    gcp_project: str | None = options.field(None, help="The TPU's project.")
-    master: str | None = options.field(
-        None, help="The TPU's address, where --tpu_name is not given."
-    )
-    num_tpu_cores: int = options.field(
-        8, help="Has no effect: the TPU says how many cores it has."
-    )
 
-    distribution: str = options.field(
-        "one",
-        choices=distribution.KINDS,
-        help="one device; mirrored: all GPUs of this host; multi_worker: the hosts in "
-        "TF_CONFIG, which share output_dir; tpu.",
-    )
-    gradient_accumulation_steps: int = options.field(
-        1, help="Micro-batches of one update on every replica; saves memory."
-    )
-    dtype: str = options.field(
-        "float32",
-        choices=("float32", "mixed_bfloat16"),
-        help="Type of the matrix products; weights are float32 in any case.",
-    )
-    xla: bool = options.field(False, help="Compile with XLA.")
-    seed: int = options.field(12345, help="Decides weights, data order and dropout.")
-    keep_checkpoint_max: int = options.field(
-        5, help="Checkpoints to keep; 0 keeps all."
-    )
-    log_every_steps: int = options.field(100, help="Updates between two reports.")
     eval_input_file: list[str] = options.field(
         [], help="Held-out records for evaluation; without, input_file is evaluated on."
-    )
-    eval_every_steps: int = options.field(
-        0, help="Updates between two evaluations on eval_input_file; 0: none."
-    )
-    max_skipped_updates: int = options.field(
-        10,
-        help="Updates are skipped where a loss or gradient is not finite; after so many "
-        "in a row the run stops.",
     )
 
     def __post_init__(self):
         if not self.do_train and not self.do_eval:
             raise UserError("nothing to do; give --do_train, --do_eval or both")
-        for name in (
-            "max_seq_length",
+        self.check_at_least(
+            1,
             "max_predictions_per_seq",
             "train_batch_size",
-            "eval_batch_size",
             "num_train_steps",
-            "save_checkpoints_steps",
-            "iterations_per_loop",
             "max_eval_steps",
-            "gradient_accumulation_steps",
-            "log_every_steps",
-            "max_skipped_updates",
-        ):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name}={getattr(self, name)}: must be at least 1")
-        for name in ("num_warmup_steps", "keep_checkpoint_max", "eval_every_steps"):
-            if getattr(self, name) < 0:
-                raise UserError(f"--{name}={getattr(self, name)}: must not be negative")
-        if not 0 <= self.seed < 2**31:
-            raise UserError(f"--seed={self.seed}: must be from 0 to {2**31 - 1}")
+        )
+        self.check_at_least(0, "num_warmup_steps")
         if not 0 < self.learning_rate < float("inf"):
             raise UserError(f"--learning_rate={self.learning_rate}: must be above 0")
         if self.eval_every_steps and not self.eval_input_file:
             raise UserError("--eval_every_steps needs held-out --eval_input_file")
-        if self.uses_tpu:
-            self._check_tpu()
+        super().__post_init__()
 
-    @property
-    def uses_tpu(self) -> bool:
-        return self.use_tpu or self.distribution == "tpu"
-
-    def _check_tpu(self):
-        if not (self.tpu_name or self.master):
-            raise UserError("a TPU needs --tpu_name")
-        files = [*self.input_file, *self.eval_input_file, self.output_dir]
-        for path in [*files, *([self.init_checkpoint] if self.init_checkpoint else [])]:
-            if not path.startswith("gs://"):
-                raise UserError(
-                    f"{path}: a TPU cannot read or write local files; give gs:// paths"
-                )
+    def files(self) -> list[str]:
+        return [*self.input_file, *self.eval_input_file, *super().files()]
 
 
 # --- Records -------------------------------------------------------------------------
@@ -239,24 +153,6 @@ def _blaming(data: reading.Records) -> Iterator[None]:
 # --- The run -------------------------------------------------------------------------
 
 
-def _settings(given: Options) -> loop.Settings:
-    return loop.Settings(
-        num_train_steps=given.num_train_steps,
-        num_warmup_steps=given.num_warmup_steps,
-        learning_rate=given.learning_rate,
-        batch_size=given.train_batch_size,
-        accumulation_steps=given.gradient_accumulation_steps,
-        seed=given.seed,
-        xla=given.xla,
-        max_skipped_updates=given.max_skipped_updates,
-        steps_per_call=given.iterations_per_loop,
-        save_every_steps=given.save_checkpoints_steps,
-        keep_checkpoints=given.keep_checkpoint_max,
-        log_every_steps=given.log_every_steps,
-        eval_every_steps=given.eval_every_steps,
-    )
-
-
 def _identity(given: Options, config: BertConfig, data: reading.Records) -> dict:
     """What makes a run this run: with any of it changed, a resume would be another."""
     names = (
@@ -277,20 +173,6 @@ def _identity(given: Options, config: BertConfig, data: reading.Records) -> dict
     }
 
 
-def _check_division(given: Options, replicas: int) -> None:
-    micro_batches = replicas * given.gradient_accumulation_steps
-    if given.do_train and given.train_batch_size % micro_batches:
-        raise UserError(
-            f"--train_batch_size={given.train_batch_size} is not divisible by {replicas} "
-            f"replicas x {given.gradient_accumulation_steps} micro-batches"
-        )
-    if given.eval_batch_size % replicas:
-        raise UserError(
-            f"--eval_batch_size={given.eval_batch_size} is not divisible by {replicas} "
-            "replicas"
-        )
-
-
 def _evaluate(trainer: loop.Trainer, given: Options, data: reading.Records) -> dict:
     """Evaluates on each record once, at most on --max_eval_steps batches."""
     # Differs from the release: it repeats a small set until --max_eval_steps, and its
@@ -301,27 +183,6 @@ def _evaluate(trainer: loop.Trainer, given: Options, data: reading.Records) -> d
         return trainer.evaluate(
             lambda part: data.evaluation(size, max_batches=count, part=part), count
         )
-
-
-def _start(trainer: loop.Trainer, given: Options, log: report.Report) -> None:
-    """Takes up the run in output_dir, or the weights of init_checkpoint."""
-    step = trainer.restore(given.output_dir)
-    if step is not None:
-        log.say(f"going on from step {step} in {given.output_dir}")
-    elif given.init_checkpoint:
-        loaded = checkpoint.load(trainer.weights, given.init_checkpoint, "bert/")
-        log.say(str(loaded))
-    elif not given.do_train:
-        raise UserError(
-            f"{given.output_dir}: holds no checkpoint to evaluate; give --do_train or "
-            "--init_checkpoint"
-        )
-    distribution.check_same(
-        trainer.strategy,
-        trainer.progress.step,
-        "the newest checkpoint in output_dir is not the same on all hosts; they must "
-        "share output_dir",
-    )
 
 
 def _train(trainer, given, data, held_out, log) -> None:
@@ -340,7 +201,7 @@ def _train(trainer, given, data, held_out, log) -> None:
             f"--num_train_steps={given.num_train_steps}"
         )
     try:
-        with _blaming(data):
+        with _blaming(data), run.interruptible(given.output_dir):
             trainer.train(
                 lambda first_batch, part: data.training(
                     size, seed=given.seed, first_batch=first_batch, part=part
@@ -351,10 +212,6 @@ def _train(trainer, given, data, held_out, log) -> None:
             )
     except loop.NotFiniteError as error:
         raise _not_finite(error, given, data, trainer.strategy) from error
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            "interrupted; the same command goes on from the last checkpoint"
-        ) from None
     if picture := log.draw():
         log.say(f"finished; curves are in {picture}")
 
@@ -389,15 +246,18 @@ def main(given: Options) -> None:
     Raises:
         UserError: flags, config, records or checkpoints do not fit each other.
     """
-    config = _config(given)
+    config = run.read_config(given)
     # Before anything that makes TensorFlow look for devices.
-    strategy = distribution.make(
-        "tpu" if given.uses_tpu else given.distribution,
-        tpu=given.tpu_name or given.master,
-        zone=given.tpu_zone,
-        project=given.gcp_project,
-    )
-    _check_division(given, strategy.num_replicas_in_sync)
+    strategy = given.strategy()
+    replicas = strategy.num_replicas_in_sync
+    if given.do_train:
+        run.check_division(
+            "train_batch_size",
+            given.train_batch_size,
+            replicas,
+            given.gradient_accumulation_steps,
+        )
+    run.check_division("eval_batch_size", given.eval_batch_size, replicas)
     data = _read(given.input_file, given, config)
     held_out = (
         _read(given.eval_input_file, given, config) if given.eval_input_file else None
@@ -410,20 +270,33 @@ def main(given: Options) -> None:
         active=chief,
     )
     if given.do_train:
-        distribution.on_chief(strategy, lambda: _prepare(given, config, data))
+        identity = _identity(given, config, data)
+        distribution.on_chief(
+            strategy, lambda: run.prepare(given.output_dir, identity, config)
+        )
 
     objective = heads.MaskedLMNextSentence()
     trainer = loop.Trainer(
         strategy,
         lambda: objective.model(config, seed=given.seed, dtype=given.dtype),
         objective,
-        _settings(given),
+        given.settings(
+            num_train_steps=given.num_train_steps,
+            num_warmup_steps=given.num_warmup_steps,
+            learning_rate=given.learning_rate,
+            batch_size=given.train_batch_size,
+            seed=given.seed,
+        ),
     )
-    log.say(
-        f"{sum(v.shape.num_elements() for v in trainer.weights.values())} weights on "
-        f"{strategy.num_replicas_in_sync} replica(s)"
+    log.say(trainer.description)
+    run.start(
+        trainer,
+        given.output_dir,
+        given.init_checkpoint,
+        log,
+        required="bert/",
+        trains=given.do_train,
     )
-    _start(trainer, given, log)
     if given.do_train:
         evaluate = held_out and (lambda: _evaluate(trainer, given, held_out))
         _train(trainer, given, data, evaluate, log)
@@ -434,38 +307,11 @@ def main(given: Options) -> None:
             _write_results(given, values, log)
 
 
-def _prepare(given: Options, config: BertConfig, data: reading.Records) -> None:
-    checkpoint.prepare(given.output_dir)
-    checkpoint.check_settings(given.output_dir, _identity(given, config, data))
-    path = os.path.join(given.output_dir, "bert_config.json")
-    checkpoint.write_file(path, config.to_json_string())
-
-
-def _config(given: Options) -> BertConfig:
-    path = given.bert_config_file
-    try:
-        with anywhere.access(path):
-            config = BertConfig.from_json_file(path, tf.io.gfile.GFile)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    if given.max_seq_length > config.max_position_embeddings:
-        raise UserError(
-            f"--max_seq_length={given.max_seq_length} is more than "
-            f"max_position_embeddings={config.max_position_embeddings} of {path}"
-        )
-    return config
-
-
 def _write_results(given: Options, values: dict, log: report.Report) -> None:
     path = os.path.join(given.output_dir, "eval_results.txt")
-    lines = [
-        f"{name} = {value if isinstance(value, int) else str(np.float32(value))}\n"
-        for name, value in sorted(values.items())
-    ]
-    checkpoint.write_file(path, "".join(lines))
-    log.say(
-        f"evaluated, written to {path}: {', '.join(line.strip() for line in lines)}"
-    )
+    lines = run.results_lines(values)
+    checkpoint.write_file(path, lines)
+    log.say(f"evaluated, written to {path}: {', '.join(lines.splitlines())}")
 
 
 if __name__ == "__main__":

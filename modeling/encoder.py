@@ -143,8 +143,8 @@ class _Embeddings(keras.layers.Layer):
         self.built = True
 
     def call(self, input_ids, segment_ids=None, seed=None):
-        seq_length = input_ids.shape[1]
-        if seq_length > self.config.max_position_embeddings:
+        seq_length = ops.shape(input_ids)[1]  # a tensor where it differs by batch
+        if (input_ids.shape[1] or 0) > self.config.max_position_embeddings:
             raise ValueError(
                 f"a sequence of {seq_length} tokens; the model has "
                 f"{self.config.max_position_embeddings} position embeddings "

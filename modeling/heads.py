@@ -1,9 +1,11 @@
-"""What stands on an encoder: masked LM, next sentence; their logits and losses.
+"""What stands on an encoder: its heads, their logits, losses and metrics.
 
 Losses and metrics are pairs (sum, weight) of float32 scalars. Pairs of replicas and of
 micro-batches add up, and `mean` of the total is the number to minimize or to report, so
 that it does not depend on how a batch was divided.
 """
+
+import contextlib
 
 import keras
 from keras import ops
@@ -213,3 +215,269 @@ def mean(total, weight):
     is lost in rounding.
     """
     return total / (weight + 1e-5)
+
+
+# === Fine-tuning =====================================================================
+
+
+class TaskModel(keras.layers.Layer):
+    """An encoder with one linear layer on its pooled or on its sequence output.
+
+    Args:
+        config: the architecture.
+        num_outputs: logits for each row or token.
+        scope: under which the layer's output_weights [num_outputs, h] and output_bias
+            [num_outputs] are saved; the release has them at the top for classification,
+            and under cls/squad for spans.
+        use_bias: False leaves out output_bias.
+        seed: the same seed gives the same initial weights.
+        dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
+    Source: google-research/bert@eedf571 run_classifier.py:577-618, run_squad.py:549-586.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        num_outputs: int,
+        *,
+        scope: tuple[str, ...] = (),
+        use_bias: bool = True,
+        seed: int = 0,
+        dtype: str = "float32",
+    ):
+        super().__init__(name="task", dtype=dtype, autocast=False)
+        self.config = config
+        self.encoder = BertEncoder(config, seed=seed, dtype=dtype)
+        initializer = next(layers.weight_initializers(config, f"task head {seed}"))
+        # Plain variables: a layer would put its own name before the released ones.
+        with contextlib.ExitStack() as scopes:
+            for name in scope:
+                scopes.enter_context(keras.name_scope(name))
+            self.output_weights = keras.Variable(
+                initializer,
+                (num_outputs, config.hidden_size),
+                dtype="float32",
+                name="output_weights",
+            )
+            self.output_bias = (
+                keras.Variable("zeros", (num_outputs,), "float32", name="output_bias")
+                if use_bias
+                else None
+            )
+        self.built = True
+
+    def logits(self, hidden, seed=None):
+        """[..., h] -> float32 [..., num_outputs]; with a seed, through dropout."""
+        site = 3 * self.config.num_hidden_layers + 1  # the encoder uses those below
+        hidden = layers.dropout(hidden, self.config.hidden_dropout_prob, seed, site)
+        weights = ops.cast(self.output_weights, hidden.dtype)
+        logits = ops.cast(ops.matmul(hidden, ops.transpose(weights)), "float32")
+        return logits if self.output_bias is None else logits + self.output_bias
+
+
+class _PooledModel(TaskModel):
+    def call(self, batch, training=False, seed=None):
+        """-> dict of logits [b, num_outputs]; arguments as `BertEncoder.call`'s."""
+        outputs = self.encoder(batch, training=training, seed=seed)
+        return {"logits": self.logits(outputs["pooled_output"], seed)}
+
+
+class _SpanModel(TaskModel):
+    def call(self, batch, training=False, seed=None):
+        """-> dict of start_logits and end_logits [b, s]."""
+        outputs = self.encoder(batch, training=training, seed=seed)
+        # As in the release, no dropout here.
+        logits = self.logits(outputs["sequence_output"])
+        return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+
+
+class _ChoiceModel(TaskModel):
+    def call(self, batch, training=False, seed=None):
+        """-> dict of logits [b, choices], very low where there is no such choice.
+
+        The inputs are [b, choices, s]; every choice is a sequence for the encoder.
+        """
+        shape = ops.shape(batch["input_ids"])  # [b, choices, s]
+        inputs = {
+            name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+        outputs = self.encoder(inputs, training=training, seed=seed)
+        logits = ops.reshape(self.logits(outputs["pooled_output"], seed), shape[:2])
+        exists = ops.any(ops.cast(batch["input_mask"], "bool"), axis=-1)
+        return {"logits": ops.where(exists, logits, _NO_CHOICE)}
+
+
+class _TokenModel(TaskModel):
+    def call(self, batch, training=False, seed=None):
+        """-> dict of logits [b, s, num_outputs]."""
+        outputs = self.encoder(batch, training=training, seed=seed)
+        return {"logits": self.logits(outputs["sequence_output"], seed)}
+
+
+# Finite, so that its product with a weight of 0 is 0.
+_NO_CHOICE = -1e9
+
+
+class _TaskObjective:
+    """One loss, named "loss", over the rows of a batch.
+
+    As `MaskedLMNextSentence`; a subclass makes the model and says what `pairs` are.
+    Outputs named in `sequence_outputs` have the sequence as their second axis.
+    """
+
+    loss_names = ("loss",)
+    metric_names = ("accuracy",)
+    sequence_outputs = ()
+
+    def weights(self, batch) -> dict:
+        return {"loss": ops.sum(self.row_weights(batch))}
+
+    def row_weights(self, batch):
+        """float32 [b]: 0.0 for rows that only fill up a batch."""
+        real = batch.get("is_real_example")
+        if real is None:
+            return ops.ones(ops.shape(batch["input_ids"])[:1], "float32")
+        return ops.cast(real, "float32")
+
+
+class Classification(_TaskObjective):
+    """One of `num_labels` classes; label_ids int [b].
+
+    Source: google-research/bert@eedf571 run_classifier.py, create_model.
+    """
+
+    def __init__(self, num_labels: int):
+        self.num_labels = num_labels
+
+    def model(self, config, *, seed=0, dtype="float32") -> TaskModel:
+        return _PooledModel(config, self.num_labels, seed=seed, dtype=dtype)
+
+    def losses(self, batch, outputs) -> dict:
+        labels, weights = batch["label_ids"], self.row_weights(batch)
+        return {"loss": cross_entropy(outputs["logits"], labels, weights)}
+
+    def metrics(self, batch, outputs) -> dict:
+        labels, weights = batch["label_ids"], self.row_weights(batch)
+        return {"accuracy": accuracy(outputs["logits"], labels, weights)}
+
+
+class MultiLabel(Classification):
+    """Any number of `num_labels` classes at once; label_ids int [b, num_labels], 0 or 1.
+
+    The loss of a row is the mean over its labels of the binary cross entropies; the
+    accuracy the share of labels that are right.
+    """
+
+    def losses(self, batch, outputs) -> dict:
+        labels = ops.cast(batch["label_ids"], "float32")
+        losses = ops.binary_crossentropy(labels, outputs["logits"], from_logits=True)
+        weights = self.row_weights(batch)
+        return {"loss": _weighted(ops.mean(losses, axis=-1), weights)}
+
+    def metrics(self, batch, outputs) -> dict:
+        right = ops.equal(outputs["logits"] > 0, batch["label_ids"] > 0)
+        share = ops.mean(ops.cast(right, "float32"), axis=-1)
+        return {"accuracy": _weighted(share, self.row_weights(batch))}
+
+
+class Regression(_TaskObjective):
+    """A number; label_values float32 [b]. The loss is the squared error."""
+
+    metric_names = ("absolute_error",)
+
+    def model(self, config, *, seed=0, dtype="float32") -> TaskModel:
+        return _PooledModel(config, 1, seed=seed, dtype=dtype)
+
+    def losses(self, batch, outputs) -> dict:
+        error = outputs["logits"][:, 0] - batch["label_values"]
+        return {"loss": _weighted(ops.square(error), self.row_weights(batch))}
+
+    def metrics(self, batch, outputs) -> dict:
+        error = ops.abs(outputs["logits"][:, 0] - batch["label_values"])
+        return {"absolute_error": _weighted(error, self.row_weights(batch))}
+
+
+class Span(_TaskObjective):
+    """Where an answer begins and ends; start_positions and end_positions int [b].
+
+    The accuracy is the share of rows where both are right.
+
+    Source: google-research/bert@eedf571 run_squad.py, create_model and model_fn.
+    """
+
+    sequence_outputs = ("start_logits", "end_logits")
+
+    def model(self, config, *, seed=0, dtype="float32") -> TaskModel:
+        return _SpanModel(config, 2, scope=("cls", "squad"), seed=seed, dtype=dtype)
+
+    def losses(self, batch, outputs) -> dict:
+        weights = self.row_weights(batch)
+        (start, weight), (end, _) = (
+            cross_entropy(
+                outputs[f"{side}_logits"], batch[f"{side}_positions"], weights
+            )
+            for side in ("start", "end")
+        )
+        return {"loss": ((start + end) / 2.0, weight)}
+
+    def metrics(self, batch, outputs) -> dict:
+        right = [
+            ops.equal(
+                ops.argmax(outputs[f"{side}_logits"], axis=-1),
+                ops.cast(batch[f"{side}_positions"], "int32"),
+            )
+            for side in ("start", "end")
+        ]
+        both = ops.cast(ops.logical_and(*right), "float32")
+        return {"accuracy": _weighted(both, self.row_weights(batch))}
+
+
+class Choice(Classification):
+    """One of several sequences; label_ids int [b]. One learned vector, no bias.
+
+    Source: the paper, section 4.4 (arXiv:1810.04805).
+    """
+
+    def __init__(self):
+        super().__init__(num_labels=1)
+
+    def model(self, config, *, seed=0, dtype="float32") -> TaskModel:
+        return _ChoiceModel(config, 1, use_bias=False, seed=seed, dtype=dtype)
+
+
+class Tagging(_TaskObjective):
+    """A label for each token that has one; label_ids int [b, s], label_weights [b, s].
+
+    A weight of 1 marks the tokens that count: the first piece of each word.
+
+    Source: the paper, section 5.3.
+    """
+
+    sequence_outputs = ("logits",)
+
+    def __init__(self, num_labels: int):
+        self.num_labels = num_labels
+
+    def model(self, config, *, seed=0, dtype="float32") -> TaskModel:
+        return _TokenModel(config, self.num_labels, seed=seed, dtype=dtype)
+
+    def weights(self, batch) -> dict:
+        return {"loss": ops.sum(self._token_weights(batch))}
+
+    def losses(self, batch, outputs) -> dict:
+        weights = self._token_weights(batch)
+        return {"loss": cross_entropy(outputs["logits"], batch["label_ids"], weights)}
+
+    def metrics(self, batch, outputs) -> dict:
+        weights = self._token_weights(batch)
+        return {"accuracy": accuracy(outputs["logits"], batch["label_ids"], weights)}
+
+    def _token_weights(self, batch):
+        weights = ops.cast(batch["label_weights"], "float32")
+        return weights * self.row_weights(batch)[:, None]
+
+
+def _weighted(values, weights) -> tuple:
+    """[b], [b] -> the weighted sum and the weights' sum."""
+    return ops.sum(values * weights), ops.sum(weights)

@@ -455,7 +455,7 @@ def test_config_refuses_in_one_line(values, message, tmp_path):
 def test_config_that_is_no_json_object_is_refused(tmp_path):
     path = tmp_path / "bert_config.json"
     path.write_text('{\n"vocab_size": 9,\n}')
-    with pytest.raises(ValueError, match=r"bert_config.json:3: not JSON"):
+    with pytest.raises(ValueError, match=r"bert_config.json:[23]: not JSON"):
         BertConfig.from_json_file(path)
     path.write_text("[1]")
     with pytest.raises(ValueError, match="JSON list"):

@@ -417,7 +417,7 @@ def test_two_hosts_agree_with_one(tmp_path):
     processes, outputs = run_on_hosts(given, {"worker": workers})
     for process, (_, errors) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, errors
-    assert "on 2 replica(s)" in outputs[0][0]
+    assert "on 2 devices" in outputs[0][0]
     assert outputs[1][0] == ""  # the second host computes and says nothing
     one, two = (
         checkpoint.read(str(tmp_path / name / "output" / "model.ckpt-5"))

@@ -314,7 +314,7 @@ class Records:
             lambda x: self._parse(tf.ensure_shape(x, [size])),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
-        return parsed.with_options(_options()).prefetch(tf.data.AUTOTUNE)
+        return parsed.with_options(options()).prefetch(tf.data.AUTOTUNE)
 
     def places(
         self, batch_size: int, *, seed: int, batch: int
@@ -351,10 +351,10 @@ class Records:
 
         batches = dataset.batch(batch_size).take(max_batches).map(fill).unbatch()
         parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-        return parsed.with_options(_options()).prefetch(tf.data.AUTOTUNE)
+        return parsed.with_options(options()).prefetch(tf.data.AUTOTUNE)
 
 
-def _options() -> tf.data.Options:
+def options() -> tf.data.Options:
     options = tf.data.Options()
     options.deterministic = True
     # Every host slices batches itself (Part).

@@ -14,7 +14,7 @@ Knows no task: an objective has `weights(batch)`, `losses(batch, outputs)` and
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -99,6 +99,16 @@ class Trainer:
         self._gradients = tf.function(self._gradients, jit_compile=settings.xla)
         self._updates = tf.function(self._updates)
         self._evaluations = tf.function(self._evaluations)
+        self._forward = tf.function(self._forward, jit_compile=settings.xla)
+        self._predictions = tf.function(self._predictions)
+
+    @property
+    def description(self) -> str:
+        """How large the model is, and on what it runs."""
+        number = sum(v.shape.num_elements() for v in self.weights.values())
+        replicas = self.strategy.num_replicas_in_sync
+        devices = "1 device" if replicas == 1 else f"{replicas} devices"
+        return f"a model of {number:,} weights on {devices}"
 
     # --- One update, on one replica --------------------------------------------------
 
@@ -151,7 +161,7 @@ class Trainer:
         if count == 1:
             return self._micro_batch(batch, weights, seeds[0])
         batch = {
-            name: tf.reshape(x, [count, x.shape[0] // count, *x.shape[1:]])
+            name: tf.reshape(x, [count, x.shape[0] // count, *_shape(x)[1:]])
             for name, x in batch.items()
         }
         gradients = [tf.zeros(v.shape) for v in self.model.trainable_variables]
@@ -216,7 +226,7 @@ class Trainer:
         """
         batches = distribution.distribute(self.strategy, data)
         sums = self._evaluations(batches, tf.constant(num_batches)).numpy()
-        return self._values(sums)
+        return self.values(sums)
 
     def _evaluations(self, batches, count):
         sums = tf.zeros([len(self.names) - 1, 2])
@@ -226,14 +236,10 @@ class Trainer:
         return sums
 
     def _evaluate_batch(self, batch):
-        outputs = self.model(batch, training=False)
-        sums = self._sums(
-            self.objective.losses(batch, outputs),
-            self.objective.metrics(batch, outputs),
-        )
+        _, sums = self._forward(batch)
         return tf.distribute.get_replica_context().all_reduce("SUM", sums)
 
-    def _values(self, sums) -> dict[str, float]:
+    def values(self, sums) -> dict[str, float]:
         """Sums and weights to means; the loss to minimize is the sum of all losses."""
         if not sums.any():  # every update was skipped
             return {}
@@ -241,6 +247,40 @@ class Trainer:
         values = {name: float(heads.mean(*pair)) for name, pair in pairs}
         loss = sum(values[name] for name in self.objective.loss_names)
         return {"loss": loss, **values}
+
+    # --- Prediction ------------------------------------------------------------------
+
+    def predict(self, data: Callable, num_batches: int) -> Iterator[tuple]:
+        """What the model says of one batch after another, without dropout.
+
+        Args:
+            data: as for `evaluate`.
+        Yields:
+            outputs, dict of arrays [batch, ...], the same on every host; and the sums
+            of the batch, from which `values` computes losses and metrics.
+        """
+        batches = distribution.distribute(self.strategy, data)
+        for _ in range(num_batches):
+            outputs, sums = self._predictions(batches)
+            yield {name: x.numpy() for name, x in outputs.items()}, sums.numpy()
+
+    def _predictions(self, batches):
+        result = self.strategy.run(self._predict_batch, args=(next(batches),))
+        return distribution.first(self.strategy, result)
+
+    def _predict_batch(self, batch):
+        outputs, sums = self._forward(batch)
+        context = tf.distribute.get_replica_context()
+        outputs = {name: context.all_gather(x, axis=0) for name, x in outputs.items()}
+        return outputs, context.all_reduce("SUM", sums)
+
+    def _forward(self, batch):
+        outputs = self.model(batch, training=False)
+        sums = self._sums(
+            self.objective.losses(batch, outputs),
+            self.objective.metrics(batch, outputs),
+        )
+        return outputs, sums
 
     # --- The run ---------------------------------------------------------------------
 
@@ -284,6 +324,7 @@ class Trainer:
         output_dir: str,
         log: report.Report,
         held_out: Callable[[], dict[str, float]] | None = None,
+        enough: Callable[[], bool] = lambda: False,
     ) -> None:
         """Trains from where the variables stand to the last update.
 
@@ -292,6 +333,7 @@ class Trainer:
             output_dir: where checkpoints go.
             log: told of every interval.
             held_out: evaluates, every eval_every_steps and at the end.
+            enough: asked after every evaluation whether the run shall end here.
         Raises:
             NotFiniteError: too many updates in a row were skipped.
         """
@@ -302,7 +344,8 @@ class Trainer:
             self.strategy, lambda part: data(progress.step, part)
         )
         logged, sums, seconds, per_call = progress.step, 0.0, 0.0, 1
-        while progress.step < settings.num_train_steps:
+        stopping = False
+        while progress.step < settings.num_train_steps and not stopping:
             count = min(self._updates_to_next_stop(), settings.steps_per_call, per_call)
             began = time.perf_counter()
             sums = sums + self.run_updates(batches, count)
@@ -313,7 +356,7 @@ class Trainer:
             # from its checkpoint.
             step, saving = progress.step, self._is_due(settings.save_every_steps)
             if saving or self._is_due(settings.log_every_steps):
-                values = self._values(sums) | {
+                values = self.values(sums) | {
                     "learning_rate": float(self._learning_rate(step - 1)),
                     "skipped_updates": progress.skipped,
                 }
@@ -321,7 +364,8 @@ class Trainer:
                 logged, sums, seconds = step, 0.0, 0.0
             if held_out and self._is_due(settings.eval_every_steps):
                 log.evaluation(step, held_out())
-            if saving and chief:
+                stopping = enough()
+            if (saving or stopping) and chief:
                 log.say(f"saved {self.save(output_dir)}")
         # No host may leave while another still waits for it or writes.
         distribution.check_same(self.strategy, progress.step, "the last step")
@@ -360,3 +404,9 @@ class Trainer:
         )
         to_next = [every - step % every for every in intervals if every]
         return min([*to_next, settings.num_train_steps - step])
+
+
+def _shape(x) -> list:
+    """The sizes of a tensor's axes, as numbers where they are known beforehand."""
+    known, found = x.shape.as_list(), tf.shape(x)
+    return [found[i] if size is None else size for i, size in enumerate(known)]

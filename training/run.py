@@ -1,0 +1,262 @@
+"""What every script that trains does alike: flags, devices, where a run starts.
+
+Knows no task and no data.
+"""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+import options
+from modeling.config import BertConfig
+from text import anywhere
+from text.errors import UserError
+from training import checkpoint, distribution, loop, report
+
+# isort: split
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """The release's flags that all its training scripts had, then ours."""
+
+    bert_config_file: str = options.field(
+        help="The architecture; copied into output_dir, where other tools look for it."
+    )
+    output_dir: str = options.field(help="Where checkpoints and reports go.")
+    init_checkpoint: str | None = options.field(
+        None,
+        help="Weights to start from: prefix or directory. Its optimizer slots and step are "
+        "not used. Ignored once output_dir holds a checkpoint.",
+    )
+    max_seq_length: int = options.field(128, help="Most tokens of a row.")
+    do_train: bool = options.field(False, help="Train.")
+    do_eval: bool = options.field(False, help="Evaluate in the end.")
+    eval_batch_size: int = options.field(8, help="Rows of one evaluation batch.")
+    save_checkpoints_steps: int = options.field(
+        1000, help="Updates between two checkpoints."
+    )
+    iterations_per_loop: int = options.field(
+        1000, help="Most updates between two returns to Python."
+    )
+    use_tpu: bool = options.field(False, help="The same as --distribution=tpu.")
+    tpu_name: str | None = options.field(None, help="The TPU's name or address.")
+    tpu_zone: str | None = options.field(None, help="The TPU's zone.")
+    gcp_project: str | None = options.field(None, help="The TPU's project.")
+    master: str | None = options.field(
+        None, help="The TPU's address, where --tpu_name is not given."
+    )
+    num_tpu_cores: int = options.field(
+        8, help="Has no effect: the TPU says how many cores it has."
+    )
+
+    distribution: str = options.field(
+        "one",
+        choices=distribution.KINDS,
+        help="one device; mirrored: all GPUs of this host; multi_worker: the hosts in "
+        "TF_CONFIG, which share output_dir; tpu.",
+    )
+    gradient_accumulation_steps: int = options.field(
+        1, help="Micro-batches of one update on every replica; saves memory."
+    )
+    dtype: str = options.field(
+        "float32",
+        choices=("float32", "mixed_bfloat16"),
+        help="Type of the matrix products; weights are float32 in any case.",
+    )
+    xla: bool = options.field(False, help="Compile with XLA.")
+    seed: int = options.field(12345, help="Decides weights, data order and dropout.")
+    keep_checkpoint_max: int = options.field(
+        5, help="Checkpoints to keep; 0 keeps all."
+    )
+    log_every_steps: int = options.field(100, help="Updates between two reports.")
+    eval_every_steps: int = options.field(
+        0, help="Updates between two evaluations while training; 0: none."
+    )
+    max_skipped_updates: int = options.field(
+        10,
+        help="Updates are skipped where a loss or gradient is not finite; after so many "
+        "in a row the run stops.",
+    )
+
+    def __post_init__(self):
+        self.check_at_least(
+            1,
+            "max_seq_length",
+            "eval_batch_size",
+            "save_checkpoints_steps",
+            "iterations_per_loop",
+            "gradient_accumulation_steps",
+            "log_every_steps",
+            "max_skipped_updates",
+        )
+        self.check_at_least(0, "keep_checkpoint_max", "eval_every_steps")
+        if not 0 <= self.seed < 2**31:
+            raise UserError(f"--seed={self.seed}: must be from 0 to {2**31 - 1}")
+        if self.uses_tpu:
+            self._check_tpu()
+
+    def check_at_least(self, lowest, *names: str) -> None:
+        """Raises:
+        UserError: one of these flags, or of their lists, is below `lowest`.
+        """
+        for name in names:
+            value = getattr(self, name)
+            for number in value if isinstance(value, list) else [value]:
+                if not number >= lowest:
+                    wanted = f"at least {lowest}" if lowest else "not negative"
+                    raise UserError(f"--{name}={number}: must be {wanted}")
+
+    @property
+    def uses_tpu(self) -> bool:
+        return self.use_tpu or self.distribution == "tpu"
+
+    def files(self) -> list[str]:
+        """What the run reads and writes; a script adds its own."""
+        return [
+            self.output_dir,
+            *([self.init_checkpoint] if self.init_checkpoint else []),
+        ]
+
+    def _check_tpu(self):
+        if not (self.tpu_name or self.master):
+            raise UserError("a TPU needs --tpu_name")
+        for path in self.files():
+            if not path.startswith("gs://"):
+                raise UserError(
+                    f"{path}: a TPU cannot read or write local files; give gs:// paths"
+                )
+
+    def strategy(self):
+        """Connects to the devices; to be called before TensorFlow looks for any."""
+        return distribution.make(
+            "tpu" if self.uses_tpu else self.distribution,
+            tpu=self.tpu_name or self.master,
+            zone=self.tpu_zone,
+            project=self.gcp_project,
+        )
+
+    def settings(
+        self,
+        *,
+        num_train_steps: int,
+        num_warmup_steps: int,
+        learning_rate: float,
+        batch_size: int,
+        seed: int,
+    ) -> loop.Settings:
+        """The loop's settings: these numbers, the others by the flags."""
+        return loop.Settings(
+            num_train_steps=num_train_steps,
+            num_warmup_steps=num_warmup_steps,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            accumulation_steps=self.gradient_accumulation_steps,
+            seed=seed,
+            xla=self.xla,
+            max_skipped_updates=self.max_skipped_updates,
+            steps_per_call=self.iterations_per_loop,
+            save_every_steps=self.save_checkpoints_steps,
+            keep_checkpoints=self.keep_checkpoint_max,
+            log_every_steps=self.log_every_steps,
+            eval_every_steps=self.eval_every_steps,
+        )
+
+
+def check_division(
+    flag: str, batch_size: int, replicas: int, micro_batches: int = 1
+) -> None:
+    """Raises:
+    UserError: replicas and micro-batches cannot share the batch evenly.
+    """
+    if batch_size % (replicas * micro_batches):
+        raise UserError(
+            f"--{flag}={batch_size} is not divisible by {replicas} replicas x "
+            f"{micro_batches} micro-batches"
+        )
+
+
+def read_config(given: RunOptions) -> BertConfig:
+    """The architecture, which has a position for every token of a row.
+
+    Raises:
+        UserError: the file cannot be read or is no config, or has too few positions.
+    """
+    path = given.bert_config_file
+    try:
+        with anywhere.access(path):
+            config = BertConfig.from_json_file(path, tf.io.gfile.GFile)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if given.max_seq_length > config.max_position_embeddings:
+        raise UserError(
+            f"--max_seq_length={given.max_seq_length} is more than "
+            f"max_position_embeddings={config.max_position_embeddings} of {path}"
+        )
+    return config
+
+
+def prepare(directory: str, identity: dict, config: BertConfig) -> None:
+    """Makes a run's directory and holds it to what the run began with; see checkpoint."""
+    checkpoint.prepare(directory)
+    checkpoint.check_settings(directory, identity)
+    path = os.path.join(directory, "bert_config.json")
+    checkpoint.write_file(path, config.to_json_string())
+
+
+def start(
+    trainer: loop.Trainer,
+    directory: str,
+    init_checkpoint: str | None,
+    log: report.Report,
+    *,
+    required: str,
+    trains: bool,
+) -> None:
+    """Takes up the run in a directory, or the weights of another checkpoint.
+
+    Args:
+        required: variables whose names begin so must be in init_checkpoint.
+        trains: whether untrained weights are an honest start.
+    Raises:
+        UserError: there is nothing to evaluate, or a checkpoint does not fit.
+    """
+    step = trainer.restore(directory)
+    if step is not None:
+        log.say(f"going on from step {step} in {directory}")
+    elif init_checkpoint:
+        log.say(str(checkpoint.load(trainer.weights, init_checkpoint, required)))
+    elif not trains:
+        raise UserError(
+            f"{directory}: holds no checkpoint to evaluate; give --do_train or "
+            "--init_checkpoint"
+        )
+    distribution.check_same(
+        trainer.strategy,
+        trainer.progress.step,
+        "the newest checkpoint in output_dir is not the same on all hosts; they must "
+        "share output_dir",
+    )
+
+
+@contextlib.contextmanager
+def interruptible(directory: str) -> Iterator[None]:
+    """Lets Ctrl-C say how the run goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        done = checkpoint.steps(directory)
+        where = f"goes on from step {done[-1]}" if done else "begins anew"
+        raise KeyboardInterrupt(f"interrupted; the same command {where}") from None
+
+
+def results_lines(values: dict[str, float | int]) -> str:
+    """`key = value` lines, sorted, as the release writes eval_results.txt."""
+    return "".join(
+        f"{name} = {value if isinstance(value, int) else str(np.float32(value))}\n"
+        for name, value in sorted(values.items())
+    )

@@ -20,6 +20,32 @@ _TOLERATED_KEYS = frozenset(
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
+# === Hugging Face ===
+# Its config.json has our keys and many more. It calls the exact GELU "gelu", which in the
+# release is the tanh form.
+_THEIR_ACTIVATIONS = {
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "gelu_new": "gelu",
+    "gelu_fast": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+# What these keys say otherwise is another network than BERT's.
+_THEIR_FIXED_VALUES = {
+    "model_type": "bert",
+    "layer_norm_eps": 1e-12,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "add_cross_attention": False,
+    "pruned_heads": {},
+    "quantization_config": None,
+}
+_THEIR_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
+
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
@@ -74,10 +100,20 @@ class BertConfig:
     def from_dict(cls, values: dict) -> "BertConfig":
         """Builds a config from the keys of a bert_config.json.
 
+        A `model_type` among them says that they are Hugging Face's config.json.
+
         Raises:
-            ValueError: vocab_size is absent, a key is unknown, or a value is wrong.
+            ValueError: vocab_size is absent, a key is unknown, a value is wrong, or the
+                model is of another type than BERT.
         """
         known = {field.name for field in dataclasses.fields(cls)}
+        if "model_type" in values:
+            values = _translated(values, known)
+        elif "architectures" in values:
+            raise ValueError(
+                "no key 'model_type', which Hugging Face's have; if the model is a BERT, "
+                'add "model_type": "bert"'
+            )
         for key in values:
             if key not in known | _TOLERATED_KEYS:
                 close = difflib.get_close_matches(key, known, n=1)
@@ -89,7 +125,7 @@ class BertConfig:
 
     @classmethod
     def from_json_file(cls, path: str, opener: Callable = open) -> "BertConfig":
-        """Reads a bert_config.json.
+        """Reads a bert_config.json, or the config.json of a Hugging Face model.
 
         Args:
             opener: called as `open` is, for paths that are not of this machine.
@@ -122,3 +158,21 @@ class BertConfig:
     def to_json_string(self) -> str:
         """Returns the text of a bert_config.json, keys sorted."""
         return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
+
+
+def _translated(values, known):
+    """Hugging Face's keys and values -> those of bert_config.json."""
+    for key, expected in _THEIR_FIXED_VALUES.items():
+        if values.get(key, expected) != expected:
+            raise ValueError(
+                f"{key} is {values[key]!r}; only models with {expected!r} are BERT as "
+                "the release has it, so give another model"
+            )
+    values = _THEIR_DEFAULTS | {key: values[key] for key in values if key in known}
+    activation = values["hidden_act"]
+    if activation not in _THEIR_ACTIVATIONS:
+        raise ValueError(
+            f"hidden_act is {activation!r}; of Hugging Face's activations it must be one "
+            f"of {', '.join(_THEIR_ACTIVATIONS)}"
+        )
+    return values | {"hidden_act": _THEIR_ACTIVATIONS[activation]}

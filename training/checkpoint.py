@@ -1,4 +1,4 @@
-"""The release's checkpoint format: bundles by variable name; knows no model and no task.
+"""Weights on disk, by the release's variable names; knows no model and no task.
 
 A checkpoint is what TensorFlow 1 wrote: `model.ckpt-<step>.index` and its data files, with
 the `checkpoint` state file beside them. Everything is saved under its own name: weights
@@ -7,6 +7,8 @@ number of updates as `global_step`.
 
 A bundle is written under a temporary name and renamed, its `.index` last: whatever has an
 `.index` under a final name is whole, whenever the process was killed.
+
+Hugging Face's model.safetensors can be read as well, under the released names.
 """
 
 import dataclasses
@@ -19,8 +21,13 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import tensorflow as tf
 
+from modeling.config import BertConfig
 from text import anywhere
 from text.errors import UserError
+from training import hugging_face
+
+# Without the pooler, which a model of spans or tags may lack and does not need.
+ENCODER = ("bert/embeddings/", "bert/encoder/")
 
 _PREFIX = "model.ckpt-"
 _WRITING = "writing-"  # what a killed process leaves under this name is never read
@@ -35,13 +42,15 @@ class LoadReport:
     source: str
     matched: list[str]
     initial: list[str]  # variables of the model that the checkpoint does not have
+    resized: list[str]  # of another shape there, and left at their initial value, too
     unused: list[str]  # entries of the checkpoint that the model does not have
 
     def __str__(self) -> str:
-        total = len(self.matched) + len(self.initial)
+        total = len(self.matched) + len(self.initial) + len(self.resized)
         lines = [f"{self.source}: {len(self.matched)} of {total} variables matched"]
         for title, names in (
             ("left at their initial value", self.initial),
+            ("of another shape, left at their initial value", self.resized),
             ("unused in the checkpoint", self.unused),
         ):
             if names:
@@ -72,12 +81,21 @@ def resolve(path: str) -> str:
 
     Args:
         path: a prefix, the path of one of a bundle's files, or a directory: the newest
-            checkpoint of its state file, else the only bundle in it.
+            checkpoint of its state file, else the only bundle in it, and where there is
+            none, its model.safetensors.
+    Returns:
+        A prefix, or the path of a safetensors file.
     Raises:
         UserError: there is no such checkpoint, or the directory leaves a choice.
     """
     if tf.io.gfile.isdir(path):
         return _resolve_directory(path)
+    if hugging_face.is_weights(path):
+        if not tf.io.gfile.exists(path):
+            raise UserError(f"{path}: no such file")
+        return path
+    if path.endswith((".bin", ".pt", ".pth")) and tf.io.gfile.exists(path):
+        raise UserError(f"{path}: {hugging_face.NOT_READ}")
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
     if not tf.io.gfile.exists(f"{prefix}.index"):
         raise UserError(
@@ -98,9 +116,12 @@ def _resolve_directory(directory: str) -> str:
             return prefix
     found = sorted(tf.io.gfile.glob(os.path.join(directory, "*.index")))
     found = [p for p in found if not os.path.basename(p).startswith(_WRITING)]
+    if not found and (weights := hugging_face.find(directory)):
+        return weights
     if len(found) == 1:
         return found[0].removesuffix(".index")
-    names = ", ".join(os.path.basename(p) for p in found) or "none"
+    names = ", ".join(os.path.basename(p) for p in found)
+    names = names or f"none, and there is no {hugging_face.WEIGHTS}"
     raise UserError(
         f"{directory}: no state file names a checkpoint, and *.index matches {names}; "
         "give the prefix of one"
@@ -114,8 +135,11 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
         prefix: what `resolve` returned.
         names: which to read; all when absent.
     Raises:
-        UserError: the bundle is incomplete, truncated or altered.
+        UserError: the bundle is incomplete, truncated or altered. (A safetensors file has
+            no checksum; of these only the first two are found.)
     """
+    if hugging_face.is_weights(prefix):
+        return hugging_face.read(prefix, names)
     try:
         reader = tf.train.load_checkpoint(prefix)
         if names is None:
@@ -126,6 +150,8 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
 
 
 def _shapes(prefix: str) -> dict[str, tuple[int, ...]]:
+    if hugging_face.is_weights(prefix):
+        return hugging_face.shapes(prefix)
     try:
         shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
     except _DAMAGE as error:
@@ -142,7 +168,11 @@ def _damaged(prefix: str, error: Exception) -> UserError:
 
 
 def load(
-    variables: Mapping[str, object], path: str, required: str | None = None
+    variables: Mapping[str, object],
+    path: str,
+    required: str | tuple[str, ...] | None = None,
+    *,
+    new_heads: bool = False,
 ) -> LoadReport:
     """Sets variables from the checkpoint's entries of the same names.
 
@@ -153,23 +183,31 @@ def load(
         variables: names to Keras or TensorFlow variables.
         path: see `resolve`.
         required: variables whose names begin so must be in the checkpoint.
+        new_heads: what stands on the encoder keeps its initial value, which is reported,
+            where the checkpoint has it in another shape (for another number of labels).
     Raises:
         UserError: shapes differ, required names are missing (all are listed), nothing
-            matches, or the bundle is damaged.
+            matches, or the checkpoint is damaged.
     """
     prefix = resolve(path)
     shapes = _shapes(prefix)
+    differing = _differing(variables, shapes)
+    resized = {n for n in differing if new_heads and not n.startswith("bert/")}
     report = LoadReport(
         source=prefix,
-        matched=sorted(variables.keys() & shapes),
+        matched=sorted((variables.keys() & shapes) - resized),
         initial=sorted(variables.keys() - shapes),
+        resized=sorted(resized),
         unused=sorted(shapes.keys() - variables),
     )
-    if wrong := _differing(variables, shapes):
-        raise UserError(f"{prefix}: wrong bert_config_file? " + "; ".join(wrong))
+    if wrong := differing.keys() - resized:
+        head = not any(name.startswith("bert/") for name in wrong)
+        guess = "another number of labels" if head else "wrong bert_config_file"
+        listed = "; ".join(differing[name] for name in sorted(wrong))
+        raise UserError(f"{prefix}: {guess}? {listed}")
     missing = [n for n in report.initial if required and n.startswith(required)]
     if missing or not report.matched:
-        what = ", ".join(missing) if report.matched else "all variables of the model"
+        what = _grouped(missing) if report.matched else "all variables of the model"
         raise UserError(
             f"{prefix}: not in the checkpoint: {what}; wrong checkpoint or "
             f"bert_config_file? It holds {_grouped(shapes) or 'nothing'}"
@@ -179,18 +217,39 @@ def load(
     return report
 
 
-def _differing(variables, shapes) -> list[str]:
-    """One line for each variable whose shape in the checkpoint is another."""
-    return [
-        f"{name} is {_size(shapes[name])} in the checkpoint and "
+def _differing(variables, shapes) -> dict[str, str]:
+    """What to say of each variable whose shape in the checkpoint is another."""
+    return {
+        name: f"{name} is {_size(shapes[name])} in the checkpoint and "
         f"{_size(variables[name].shape)} in the model"
         for name in sorted(variables.keys() & shapes)
         if tuple(shapes[name]) != tuple(variables[name].shape)
-    ]
+    }
 
 
 def _size(shape) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
+
+
+def read_config(path: str) -> BertConfig:
+    """Reads the architecture of a model.
+
+    Args:
+        path: a bert_config.json, a Hugging Face config.json, or a directory that holds
+            one.
+    Raises:
+        UserError: it is not there, cannot be read, or is not the config of a BERT.
+    """
+    if tf.io.gfile.isdir(path):
+        names = [os.path.join(path, n) for n in ("bert_config.json", "config.json")]
+        path = next(filter(tf.io.gfile.exists, names), names[0])
+    if not tf.io.gfile.exists(path):
+        raise UserError(f"{path}: not there; give --bert_config_file")
+    try:
+        with anywhere.access(path):
+            return BertConfig.from_json_file(path, tf.io.gfile.GFile)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 # --- A run's own checkpoints ---------------------------------------------------------
@@ -326,7 +385,8 @@ def check_complete(
     """
     needed = variables.keys() | {"global_step"}
     problems = [f"{name} is missing" for name in sorted(needed - tensors.keys())]
-    problems += _differing(variables, {k: v.shape for k, v in tensors.items()})
+    shapes = {name: value.shape for name, value in tensors.items()}
+    problems += _differing(variables, shapes).values()
     if problems:
         raise UserError(
             f"{prefix}: not a checkpoint of this run; choose another output_dir, or give "

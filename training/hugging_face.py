@@ -1,0 +1,289 @@
+"""The Hugging Face layout, model.safetensors: which tensor there is which variable of the
+release; knows no network.
+
+A table pairs the names of both sides. It holds for every head, with and without the
+leading "bert." (sentence-transformers saves an encoder without it).
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import ml_dtypes  # noqa: F401  gives numpy the type bfloat16, by name
+import numpy as np
+import safetensors
+import tensorflow as tf
+
+from text import anywhere
+from text.errors import UserError
+from text.tokenization import WordSplitter
+
+WEIGHTS = "model.safetensors"
+
+# Kind of module -> (ending of the released name, ending of theirs, whether one is the
+# other transposed: a kernel is [in, out] in the release and [out, in] there).
+_ENDINGS = {
+    "embedding": (("", ".weight", False),),
+    "norm": (("/gamma", ".weight", False), ("/beta", ".bias", False)),
+    "dense": (("/kernel", ".weight", True), ("/bias", ".bias", False)),
+    "head": (("output_weights", ".weight", False), ("output_bias", ".bias", False)),
+    "bias": (("/output_bias", ".bias", False),),
+}
+
+# The release's scope, Hugging Face's module, the kind; # is the number of a layer.
+# The released name of a sentence or token classifier has no scope.
+_MODULES = (
+    ("bert/embeddings/word_embeddings", "bert.embeddings.word_embeddings", "embedding"),
+    (
+        "bert/embeddings/token_type_embeddings",
+        "bert.embeddings.token_type_embeddings",
+        "embedding",
+    ),
+    (
+        "bert/embeddings/position_embeddings",
+        "bert.embeddings.position_embeddings",
+        "embedding",
+    ),
+    ("bert/embeddings/LayerNorm", "bert.embeddings.LayerNorm", "norm"),
+    *(
+        (f"bert/encoder/layer_#/{scope}", f"bert.encoder.layer.#.{module}", kind)
+        for scope, module, kind in (
+            ("attention/self/query", "attention.self.query", "dense"),
+            ("attention/self/key", "attention.self.key", "dense"),
+            ("attention/self/value", "attention.self.value", "dense"),
+            ("attention/output/dense", "attention.output.dense", "dense"),
+            ("attention/output/LayerNorm", "attention.output.LayerNorm", "norm"),
+            ("intermediate/dense", "intermediate.dense", "dense"),
+            ("output/dense", "output.dense", "dense"),
+            ("output/LayerNorm", "output.LayerNorm", "norm"),
+        )
+    ),
+    ("bert/pooler/dense", "bert.pooler.dense", "dense"),
+    ("cls/predictions/transform/dense", "cls.predictions.transform.dense", "dense"),
+    (
+        "cls/predictions/transform/LayerNorm",
+        "cls.predictions.transform.LayerNorm",
+        "norm",
+    ),
+    ("cls/predictions", "cls.predictions", "bias"),
+    ("cls/seq_relationship/", "cls.seq_relationship", "head"),
+    ("cls/squad/", "qa_outputs", "head"),
+    ("", "classifier", "head"),
+)
+
+
+class Pair(NamedTuple):
+    """One weight under both names."""
+
+    released: str  # "bert/pooler/dense/kernel"
+    theirs: str  # "bert.pooler.dense.weight"
+    transposed: bool
+
+
+PAIRS = tuple(
+    Pair(scope + released, module + theirs, transposed)
+    for scope, module, kind in _MODULES
+    for released, theirs, transposed in _ENDINGS[kind]
+)
+_BY_THEIR_NAME = {pair.theirs: pair for pair in PAIRS}
+
+# Reading a pickle runs what whoever made it put in.
+NOT_READ = (
+    "only safetensors are read, for pickled weights can run any code; load the model with "
+    "transformers, by the class that its config.json names under architectures, and save "
+    f"it with save_pretrained(directory), which writes {WEIGHTS}"
+)
+
+# Those that split text as the release does; a class that is not named may.
+_TOKENIZERS = (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast")
+
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_MASKED_LM_MATRIX = "cls.predictions.decoder.weight"
+_WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
+
+
+def pair_of(name: str) -> Pair | None:
+    """The pair of a tensor in model.safetensors; None where the release has no such.
+
+    Args:
+        name: as in the file, also without "bert." or with the older names gamma, beta.
+    """
+    if name.split(".")[0] in ("embeddings", "encoder", "pooler"):
+        name = f"bert.{name}"
+    name = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", name)
+    name = re.sub(r"(?<=LayerNorm\.)beta$", "bias", name)
+    number = re.search(r"(?<=\.layer\.)\d+(?=\.)", name)
+    if not number:
+        return _BY_THEIR_NAME.get(name)
+    general = name[: number.start()] + "#" + name[number.end() :]
+    pair = _BY_THEIR_NAME.get(general)
+    return pair and pair._replace(
+        released=pair.released.replace("#", number[0]),
+        theirs=pair.theirs.replace("#", number[0]),
+    )
+
+
+# --- Reading -------------------------------------------------------------------------
+
+
+def is_weights(path: str) -> bool:
+    """Whether a path is that of a safetensors file."""
+    return path.endswith(".safetensors")
+
+
+def find(directory: str) -> str | None:
+    """The path of a directory's weights; None where it holds none of this layout.
+
+    Raises:
+        UserError: there are weights in a form that is not read.
+    """
+    path = os.path.join(directory, WEIGHTS)
+    if tf.io.gfile.exists(path):
+        return path
+    if tf.io.gfile.exists(f"{path}.index.json"):
+        raise UserError(
+            f"{path}.index.json: the weights are in several files; load the model with "
+            "transformers and save it again with save_pretrained(directory, "
+            "max_shard_size='100GB')"
+        )
+    for name in ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack"):
+        if tf.io.gfile.exists(os.path.join(directory, name)):
+            raise UserError(f"{os.path.join(directory, name)}: {NOT_READ}")
+    return None
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator:
+    """Opens a safetensors file, wherever TensorFlow reaches it."""
+    with contextlib.ExitStack() as stack:
+        local = path
+        if not os.path.exists(path):
+            local = stack.enter_context(tempfile.NamedTemporaryFile()).name
+            with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as source:
+                with open(local, "wb") as target:
+                    shutil.copyfileobj(source, target, 1 << 24)
+        try:
+            with safetensors.safe_open(local, framework="numpy") as file:
+                yield file
+        except safetensors.SafetensorError as error:
+            raise UserError(
+                f"{path}: the file is damaged or incomplete ({error}); copy or download "
+                "it again (after git clone: git lfs pull)"
+            ) from error
+
+
+def _tensors(file) -> dict[str, tuple[str, bool]]:
+    """Released name -> name in the file and whether transposed.
+
+    What the release has no name for keeps its own.
+    """
+    found = {}
+    for name in file.keys():
+        pair = pair_of(name)
+        found[pair.released if pair else name] = (name, bool(pair and pair.transposed))
+    return found
+
+
+def shapes(path: str) -> dict[str, tuple[int, ...]]:
+    """Released names to the shapes that the release gives these variables.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    with _opened(path) as file:
+        return {
+            released: tuple(
+                file.get_slice(name).get_shape()[:: -1 if transposed else 1]
+            )
+            for released, (name, transposed) in _tensors(file).items()
+        }
+
+
+def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """Reads tensors by their released names, as the release has them.
+
+    Args:
+        path: of a safetensors file.
+        names: which to read; all when absent.
+    Returns:
+        Released names to arrays; float32 where the file has floats of any size.
+    Raises:
+        UserError: the file is damaged, its weights are quantized, or its masked-LM head
+            has a matrix of its own.
+    """
+    with _opened(path) as file:
+        tensors = _tensors(file)
+        names = list(tensors if names is None else names)
+        if "cls/predictions/output_bias" in names and _MASKED_LM_MATRIX in tensors:
+            _check_tied(path, file, tensors)
+        return {name: _value(path, file, name, *tensors[name]) for name in names}
+
+
+def _value(path, file, released, name, transposed):
+    stored = file.get_slice(name).get_dtype()
+    if stored not in _FLOATS:
+        if released != name:
+            raise UserError(
+                f"{path}: {name} is of type {stored}; only weights that are not "
+                f"quantized are read ({', '.join(_FLOATS)}), so give the original model"
+            )
+        return file.get_tensor(name)
+    value = file.get_tensor(name).astype(np.float32)
+    return np.ascontiguousarray(value.T) if transposed else value
+
+
+def _check_tied(path, file, tensors):
+    words, _ = tensors[_WORD_EMBEDDINGS]
+    if not np.array_equal(file.get_tensor(_MASKED_LM_MATRIX), file.get_tensor(words)):
+        raise UserError(
+            f"{path}: {_MASKED_LM_MATRIX} is not the table of word embeddings, so its "
+            "masked-LM head is another than the release's; only its encoder can be used"
+        )
+
+
+# --- What stands beside the weights --------------------------------------------------
+
+
+def check_tokenizer(path: str, splitter: WordSplitter) -> None:
+    """Refuses a tokenization that the tokenizer_config.json beside weights contradicts.
+
+    Args:
+        path: what `checkpoint.resolve` returned; passes where there is no such file.
+        splitter: how text is going to be tokenized.
+    Raises:
+        UserError: names the flag that is to be given.
+    """
+    config = os.path.join(os.path.dirname(path), "tokenizer_config.json")
+    if not is_weights(path) or not tf.io.gfile.exists(config):
+        return
+    try:
+        with anywhere.access(config), tf.io.gfile.GFile(config, "rb") as file:
+            said = dict(json.loads(file.read()))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{config}: not the JSON of a tokenizer ({error})") from error
+    if said.get("tokenizer_class") not in _TOKENIZERS:
+        raise UserError(
+            f"{config}: tokenizer_class is {said['tokenizer_class']!r}, which splits text "
+            "otherwise than BERT's; give another model"
+        )
+    strips = said.get("strip_accents")
+    expected = {
+        "do_lower_case": said.get("do_lower_case"),
+        "strip_accents": said.get("do_lower_case") if strips is None else strips,
+        "split_cjk": said.get("tokenize_chinese_chars"),
+    }
+    flags = [
+        f"--{name}={str(value).lower()}"
+        for name, value in expected.items()
+        if value is not None and value != getattr(splitter, name)
+    ]
+    if flags:
+        raise UserError(
+            f"{config}: the model was trained on text split otherwise; give "
+            f"{' '.join(flags)}"
+        )

@@ -1,0 +1,149 @@
+"""Knows when an answer is right: exact match and F1 as SQuAD's own scripts count them.
+
+An answer is compared with each of its references, and the best comparison counts. Words
+are what white space separates, in every language; KorQuAD's own script, for one, compares
+characters instead, and its numbers are higher.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)  # of ASCII alone
+_ARTICLE = re.compile(r"\b(a|an|the)\b")
+
+
+def normalize(text: str) -> str:
+    """Lowered, without ASCII punctuation and English articles, white space collapsed."""
+    text = text.lower().translate(_PUNCTUATION)
+    return " ".join(_ARTICLE.sub(" ", text).split())
+
+
+def evaluate(
+    references: Sequence[Sequence[str]],
+    answers: Sequence[str | None],
+    *,
+    version_2: bool = False,
+    texts: Sequence[str] | None = None,
+    null_odds: Sequence[float] | None = None,
+) -> dict[str, float | int]:
+    """Scores a data set, in percent.
+
+    Args:
+        references: the right answers of each question; in version 2, none at all says
+            that "" is right.
+        answers: the answers given; None for a question that was left out, which counts
+            as wrong.
+        version_2: by the rules of SQuAD 2.0, not 1.1.
+        texts: for the best thresholds, the best text of each question, however likely it
+            is that there is no answer.
+        null_odds: how much likelier than its text; finite.
+    Returns:
+        `exact`, `f1`, and `total`, the number of questions; `missing`, those without an
+        answer, if any. In version 2 the same for questions with an answer (`HasAns_…`)
+        and without (`NoAns_…`) as far as there are any, and, with null_odds, the best
+        scores that a threshold reaches and that threshold: `best_exact`,
+        `best_exact_thresh`, `best_f1`, `best_f1_thresh`. "" is answered where the odds
+        are above it.
+    Source: the evaluation scripts of SQuAD 1.1 and 2.0.
+    """
+    exact, f1 = score(references, answers, version_2=version_2)
+    results = _averages(exact, f1)
+    # Differs from the script of 2.0, which leaves such questions out of its averages.
+    if missing := sum(answer is None for answer in answers):
+        results["missing"] = missing
+    if not version_2:
+        return results
+    has_answer = np.array([len(named) > 0 for named in references], bool)
+    for prefix, chosen in (("HasAns_", has_answer), ("NoAns_", ~has_answer)):
+        if chosen.any():
+            averages = _averages(exact[chosen], f1[chosen])
+            results |= {prefix + name: value for name, value in averages.items()}
+    if null_odds is not None:
+        # Differs from the script, which has only the answers of one threshold, and so
+        # cannot tell what a higher one would give.
+        of_texts = score(references, texts, version_2=True)
+        of_none = score(references, [""] * len(references), version_2=True)
+        for name, *scores in zip(("exact", "f1"), of_texts, of_none, strict=True):
+            best, threshold = best_threshold(*scores, null_odds)
+            results[f"best_{name}"] = best
+            results[f"best_{name}_thresh"] = threshold
+    return results
+
+
+def score(
+    references: Sequence[Sequence[str]],
+    answers: Sequence[str | None],
+    *,
+    version_2: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compares each answer with its references.
+
+    Args: as for `evaluate`.
+    Returns:
+        exact match, 0.0 or 1.0, and F1, from 0.0 to 1.0: float64 [questions] each.
+    """
+    scores = np.zeros((2, len(references)))
+    for place, (named, answer) in enumerate(zip(references, answers, strict=True)):
+        if answer is not None:
+            given = normalize(answer)
+            for right in _may_be(named, version_2):
+                compared = given == right, _f1(given.split(), right.split(), version_2)
+                scores[:, place] = np.maximum(scores[:, place], compared)
+    return scores[0], scores[1]
+
+
+def _may_be(references, version_2):
+    """The normalized references, each once."""
+    normalized = list(dict.fromkeys(map(normalize, references)))
+    if version_2:
+        return [text for text in normalized if text] or [""]
+    return normalized
+
+
+def _f1(given, right, version_2):
+    if not given or not right:
+        # In 1.1 even two empty answers have no word in common.
+        return float(version_2 and given == right)
+    common = sum((Counter(given) & Counter(right)).values())
+    return 2 * common / (len(given) + len(right))
+
+
+def _averages(exact, f1):
+    return {
+        "exact": 100 * float(exact.mean()) if len(exact) else 0.0,
+        "f1": 100 * float(f1.mean()) if len(f1) else 0.0,
+        "total": len(exact),
+    }
+
+
+def best_threshold(
+    scores: np.ndarray, null_scores: np.ndarray, null_odds: Sequence[float]
+) -> tuple[float, float]:
+    """Above which odds "" had better be answered.
+
+    Args:
+        scores: float [questions], of the texts.
+        null_scores: float [questions], of "".
+        null_odds: float [questions], finite.
+    Returns:
+        the highest average in percent, and the lowest of the odds as threshold that
+        reaches it; 1.0 below all odds where it is best never to answer.
+    """
+    odds = np.asarray(null_odds, np.float64)
+    if not len(odds):
+        return 0.0, 0.0
+    order = np.argsort(odds, kind="stable")
+    odds = odds[order]
+    gains = np.subtract(scores, null_scores, dtype=np.float64)
+    totals = np.sum(null_scores) + np.cumsum(np.append(0.0, gains[order]))
+    # Differs from the script: it also stops between questions of equal odds, which no
+    # threshold can divide, and where it answers none its threshold is 0.
+    is_last = np.append(odds[1:] != odds[:-1], True)
+    thresholds = np.append(odds[0] - 1.0, odds)
+    totals, thresholds = (x[np.append(True, is_last)] for x in (totals, thresholds))
+    best = int(totals.argmax())
+    return 100 * float(totals[best]) / len(odds), float(thresholds[best])

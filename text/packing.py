@@ -70,3 +70,28 @@ def pack_pairs(
         "segment_ids": (in_b & input_mask).view(np.uint8),
     }
     return batch, sources
+
+
+def pack(
+    vocabulary: Vocabulary, a: list[int], b: list[int] | None, max_seq_length: int
+) -> tuple[list[int], list[int], bool]:
+    """Joins the ids of one text or two, unpadded.
+
+    Args:
+        a, b: ids without special ones; b is None where there is one text.
+        max_seq_length: the longer side loses tokens from its end until both fit.
+    Returns:
+        input_ids, segment_ids, and whether tokens were lost.
+    Source: google-research/bert@eedf571 run_classifier.py:398-457, 557-571.
+    """
+    cls, sep = vocabulary.cls_id, vocabulary.sep_id
+    if b is None:
+        kept = a[: max_seq_length - 2]
+        ids = [cls, *kept, sep]
+        return ids, [0] * len(ids), len(kept) < len(a)
+    a_length, b_length = truncated_lengths(
+        len(a), len(b), max_seq_length - NUM_SPECIAL_TOKENS
+    )
+    ids = [cls, *a[:a_length], sep, *b[:b_length], sep]
+    segments = [0] * (a_length + 2) + [1] * (b_length + 1)
+    return ids, segments, a_length + b_length < len(a) + len(b)

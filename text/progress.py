@@ -13,10 +13,20 @@ class Progress:
         with Progress("tokenizing", total_bytes, "MB", scale=1e6) as progress:
             progress.advance(count)
 
-    What was done before this start counts towards the share, not towards the speed.
+    What was done before this start counts towards the share, not towards the speed. A
+    `brief` job is not worth a line if it ends before the first is due.
     """
 
-    def __init__(self, what: str, total: float, unit: str, scale: float = 1.0):
+    def __init__(
+        self,
+        what: str,
+        total: float,
+        unit: str,
+        scale: float = 1.0,
+        *,
+        brief: bool = False,
+    ):
+        self.is_silent = brief
         self.what, self.total, self.unit, self.scale = what, total, unit, scale
         self.done = self.already_done = 0.0
         self.begun = time.monotonic()
@@ -27,9 +37,9 @@ class Progress:
         return self
 
     def __exit__(self, exception_type, *_):
-        if exception_type is None:
+        if exception_type is None and not self.is_silent:
             self._show(finished=True)
-        elif self.is_terminal:
+        elif self.is_terminal and not self.is_silent:
             print(file=sys.stderr)
 
     def advance(self, count: float, already_done: bool = False) -> None:
@@ -41,6 +51,7 @@ class Progress:
             self._show(finished=False)
 
     def _show(self, finished):
+        self.is_silent = False
         self.shown = time.monotonic()
         seconds = max(self.shown - self.begun, 1e-9)
         speed = (self.done - self.already_done) / seconds

@@ -101,6 +101,8 @@ def first(strategy, values):
 
 def _everyones(strategy, number):
     """The numbers that the replicas have, in their order; waits for all hosts."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return [number]  # one host
 
     def gather():
         context = tf.distribute.get_replica_context()

@@ -216,12 +216,14 @@ def start(
     *,
     required: str,
     trains: bool,
+    only: str | None = None,
 ) -> None:
     """Takes up the run in a directory, or the weights of another checkpoint.
 
     Args:
         required: variables whose names begin so must be in init_checkpoint.
         trains: whether untrained weights are an honest start.
+        only: of init_checkpoint, take only variables whose names begin so.
     Raises:
         UserError: there is nothing to evaluate, or a checkpoint does not fit.
     """
@@ -229,7 +231,10 @@ def start(
     if step is not None:
         log.say(f"going on from step {step} in {directory}")
     elif init_checkpoint:
-        log.say(str(checkpoint.load(trainer.weights, init_checkpoint, required)))
+        weights = trainer.weights
+        if only:
+            weights = {k: v for k, v in weights.items() if k.startswith(only)}
+        log.say(str(checkpoint.load(weights, init_checkpoint, required)))
     elif not trains:
         raise UserError(
             f"{directory}: holds no checkpoint to evaluate; give --do_train or "

@@ -1,0 +1,115 @@
+"""The contract between a fine-tuning script and the run; knows no task's name.
+
+A script subclasses `Task` once and hands it to `finetuning.run`, which does the rest.
+"""
+
+import abc
+import collections
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from text.rows import Field, Row
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """What a model says of one set.
+
+    Attributes:
+        split: the set's name.
+        examples: what `Task.read` gave.
+        rows: what `Task.featurize` made of them, in their order.
+        example_numbers: int [rows], the example of each row.
+        outputs: name -> float32 [rows, ...], the outputs of the objective's model. An
+            axis of the sequence has max_seq_length entries, very low ones behind the
+            row's tokens.
+    """
+
+    split: str
+    examples: list
+    rows: list[Row]
+    example_numbers: np.ndarray
+    outputs: Mapping[str, np.ndarray]
+
+
+class Judgement(NamedTuple):
+    """One prediction, for a person to look at."""
+
+    text: str
+    gold: str
+    predicted: str
+    loss: float  # how wrong; the worst come first
+
+
+class Task(abc.ABC):
+    """What one script knows: its files, its labels, its numbers.
+
+    Attributes:
+        tokenizer: the `Tokenizer`.
+        fields: what rows hold beside the encoder's inputs.
+        num_choices: sequences of a row; 0 for one.
+        metric: of what `score` gives, that by which runs are compared; higher is better.
+        eval_sets, test_sets: the splits to evaluate on and to predict. Runs are compared
+            on the first of eval_sets.
+        counts: what `featurize` wants to be said of a set, such as how many texts it cut.
+    """
+
+    fields: Mapping[str, Field] = {}
+    num_choices = 0
+    metric = "accuracy"
+    eval_sets = ("dev",)
+    test_sets = ("test",)
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        self.counts = collections.Counter()
+
+    @abc.abstractmethod
+    def read(self, split: str) -> list:
+        """The examples of "train", or of one of eval_sets and test_sets.
+
+        Their repr has to tell all that rows follow from.
+
+        Raises:
+            UserError: a file is missing or a line is bad; names file and line.
+        """
+
+    @abc.abstractmethod
+    def featurize(self, example, split: str) -> Iterator[Row]:
+        """One example to its rows: one, or several windows; none where it is no use."""
+
+    @abc.abstractmethod
+    def objective(self):
+        """The network and its loss, of modeling/heads.py; asked once examples are read."""
+
+    @abc.abstractmethod
+    def score(self, predictions: Predictions) -> dict[str, float]:
+        """Numbers by name, `metric` among them."""
+
+    @abc.abstractmethod
+    def write_predictions(self, predictions: Predictions, directory: str) -> list[str]:
+        """Writes a test set's answers; returns the paths of the files."""
+
+    # What a task may leave as it is.
+
+    def judge(self, predictions: Predictions) -> list[Judgement]:
+        """All predictions, for the page of mistakes."""
+        return []
+
+    def trivial_score(self, examples: list) -> float | None:
+        """The metric of the same answer to everything; a run no better is degenerate."""
+        return None
+
+    def settings(self) -> dict:
+        """Flags beside max_seq_length and the tokenizer's on which rows depend."""
+        return {}
+
+    def state(self) -> dict:
+        """What was learned of the training file, as JSON: the labels, say."""
+        return {}
+
+    def restore(self, state: dict) -> None:  # noqa: B027  nothing is a good default
+        """Takes up the state of an earlier run, before anything is read."""

@@ -47,16 +47,17 @@ def main(chosen: Options) -> None:
         spans.windows.cache_clear()
         tokenizer = Tokenizer(vocabulary, do_lower_case=chosen.do_lower_case)
         data = timed("reading JSON", read, chosen.predict_file)
-        documents, notes, references = timed(
+        documents, questions, windows, references = timed(
             "rows", featurize, data, tokenizer, lengths
         )
-        logits = random_logits(notes, chosen.max_seq_length)
+        logits = random_logits(windows, chosen.max_seq_length)
         for name, switches in (("", {}), (', with "no answer"', {"with_null": True})):
             found = timed(
                 f"answers{name}",
                 spans.best_answers,
                 documents,
-                notes,
+                questions,
+                windows,
                 *logits,
                 **switches,
             )
@@ -71,7 +72,9 @@ def main(chosen: Options) -> None:
             null_odds=[answer.null_odds for answer in found],
         )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-    print(f"{len(documents):,} questions, {len(notes):,} rows; {memory:.0f} MB at most")
+    print(
+        f"{len(documents):,} questions, {len(windows):,} rows; {memory:.0f} MB at most"
+    )
     for name, values in seconds.items():
         print(
             f"{name:28}{statistics.median(values):8.2f} s{max(values):8.2f} s slowest"
@@ -85,32 +88,27 @@ def read(path):
 
 def featurize(data, tokenizer, lengths):
     """Makes every row, and keeps what scoring needs."""
-    documents, notes, references = [], [], []
+    documents, questions, windows, references = [], [], [], []
     paragraphs = (p for article in data["data"] for p in article["paragraphs"])
     for paragraph in paragraphs:
         document = spans.Document(tokenizer, paragraph["context"])
         for item in paragraph["qas"]:
             question = tokenizer.encode(item["question"])
-            rows = spans.rows(
-                document,
-                question,
-                tokenizer.vocabulary,
-                lengths,
-                example=len(documents),
-            )
-            notes += [row["notes"] for row in rows]
+            for row in spans.rows(document, question, tokenizer.vocabulary, lengths):
+                questions.append(len(documents))
+                windows.append(row.window)
             documents.append(document)
             references.append([answer["text"] for answer in item["answers"]])
-    return documents, notes, references
+    return documents, questions, windows, references
 
 
-def random_logits(notes, max_seq_length):
+def random_logits(windows, max_seq_length):
     """float32 [2, rows, max_seq_length], high around a token of each window, as after
     training, so that most pairs of good starts and ends are allowed."""
     generator = np.random.default_rng(0)
-    logits = generator.normal(size=(2, len(notes), max_seq_length)).astype(np.float32)
+    logits = generator.normal(size=(2, len(windows), max_seq_length)).astype(np.float32)
     positions = np.arange(max_seq_length)
-    for row, window in enumerate(notes):
+    for row, window in enumerate(windows):
         peak = generator.integers(window.first, window.stop) + window.offset
         logits[:, row] += 8 * np.exp(-np.abs(positions - peak) / 6)
         logits[:, row, window.stop + window.offset + 1 :] = -1e9

@@ -46,9 +46,9 @@ def uncased():
 
 
 def featurized(tokenizer, version, training=False):
-    """Ids of the questions, their documents, and the rows of all of them."""
+    """Ids of the questions, their documents, each row's question, and the rows."""
     lengths = Lengths(max_seq_length=256, doc_stride=96, max_query_length=32)
-    ids, documents, rows = [], [], []
+    ids, documents, numbers, rows = [], [], [], []
     paragraphs = (
         paragraph
         for article in read_golden(f"{version}_dev.json")["data"]
@@ -57,26 +57,22 @@ def featurized(tokenizer, version, training=False):
     for paragraph in paragraphs:
         document = Document(tokenizer, paragraph["context"])
         for question in paragraph["qas"]:
-            impossible = question.get("is_impossible", False)
             answer = None
-            if training and not impossible:
+            if training and not question.get("is_impossible"):
                 first = question["answers"][0]
                 answer = spans.find_answer(
                     document, tokenizer, first["text"], first["answer_start"]
                 )
                 assert answer
-            rows += spans.rows(
-                document,
-                tokenizer.encode(question["question"]),
-                tokenizer.vocabulary,
-                lengths,
-                example=len(documents),
-                answer=answer,
-                is_impossible=impossible,
+            ids_of_question = tokenizer.encode(question["question"])
+            made = spans.rows(
+                document, ids_of_question, tokenizer.vocabulary, lengths, answer
             )
+            rows += made
+            numbers += [len(documents)] * (len(rows) - len(numbers))
             ids.append(question["id"])
             documents.append(document)
-    return ids, documents, rows
+    return ids, documents, numbers, rows
 
 
 # --- The release's features ----------------------------------------------------------
@@ -84,19 +80,19 @@ def featurized(tokenizer, version, training=False):
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_windows_equal_the_release(version, uncased):
-    _, documents, rows = featurized(uncased, version)
+    _, documents, numbers, rows = featurized(uncased, version)
     features = read_golden(f"{version}_features.jsonl.gz")
     assert len(rows) == len(features) > 200
-    for row, feature in zip(rows, features, strict=True):
-        window = row["notes"]
-        document = documents[window.example]
+    for number, row, feature in zip(numbers, rows, features, strict=True):
+        window = row.window
+        document = documents[number]
         starts = [match.start() for match in WORD.finditer(document.text)]
         words = np.searchsorted(starts, document.starts, side="right") - 1
         tokens = np.arange(len(feature["input_ids"])) - window.offset
-        assert window.example == feature["example_index"]
-        assert row["input_ids"].tolist() == feature["input_ids"]
-        assert row["segment_ids"].sum() == feature["segment_ids_sum"]
-        assert row["segment_ids"].tolist() == sorted(row["segment_ids"])
+        assert number == feature["example_index"]
+        assert row.input_ids.tolist() == feature["input_ids"]
+        assert row.segment_ids.sum() == feature["segment_ids_sum"]
+        assert row.segment_ids.tolist() == sorted(row.segment_ids)
         assert feature["token_to_orig_map"] == {
             str(token + window.offset): words[token]
             for token in range(window.first, window.stop)
@@ -107,15 +103,14 @@ def test_windows_equal_the_release(version, uncased):
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_answer_positions_equal_the_release(version, uncased):
-    _, _, rows = featurized(uncased, version, training=True)
+    *_, rows = featurized(uncased, version, training=True)
     features = read_golden(f"{version}_features.jsonl.gz")
     assert sum(feature["start_position"] > 0 for feature in features) > 100
     for row, feature in zip(rows, features, strict=True):
-        assert (row["start_positions"], row["end_positions"]) == (
+        assert (row.start_position, row.end_position) == (
             feature["start_position"],
             feature["end_position"],
         )
-        assert row["is_impossible"] == feature["is_impossible"]
 
 
 # --- The release's n-best lists ------------------------------------------------------
@@ -189,11 +184,12 @@ def compare(golden, nbest):
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_answers_equal_the_release_except_where_it_fell_back_to_words(version, uncased):
     """golden/squad/whole_words.tsv lists each exception: id, its text, our text."""
-    ids, documents, rows = featurized(uncased, version)
+    ids, documents, numbers, rows = featurized(uncased, version)
     logits = np.load(GOLDEN / f"{version}_logits.npz")
     answers = spans.best_answers(
         documents,
-        [row["notes"] for row in rows],
+        numbers,
+        [row.window for row in rows],
         logits["start_logits"],
         logits["end_logits"],
         with_null=version == "v2",
@@ -231,11 +227,12 @@ def test_answers_equal_the_release_except_where_it_fell_back_to_words(version, u
 
 
 def test_null_odds_equal_the_release(uncased):
-    ids, documents, rows = featurized(uncased, "v2")
+    ids, documents, numbers, rows = featurized(uncased, "v2")
     logits = np.load(GOLDEN / "v2_logits.npz")
     answers = spans.best_answers(
         documents,
-        [row["notes"] for row in rows],
+        numbers,
+        [row.window for row in rows],
         logits["start_logits"],
         logits["end_logits"],
         with_null=True,
@@ -291,30 +288,27 @@ def test_a_row_is_a_question_and_a_window():
     document = Document(Tokenizer(vocabulary), "the cat in the dog in cat")
     question = [vocabulary.ids["dog"]] * 9
     rows = list(
-        spans.rows(
-            document, question, vocabulary, Lengths(9, 2, 2), example=7, answer=(3, 4)
-        )
+        spans.rows(document, question, vocabulary, Lengths(9, 2, 2), answer=(3, 4))
     )
     q = [vocabulary.cls_id, *question[:2], vocabulary.sep_id]
     the, cat, dog, inside = (vocabulary.ids[w] for w in ("the", "cat", "dog", "in"))
-    assert [row["input_ids"].tolist() for row in rows] == [
+    assert [row.input_ids.tolist() for row in rows] == [
         [*q, the, cat, inside, the, vocabulary.sep_id],
         [*q, inside, the, dog, inside, vocabulary.sep_id],
         [*q, dog, inside, cat, vocabulary.sep_id],
     ]
-    assert [row["segment_ids"].tolist() for row in rows] == [
+    assert [row.segment_ids.tolist() for row in rows] == [
         [0, 0, 0, 0, 1, 1, 1, 1, 1],
         [0, 0, 0, 0, 1, 1, 1, 1, 1],
         [0, 0, 0, 0, 1, 1, 1, 1],
     ]
     # Only the second window holds the answer, "the dog", whole.
-    labels = [(row["start_positions"], row["end_positions"]) for row in rows]
+    labels = [(row.start_position, row.end_position) for row in rows]
     assert labels == [(0, 0), (5, 6), (0, 0)]
-    assert [row["is_impossible"] for row in rows] == [0, 0, 0]
-    assert [row["notes"] for row in rows] == [
-        Window(7, 0, 4, 0, 3, 4),
-        Window(7, 2, 6, 3, 5, 2),
-        Window(7, 4, 7, 5, 7, 0),
+    assert [row.window for row in rows] == [
+        Window(0, 4, 0, 3, 4),
+        Window(2, 6, 3, 5, 2),
+        Window(4, 7, 5, 7, 0),
     ]
     assert tokenizer.vocabulary.cls_id != vocabulary.cls_id
 
@@ -322,13 +316,10 @@ def test_a_row_is_a_question_and_a_window():
 def test_no_answer_is_labelled_with_the_first_position():
     tokenizer = letters()
     document = Document(tokenizer, "the cat")
-    (row,) = spans.rows(
-        document, [], tokenizer.vocabulary, Lengths(), is_impossible=True
-    )
-    assert (row["start_positions"], row["end_positions"]) == (0, 0)
-    assert row["is_impossible"] == 1
+    (row,) = spans.rows(document, [], tokenizer.vocabulary, Lengths())
+    assert (row.start_position, row.end_position) == (0, 0)
     cls, sep = tokenizer.vocabulary.cls_id, tokenizer.vocabulary.sep_id
-    assert row["input_ids"].tolist() == [cls, sep, *document.ids, sep]
+    assert row.input_ids.tolist() == [cls, sep, *document.ids, sep]
 
 
 @pytest.mark.parametrize("text", ["", " \n\t\u3000\u202f", "\0\u200b\x0b"])
@@ -487,38 +478,38 @@ def test_answers_are_those_of_the_definition(
     lengths = Lengths(14, 3, 3)
     generator = np.random.default_rng(n_best_size)
     words = ["the", "cat", "dog", "cat  in", "cat in", "(the)"]
-    documents, rows = [], []
-    for example, size in enumerate(generator.integers(1, 14, 60)):
+    documents, numbers, rows = [], [], []
+    for number, size in enumerate(generator.integers(1, 14, 60)):
         document = Document(tokenizer, "\n".join(generator.choice(words, size)))
         question = [9] * generator.integers(0, 5)
-        rows += spans.rows(
-            document, question, tokenizer.vocabulary, lengths, example=example
-        )
+        rows += spans.rows(document, question, tokenizer.vocabulary, lengths)
+        numbers += [number] * (len(rows) - len(numbers))
         documents.append(document)
     # Good scores in the window, so that each question has a candidate.
     starts, ends = generator.integers(-2, 3, (2, len(rows), 14)).astype(np.float32)
     for row, start, end in zip(rows, starts, ends, strict=True):
-        window = row["notes"]
+        window = row.window
         place = (window.own_first + window.own_stop) // 2 + window.offset
         start[place] = end[place] = 3
         end[window.stop + window.offset :] -= 9
     answers = spans.best_answers(
         documents,
-        [row["notes"] for row in rows],
+        numbers,
+        [row.window for row in rows],
         starts,
         ends,
         n_best_size=n_best_size,
         max_answer_length=max_answer_length,
         with_null=with_null,
     )
-    for example, answer in enumerate(answers):
+    for question, answer in enumerate(answers):
         mine = [
-            (row["notes"], start.tolist(), end.tolist())
-            for row, start, end in zip(rows, starts, ends, strict=True)
-            if row["notes"].example == example
+            (row.window, start.tolist(), end.tolist())
+            for number, row, start, end in zip(numbers, rows, starts, ends, strict=True)
+            if number == question
         ]
         expected, odds = slow_answer(
-            documents[example], mine, n_best_size, max_answer_length, with_null
+            documents[question], mine, n_best_size, max_answer_length, with_null
         )
         found = [(span.text, span.start_logit, span.end_logit) for span in answer.nbest]
         assert found == expected
@@ -527,8 +518,7 @@ def test_answers_are_those_of_the_definition(
         for span in answer.nbest:
             probability = math.exp(span.start_logit + span.end_logit) / total
             assert span.probability == pytest.approx(probability)
-    assert sum(row["notes"].example == 0 for row in rows) < len(rows)
-    assert max(collections.Counter(row["notes"].example for row in rows).values()) > 2
+    assert max(collections.Counter(numbers).values()) > 2
 
 
 def one_row(text, **scores):
@@ -537,18 +527,18 @@ def one_row(text, **scores):
     document = Document(tokenizer, text)
     (row,) = spans.rows(document, [], tokenizer.vocabulary, Lengths(32, 8, 8))
     logits = np.zeros((2, 1, 32), np.float32)
-    logits[:, 0, row["notes"].stop + row["notes"].offset :] = -1e9
+    logits[:, 0, row.window.stop + row.window.offset :] = -1e9
     for word, (start, end) in scores.items():
-        position = text.split().index(word) + row["notes"].offset
+        position = text.split().index(word) + row.window.offset
         logits[:, 0, position] = start, end
-    return document, row["notes"], logits
+    return document, row.window, logits
 
 
 def test_the_best_span_is_cut_from_the_text():
     document, window, (starts, ends) = one_row(
         "the cat\n in  the dog", cat=(5, 0), dog=(0, 4)
     )
-    (answer,) = spans.best_answers([document], [window], starts, ends)
+    (answer,) = spans.best_answers([document], [0], [window], starts, ends)
     assert answer.text() == answer.best.text == "cat\n in  the dog"
     assert (answer.best.start, answer.best.end) == (4, 20)
     assert answer.null_odds is None
@@ -559,7 +549,9 @@ def test_the_best_span_is_cut_from_the_text():
 def test_no_answer_wins_only_above_the_threshold():
     document, window, (starts, ends) = one_row("the cat", cat=(1, 2))
     starts[0, 0], ends[0, 0] = 2, 2
-    (answer,) = spans.best_answers([document], [window], starts, ends, with_null=True)
+    (answer,) = spans.best_answers(
+        [document], [0], [window], starts, ends, with_null=True
+    )
     assert answer.null_odds == 1
     assert answer.nbest[0].text == ""
     assert [answer.text(), answer.text(1.0), answer.text(0.999)] == ["", "cat", ""]
@@ -569,11 +561,11 @@ def test_without_a_candidate_the_release_s_word_or_no_answer():
     """Every end lies before every start."""
     document, window, (starts, ends) = one_row("the cat", the=(-9, 9), cat=(9, -9))
     chosen = {"n_best_size": 1}
-    (answer,) = spans.best_answers([document], [window], starts, ends, **chosen)
+    (answer,) = spans.best_answers([document], [0], [window], starts, ends, **chosen)
     assert answer.text() == "empty" and answer.best is None
     starts[0, 0] = -3
     (answer,) = spans.best_answers(
-        [document], [window], starts, ends, with_null=True, **chosen
+        [document], [0], [window], starts, ends, with_null=True, **chosen
     )
     assert answer.nbest == [Span("", 0, 0, -3.0, 0.0, 1.0)]
     assert (answer.best, answer.null_odds) == (None, -3)
@@ -583,15 +575,16 @@ def test_without_a_candidate_the_release_s_word_or_no_answer():
 def test_questions_without_rows_are_answered_too():
     tokenizer = letters()
     document, window, (starts, ends) = one_row("the cat", cat=(4, 4))
-    window = window._replace(example=1)
     documents = [Document(tokenizer, ""), document, Document(tokenizer, " ")]
-    texts = [a.text() for a in spans.best_answers(documents, [window], starts, ends)]
+    texts = [
+        a.text() for a in spans.best_answers(documents, [1], [window], starts, ends)
+    ]
     assert texts == ["empty", "cat", "empty"]
-    answers = spans.best_answers(documents, [window], starts, ends, with_null=True)
+    answers = spans.best_answers(documents, [1], [window], starts, ends, with_null=True)
     assert [answer.text() for answer in answers] == ["", "cat", ""]
     assert [answer.null_odds for answer in answers] == [0, -8, 0]
     nothing = np.zeros((0, 32), np.float32)
-    assert spans.best_answers([], [], nothing, nothing) == []
+    assert spans.best_answers([], [], [], nothing, nothing) == []
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -599,14 +592,14 @@ def test_scores_that_are_not_finite_are_refused(value):
     document, window, (starts, ends) = one_row("the cat", cat=(4, 4))
     ends[0, 2] = value
     with pytest.raises(UserError, match="1 of 1 rows .* question 1 of the data"):
-        spans.best_answers([document], [window], starts, ends)
+        spans.best_answers([document], [0], [window], starts, ends)
 
 
 def test_padding_may_hold_anything():
     document, window, (starts, ends) = one_row("the cat", cat=(4, 4))
     ends[0, 5:] = math.nan
     starts[0, 5:] = -math.inf
-    (answer,) = spans.best_answers([document], [window], starts, ends)
+    (answer,) = spans.best_answers([document], [0], [window], starts, ends)
     assert answer.text() == "cat"
 
 
@@ -627,7 +620,8 @@ def test_answers_are_pieces_of_any_text(text, seed, do_lower_case):
     document = Document(tokenizer, text)
     rows = list(spans.rows(document, [7], tokenizer.vocabulary, Lengths(12, 3, 2)))
     logits = np.random.default_rng(seed).normal(size=(2, len(rows), 12))
-    (answer,) = spans.best_answers([document], [row["notes"] for row in rows], *logits)
+    windows = [row.window for row in rows]
+    (answer,) = spans.best_answers([document], [0] * len(rows), windows, *logits)
     assert len(document) or answer.best is None
     for span in answer.nbest:
         if answer.best:

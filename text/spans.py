@@ -133,16 +133,14 @@ def find_answer(
 
 
 class Window(NamedTuple):
-    """Which tokens of a document a row holds; a row's notes for scoring.
+    """Which tokens of a document a row holds.
 
     Attributes:
-        example: which question of a data set.
         first, stop: the tokens in the row, `stop` not included.
         own_first, own_stop: those of them that no other row shows with more context.
         offset: token t stands at position `t + offset` of the row; may be negative.
     """
 
-    example: int
     first: int
     stop: int
     own_first: int
@@ -187,28 +185,38 @@ def windows(num_tokens: int, length: int, stride: int) -> tuple[tuple[int, ...],
     )
 
 
+class Row(NamedTuple):
+    """A question and a window as the encoder takes them.
+
+    Attributes:
+        input_ids: int32 [length], not padded.
+        segment_ids: uint8 [length].
+        start_position, end_position: where the answer stands; 0, 0 where the row does not
+            hold the whole of it.
+        window: the `Window`.
+    """
+
+    input_ids: np.ndarray
+    segment_ids: np.ndarray
+    start_position: int
+    end_position: int
+    window: Window
+
+
 def rows(
     document: Document,
     question: list[int],
     vocabulary: Vocabulary,
     lengths: Lengths,
-    *,
-    example: int = 0,
     answer: tuple[int, int] | None = None,
-    is_impossible: bool = False,
-) -> Iterator[dict]:
-    """One question about one document as rows for the encoder.
+) -> Iterator[Row]:
+    """Lays out a question before each window of a document.
 
     Args:
         question: ids; those beyond `max_query_length` are left out.
-        example: which question of a data set, for the notes.
-        answer: its first and last token in the document; None labels every row (0, 0),
-            as a row is that does not hold the whole answer.
-        is_impossible: whether the document is known not to hold an answer.
+        answer: its first and last token in the document; None where there is none.
     Yields:
-        dict of `input_ids` int32 [row's length], `segment_ids` uint8 [row's length],
-        `start_positions`, `end_positions`, `is_impossible` int, and `notes`, a `Window`.
-        A document without tokens has no row.
+        a `Row` for each window; none for a document without tokens.
     Source: google-research/bert@eedf571 run_squad.py, convert_examples_to_features.
     """
     question = question[: lengths.max_query_length]
@@ -220,16 +228,11 @@ def rows(
         start = end = 0
         if answer and first <= answer[0] and answer[1] < stop:
             start, end = answer[0] + offset, answer[1] + offset
-        segment_ids = np.ones(len(head) + stop - first + 1, np.uint8)
+        input_ids = np.concatenate((head, document.ids[first:stop], tail))
+        segment_ids = np.ones(len(input_ids), np.uint8)
         segment_ids[: len(head)] = 0
-        yield {
-            "input_ids": np.concatenate((head, document.ids[first:stop], tail)),
-            "segment_ids": segment_ids,
-            "start_positions": start,
-            "end_positions": end,
-            "is_impossible": int(is_impossible),
-            "notes": Window(example, first, stop, own_first, own_stop, offset),
-        }
+        window = Window(first, stop, own_first, own_stop, offset)
+        yield Row(input_ids, segment_ids, start, end, window)
 
 
 class Span(NamedTuple):
@@ -274,7 +277,8 @@ class Answer(NamedTuple):
 
 def best_answers(
     documents: Sequence[Document],
-    notes: Sequence[Window],
+    questions: Sequence[int],
+    windows: Sequence[Window],
     start_logits: np.ndarray,
     end_logits: np.ndarray,
     *,
@@ -291,7 +295,8 @@ def best_answers(
 
     Args:
         documents: one for each question.
-        notes: one for each row.
+        questions: for each row, the number of its question, from 0.
+        windows: for each row, what it holds.
         start_logits, end_logits: float [rows, seq_length].
         n_best_size: how many spans to name, beside "no answer".
         max_answer_length: in tokens.
@@ -303,7 +308,8 @@ def best_answers(
         UserError: a logit of a row's tokens is not finite.
     Source: google-research/bert@eedf571 run_squad.py, write_predictions.
     """
-    table = np.array(notes, np.int64).reshape(-1, len(Window._fields))
+    columns = np.array(windows, np.int64).reshape(-1, len(Window._fields))
+    table = np.column_stack((np.array(questions, np.int64), columns))
     _refuse_not_finite(table, start_logits, end_logits)
     blocks = [
         _candidates(
@@ -316,24 +322,24 @@ def best_answers(
         for first in range(0, len(table), _ROWS_AT_ONCE)
     ]
     found = np.concatenate([*blocks, np.empty(0, _CANDIDATE)])
-    order = np.lexsort((-found["score"], found["example"]))  # stable
-    bounds = found["example"][order].searchsorted(range(len(documents) + 1))
+    order = np.lexsort((-found["score"], found["question"]))  # stable
+    bounds = found["question"][order].searchsorted(range(len(documents) + 1))
     nulls = _nulls(table, start_logits, end_logits) if with_null else {}
     no_logits = Span("", 0, 0, 0.0, 0.0)
     return [
         _answer(
             document,
-            found[order[bounds[example] : bounds[example + 1]]],
-            nulls.get(example, no_logits) if with_null else None,
+            found[order[bounds[question] : bounds[question + 1]]],
+            nulls.get(question, no_logits) if with_null else None,
             n_best_size,
         )
-        for example, document in enumerate(documents)
+        for question, document in enumerate(documents)
     ]
 
 
 _CANDIDATE = np.dtype(
     [
-        ("example", np.int64),
+        ("question", np.int64),
         ("first", np.int64),
         ("last", np.int64),
         ("start_logit", np.float64),
@@ -345,8 +351,8 @@ _CANDIDATE = np.dtype(
 
 def _refuse_not_finite(table, start_logits, end_logits):
     """Padding may hold anything."""
-    sizes = table[:, Window._fields.index("stop")]
-    sizes = sizes + table[:, Window._fields.index("offset")] + 1  # [SEP]
+    _, _, stop, _, _, offset = table.T
+    sizes = stop + offset + 1  # [SEP]
     is_token = np.arange(start_logits.shape[1]) < sizes[:, None]
     finite = np.isfinite(start_logits) & np.isfinite(end_logits)
     broken = np.flatnonzero((is_token & ~finite).any(axis=1))
@@ -360,7 +366,7 @@ def _refuse_not_finite(table, start_logits, end_logits):
 
 def _candidates(table, start_logits, end_logits, n_best_size, max_answer_length):
     """The pairs that are allowed, row by row, best start and then best end first."""
-    example, first, stop, own_first, own_stop, offset = table.T[:, :, None]
+    question, first, stop, own_first, own_stop, offset = table.T[:, :, None]
     starts = _best_positions(start_logits, n_best_size)  # [rows, n]
     ends = _best_positions(end_logits, n_best_size)
     start_tokens, end_tokens = starts - offset, ends - offset
@@ -371,7 +377,7 @@ def _candidates(table, start_logits, end_logits, n_best_size, max_answer_length)
     allowed &= (more >= 0) & (more < max_answer_length)
     row, start, end = np.nonzero(allowed)
     found = np.empty(len(row), _CANDIDATE)
-    found["example"] = example[row, 0]
+    found["question"] = question[row, 0]
     found["first"] = start_tokens[row, start]
     found["last"] = end_tokens[row, end]
     found["start_logit"] = start_logits[row, starts[row, start]]
@@ -386,13 +392,13 @@ def _best_positions(logits, count):
 
 
 def _nulls(table, start_logits, end_logits):
-    """Example to "no answer" with the lowest score of its rows, on a tie the first."""
+    """Question to "no answer" with the lowest score of its rows, on a tie the first."""
     starts = start_logits[:, 0].astype(np.float64).tolist()
     ends = end_logits[:, 0].astype(np.float64).tolist()
     nulls = {}
-    for example, start, end in zip(table[:, 0].tolist(), starts, ends, strict=True):
-        if example not in nulls or start + end < _score(nulls[example]):
-            nulls[example] = Span("", 0, 0, start, end)
+    for question, start, end in zip(table[:, 0].tolist(), starts, ends, strict=True):
+        if question not in nulls or start + end < _score(nulls[question]):
+            nulls[question] = Span("", 0, 0, start, end)
     return nulls
 
 

@@ -11,13 +11,10 @@ This one reaches an accuracy of 84 to 88 % on the dev set (2018 README, BERT-Bas
 Your own data goes by --task_name=custom: files with columns, see --help.
 """
 
-import csv
 import dataclasses
 import json
 import math
 import os
-import sys
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +22,7 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
-from text import inputs, packing
+from text import packing, tables
 from text.errors import UserError
 from text.rows import Field, Row
 from training import checkpoint, finetuning, metrics
@@ -218,66 +215,6 @@ class Example(NamedTuple):
     index: str  # what the GLUE server knows it by
 
 
-def _records(path: str, header: bool) -> Iterator[tuple[int, dict]]:
-    """Line number and columns by name (by number without a header) of each line."""
-    if path.endswith((".jsonl", ".json")):
-        return _json_lines(path)
-    return _table(path, _csv(path) if path.endswith(".csv") else _tsv(path), header)
-
-
-def _tsv(path):
-    for number, line in enumerate(inputs.lines(path), start=1):
-        # Quotes are plain characters, and only tabs separate.
-        yield number, line.removesuffix("\r").split("\t")
-
-
-def _csv(path):
-    csv.field_size_limit(sys.maxsize)
-    reader = csv.reader((f"{line}\n" for line in inputs.lines(path)), strict=True)
-    try:
-        for cells in reader:
-            yield reader.line_num, cells
-    except csv.Error as error:
-        raise UserError(f"{path}:{reader.line_num}: no CSV: {error}") from error
-
-
-def _table(path, lines, header):
-    names = None
-    for number, cells in lines:
-        if cells in ([], [""]):
-            continue
-        if names is None:
-            names = cells if header else list(range(len(cells)))
-            if repeated := {name for name in names if names.count(name) > 1}:
-                raise UserError(
-                    f"{path}:{number}: {len(repeated)} columns have the same name "
-                    f"({', '.join(sorted(repeated))}); is the first line a header?"
-                )
-            if header:
-                continue
-        if len(cells) != len(names):
-            raise UserError(
-                f"{path}:{number}: {len(cells)} columns, not {len(names)} as in the first "
-                "line; mend the line"
-            )
-        yield number, dict(zip(names, cells, strict=True))
-    if names is None:
-        raise UserError(f"{path}: the file is empty")
-
-
-def _json_lines(path):
-    for number, line in enumerate(inputs.lines(path), start=1):
-        if not line.strip():
-            continue
-        try:
-            values = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: no JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise UserError(f"{path}:{number}: no JSON object, but {line.strip()[:40]}")
-        yield number, values
-
-
 # === The task ========================================================================
 
 
@@ -310,7 +247,7 @@ class Classifier(Task):
         path = os.path.join(self.given.data_dir, table.file)
         needs_label = split not in self.data.test
         examples = []
-        for number, values in _records(path, table.header):
+        for number, values in tables.read(path, table.header):
             where = f"{path}:{number}"
             if table.where and _cell(values, table.where[0], where) != table.where[1]:
                 continue

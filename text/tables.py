@@ -1,0 +1,78 @@
+"""Knows tables as text: TSV, CSV and JSON lines; knows no column's meaning."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+
+from text import inputs
+from text.errors import UserError
+
+
+def read(path: str, header: bool = True) -> Iterator[tuple[int, dict]]:
+    """Yields the lines of a table: number, and what it holds by column.
+
+    Args:
+        path: its name says what it is: .csv, .json or .jsonl (an object a line), else
+            tab-separated, where quotes are plain characters.
+        header: whether the first line names the columns; else they have numbers from 0.
+    Raises:
+        UserError: a line is not of this form or not UTF-8, or there is none; names file
+            and line.
+        OSError: the file cannot be opened.
+    """
+    if path.endswith((".jsonl", ".json")):
+        return _json_lines(path)
+    return _table(path, _csv(path) if path.endswith(".csv") else _tsv(path), header)
+
+
+def _tsv(path):
+    for number, line in enumerate(inputs.lines(path), start=1):
+        yield number, line.removesuffix("\r").split("\t")
+
+
+def _csv(path):
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.reader((f"{line}\n" for line in inputs.lines(path)), strict=True)
+    try:
+        for cells in reader:
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num}: no CSV: {error}") from error
+
+
+def _table(path, lines, header):
+    names = None
+    for number, cells in lines:
+        if cells in ([], [""]):
+            continue
+        if names is None:
+            names = cells if header else list(range(len(cells)))
+            if repeated := {name for name in names if names.count(name) > 1}:
+                raise UserError(
+                    f"{path}:{number}: {len(repeated)} columns have the same name "
+                    f"({', '.join(sorted(repeated))}); is the first line a header?"
+                )
+            if header:
+                continue
+        if len(cells) != len(names):
+            raise UserError(
+                f"{path}:{number}: {len(cells)} columns, not {len(names)} as in the first "
+                "line; mend the line"
+            )
+        yield number, dict(zip(names, cells, strict=True))
+    if names is None:
+        raise UserError(f"{path}: the file is empty")
+
+
+def _json_lines(path):
+    for number, line in enumerate(inputs.lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: no JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise UserError(f"{path}:{number}: no JSON object, but {line.strip()[:40]}")
+        yield number, values

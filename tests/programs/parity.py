@@ -1,0 +1,54 @@
+"""A whole task in one file: is the number of a's in the text even or odd?"""
+
+import dataclasses
+import pathlib
+
+import options
+import training  # noqa: F401
+from modeling import heads
+from text.rows import Field, Row
+from training import checkpoint, finetuning, metrics
+from training.task import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(finetuning.FineTuningOptions):
+    data_dir: str = options.field(help="Folder of train.txt, dev.txt and test.txt.")
+
+
+class Parity(Task):
+    fields = {"label_ids": Field()}
+
+    def __init__(self, given, tokenizer):
+        super().__init__(tokenizer)
+        self.folder = pathlib.Path(given.data_dir)
+
+    def read(self, split):
+        return (self.folder / f"{split}.txt").read_text().splitlines()
+
+    def featurize(self, example, split):
+        vocabulary = self.tokenizer.vocabulary
+        ids = [vocabulary.cls_id, *self.tokenizer.encode(example), vocabulary.sep_id]
+        yield Row(ids, [0] * len(ids), {"label_ids": example.count("a") % 2})
+
+    def objective(self):
+        return heads.Classification(2)
+
+    def score(self, predictions):
+        gold = [example.count("a") % 2 for example in predictions.examples]
+        predicted = predictions.outputs["logits"].argmax(axis=1)
+        return {"accuracy": metrics.accuracy(gold, predicted)}
+
+    def write_predictions(self, predictions, directory):
+        path = f"{directory}/parity.txt"
+        answers = predictions.outputs["logits"].argmax(axis=1)
+        checkpoint.write_file(path, "".join(f"{answer}\n" for answer in answers))
+        return [path]
+
+
+def main(given):
+    finetuning.finetune(Parity(given, finetuning.make_tokenizer(given)), given)
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

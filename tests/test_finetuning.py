@@ -1,0 +1,383 @@
+"""What all fine-tuning scripts share, shown with a task of one small file."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import training  # noqa: F401  (first: TensorFlow quietly)
+from modeling.config import BertConfig
+from tests.programs import parity
+from text.errors import UserError
+from text.vocabulary import SPECIAL_TOKENS
+from training import checkpoint
+
+ROOT = pathlib.Path(__file__).parents[1]
+TINY = BertConfig(
+    vocab_size=8,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=40,
+    type_vocab_size=2,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The task's files, a vocabulary and a config."""
+    rng = random.Random(1)
+    for split, lines in (("train", 64), ("dev", 21), ("test", 10)):
+        texts = [
+            " ".join(rng.choices("ab", k=rng.randint(1, 30))) for _ in range(lines)
+        ]
+        (tmp_path / f"{split}.txt").write_text("\n".join(texts) + "\n")
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "a", "b"]) + "\n")
+    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    return tmp_path
+
+
+def flags(folder, **changes):
+    return {
+        "data_dir": str(folder),
+        "vocab_file": str(folder / "vocab.txt"),
+        "bert_config_file": str(folder / "config.json"),
+        "output_dir": str(folder / "output"),
+        "max_seq_length": 40,
+        "train_batch_size": [8],
+        "learning_rate": [1e-3],
+        "do_train": True,
+    } | changes
+
+
+def run(folder, **changes):
+    parity.main(parity.Options(**flags(folder, **changes)))
+
+
+def command(folder, **changes):
+    given = flags(folder, **changes)
+    values = {
+        k: ",".join(map(str, v)) if isinstance(v, list) else v for k, v in given.items()
+    }
+    program = ROOT / "tests" / "programs" / "parity.py"
+    return [sys.executable, str(program), *(f"--{k}={v}" for k, v in values.items())]
+
+
+def results(folder, name="output"):
+    return json.loads((folder / name / "eval_results.json").read_text())
+
+
+def weights(folder, name="output"):
+    return checkpoint.read(checkpoint.resolve(str(folder / name)))
+
+
+def test_a_new_task_is_one_file(folder, capsys):
+    run(folder, do_eval=True, do_predict=True)
+    output = folder / "output"
+    values = results(folder)
+    assert values["global_step"] == 24  # 64 / 8 * 3
+    assert values["loss"] == values["eval_loss"]
+    lines = (output / "eval_results.txt").read_text().splitlines()
+    assert [line.split(" = ")[0] for line in lines] == sorted(values)
+    assert len((output / "parity.txt").read_text().splitlines()) == 10
+    for name in ("train", "eval", "predict"):
+        assert (output / f"{name}.tf_record").exists()
+    assert "train: 64 examples, 64 rows" in capsys.readouterr().out
+
+
+def test_evaluation_without_training_takes_what_was_trained(folder, capsys):
+    run(folder, do_eval=True)
+    trained = results(folder)
+    (folder / "output" / "eval_results.json").unlink()
+    run(folder, do_train=False, do_eval=True)
+    assert results(folder) == trained
+    run(
+        folder,
+        do_train=False,
+        do_eval=True,
+        init_checkpoint=str(folder / "output"),
+        output_dir=str(folder / "elsewhere"),
+    )
+    assert results(folder, "elsewhere")["eval_loss"] == trained["eval_loss"]
+    with pytest.raises(UserError, match="holds no checkpoint to evaluate"):
+        run(folder, do_train=False, do_eval=True, output_dir=str(folder / "new"))
+
+
+def test_predictions_are_those_of_single_rows_whatever_the_batches(folder):
+    run(folder, do_eval=True, do_predict=True)
+    one = (folder / "output" / "parity.txt").read_text(), results(folder)
+    for changes in (
+        {"eval_batch_size": 5, "predict_batch_size": 3},
+        {"eval_batch_size": 1, "predict_batch_size": 1, "length_buckets": False},
+    ):
+        run(folder, do_train=False, do_eval=True, do_predict=True, **changes)
+        other = (folder / "output" / "parity.txt").read_text(), results(folder)
+        assert other[0] == one[0]
+        assert other[1]["eval_accuracy"] == one[1]["eval_accuracy"]
+        assert other[1]["eval_loss"] == pytest.approx(one[1]["eval_loss"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_training_rows_are_made_again_only_when_something_changed(folder, capsys):
+    record = folder / "output" / "train.tf_record"
+
+    def made(**changes):
+        before = record.stat().st_mtime_ns if record.exists() else 0
+        run(folder, num_train_epochs=[1.0], **changes)
+        for path in (folder / "output").glob("model.ckpt-*"):
+            path.unlink()
+        return record.stat().st_mtime_ns != before
+
+    assert made()
+    assert not made()
+    assert made(max_seq_length=38)
+    assert made(do_lower_case=False, max_seq_length=38)
+    text = (folder / "train.txt").read_text()
+    (folder / "train.txt").write_text(text.replace("b", "a", 1))
+    assert made(do_lower_case=False, max_seq_length=38)
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "b", "a"]) + "\n")
+    assert made(do_lower_case=False, max_seq_length=38)
+    assert not made(do_lower_case=False, max_seq_length=38)
+
+
+@pytest.mark.slow
+def test_killed_run_ends_with_the_same_bits(folder):
+    """Dropout on, buckets on, early stopping on; killed at several moments."""
+    changes = {
+        "num_train_epochs": [6.0],
+        "save_checkpoints_steps": 7,
+        "early_stopping_patience": 4,
+        "eval_every_steps": 10,
+        "iterations_per_loop": 3,
+    }
+    run(folder, output_dir=str(folder / "straight"), do_eval=True, **changes)
+    expected, numbers = weights(folder, "straight"), results(folder, "straight")
+    line = command(folder, do_eval=True, **changes)
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    rng = random.Random(3)
+    log = folder / "output" / "metrics.jsonl"
+    for _ in range(4):
+        before = log.stat().st_mtime_ns if log.exists() else 0
+        process = subprocess.Popen(line, env=env, stdout=subprocess.DEVNULL)
+        while process.poll() is None:
+            if log.exists() and log.stat().st_mtime_ns != before:
+                time.sleep(rng.uniform(0.0, 0.3))
+                process.kill()
+                break
+            time.sleep(0.01)
+        process.wait()
+    subprocess.run(line, env=env, check=True, capture_output=True)
+    got = weights(folder)
+    assert got.keys() == expected.keys()
+    for name, value in expected.items():
+        assert np.array_equal(got[name], value), name
+    assert results(folder) == numbers
+
+
+def test_other_settings_do_not_go_on_in_the_same_folder(folder):
+    run(folder, num_train_epochs=[1.0])
+    with pytest.raises(UserError, match="learning_rate was 0.001 and is 0.002"):
+        run(folder, num_train_epochs=[1.0], learning_rate=[2e-3])
+    (folder / "train.txt").write_text("a b\n" * 64)
+    with pytest.raises(UserError, match="training_rows was"):
+        run(folder, num_train_epochs=[1.0])
+
+
+def test_finished_run_says_so_and_keeps_its_weights(folder, capsys):
+    run(folder)
+    before = weights(folder)
+    capsys.readouterr()
+    run(folder)
+    assert "already finished: 24 updates are done" in capsys.readouterr().out
+    for name, value in weights(folder).items():
+        assert np.array_equal(before[name], value)
+
+
+@pytest.mark.slow
+def test_search_records_every_run_and_keeps_the_best(folder, capsys):
+    search = {
+        "learning_rate": [1e-3, 3e-3],
+        "num_train_epochs": [1.0],
+        "num_trials": 2,
+        "do_eval": True,
+    }
+    run(folder, **search)
+    said = capsys.readouterr().out
+    summary = json.loads((folder / "output" / "search.json").read_text())
+    scores = {o["name"]: o["score"] for o in summary["runs"]}
+    assert len(scores) == 4
+    assert summary["mean"] == pytest.approx(np.mean(list(scores.values())))
+    assert summary["deviation"] == pytest.approx(np.std(list(scores.values()), ddof=1))
+    assert scores[summary["best"]] == max(scores.values())
+    assert results(folder)["eval_accuracy"] == max(scores.values())
+    assert "64 training examples are few" in said
+    # Only the best run's weights stay, in its own folder and in output_dir.
+    kept = sorted(p.parent.name for p in folder.glob("output/**/model.ckpt-*.index"))
+    assert kept == sorted(["output", summary["best"]])
+    # A second start trains nothing and ends the same.
+    before = weights(folder)
+    run(folder, **search)
+    assert "already finished" in capsys.readouterr().out
+    assert json.loads((folder / "output" / "search.json").read_text()) == summary
+    for name, value in weights(folder).items():
+        assert np.array_equal(before[name], value)
+
+
+@pytest.mark.slow
+def test_search_goes_on_where_it_was_broken_off(folder, monkeypatch):
+    search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
+    run(folder, **search, output_dir=str(folder / "straight"))
+    train = training_calls = []
+    original = parity.finetuning._Run.train
+
+    def once(self, *arguments):
+        training_calls.append(arguments)
+        if len(training_calls) == 2:
+            raise KeyboardInterrupt
+        original(self, *arguments)
+
+    monkeypatch.setattr(parity.finetuning._Run, "train", once)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, **search)
+    run(folder, **search)
+    assert len(train) == 3  # the first trial was not repeated
+    for name, value in weights(folder, "straight").items():
+        assert np.array_equal(weights(folder)[name], value)
+
+
+@pytest.mark.slow
+def test_degenerate_runs_are_named(folder, capsys, monkeypatch):
+    monkeypatch.setattr(parity.Parity, "trivial_score", lambda self, examples: 1.0)
+    run(folder, learning_rate=[1e-3, 1e-9], num_train_epochs=[1.0])
+    assert "2 of 2 runs are degenerate" in capsys.readouterr().out
+
+
+def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
+    scores = iter([0.1, 0.5, 0.3, 0.2, 0.4, 0.9])
+    monkeypatch.setattr(
+        parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
+    )
+    run(
+        folder,
+        early_stopping_patience=3,
+        eval_every_steps=2,
+        save_checkpoints_steps=100,
+    )
+    said = capsys.readouterr().out
+    assert "the best of 5 evaluations was at step 4" in said
+    assert checkpoint.steps(str(folder / "output")) == [10]
+    assert checkpoint.steps(str(folder / "output" / "best")) == [4]
+    best = weights(folder, "output/best")
+    assert int(best["global_step"]) == 4
+    # Started again it does not train on, and answers with the best weights.
+    run(
+        folder,
+        early_stopping_patience=3,
+        eval_every_steps=2,
+        save_checkpoints_steps=100,
+        do_eval=True,
+    )
+    assert "already finished: 10 updates" in capsys.readouterr().out
+    assert results(folder)["eval_accuracy"] == 0.9
+
+
+def test_without_an_interval_early_stopping_evaluates_each_epoch(folder, capsys):
+    run(folder, early_stopping_patience=9, num_train_epochs=[2.0])
+    history = json.loads((folder / "output" / "evaluations.json").read_text())
+    assert [evaluation["step"] for evaluation in history] == [8, 16]
+
+
+def test_scores_that_are_not_finite_are_refused(folder):
+    run(folder, num_train_epochs=[1.0])
+    tensors = weights(folder)
+    tensors["output_bias"] = np.array([np.nan, 0.0], np.float32)
+    checkpoint.save(str(folder / "output"), 8, tensors, keep=1)
+    with pytest.raises(UserError, match="logits are not finite"):
+        run(folder, do_train=False, do_eval=True)
+    assert not (folder / "output" / "eval_results.txt").exists()
+
+
+def test_head_of_another_size_is_refused_and_can_be_left_behind(folder):
+    run(folder, num_train_epochs=[1.0])
+    tensors = weights(folder)
+    tensors["output_bias"] = np.zeros(3, np.float32)
+    tensors["output_weights"] = np.zeros((3, 16), np.float32)
+    checkpoint.save(str(folder / "three"), 8, tensors, keep=1)
+    changes = {
+        "init_checkpoint": str(folder / "three"),
+        "output_dir": str(folder / "next"),
+        "num_train_epochs": [1.0],
+    }
+    with pytest.raises(UserError, match=r"output_bias is \[3\] in the checkpoint"):
+        run(folder, **changes)
+    run(folder, init_encoder_only=True, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"do_train": False}, "nothing to do; give --do_train"),
+        ({"train_batch_size": [8, 0]}, "--train_batch_size=0: must be at least 1"),
+        ({"learning_rate": [-1.0]}, "--learning_rate=-1.0: must be above 0"),
+        ({"num_train_epochs": [float("nan")]}, "--num_train_epochs=nan: must be above"),
+        ({"warmup_proportion": 1.5}, "--warmup_proportion=1.5: must be from 0 to 1"),
+        ({"num_trials": 0}, "--num_trials=0"),
+        ({"max_seq_length": 41}, "more than max_position_embeddings=40"),
+        ({"train_batch_size": [1000]}, "64 training examples make no batch"),
+        ({"vocab_file": "missing.txt"}, "missing.txt"),
+        ({"bert_config_file": "missing.json"}, "missing.json"),
+        ({"init_checkpoint": "missing"}, "missing: no such checkpoint"),
+        ({"gradient_accumulation_steps": 3}, "train_batch_size=8 is not divisible"),
+    ],
+)
+def test_bad_flags_are_refused_before_anything_is_written(folder, changes, message):
+    with pytest.raises((UserError, OSError), match=message):
+        run(folder, **changes)
+    assert not list(folder.glob("output/model.ckpt*"))
+    assert not (folder / "output" / "eval_results.txt").exists()
+
+
+def test_vocabulary_larger_than_the_model_is_refused(folder):
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *"abcdefgh"]) + "\n")
+    with pytest.raises(UserError, match="13 tokens, more than vocab_size=8"):
+        run(folder)
+
+
+@pytest.mark.slow
+def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
+    """In processes of their own: one may hold a single MirroredStrategy."""
+    config = dataclasses.replace(
+        TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    (folder / "config.json").write_text(config.to_json_string())
+    run(folder, do_eval=True, output_dir=str(folder / "one"))
+    program = ROOT / "tests" / "programs" / "on_two_cpus.py"
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    script = command(folder, do_eval=True, distribution="mirrored")[1:]
+    done = subprocess.run(
+        [sys.executable, str(program), *script], env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "on 2 devices" in done.stdout
+    run(
+        folder,
+        do_eval=True,
+        gradient_accumulation_steps=4,
+        output_dir=str(folder / "accumulated"),
+    )
+    expected = weights(folder, "one")
+    for name in ("output", "accumulated"):
+        got = weights(folder, name)
+        for key, value in expected.items():
+            np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)
+        assert results(folder, name)["eval_loss"] == pytest.approx(
+            results(folder, "one")["eval_loss"], abs=1e-5
+        )

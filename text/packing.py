@@ -94,4 +94,4 @@ def pack(
     )
     ids = [cls, *a[:a_length], sep, *b[:b_length], sep]
     segments = [0] * (a_length + 2) + [1] * (b_length + 1)
-    return ids, segments, a_length + b_length < len(a) + len(b)
+    return ids, segments, bool(a_length + b_length < len(a) + len(b))

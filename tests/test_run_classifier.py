@@ -1,0 +1,488 @@
+"""run_classifier.py: the release's files and numbers, GLUE's layouts, your own files."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import run_classifier
+import training  # noqa: F401  (first: TensorFlow quietly)
+from modeling.config import BertConfig
+from text.errors import UserError
+from text.tokenization import Tokenizer
+from text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training import checkpoint
+
+# isort: split
+import tensorflow as tf
+
+ROOT = pathlib.Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "golden"
+WORDS = "the a cat dog sat ran on under mat hat red blue".split()
+TINY = BertConfig(
+    vocab_size=40,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=32,
+    type_vocab_size=2,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *WORDS]) + "\n")
+    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    return tmp_path
+
+
+def text(rng):
+    return " ".join(rng.choice(WORDS, size=rng.integers(1, 8)))
+
+
+def options(folder, task_name, **changes):
+    return run_classifier.Options(
+        **{
+            "task_name": task_name,
+            "data_dir": str(folder),
+            "vocab_file": str(folder / "vocab.txt"),
+            "bert_config_file": str(folder / "config.json"),
+            "output_dir": str(folder / "output"),
+            "max_seq_length": 32,
+            "train_batch_size": [8],
+            "num_train_epochs": [2.0],
+            "learning_rate": [1e-3],
+        }
+        | changes
+    )
+
+
+def task(folder, task_name, **changes):
+    tokenizer = Tokenizer(Vocabulary.load(str(folder / "vocab.txt")))
+    given = options(
+        folder, task_name, do_train=changes.pop("do_train", True), **changes
+    )
+    return run_classifier.Classifier(given, tokenizer)
+
+
+def run(folder, task_name, **changes):
+    run_classifier.main(options(folder, task_name, **changes))
+
+
+def results(folder):
+    return json.loads((folder / "output" / "eval_results.json").read_text())
+
+
+def write_lines(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+# --- The release's numbers -----------------------------------------------------------
+
+
+def test_features_and_outputs_equal_the_releases(tmp_path):
+    examples = json.loads((GOLDEN / "classifier" / "examples.json").read_text())
+    expected = np.load(GOLDEN / "classifier" / "outputs.npz")
+    with open(tmp_path / "dev.jsonl", "w") as file:
+        for example in examples:
+            file.write(json.dumps(example) + "\n")
+    tensors = checkpoint.read(str(GOLDEN / "checkpoint" / "bert_model.ckpt"))
+    tensors |= dict(np.load(GOLDEN / "classifier" / "head.npz"))
+    (tmp_path / "model").mkdir()
+    prefix = checkpoint.save(str(tmp_path / "model"), 1, tensors, keep=1)
+    common = {
+        "data_dir": str(tmp_path),
+        "vocab_file": str(GOLDEN / "checkpoint" / "vocab.txt"),
+        "bert_config_file": str(GOLDEN / "checkpoint" / "bert_config.json"),
+        "output_dir": str(tmp_path / "output"),
+        "init_checkpoint": prefix,
+        "max_seq_length": 32,
+        "dev_file": "dev.jsonl",
+        "test_file": "dev.jsonl",
+        "text_a_column": "text_a",
+        "text_b_column": "text_b",
+        "labels": ["0", "1", "2"],
+    }
+    singles = [i for i, example in enumerate(examples) if example["text_b"] is None]
+    pairs = [i for i in range(len(examples)) if i not in singles]
+    assert singles and pairs
+    for some, text_b in ((singles, None), (pairs, "text_b")):
+        with open(tmp_path / "dev.jsonl", "w") as file:
+            for i in some:
+                file.write(json.dumps(examples[i]) + "\n")
+        run_classifier.main(
+            run_classifier.Options(
+                task_name="custom",
+                do_eval=True,
+                do_predict=True,
+                **common | {"text_b_column": text_b},
+            )
+        )
+        rows = tf.data.TFRecordDataset(str(tmp_path / "output" / "eval.tf_record"))
+        for i, record in zip(some, rows.as_numpy_iterator(), strict=True):
+            features = tf.train.Example.FromString(record).features.feature
+            for name in ("input_ids", "input_mask", "segment_ids", "label_ids"):
+                wanted = np.atleast_1d(expected[name][i]).tolist()
+                assert list(features[name].int64_list.value) == wanted, (i, name)
+            assert list(features["is_real_example"].int64_list.value) == [1]
+        lines = (tmp_path / "output" / "test_results.tsv").read_text().splitlines()
+        got = np.array([[float(x) for x in line.split("\t")] for line in lines])
+        np.testing.assert_allclose(got, expected["probabilities"][some], atol=1e-5)
+        loss = expected["per_example_loss"][some].mean()
+        assert results(tmp_path)["eval_loss"] == pytest.approx(loss, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_command_of_the_2018_readme_runs(folder):
+    rng = np.random.default_rng(0)
+    head = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
+    for name, number in (("train", 32), ("dev", 9)):
+        lines = [f"{i % 2}\t1\t2\t{text(rng)}\t{text(rng)}" for i in range(number)]
+        write_lines(folder / f"{name}.tsv", head + lines)
+    write_lines(
+        folder / "test.tsv",
+        ["index\t#1 ID\t#2 ID\t#1 String\t#2 String"]
+        + [f"{i}\t1\t2\t{text(rng)}\t{text(rng)}" for i in range(5)],
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(ROOT / "run_classifier.py"),
+            "--task_name=MRPC",
+            "--do_train=true",
+            "--do_eval=true",
+            "--do_predict=true",
+            f"--data_dir={folder}",
+            f"--vocab_file={folder}/vocab.txt",
+            f"--bert_config_file={folder}/config.json",
+            "--max_seq_length=32",
+            "--train_batch_size=8",
+            "--learning_rate=2e-5",
+            "--num_train_epochs=3.0",
+            f"--output_dir={folder}/output/",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    names = os.listdir(folder / "output")
+    for name in (
+        "eval_results.txt",
+        "test_results.tsv",
+        "train.tf_record",
+        "eval.tf_record",
+        "predict.tf_record",
+        "checkpoint",
+        "model.ckpt-12.index",
+        "mistakes.html",
+    ):
+        assert name in names
+    lines = (folder / "output" / "test_results.tsv").read_text().splitlines()
+    assert len(lines) == 5
+    for line in lines:
+        assert sum(map(float, line.split("\t"))) == pytest.approx(1.0)
+    keys = [
+        line.split(" = ")[0]
+        for line in (folder / "output" / "eval_results.txt").read_text().splitlines()
+    ]
+    assert keys == ["eval_accuracy", "eval_f1", "eval_loss", "global_step", "loss"]
+    lines = (folder / "output" / "MRPC.tsv").read_text().splitlines()
+    assert lines[0] == "index\tprediction" and len(lines) == 6
+    assert all(line.split("\t")[1] in ("0", "1") for line in lines[1:])
+
+
+# --- GLUE's layouts ------------------------------------------------------------------
+
+# A header, one line for training and one for the test set, and what they are read as.
+LAYOUTS = {
+    "CoLA": (None, 'gj04\t1\t\tHe "sat.', "index\tsentence", "7\tA cat"),
+    "SST-2": ("sentence\tlabel", 'a "b \t1', "index\tsentence", "0\tA cat"),
+    "STS-B": (
+        "index\tgenre\tsentence1\tsentence2\tscore",
+        "0\tx\ta cat\tthe cat\t4.25",
+        "index\tgenre\tsentence1\tsentence2",
+        "0\tx\ta cat\tthe cat",
+    ),
+    "QQP": (
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+        "9\t1\t2\ta cat\tthe cat\t0",
+        "id\tquestion1\tquestion2",
+        "3\ta cat\tthe cat",
+    ),
+    "QNLI": (
+        "index\tquestion\tsentence\tlabel",
+        "0\ta cat\tthe cat\tnot_entailment",
+        "index\tquestion\tsentence",
+        "3\ta cat\tthe cat",
+    ),
+    "RTE": (
+        "index\tsentence1\tsentence2\tlabel",
+        "0\ta cat\tthe cat\tentailment",
+        "index\tsentence1\tsentence2",
+        "3\ta cat\tthe cat",
+    ),
+    "WNLI": (
+        "index\tsentence1\tsentence2\tlabel",
+        "0\ta cat\tthe cat\t1",
+        "index\tsentence1\tsentence2",
+        "3\ta cat\tthe cat",
+    ),
+}
+READ = {
+    "CoLA": ('He "sat.', None, "1"),
+    "SST-2": ('a "b ', None, "1"),
+    "STS-B": ("a cat", "the cat", 4.25),
+    "QQP": ("a cat", "the cat", "0"),
+    "QNLI": ("a cat", "the cat", "not_entailment"),
+    "RTE": ("a cat", "the cat", "entailment"),
+    "WNLI": ("a cat", "the cat", "1"),
+}
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_glue_layouts_are_read(folder, name, ending):
+    header, line, test_header, test_line = LAYOUTS[name]
+    lines = ([header] if header else []) + [line, line]
+    content = "\ufeff" + ending.join(lines) + ending
+    (folder / "train.tsv").write_bytes(content.encode())
+    (folder / "test.tsv").write_bytes(f"{test_header}{ending}{test_line}".encode())
+    this = task(folder, name)
+    examples = this.read("train")
+    assert len(examples) == 2
+    assert examples[0][:3] == READ[name]
+    (example,) = this.read("test")
+    assert example.label is None
+    assert example.text_b == (READ[name][1] and "the cat")
+    assert example.index == test_line.split("\t")[0]
+
+
+def test_mnli_has_two_of_each_and_ax_its_answers(folder):
+    header = "index\tsentence1\tsentence2\tlabel1\tgold_label"
+    for name in ("train", "dev_matched", "dev_mismatched"):
+        write_lines(
+            folder / f"{name}.tsv",
+            [header]
+            + [
+                f"{i}\ta cat\tthe dog\tneutral\t{label}"
+                for i, label in enumerate(
+                    ["neutral", "entailment", "contradiction", "neutral"] * 4
+                )
+            ],
+        )
+    for name in ("test_matched", "test_mismatched", "diagnostic"):
+        write_lines(
+            folder / f"{name}.tsv",
+            ["index\tsentence1\tsentence2", "5\ta cat\tthe dog", "6\tred\tblue"],
+        )
+    run(folder, "MNLI", do_train=True, do_eval=True, do_predict=True)
+    output = folder / "output"
+    values = results(folder)
+    assert {"eval_accuracy", "eval_dev_mismatched_accuracy"} <= values.keys()
+    for name in ("test_results.tsv", "test_results_test_mismatched.tsv"):
+        assert len((output / name).read_text().splitlines()[0].split("\t")) == 3
+    for name in ("MNLI-m.tsv", "MNLI-mm.tsv"):
+        lines = (output / name).read_text().splitlines()
+        assert [line.split("\t")[0] for line in lines] == ["index", "5", "6"]
+        assert lines[1].split("\t")[1] in ("neutral", "entailment", "contradiction")
+    run(
+        folder,
+        "AX",
+        do_predict=True,
+        init_checkpoint=str(output),
+        output_dir=str(folder / "ax"),
+    )
+    assert len((folder / "ax" / "AX.tsv").read_text().splitlines()) == 3
+    with pytest.raises(UserError, match="has a test set only"):
+        run(folder, "AX", do_train=True)
+
+
+def test_xnli_takes_one_language(folder):
+    (folder / "multinli").mkdir()
+    write_lines(
+        folder / "multinli" / "multinli.train.zh.tsv",
+        ["premise\thypo\tlabel", "a cat\tthe dog\tcontradictory"],
+    )
+    write_lines(
+        folder / "xnli.dev.tsv",
+        [
+            "language\tgold_label\tsentence1\tsentence2",
+            "ar\tneutral\ta\tb",
+            "zh\tentailment\tc\td",
+        ],
+    )
+    this = task(folder, "XNLI")
+    assert this.read("train")[0].label == "contradiction"
+    assert [example.text_a for example in this.read("dev")] == ["c"]
+
+
+# --- Your own files ------------------------------------------------------------------
+
+
+def custom(folder, ending, labels, number=24):
+    """train, dev and test of one format; the test set has no labels."""
+    rng = np.random.default_rng(0)
+    for split in ("train", "dev", "test"):
+        rows = [(text(rng), labels[i % len(labels)]) for i in range(number)]
+        if split == "test":
+            rows = [(a,) for a, _ in rows]
+        if ending == "jsonl":
+            names = ("text", "label")
+            lines = [json.dumps(dict(zip(names, row, strict=False))) for row in rows]
+        else:
+            separator = "\t" if ending == "tsv" else ","
+            lines = [separator.join(("text", "label")[: len(rows[0])])]
+            lines += [separator.join(map(str, row)) for row in rows]
+        write_lines(folder / f"{split}.{ending}", lines)
+    return {f"{split}_file": f"{split}.{ending}" for split in ("train", "dev", "test")}
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind", "labels"),
+    [
+        ("tsv", "single", ["yes", "no", "perhaps"]),
+        ("csv", "number", [0.5, 1.5, -2.0]),
+        ("jsonl", "several", [["x"], ["x", "y"], []]),
+    ],
+)
+def test_own_files_of_every_kind(folder, ending, kind, labels):
+    files = custom(folder, ending, labels)
+    run(
+        folder,
+        "custom",
+        **files,
+        label_kind=kind,
+        do_train=True,
+        do_eval=True,
+        do_predict=True,
+    )
+    values = results(folder)
+    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
+    answers = [json.loads(line) for line in lines]
+    assert len(answers) == 24
+    table = (folder / "output" / "test_results.tsv").read_text().splitlines()
+    if kind == "single":
+        assert {"eval_accuracy", "eval_f1_macro"} <= values.keys()
+        for answer, line in zip(answers, table, strict=True):
+            chances = answer["probabilities"]
+            assert list(chances) == ["no", "perhaps", "yes"]
+            assert answer["predicted"] == max(chances, key=chances.get)
+            assert line == "\t".join(map(str, chances.values()))
+    elif kind == "number":
+        assert {"eval_spearman", "eval_mean_squared_error"} <= values.keys()
+        assert [str(a["predicted"]) for a in answers] == table
+    else:
+        assert {"eval_f1_micro", "eval_exact_match"} <= values.keys()
+        for answer in answers:
+            chosen = [k for k, p in answer["probabilities"].items() if p > 0.5]
+            assert answer["predicted"] == chosen
+    # The labels are kept with the model: it answers without the training set.
+    (folder / files["train_file"]).unlink()
+    before = (folder / "output" / "predictions.jsonl").read_text()
+    run(folder, "custom", **files, label_kind=kind, do_predict=True)
+    assert (folder / "output" / "predictions.jsonl").read_text() == before
+
+
+def test_csv_quotes_hold_commas_and_line_ends(folder):
+    (folder / "train.csv").write_text(
+        'text,label\n"a ""red"" cat,\nsat",x\nthe dog,y\n'
+    )
+    this = task(folder, "custom", train_file="train.csv")
+    assert [example.text_a for example in this.read("train")] == [
+        'a "red" cat,\nsat',
+        "the dog",
+    ]
+
+
+def test_scores_are_those_of_the_answers(folder):
+    """Regardless of how they are computed: from the files alone."""
+    files = custom(folder, "tsv", ["0", "1", "1"])
+    files["test_file"] = files["dev_file"]
+    run(folder, "custom", **files, do_train=True, do_eval=True, do_predict=True)
+    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
+    answers = [json.loads(line) for line in lines]
+    right = np.mean([a["gold"] == a["predicted"] for a in answers])
+    assert results(folder)["eval_accuracy"] == pytest.approx(right)
+    loss = -np.mean([np.log(a["probabilities"][a["gold"]]) for a in answers])
+    assert results(folder)["eval_loss"] == pytest.approx(loss, abs=1e-5)
+    page = (folder / "output" / "mistakes.html").read_text()
+    wrong = [a for a in answers if a["gold"] != a["predicted"]]
+    assert f"worst of {len(wrong)} mistakes in 24 answers" in page
+    assert all(a["text"] in page for a in wrong)
+
+
+def test_cut_texts_are_counted(folder, capsys):
+    files = custom(folder, "tsv", ["0", "1"])
+    run(folder, "custom", **files, do_train=True, max_seq_length=6)
+    assert "were cut to --max_seq_length" in capsys.readouterr().out
+
+
+# --- Refusals ------------------------------------------------------------------------
+
+GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "message"),
+    [
+        ("", {}, "train.tsv: the file is empty"),
+        ("text\tlabel\n", {}, "train.tsv: no line of it is an example"),
+        ("a\tb\nc\td\n", {}, "train.tsv:2: no column 'label' among a, b"),
+        ("text\tlabel\na\n", {}, "train.tsv:2: 1 columns, not 2"),
+        ("text\tlabel\na\tx\tz\n", {}, "train.tsv:2: 3 columns, not 2"),
+        ("text\ttext\na\tx\n", {}, "train.tsv:1: 1 columns have the same name"),
+        ("text\tlabel\na\tx\nb\tx\n", {}, "all labels are ['x']"),
+        ("text\tlabel\na\t\nb\tx\n", {}, "train.tsv:2: label '' is not one of"),
+        (GOOD, {"labels": ["x", "z"]}, "train.tsv:3: label 'y' is not one of x, z"),
+        (GOOD, {"label_kind": "number"}, "train.tsv:2: label 'x' is no finite number"),
+        (
+            "text\tlabel\na\tnan\n",
+            {"label_kind": "number"},
+            "train.tsv:2: label 'nan' is no finite number",
+        ),
+        (GOOD, {"train_file": "none.tsv"}, "none.tsv"),
+        (GOOD, {"text_b_column": "other"}, "train.tsv:2: no column 'other'"),
+        (b"text\tlabel\na\xff\tx\n", {}, "train.tsv:2: not UTF-8"),
+        ('{"text": "a", "label": "x"}\n{"te', {}, "train.jsonl:2: no JSON"),
+        ("[1, 2]\n", {}, "train.jsonl:1: no JSON object"),
+        ('{"text": 3, "label": "x"}\n', {}, "train.jsonl:1: 'text' is no text, but 3"),
+        (
+            '{"text": "a", "label": {"x": 1}}\n',
+            {"label_kind": "several"},
+            "train.jsonl:1: {'x': 1} is neither a list of labels nor a text",
+        ),
+        ('text,label\n"a cat,x\n', {}, "train.csv:2: no CSV"),
+        (GOOD, {"task_name": "sst"}, "--task_name=sst: not one of cola"),
+        (GOOD, {"max_seq_length": 2}, "--max_seq_length=2: must be at least 3"),
+        (
+            GOOD,
+            {"do_train": False, "do_eval": True},
+            "no labels are known; train first",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(folder, content, changes, message):
+    ending = "tsv"
+    if isinstance(content, str) and content.startswith(("{", "[")):
+        ending = "jsonl"
+    elif isinstance(content, str) and content.startswith("text,"):
+        ending = "csv"
+    content = content if isinstance(content, bytes) else content.encode()
+    (folder / f"train.{ending}").write_bytes(content)
+    (folder / "dev.tsv").write_text(GOOD)
+    output = folder / "output"
+    output.mkdir()
+    (output / "eval_results.txt").write_text("of an earlier run\n")
+    changes = {"task_name": "custom", "train_file": f"train.{ending}"} | changes
+    changes.setdefault("do_train", True)
+    with pytest.raises((UserError, OSError)) as error:
+        run(folder, **changes)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert (output / "eval_results.txt").read_text() == "of an earlier run\n"
+    assert not list(output.glob("model.ckpt*"))

@@ -71,7 +71,9 @@ def _json_lines(path):
             continue
         try:
             values = json.loads(line)
-        except ValueError as error:
+            if "\\u" in line:  # may stand for half a character, which no file can hold
+                json.dumps(values, ensure_ascii=False).encode("utf-8")
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}:{number}: no JSON: {error}") from error
         if not isinstance(values, dict):
             raise UserError(f"{path}:{number}: no JSON object, but {line.strip()[:40]}")

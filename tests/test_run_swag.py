@@ -1,0 +1,512 @@
+"""run_swag.py as a user meets it: both formats, results, refusals, a kill."""
+
+import csv
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import run_swag
+from modeling.config import BertConfig
+from modeling.encoder import BertEncoder
+from text.errors import UserError
+from text.vocabulary import SPECIAL_TOKENS
+from training import checkpoint
+
+ROOT = pathlib.Path(__file__).parents[1]
+WORDS = [*"abcdefgh", "she", "."]
+TINY = BertConfig(
+    vocab_size=len(SPECIAL_TOKENS) + len(WORDS),
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=40,
+    type_vocab_size=2,
+)
+COLUMNS = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
+ENDINGS = ["ending0", "ending1", "ending2", "ending3"]
+
+
+def swag_lines(count, seed, labelled=True):
+    """As SWAG's files; only the right ending ends."""
+    rng = random.Random(seed)
+    lines = [[*COLUMNS, *ENDINGS, *(["label"] if labelled else [])]]
+    for number in range(count):
+        endings = rng.sample("abcdefgh", 4)
+        label = rng.randrange(4)
+        endings[label] += " ."
+        sent1 = " ".join(rng.choices("abcdefgh", k=rng.randint(1, 5)))
+        line = [number, "v1", number, f"{sent1} She", sent1, "She", "gold", *endings]
+        lines.append(line + [label] * labelled)
+    return lines
+
+
+def write_csv(path, lines):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows(lines)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """SWAG's three files, a vocabulary and a config."""
+    write_csv(tmp_path / "train.csv", swag_lines(64, seed=1))
+    write_csv(tmp_path / "val.csv", swag_lines(21, seed=2))
+    write_csv(tmp_path / "test.csv", swag_lines(10, seed=3, labelled=False))
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *WORDS]) + "\n")
+    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    return tmp_path
+
+
+def flags(folder, **changes):
+    return {
+        "data_dir": str(folder),
+        "vocab_file": str(folder / "vocab.txt"),
+        "bert_config_file": str(folder / "config.json"),
+        "output_dir": str(folder / "output"),
+        "max_seq_length": 24,
+        "train_batch_size": [8],
+        "learning_rate": [1e-3],
+        "num_train_epochs": [1.0],
+    } | changes
+
+
+def run(folder, **changes):
+    run_swag.main(run_swag.Options(**flags(folder, **changes)))
+
+
+def write_json_lines(path, *objects):
+    path.write_text("".join(json.dumps(each) + "\n" for each in objects))
+
+
+def answers(folder, name="predictions.jsonl"):
+    lines = (folder / "output" / name).read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def results(folder):
+    return json.loads((folder / "output" / "eval_results.json").read_text())
+
+
+def by_hand(folder, context, starts_and_choices):
+    """Probabilities from the encoder alone, one choice after the other."""
+    weights = checkpoint.read(checkpoint.resolve(str(folder / "output")))
+    encoder = BertEncoder(TINY)
+    for variable in encoder.variables:
+        variable.assign(weights[variable.path])
+    ids = {word: n for n, word in enumerate([*SPECIAL_TOKENS, *WORDS])}
+    scores = []
+    for text in starts_and_choices:
+        a, b = (["[CLS]", *context.split(), "[SEP]"], [*text.lower().split(), "[SEP]"])
+        outputs = encoder(
+            {
+                "input_ids": np.array([[ids[word] for word in a + b]]),
+                "segment_ids": np.array([[0] * len(a) + [1] * len(b)]),
+            }
+        )
+        pooled = np.array(outputs["pooled_output"])[0]
+        scores.append(float(pooled @ weights["output_weights"][0]))
+    assert "output_bias" not in weights
+    odds = np.exp(np.array(scores) - max(scores))
+    return odds / odds.sum()
+
+
+# --- Runs ----------------------------------------------------------------------------
+
+
+def test_swag_from_training_to_answers(folder):
+    run(
+        folder,
+        do_train=True,
+        do_eval=True,
+        do_predict=True,
+        learning_rate=[1e-2],
+        num_train_epochs=[6.0],
+    )
+    output = folder / "output"
+    names = {path.name for path in output.iterdir() if "tfevents" not in path.name}
+    assert names >= {
+        "bert_config.json",
+        "eval_results.json",
+        "eval_results.txt",
+        "mistakes.html",
+        "model.ckpt-48.index",  # 64 / 8 * 6
+        "predictions.jsonl",
+        "test_results.tsv",
+    }
+    lines = (output / "eval_results.txt").read_text().splitlines()
+    keys = [line.split(" = ")[0] for line in lines]
+    assert keys == ["eval_accuracy", "eval_loss", "global_step", "loss"]
+    assert results(folder)["eval_accuracy"] > 0.8  # by chance 0.25
+    predicted = answers(folder)
+    assert len(predicted) == 10
+    assert list(predicted[0]) == [
+        "context",
+        "start",
+        "choices",
+        "predicted",
+        "probabilities",
+    ]
+    table = [
+        [float(cell) for cell in line.split("\t")]
+        for line in (output / "test_results.tsv").read_text().splitlines()
+    ]
+    assert table == [answer["probabilities"] for answer in predicted]
+
+
+def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(folder):
+    run(
+        folder,
+        do_train=True,
+        do_eval=True,
+        do_predict=True,
+        test_file="val.csv",
+        learning_rate=[1e-2],
+        num_train_epochs=[2.0],
+    )
+    right, losses = 0, []
+    for answer in answers(folder):
+        texts = [f"She {choice}" for choice in answer["choices"]]
+        expected = by_hand(folder, answer["context"], texts)
+        np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+        assert answer["predicted"] == expected.argmax()
+        right += expected.argmax() == answer["gold"]
+        losses.append(-np.log(expected[answer["gold"]]))
+    assert results(folder)["eval_accuracy"] == pytest.approx(right / 21)
+    assert results(folder)["eval_loss"] == pytest.approx(np.mean(losses), abs=1e-5)
+
+
+def test_evaluation_alone_and_the_page_of_mistakes(folder):
+    run(folder, do_train=True, do_eval=True)
+    trained = results(folder)
+    run(folder, do_eval=True)
+    assert results(folder) == trained
+    page = (folder / "output" / "mistakes.html").read_text()
+    wrong = round(21 * (1 - trained["eval_accuracy"]))
+    assert f"{wrong} worst of {wrong} mistakes in 21 answers" in page
+    assert "0: She" in page
+
+
+@pytest.mark.slow
+def test_search_names_runs_no_better_than_one_answer(folder, capsys):
+    right = [line[-1] for line in swag_lines(21, seed=2)[1:]]
+    run(folder, do_train=True, num_trials=2, learning_rate=[1e-9])
+    found = json.loads((folder / "output" / "search.json").read_text())
+    assert found["trivial"] == max(map(right.count, right)) / 21
+    assert found["metric"] == "accuracy"
+
+
+# --- Choices -------------------------------------------------------------------------
+
+
+def objects(count, seed):
+    """Two to five choices; one key more than is needed."""
+    rng = random.Random(seed)
+    for number in range(count):
+        choices = rng.sample("abcdefgh", rng.randint(2, 5))
+        label = rng.randrange(len(choices))
+        yield {
+            "id": number,
+            "context": f"{choices[label]} {choices[label]}",
+            "start": "she",
+            "choices": choices,
+            "label": label,
+        }
+
+
+@pytest.fixture
+def json_folder(folder):
+    write_json_lines(folder / "train.jsonl", *objects(32, seed=1))
+    dev = list(objects(12, seed=2))
+    write_json_lines(folder / "dev.jsonl", *dev)
+    # A training set with five choices, a test set with two and three.
+    short = [e | {"choices": e["choices"][:3], "label": None} for e in dev]
+    write_json_lines(folder / "test.jsonl", *short)
+    return folder
+
+
+JSON_FILES = {
+    "train_file": "train.jsonl",
+    "dev_file": "dev.jsonl",
+    "test_file": "test.jsonl",
+}
+
+
+def test_choices_that_are_not_there_count_for_nothing(json_folder):
+    run(json_folder, do_train=True, do_eval=True, do_predict=True, **JSON_FILES)
+    lines = (json_folder / "output" / "test_results.tsv").read_text().splitlines()
+    numbers = set()
+    for answer, line in zip(answers(json_folder), lines, strict=True):
+        numbers.add(len(answer["choices"]))
+        assert len(answer["probabilities"]) == len(answer["choices"])
+        assert len(line.split("\t")) == len(answer["choices"])
+        assert sum(answer["probabilities"]) == pytest.approx(1.0)
+        texts = [f"she {choice}" for choice in answer["choices"]]
+        expected = by_hand(json_folder, answer["context"], texts)
+        np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    assert numbers == {2, 3}
+    assert 0 <= results(json_folder)["eval_loss"] < 3
+
+
+def test_endings_that_are_empty_at_the_end_of_a_line_are_no_choices(folder):
+    lines = swag_lines(21, seed=2)
+    lines[1][-3:] = ["", "", 1]
+    write_csv(folder / "val.csv", lines)
+    task = run_swag.MultipleChoice(
+        run_swag.Options(**flags(folder, do_eval=True)), None
+    )
+    examples = task.read("dev")
+    assert len(examples[0].choices) == 2 and examples[0].label == 1
+    assert len(examples[1].choices) == 4
+    assert task.num_choices == 4
+
+
+def test_csv_takes_quotes_line_breaks_and_any_number_of_endings(folder):
+    (folder / "val.csv").write_bytes(
+        b"\xef\xbb\xbfsent1,sent2,ending0,ending1,ending2,ending3,ending4,ending5,"
+        b"ending6,ending7,ending8,ending9,ending10,label\r\n"
+        b'"a, ""b""\r\nc",,a,b,c,d,e,f,g,h,a,b,right,10\r\n'
+    )
+    task = run_swag.MultipleChoice(
+        run_swag.Options(**flags(folder, do_eval=True)), None
+    )
+    (example,) = task.read("dev")
+    assert example.context == 'a, "b"\r\nc'
+    assert example.start == ""
+    assert example.choices[10] == "right" and example.label == 10
+
+
+def test_long_choices_are_cut_and_counted(folder, capsys):
+    long = {"context": "a " * 30, "choices": ["b", "c " * 30], "label": 0}
+    short = {"context": "a", "choices": ["b", "c"], "label": 0}
+    write_json_lines(folder / "dev.jsonl", long, short)
+    run(folder, do_train=True, do_eval=True, dev_file="dev.jsonl")
+    assert "1 were cut to --max_seq_length" in capsys.readouterr().out
+
+
+# --- Kills ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_killed_run_ends_with_the_same_bits(folder):
+    changes = {"do_train": True, "num_train_epochs": [8.0], "do_eval": True}
+    changes |= {"save_checkpoints_steps": 10, "log_every_steps": 5}
+    run(folder, output_dir=str(folder / "straight"), **changes)
+    line = [sys.executable, str(ROOT / "run_swag.py")]
+    for name, value in flags(folder, **changes).items():
+        text = ",".join(map(str, value)) if isinstance(value, list) else value
+        line.append(f"--{name}={text}")
+    log = folder / "output" / "metrics.jsonl"
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+    while process.poll() is None:
+        if log.exists() and '"step": 15' in log.read_text():
+            process.kill()
+        time.sleep(0.005)
+    assert process.wait() != 0
+    done = subprocess.run(line, check=True, capture_output=True, text=True)
+    assert "going on from step" in done.stdout
+    straight, again = (
+        checkpoint.read(checkpoint.resolve(str(folder / name)))
+        for name in ("straight", "output")
+    )
+    assert straight.keys() == again.keys()
+    for name, value in straight.items():
+        assert np.array_equal(value, again[name]), name
+
+
+# --- Refusals ------------------------------------------------------------------------
+
+
+def with_column(name, value, lines=None):
+    """CSV lines in which the third line has another value in one column."""
+    lines = lines or swag_lines(21, seed=2)
+    lines[2][lines[0].index(name)] = value
+    return lines
+
+
+def without_column(name):
+    lines = swag_lines(21, seed=2)
+    place = lines[0].index(name)
+    return [line[:place] + line[place + 1 :] for line in lines]
+
+
+BROKEN_CSV = {
+    "no sent1": (without_column("sent1"), r"val.csv:2: no column 'sent1' among"),
+    "no sent2": (without_column("sent2"), r"val.csv:2: no column 'sent2' among"),
+    "a gap": (without_column("ending1"), r"val.csv:2: no column 'ending1' among"),
+    "no label column": (without_column("label"), r"val.csv:2: no label; only a test"),
+    "label 4": (
+        with_column("label", "4"),
+        r"val.csv:3: label '4' is none of the 4 choices; they are numbered from 0 to 3",
+    ),
+    "label -1": (with_column("label", "-1"), r"val.csv:3: label '-1' is none"),
+    "label gold": (with_column("label", "gold"), r"val.csv:3: label 'gold' is none"),
+    "label missing": (with_column("label", ""), r"val.csv:3: no label"),
+    "empty ending": (with_column("ending1", " "), r"val.csv:3: choice 1 is empty"),
+    "label of an empty ending": (
+        with_column("ending3", "", with_column("label", "3")),
+        r"val.csv:3: label '3' is none of the 3 choices",
+    ),
+    "ragged": (
+        [*swag_lines(2, seed=2), ["1", "2"]],
+        r"val.csv:4: 2 columns, not 12 as in the first line",
+    ),
+    "header twice": (
+        [["sent1", "sent1"], ["a", "b"]],
+        r"val.csv:1: 1 columns have the same name \(sent1\)",
+    ),
+    "header only": (swag_lines(0, seed=2), r"val.csv: no line of it is an example"),
+    "empty": ("", r"val.csv: the file is empty"),
+    "cut off": ('sent1,sent2\n"a', r"val.csv:2: no CSV: unexpected end of data"),
+    "latin-1": (b"sent1\n\xe9", r"val.csv:2: not UTF-8 \(byte 0xe9"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_CSV)
+def test_broken_csv_is_refused_in_one_line(folder, name):
+    content, message = BROKEN_CSV[name]
+    path = folder / "val.csv"
+    if isinstance(content, list):
+        write_csv(path, content)
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    refused(folder, message, do_eval=True)
+
+
+BROKEN_JSON = {
+    "cut off": ('{"context": "a", "choi', r"dev.jsonl:2: no JSON: Unterminated"),
+    "a list": ("[1, 2]", r"dev.jsonl:2: no JSON object, but \[1, 2\]"),
+    "no choices": ('{"context": "a"}', r"dev.jsonl:2: no 'choices' among context"),
+    "no context": ('{"choices": ["a", "b"]}', r"dev.jsonl:2: no 'context' among"),
+    "choices a text": (
+        '{"context": "a", "choices": "ab", "label": 0}',
+        r"dev.jsonl:2: choices is no list, but 'ab'",
+    ),
+    "one choice": (
+        '{"context": "a", "choices": ["a"], "label": 0}',
+        r"dev.jsonl:2: 1 choices; there must be two at least",
+    ),
+    "choice a number": (
+        '{"context": "a", "choices": ["a", 7], "label": 0}',
+        r"dev.jsonl:2: 7 is no text",
+    ),
+    "context null": (
+        '{"context": null, "choices": ["a", "b"], "label": 0}',
+        r"dev.jsonl:2: None is no text",
+    ),
+    "label true": (
+        '{"context": "a", "choices": ["a", "b"], "label": true}',
+        r"dev.jsonl:2: label True is none of the 2 choices",
+    ),
+    "label 0.5": (
+        '{"context": "a", "choices": ["a", "b"], "label": 0.5}',
+        r"dev.jsonl:2: label 0.5 is none of the 2 choices",
+    ),
+    "label a list": (
+        '{"context": "a", "choices": ["a", "b"], "label": [1]}',
+        r"dev.jsonl:2: label \[1\] is none of the 2 choices",
+    ),
+    "no label": (
+        '{"context": "a", "choices": ["a", "b"]}',
+        r"dev.jsonl:2: no label; only a test set has none",
+    ),
+    "half a character": (
+        r'{"context": "a", "choices": ["a", "\ud800"], "label": 0}',
+        r"dev.jsonl:2: no JSON: .* surrogates not allowed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_JSON)
+def test_broken_json_is_refused_in_one_line(json_folder, name):
+    line, message = BROKEN_JSON[name]
+    path = json_folder / "dev.jsonl"
+    path.write_text(path.read_text().splitlines()[0] + f"\n{line}\n")
+    refused(json_folder, message, do_eval=True, dev_file="dev.jsonl")
+
+
+def smaller_vocabulary(folder):
+    (folder / "vocab.txt").write_text("\n".join(["[UNK]", "[SEP]", "a"]) + "\n")
+
+
+def larger_vocabulary(folder):
+    with open(folder / "vocab.txt", "a") as file:
+        file.write("another\n")
+
+
+def other_checkpoint(folder):
+    """A model of another size in output_dir's place."""
+    checkpoint.save(str(folder / "other"), 1, {"output_weights": np.zeros((2, 16))}, 1)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "changes", "message"),
+    [
+        (None, {"do_eval": False}, "nothing to do; give --do_train"),
+        (None, {"max_seq_length": 4}, "--max_seq_length=4: must be at least 5"),
+        (None, {"max_seq_length": 41}, "--max_seq_length=41 is more than max_position"),
+        (None, {"dev_file": "dev.csv"}, "dev.csv"),
+        (
+            None,
+            {"do_train": True, "train_batch_size": [99]},
+            "64 training examples make",
+        ),
+        (None, {"init_checkpoint": "nowhere"}, "nowhere: no such checkpoint"),
+        (None, {"output_dir": "{folder}/vocab.txt"}, "vocab.txt: cannot be"),
+        (smaller_vocabulary, {}, r"\[CLS\]"),
+        (larger_vocabulary, {}, "vocab.txt: 16 tokens, more than vocab_size=15"),
+        (
+            other_checkpoint,
+            {"init_checkpoint": "{folder}/other"},
+            r"output_weights is \[2,16\] in the checkpoint and \[1,16\] in the model",
+        ),
+        (None, {}, "holds no checkpoint to evaluate"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused_in_one_line(
+    folder, prepare, changes, message
+):
+    if prepare:
+        prepare(folder)
+    changes = {
+        name: value.format(folder=folder) if isinstance(value, str) else value
+        for name, value in ({"do_eval": True} | changes).items()
+    }
+    refused(folder, message, **changes)
+
+
+def refused(folder, message, **changes):
+    """One line for the user; what lay in output_dir is as it was, with nothing beside."""
+    output = folder / "output"
+    output.mkdir()
+    (output / "eval_results.txt").write_text("eval_accuracy = 0.9\n")
+    with pytest.raises((UserError, FileNotFoundError), match=message) as error:
+        run(folder, **changes)
+    assert "\n" not in str(error.value)
+    assert (output / "eval_results.txt").read_text() == "eval_accuracy = 0.9\n"
+    left = {name for name in os.listdir(output) if "tfevents" not in name}
+    # Rows of sets that are sound may be there already; nothing half done is.
+    rows = ("train.tf_record", "eval.tf_record")
+    assert left <= {"eval_results.txt", *rows, *(f"{name}.json" for name in rows)}
+
+
+@pytest.mark.slow
+def test_command_line_ends_in_one_line(folder):
+    write_csv(folder / "val.csv", with_column("label", "4"))
+    given = [f"--{k}={v}" for k, v in flags(folder).items() if not isinstance(v, list)]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "run_swag.py"), "--do_eval", *given],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        f"run_swag.py: error: {folder}/val.csv:3: label '4' is none of the 4 choices; "
+        "they are numbered from 0 to 3"
+    )

@@ -1,0 +1,408 @@
+"""Fine-tunes an encoder to find the answer to a question in a text: SQuAD 1.1 and 2.0.
+
+    python run_squad.py --do_train --do_predict --do_eval \\
+        --train_file=train-v1.1.json --predict_file=dev-v1.1.json \\
+        --output_dir=squad_output \\
+        --vocab_file=uncased_L-12_H-768_A-12/vocab.txt \\
+        --bert_config_file=uncased_L-12_H-768_A-12/bert_config.json \\
+        --init_checkpoint=uncased_L-12_H-768_A-12/bert_model.ckpt \\
+        --train_batch_size=12 --learning_rate=3e-5 --num_train_epochs=2
+
+This one reaches F1 88.4 and EM 81.2 on the dev set of 1.1 (2018 README, BERT-Base).
+For 2.0 add --version_2_with_negative.
+"""
+
+import collections
+import dataclasses
+import functools
+import json
+import math
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from absl import logging
+
+import options
+import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from modeling import heads
+from text import inputs, spans
+from text.errors import UserError
+from text.rows import Field, Row
+from training import answers, checkpoint, finetuning
+from training.task import Judgement, Task
+
+_FIRST_UNIQUE_ID = 1000000000
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(finetuning.FineTuningOptions):
+    train_file: str | None = options.field(
+        None, help="Questions to train on, in SQuAD's JSON layout."
+    )
+    predict_file: str | None = options.field(
+        None, help="Questions to answer, in the same layout; --do_eval needs answers."
+    )
+    max_seq_length: int = options.field(
+        384, help="Most tokens of a row: question, window and 3 special tokens."
+    )
+    doc_stride: int = options.field(
+        128, help="Tokens from the start of a window to that of the next."
+    )
+    max_query_length: int = options.field(
+        64, help="Most tokens of a question; more are cut off."
+    )
+    n_best_size: int = options.field(
+        20, help="Starts and ends to try for each window, and answers to name."
+    )
+    max_answer_length: int = options.field(30, help="Most tokens of an answer.")
+    verbose_logging: bool = options.field(
+        False, help="Name each training question whose answer is not in its text."
+    )
+    version_2_with_negative: bool = options.field(
+        False, help="Some questions have no answer (SQuAD 2.0)."
+    )
+    null_score_diff_threshold: float = options.field(
+        0.0,
+        help='With --version_2_with_negative: answer "" where its score less that of the '
+        "best text is above this. --do_eval finds the best value on its set.",
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.check_at_least(1, "n_best_size", "max_answer_length")
+        if math.isnan(self.null_score_diff_threshold):
+            raise UserError("--null_score_diff_threshold=nan: must be a number")
+        self.lengths  # noqa: B018  is checked where it is made
+        if self.do_train and not self.train_file:
+            raise UserError("--do_train needs --train_file")
+        if (self.do_eval or self.do_predict) and not self.predict_file:
+            raise UserError("--do_eval and --do_predict need --predict_file")
+
+    @property
+    def lengths(self) -> spans.Lengths:
+        return spans.Lengths(
+            self.max_seq_length, self.doc_stride, self.max_query_length
+        )
+
+
+# === Reading =========================================================================
+
+
+class Example(NamedTuple):
+    """One question about one text."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[tuple[str, int | None], ...]  # text and first character
+    is_impossible: bool
+
+    @property
+    def references(self) -> list[str]:
+        return [text for text, _ in self.answers]
+
+
+def read_squad(path: str) -> Iterator[tuple[str, Example]]:
+    """Reads a file in SQuAD's layout.
+
+    Yields:
+        where in the file, for messages; and an `Example`.
+    Raises:
+        UserError: no JSON, or something is missing or of another kind.
+    """
+    try:
+        content = json.loads("\n".join(inputs.lines(path)))
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{path}:{error.lineno}: no JSON, or cut off: {error.msg}"
+        ) from error
+    for in_data, article in _items(content, "data", path):
+        for in_article, paragraph in _items(article, "paragraphs", in_data):
+            context = _value(paragraph, "context", str, in_article)
+            for where, question in _items(paragraph, "qas", in_article):
+                yield where, _example(question, context, where)
+
+
+def _items(values, key, where):
+    for number, item in enumerate(_value(values, key, list, where)):
+        within = f"{where}: " if "[" not in where else f"{where}."
+        yield f"{within}{key}[{number}]", item
+
+
+_KINDS = {str: "a text", list: "a list", int: "a whole number", bool: "true or false"}
+
+
+def _value(values, key, kind, where):
+    if not isinstance(values, dict) or key not in values:
+        raise UserError(f"{where}: has no {key!r}; is the file in SQuAD's layout?")
+    value = values[key]
+    if type(value) is not kind:
+        shown = json.dumps(value)[:40]
+        raise UserError(f"{where}: {key!r} is {shown}, not {_KINDS[kind]}")
+    if kind is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{where}: {key!r} holds half a character (a lone surrogate)"
+            ) from None
+    return value
+
+
+def _example(question, context, where):
+    id = _value(question, "id", str, where)
+    named = []
+    # Test sets may leave answers out.
+    for where_, answer in _items({"answers": []} | question, "answers", where):
+        start = None
+        if "answer_start" in answer:
+            start = _value(answer, "answer_start", int, where_)
+        named.append((_value(answer, "text", str, where_), start))
+    is_impossible = False
+    if "is_impossible" in question:
+        is_impossible = _value(question, "is_impossible", bool, where)
+    text = _value(question, "question", str, where)
+    return Example(id, text, context, tuple(named), is_impossible)
+
+
+# === The task ========================================================================
+
+
+class Squad(Task):
+    """Questions whose answer is a span of a text, or, in version 2, not there."""
+
+    eval_sets = test_sets = ("dev",)
+    # The release's records of a dev set hold unique_ids alone.
+    fields = {
+        name: Field()
+        for name in ("unique_ids", "start_positions", "end_positions", "is_impossible")
+    }
+
+    def __init__(self, given: Options, tokenizer):
+        super().__init__(tokenizer)
+        self.given = given
+        self.version_2 = given.version_2_with_negative
+        self.metric = "best_f1" if self.version_2 else "f1"
+        self.num_rows = collections.Counter()
+        # Questions about one text stand together, but are scored all at the end.
+        self.document = functools.cache(
+            lambda context: spans.Document(tokenizer, context)
+        )
+
+    def settings(self):
+        names = ("doc_stride", "max_query_length", "version_2_with_negative")
+        return {name: getattr(self.given, name) for name in names}
+
+    def objective(self):
+        return heads.Span()
+
+    # --- Files -----------------------------------------------------------------------
+
+    def read(self, split):
+        path = self.given.train_file if split == "train" else self.given.predict_file
+        if not path:
+            raise UserError("evaluating while training needs --predict_file")
+        examples, seen = [], {}
+        for where, example in read_squad(path):
+            if split == "train":
+                self._check_trainable(example, where)
+            elif example.id in seen:
+                raise UserError(
+                    f"{where}: id {example.id!r} is that of {seen[example.id]} too; "
+                    "answers are written by id"
+                )
+            seen[example.id] = where.removeprefix(f"{path}: ")
+            examples.append(example)
+        if not examples:
+            raise UserError(f"{path}: holds no question")
+        if split != "train" and self.given.do_eval:
+            self._check_scorable(examples)
+        return examples
+
+    def _check_trainable(self, example, where):
+        if self._is_impossible(example):
+            return
+        if not example.answers:
+            raise UserError(
+                f"{where}: no answer to train on; for questions without answers give "
+                "--version_2_with_negative, and mark them by is_impossible"
+            )
+        for text, start in example.answers:
+            if start is None:
+                raise UserError(f"{where}: an answer has no 'answer_start'")
+            if not 0 <= start <= len(example.context) - len(text):
+                raise UserError(
+                    f"{where}: answer_start is {start} for {text[:40]!r}, but the text has "
+                    f"only {len(example.context)} characters"
+                )
+
+    def _check_scorable(self, examples):
+        path = self.given.predict_file
+        known = [example for example in examples if example.answers]
+        if not known and not any(example.is_impossible for example in examples):
+            raise UserError(
+                f"{path}: no question has an answer to compare with; a test set can only "
+                "be answered: give --do_predict without --do_eval"
+            )
+        if not self.version_2 and len(known) < len(examples):
+            missing = next(e.id for e in examples if not e.answers)
+            raise UserError(
+                f"{path}: {len(examples) - len(known)} questions have no answer, such as "
+                f"{missing!r}; for SQuAD 2.0 give --version_2_with_negative"
+            )
+
+    def _is_impossible(self, example):
+        return self.version_2 and example.is_impossible
+
+    # --- Rows ------------------------------------------------------------------------
+
+    def featurize(self, example, split):
+        question = self.tokenizer.encode(example.question)
+        document = self.document(example.context)
+        answer = self._find_answer(example, document)
+        is_impossible = self._is_impossible(example)
+        if split == "train" and not is_impossible and not answer:
+            self.counts["answers not found in their text, left out"] += 1
+            if self.given.verbose_logging:
+                logging.warning("%s: not in its text: %s", example.id, example.answers)
+            return
+        made = list(
+            spans.rows(
+                document,
+                question,
+                self.tokenizer.vocabulary,
+                self.given.lengths,
+                answer,
+            )
+        )
+        self._count(question, made, answer)
+        for row in made:
+            labels = {
+                "unique_ids": _FIRST_UNIQUE_ID + self.num_rows[split],
+                "start_positions": row.start_position,
+                "end_positions": row.end_position,
+                "is_impossible": int(is_impossible),
+            }
+            self.num_rows[split] += 1
+            yield Row(row.input_ids, row.segment_ids, labels, row.window)
+
+    def _find_answer(self, example, document):
+        """Of several, the first that is in the text."""
+        if self._is_impossible(example):
+            return None
+        found = (
+            spans.find_answer(document, self.tokenizer, text, start)
+            for text, start in example.answers
+            if start is not None
+        )
+        return next(filter(None, found), None)
+
+    def _count(self, question, made, answer):
+        too_long = len(question) > self.given.max_query_length
+        self.counts["questions cut to --max_query_length"] += too_long
+        self.counts["texts without a token"] += not made
+        whole = any(row.end_position for row in made)
+        self.counts["answers whole in no window"] += bool(made and answer and not whole)
+
+    # --- Answers ---------------------------------------------------------------------
+
+    def _answers(self, predictions) -> list[spans.Answer]:
+        return spans.best_answers(
+            [self.document(example.context) for example in predictions.examples],
+            predictions.example_numbers,
+            [row.notes for row in predictions.rows],
+            predictions.outputs["start_logits"],
+            predictions.outputs["end_logits"],
+            n_best_size=self.given.n_best_size,
+            max_answer_length=self.given.max_answer_length,
+            with_null=self.version_2,
+        )
+
+    def _text(self, answer):
+        return answer.text(self.given.null_score_diff_threshold)
+
+    def score(self, predictions):
+        self._check_scorable(predictions.examples)
+        found = self._answers(predictions)
+        return self._evaluate(predictions.examples, found)
+
+    def _evaluate(self, examples, found):
+        null = {}
+        if self.version_2:
+            null["texts"] = [a.best.text if a.best else "" for a in found]
+            null["null_odds"] = [a.null_odds for a in found]
+        return answers.evaluate(
+            [example.references for example in examples],
+            [self._text(answer) for answer in found],
+            version_2=self.version_2,
+            **null,
+        )
+
+    def trivial_score(self, examples):
+        references = [example.references for example in examples]
+        nothing = [""] * len(examples)
+        return answers.evaluate(references, nothing, version_2=self.version_2)["f1"]
+
+    def judge(self, predictions):
+        judgements = []
+        found = self._answers(predictions)
+        for example, answer in zip(predictions.examples, found, strict=True):
+            given = self._text(answer)
+            (exact,), (f1,) = answers.score(
+                [example.references], [given], version_2=self.version_2
+            )
+            sure = next((s.probability for s in answer.nbest if s.text == given), 0.0)
+            gold = given if exact else " / ".join(dict.fromkeys(example.references))
+            judgements.append(
+                Judgement(
+                    f"{example.question}\n{example.id}\n{example.context}",
+                    gold or "(no answer)",
+                    given or "(no answer)",
+                    sure * float(1 - f1),
+                )
+            )
+        return judgements
+
+    def write_predictions(self, predictions, directory):
+        found = self._answers(predictions)
+        by_id = dict(zip((e.id for e in predictions.examples), found, strict=True))
+        contents = {
+            "predictions.json": {id: self._text(a) for id, a in by_id.items()},
+            "nbest_predictions.json": {
+                id: [_entry(span) for span in a.nbest] for id, a in by_id.items()
+            },
+        }
+        if self.version_2:
+            odds = {id: answer.null_odds for id, answer in by_id.items()}
+            contents["null_odds.json"] = odds
+        if self.version_2 and any(e.answers for e in predictions.examples):
+            values = self._evaluate(predictions.examples, found)
+            contents["null_threshold.json"] = {
+                "null_score_diff_threshold": values["best_f1_thresh"],
+                **{k: v for k, v in values.items() if k.startswith("best_")},
+            }
+        paths = []
+        for name, values in contents.items():
+            paths.append(os.path.join(directory, name))
+            checkpoint.write_file(paths[-1], json.dumps(values, indent=4) + "\n")
+        return paths
+
+
+def _entry(span):
+    names = ("text", "probability", "start_logit", "end_logit")
+    return {name: getattr(span, name) for name in names}
+
+
+def main(given: Options) -> None:
+    """Runs what the flags ask for.
+
+    Raises:
+        UserError: flags, files, config or checkpoint do not fit each other.
+    """
+    task = Squad(given, finetuning.make_tokenizer(given))
+    finetuning.finetune(task, given)
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

@@ -1,0 +1,484 @@
+"""run_squad.py as a user meets it: flags, files, scores, resuming, refusals."""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import run_squad
+from modeling.config import BertConfig
+from text import records
+from text.errors import UserError
+from text.vocabulary import SPECIAL_TOKENS
+from training import checkpoint
+
+# isort: split
+import tensorflow as tf
+
+ROOT = pathlib.Path(__file__).parents[1]
+GOOD = ["gold", "silver", "ruby", "pearl"]
+PLAIN = ["mud", "sand", "clay", "dust", "ash", "rock"]
+WORDS = ["what", "shines", "?", ".", *GOOD, *PLAIN]
+TINY = BertConfig(
+    vocab_size=24,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=40,
+    type_vocab_size=2,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+OUTPUTS = ("predictions.json", "nbest_predictions.json", "null_odds.json")
+
+
+def squad(paragraphs):
+    return {"version": "1.1", "data": [{"title": "", "paragraphs": paragraphs}]}
+
+
+def one(**changes):
+    """A file of one good question, with changes; None takes something away."""
+    answer = {"text": "gold", "answer_start": 4} | changes.pop("answer", {})
+    question = {"id": "q", "question": "what shines?"}
+    question |= {"answers": [answer], "is_impossible": False} | changes
+    drop_none = [
+        {k: v for k, v in x.items() if v is not None} for x in (answer, question)
+    ]
+    question = drop_none[1]
+    if question.get("answers") == [answer]:
+        question["answers"] = [drop_none[0]]
+    return squad([{"context": "mud gold dust", "qas": [question]}])
+
+
+def shining(number, seed, *, impossible=False):
+    """Questions whose answer is the one word, or pair of words, that shines."""
+    rng = random.Random(seed)
+    paragraphs = []
+    for index in range(number):
+        words = rng.choices(PLAIN, k=rng.randint(3, 40))
+        question = {"id": f"{seed}-{index}", "question": "what shines?", "answers": []}
+        if impossible:
+            question["is_impossible"] = index % 3 == 0
+        if not question.get("is_impossible"):
+            place = rng.randrange(len(words))
+            text = "  ".join(rng.choices(GOOD, k=rng.randint(1, 2)))
+            words.insert(place, text)
+            start = len(" ".join([*words[:place], ""]))
+            question["answers"] = [{"text": text, "answer_start": start}]
+        paragraphs.append({"context": " ".join(words) + ".", "qas": [question]})
+    return squad(paragraphs)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *WORDS]) + "\n")
+    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    (tmp_path / "train.json").write_text(json.dumps(shining(48, 1)))
+    (tmp_path / "dev.json").write_text(json.dumps(shining(15, 2)))
+    return tmp_path
+
+
+def flags(folder, **changes):
+    return {
+        "train_file": str(folder / "train.json"),
+        "predict_file": str(folder / "dev.json"),
+        "vocab_file": str(folder / "vocab.txt"),
+        "bert_config_file": str(folder / "config.json"),
+        "output_dir": str(folder / "output"),
+        "max_seq_length": 24,
+        "doc_stride": 6,
+        "max_query_length": 5,
+        "train_batch_size": [8],
+        "learning_rate": [1e-2],
+        "num_train_epochs": [1.0],
+        "max_answer_length": 4,
+    } | changes
+
+
+def run(folder, **changes):
+    run_squad.main(run_squad.Options(**flags(folder, **changes)))
+
+
+def read(folder, name, output="output"):
+    return json.loads((folder / output / name).read_text())
+
+
+def contexts(content):
+    return {
+        question["id"]: paragraph["context"]
+        for paragraph in content["data"][0]["paragraphs"]
+        for question in paragraph["qas"]
+    }
+
+
+# --- What a run leaves ---------------------------------------------------------------
+
+
+def test_a_run_leaves_what_the_release_left_and_scores(folder, capsys):
+    run(folder, do_train=True, do_predict=True, do_eval=True)
+    output = folder / "output"
+    texts = contexts(json.loads((folder / "dev.json").read_text()))
+    predictions = read(folder, "predictions.json")
+    nbest = read(folder, "nbest_predictions.json")
+    assert list(predictions) == list(nbest) == list(texts)
+    for id, spans in nbest.items():
+        assert predictions[id] == spans[0]["text"]
+        assert all(span["text"] in texts[id] for span in spans)
+        assert sum(span["probability"] for span in spans) == pytest.approx(1)
+        assert list(spans[0]) == ["text", "probability", "start_logit", "end_logit"]
+    assert not (output / "null_odds.json").exists()
+    values = read(folder, "eval_results.json")
+    assert set(values) == {
+        *("eval_exact", "eval_f1", "eval_total", "eval_loss", "loss", "global_step")
+    }
+    assert (values["eval_total"], values["global_step"]) == (15, 6)
+    lines = (output / "eval_results.txt").read_text().splitlines()
+    written = {name: float(value) for name, value in (x.split(" = ") for x in lines)}
+    assert written == pytest.approx(values)
+    assert "what shines?" in (output / "mistakes.html").read_text()
+    said = capsys.readouterr().out
+    assert "train: 48 examples, " in said and "dev: 15 examples, " in said
+
+
+def test_records_are_the_release_s(folder):
+    run(folder, do_train=True)
+    path = str(folder / "output" / "train.tf_record")
+    spec = {
+        **dict.fromkeys(("input_ids", "input_mask", "segment_ids"), 24),
+        **dict.fromkeys(("unique_ids", "start_positions", "end_positions"), 1),
+        "is_impossible": 1,
+    }
+    schema = tuple(records.Feature(name, "int64", size) for name, size in spec.items())
+    parsed = [
+        tf.io.parse_single_example(
+            serialized,
+            {f.name: tf.io.FixedLenFeature([f.length], f.dtype) for f in schema},
+        )
+        for serialized in tf.data.TFRecordDataset(path)
+    ]
+    ids = [int(row["unique_ids"][0]) for row in parsed]
+    assert ids == list(range(10**9, 10**9 + len(parsed)))
+    assert len(parsed) > 48
+    tokens = [*SPECIAL_TOKENS, *WORDS]
+    answers = []
+    for row in parsed:
+        size = int(tf.reduce_sum(row["input_mask"]))
+        words = [tokens[id] for id in row["input_ids"].numpy()[:size]]
+        assert words[:5] == ["[CLS]", "what", "shines", "?", "[SEP]"]
+        assert row["segment_ids"].numpy().tolist() == [0] * 5 + [1] * (size - 5) + [
+            0
+        ] * (24 - size)
+        start, end = int(row["start_positions"][0]), int(row["end_positions"][0])
+        if start:
+            answers.append(words[start : end + 1])
+        else:
+            assert end == 0
+    assert len(answers) >= 48
+    assert all(set(answer) <= set(GOOD) for answer in answers)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_ends_like_one_that_never_stopped(folder):
+    run(folder, do_train=True, do_predict=True, save_checkpoints_steps=2)
+    output = folder / "output"
+    straight = checkpoint.read(checkpoint.resolve(str(output)))
+    predictions = (output / "nbest_predictions.json").read_text()
+    for name in (
+        "model.ckpt-6.index",
+        "model.ckpt-6.data-00000-of-00001",
+        "checkpoint",
+    ):
+        (output / name).unlink()
+    (output / "nbest_predictions.json").unlink()
+    run(folder, do_train=True, do_predict=True, save_checkpoints_steps=2)
+    resumed = checkpoint.read(checkpoint.resolve(str(output)))
+    assert straight.keys() == resumed.keys()
+    for name in straight:
+        assert np.array_equal(straight[name], resumed[name]), name
+    assert (output / "nbest_predictions.json").read_text() == predictions
+
+
+def test_answers_do_not_depend_on_padding_and_batches(folder):
+    """Nor on whether evaluation comes with training."""
+    run(folder, do_train=True, do_predict=True)
+    found = read(folder, "nbest_predictions.json")
+    run(folder, do_predict=True, length_buckets=False, predict_batch_size=3)
+    again = read(folder, "nbest_predictions.json")
+    for id, spans in found.items():
+        # The release's padding may take a place among the best starts and ends.
+        assert spans[0]["text"] == again[id][0]["text"]
+        assert spans[0]["start_logit"] == pytest.approx(
+            again[id][0]["start_logit"], abs=1e-5
+        )
+
+
+@pytest.mark.slow
+def test_it_learns(folder):
+    run(folder, do_train=True, do_eval=True, num_train_epochs=[20.0])
+    assert read(folder, "eval_results.json")["eval_f1"] > 80
+
+
+@pytest.mark.slow
+def test_it_learns_when_there_is_no_answer(folder):
+    for name, seed, number in (("train.json", 1, 96), ("dev.json", 2, 30)):
+        content = shining(number, seed, impossible=True)
+        (folder / name).write_text(json.dumps(content))
+    run(
+        folder,
+        do_train=True,
+        do_eval=True,
+        do_predict=True,
+        num_train_epochs=[20.0],
+        version_2_with_negative=True,
+        null_score_diff_threshold=-3.0,
+    )
+    values = read(folder, "eval_results.json")
+    assert values["eval_best_f1"] > 80
+    assert values["eval_HasAns_total"], values["eval_NoAns_total"] == (20, 10)
+    predictions, odds = read(folder, "predictions.json"), read(folder, "null_odds.json")
+    nbest = read(folder, "nbest_predictions.json")
+    assert list(predictions) == list(odds) == list(nbest)
+    for id, text in predictions.items():
+        assert (text == "") == (odds[id] > -3.0)
+        assert "" in [span["text"] for span in nbest[id]]
+    stored = read(folder, "null_threshold.json")
+    assert stored == {
+        "null_score_diff_threshold": values["eval_best_f1_thresh"],
+        **{k: values[f"eval_{k}"] for k in ("best_exact", "best_exact_thresh")},
+        **{k: values[f"eval_{k}"] for k in ("best_f1", "best_f1_thresh")},
+    }
+    # The threshold that was found gives the score that was promised.
+    threshold = stored["null_score_diff_threshold"]
+    version_2 = {
+        "version_2_with_negative": True,
+        "null_score_diff_threshold": threshold,
+    }
+    run(folder, do_eval=True, **version_2)
+    assert read(folder, "eval_results.json")["eval_f1"] == pytest.approx(
+        values["eval_best_f1"]
+    )
+
+
+# --- Odd but legal -------------------------------------------------------------------
+
+
+def test_lost_and_long_answers_and_questions_are_counted(folder, capsys, caplog):
+    def question(id, text, start, *more, asked="what shines?"):
+        answers = [{"text": text, "answer_start": start}, *more]
+        return {"id": id, "question": asked, "answers": answers}
+
+    long = " ".join(["gold"] * 20)
+    qas = [
+        question("good", "gold", 4),
+        question("lost", "gold", 0),
+        question("second", "gold", 0, {"text": "gold", "answer_start": 4}),
+        question("asked", "gold", 4, asked="what " * 9),
+    ]
+    paragraphs = [
+        {"context": "mud gold dust", "qas": qas},
+        {"context": f"mud {long} dust", "qas": [question("long", long, 4)]},
+    ]
+    (folder / "train.json").write_text(json.dumps(squad(paragraphs)))
+    run(folder, do_train=True, train_batch_size=[4], verbose_logging=True)
+    said = capsys.readouterr().out
+    (line,) = (line for line in said.splitlines() if "train: " in line)
+    assert "train: 5 examples, 5 rows" in line
+    assert "1 answers not found in their text, left out" in line
+    assert "1 answers whole in no window" in line
+    assert "1 questions cut to --max_query_length" in line
+    assert "lost: not in its text" in caplog.text and "good" not in caplog.text
+
+
+def test_texts_without_tokens_and_any_script_are_answered(folder):
+    trained = squad(
+        [
+            {
+                "context": "mud gold",
+                "qas": [
+                    {
+                        "id": "t",
+                        "question": "?",
+                        "answers": [{"text": "gold", "answer_start": 4}],
+                    }
+                ],
+            }
+        ]
+    )
+    (folder / "train.json").write_text(json.dumps(trained))
+    texts = ["", " \n", "mud\0 \ud55c\uad6d\uc5b4 \U0001f600 gold\u0301 \u7d4c\u4e16"]
+    asked = [
+        {"context": text, "qas": [{"id": f"{i}", "question": "" if i else "?"}]}
+        for i, text in enumerate(texts)
+    ]
+    (folder / "dev.json").write_text(json.dumps(squad(asked)))
+    run(folder, do_train=True, do_predict=True, train_batch_size=[1])
+    found = read(folder, "predictions.json")
+    assert found["0"] == found["1"] == "empty"
+    assert found["2"] and found["2"] in texts[2]
+    run(folder, do_predict=True, version_2_with_negative=True)
+    found = read(folder, "predictions.json")
+    assert found["0"] == found["1"] == ""
+    assert read(folder, "null_odds.json")["0"] == 0
+    assert not (folder / "output" / "null_threshold.json").exists()
+
+
+# --- Refusals ------------------------------------------------------------------------
+
+TRAINING = {
+    "truncated": ('{"data": [{"paragraphs"', "train.json:1: no JSON, or cut off"),
+    "no JSON": ("question,answer\n", "train.json:1: no JSON"),
+    "empty": ("", "train.json:1: no JSON"),
+    "a list": ([], "train.json: has no 'data'; is the file in SQuAD's layout"),
+    "no data": ({"articles": []}, "has no 'data'"),
+    "data": ({"data": {}}, "'data' is {}, not a list"),
+    "no question": ({"data": []}, "train.json: holds no question"),
+    "no paragraphs": ({"data": [{}]}, r"data\[0\]: has no 'paragraphs'"),
+    "no context": (
+        squad([{"qas": []}]),
+        r"data\[0\].paragraphs\[0\]: has no 'context'",
+    ),
+    "no id": (one(id=None), r"qas\[0\]: has no 'id'"),
+    "number as id": (one(id=5), r"qas\[0\]: 'id' is 5, not a text"),
+    "no question text": (one(question=None), r"qas\[0\]: has no 'question'"),
+    "answers": (one(answers="gold"), "'answers' is \"gold\", not a list"),
+    "no answer": (one(answers=[]), "no answer to train on; .*--version_2_with"),
+    "no answer text": (one(answer={"text": None}), r"answers\[0\]: has no 'text'"),
+    "text start": (one(answer={"answer_start": "4"}), "'answer_start' is \"4\""),
+    "no start": (one(answer={"answer_start": None}), "has no 'answer_start'"),
+    "start behind": (one(answer={"answer_start": 10}), "answer_start is 10 for 'gold'"),
+    "start before": (one(answer={"answer_start": -1}), "answer_start is -1"),
+    "impossible": (one(is_impossible="no"), "'is_impossible' is \"no\", not true or"),
+    "half a character": (one(question="\ud800"), "'question' holds half a character"),
+    "all lost": (one(answer={"answer_start": 0}), "train: no example makes a row"),
+    "no batch": (one(), "1 training examples make no batch"),
+}
+
+
+def refused(folder, message, **changes):
+    """Holds a run to one line, and to leaving earlier results alone."""
+    output = folder / "output"
+    output.mkdir(exist_ok=True)
+    for name in (*OUTPUTS, "eval_results.txt", "eval_results.json"):
+        (output / name).write_text(f"earlier {name}")
+    with pytest.raises(UserError, match=message) as caught:
+        run(folder, **changes)
+    assert "\n" not in str(caught.value)
+    for name in (*OUTPUTS, "eval_results.txt", "eval_results.json"):
+        assert (output / name).read_text() == f"earlier {name}"
+    left = {path.name for path in output.iterdir()}
+    assert not [name for name in left if "writing" in name or "tmp" in name]
+
+
+@pytest.mark.parametrize("case", TRAINING)
+def test_a_bad_training_file_is_refused(folder, case):
+    content, message = TRAINING[case]
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / "train.json").write_text(text)
+    refused(folder, message, do_train=True)
+    assert not list((folder / "output").glob("model.ckpt*"))
+
+
+def test_a_file_in_another_encoding_is_refused(folder):
+    (folder / "dev.json").write_bytes('{"data": "\u00e9"}'.encode("latin-1"))
+    refused(folder, "dev.json:1: not UTF-8", do_predict=True)
+
+
+def test_an_id_twice_is_refused_where_answers_go_by_it(folder):
+    paragraph = one()["data"][0]["paragraphs"][0]
+    (folder / "dev.json").write_text(json.dumps(squad([paragraph, paragraph])))
+    place = r"data\[0\].paragraphs\[0\].qas\[0\]"
+    refused(folder, f"id 'q' is that of {place} too", do_predict=True)
+
+
+@pytest.mark.parametrize(
+    "answers, message",
+    [
+        ([[], []], "no question has an answer to compare with; a test set"),
+        ([["gold"], []], "1 questions have no answer, such as 'q1'"),
+    ],
+)
+def test_what_has_no_answers_is_not_scored(folder, answers, message):
+    qas = [
+        {
+            "id": f"q{i}",
+            "question": "?",
+            "answers": [{"text": text, "answer_start": 4} for text in texts],
+        }
+        for i, texts in enumerate(answers)
+    ]
+    content = squad([{"context": "mud gold", "qas": qas}])
+    (folder / "dev.json").write_text(json.dumps(content))
+    refused(folder, message, do_train=True, do_eval=True)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({}, "nothing to do; give --do_train"),
+        ({"do_train": True, "train_file": None}, "--do_train needs --train_file"),
+        ({"do_predict": True, "predict_file": None}, "need --predict_file"),
+        (
+            {"do_train": True, "eval_every_steps": 2, "predict_file": None},
+            "evaluating while training needs --predict_file",
+        ),
+        (
+            {"do_predict": True, "doc_stride": 16},
+            "--doc_stride=16: must be from 1 to 15",
+        ),
+        (
+            {"do_predict": True, "max_query_length": 20},
+            "--max_seq_length=24: must be at",
+        ),
+        ({"do_predict": True, "max_query_length": 0}, "--max_query_length=0: must be"),
+        ({"do_predict": True, "n_best_size": 0}, "--n_best_size=0: must be at least 1"),
+        ({"do_predict": True, "max_answer_length": 0}, "--max_answer_length=0: must"),
+        (
+            {"do_predict": True, "null_score_diff_threshold": float("nan")},
+            "--null_score_diff_threshold=nan",
+        ),
+        ({"do_predict": True, "max_seq_length": 41}, "max_position_embeddings=40"),
+        ({"do_predict": True}, "holds no checkpoint to evaluate"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(folder, changes, message):
+    refused(folder, message, **changes)
+
+
+def test_a_vocabulary_that_is_too_large_is_refused(folder):
+    with open(folder / "vocab.txt", "a") as file:
+        file.writelines(f"word{i}\n" for i in range(20))
+    refused(folder, "39 tokens, more than vocab_size=24", do_train=True)
+
+
+def test_scores_that_are_not_numbers_are_refused(folder):
+    run(folder, do_train=True)
+    tensors = checkpoint.read(checkpoint.resolve(str(folder / "output")))
+    tensors["cls/squad/output_bias"] = np.full(2, np.nan, np.float32)
+    checkpoint.save(str(folder / "spoilt"), 6, tensors, keep=1)
+    for path in (folder / "output").glob("model.ckpt*"):
+        path.unlink()
+    (folder / "output" / "checkpoint").unlink()
+    spoilt = str(folder / "spoilt")
+    refused(folder, "not finite", do_predict=True, init_checkpoint=spoilt)
+
+
+@pytest.mark.slow
+def test_a_missing_file_is_one_line_on_the_command_line(folder):
+    given = flags(folder, do_train=True, train_file=str(folder / "absent.json"))
+    values = {k: v[0] if isinstance(v, list) else v for k, v in given.items()}
+    done = subprocess.run(
+        [sys.executable, "run_squad.py", *(f"--{k}={v}" for k, v in values.items())],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("run_squad.py: error: ") and "absent.json" in line

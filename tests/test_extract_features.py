@@ -1,0 +1,656 @@
+"""extract_features.py: the release's features, windows, sentence vectors, refusals."""
+
+import collections
+import gzip
+import io
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+import extract_features
+from extract_features import Counts, Encoder, Options, encode, make_rows
+from text.errors import UserError
+from text.tokenization import Tokenizer
+from text.vocabulary import Vocabulary
+from training import checkpoint
+
+# isort: split
+import tensorflow as tf
+
+ROOT = pathlib.Path(__file__).parents[1]
+GOLDEN = ROOT / "tests" / "golden"
+MODEL = GOLDEN / "checkpoint"
+HUGGING_FACE = GOLDEN / "hf" / "pretraining"
+
+
+def flags(folder, **changes):
+    return {
+        "input_file": str(GOLDEN / "features" / "input.txt"),
+        "output_file": str(folder / "output"),
+        "vocab_file": str(MODEL / "vocab.txt"),
+        "bert_config_file": str(MODEL / "bert_config.json"),
+        "init_checkpoint": str(MODEL / "bert_model.ckpt"),
+        "layers": [-1, -2, -3],
+        "max_seq_length": 32,
+    } | changes
+
+
+def run(folder, **changes):
+    extract_features.main(Options(**flags(folder, **changes)))
+    return folder / "output"
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write(folder, *texts):
+    path = folder / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return str(path)
+
+
+def vectors(line):
+    """float64 [layers, tokens, h] of one line of JSON."""
+    features = line["features"]
+    values = [[layer["values"] for layer in f["layers"]] for f in features]
+    return np.array(values).transpose(1, 0, 2)
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
+def keys_of(line):
+    """Everything but the numbers."""
+    return (
+        list(line),
+        line["linex_index"],
+        [
+            (list(f), f["token"], [(list(x), x["index"]) for x in f["layers"]])
+            for f in line["features"]
+        ],
+    )
+
+
+# --- the release's file --------------------------------------------------------------
+
+
+def test_features_equal_the_release(tmp_path, capsys):
+    found = lines_of(run(tmp_path))
+    expected = lines_of(GOLDEN / "features" / "features.jsonl")
+    assert [keys_of(line) for line in found] == [keys_of(line) for line in expected]
+    for line, golden in zip(found, expected, strict=True):
+        assert_close(vectors(line), vectors(golden))
+    # At most six decimals, and the release's spacing.
+    text = (tmp_path / "output").read_text()
+    assert max(map(len, re.findall(r"\.(\d+)[,\]]", text))) == 6
+    golden_text = (GOLDEN / "features" / "features.jsonl").read_text()
+    assert text[:60] == golden_text[:60]
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "55 of 55 variables matched" in said.err
+    assert "output: features of 4 texts, 76 tokens with [CLS] and [SEP]" in said.err
+
+
+@pytest.mark.slow
+def test_commands_of_the_release_run(tmp_path):
+    given = flags(tmp_path, layers="-1,-2,-3", batch_size=8, use_tpu=False)
+    given |= {"do_lower_case": True, "use_one_hot_embeddings": True, "num_tpu_cores": 8}
+    command = [sys.executable, ROOT / "extract_features.py"]
+    command += [f"--{name}={value}" for name, value in given.items()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert len(lines_of(tmp_path / "output")) == 4
+    given["layers"] = "-1,-4"
+    command = command[:2] + [f"--{name}={value}" for name, value in given.items()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "extract_features.py: error: --layers=-1,-4: there is no" in done.stderr
+
+
+def test_layers_are_taken_from_either_end(tmp_path):
+    first, last = lines_of(run(tmp_path, layers=[0, 2]))[0]["features"][0]["layers"]
+    from_end = lines_of(run(tmp_path, layers=[-3, -1]))[0]["features"][0]["layers"]
+    assert [first["index"], last["index"]] == [0, 2]
+    assert [first["values"], last["values"]] == [x["values"] for x in from_end]
+
+
+def test_odd_lines(tmp_path):
+    texts = write(tmp_path, "", "a ||| b ||| c", "x |||", "||| y", "\ta\u2028b ||| c ")
+    found = lines_of(run(tmp_path, input_file=texts, layers=[-1]))
+    tokens = [" ".join(f["token"] for f in line["features"]) for line in found]
+    assert tokens == [
+        "[CLS] [SEP]",
+        "[CLS] a | | | b [SEP] c [SEP]",
+        "[CLS] x | | | [SEP]",
+        "[CLS] | | | y [SEP]",
+        "[CLS] a b [SEP] c [SEP]",
+    ]
+
+
+def test_texts_are_cut_off_as_in_the_release_and_counted(tmp_path, capsys):
+    texts = write(tmp_path, "a b c d e f g", "a b c d e ||| f g h", "a b c d e f")
+    found = lines_of(run(tmp_path, input_file=texts, max_seq_length=8, layers=[-1]))
+    tokens = [" ".join(f["token"] for f in line["features"]) for line in found]
+    assert tokens == [
+        "[CLS] a b c d e f [SEP]",
+        "[CLS] a b c [SEP] f g [SEP]",
+        "[CLS] a b c d e f [SEP]",
+    ]
+    assert (
+        "warning: 2 texts were cut off at --max_seq_length=8; --doc_stride reads them"
+        in capsys.readouterr().err
+    )
+
+
+# --- batches -------------------------------------------------------------------------
+
+
+def numbers(count, seed=0):
+    """Texts of 0 to 20 words, in no order of length."""
+    words = ["one", "two", "three", "lobster", "puppeteer", "unaffable", ","]
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(words, rng.integers(20))) for _ in range(count)]
+
+
+def test_batches_do_not_change_order_or_features(tmp_path):
+    texts = write(tmp_path, *numbers(50))
+    alone = lines_of(run(tmp_path, input_file=texts, batch_size=1, layers=[-1]))
+    together = lines_of(run(tmp_path, input_file=texts, batch_size=7, layers=[-1]))
+    assert [keys_of(x) for x in together] == [keys_of(x) for x in alone]
+    for one, other in zip(together, alone, strict=True):
+        assert_close(vectors(one), vectors(other))
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer(Vocabulary.load(str(MODEL / "vocab.txt")))
+
+
+class Echo:
+    """In the place of an encoder: a row's features are its ids; notes the shapes."""
+
+    row_bytes = 1 << 20  # of one token
+    pooling = "none"
+    strategy = tf.distribute.get_strategy()
+
+    def __init__(self):
+        self.shapes = collections.Counter()
+
+    def __call__(self, batch):
+        self.shapes[batch["input_ids"].shape] += 1
+        return batch["input_ids"][None, :, :, None].astype(np.float32)
+
+
+def test_endless_input_is_encoded_as_it_comes(tokenizer, tmp_path):
+    """Memory cannot grow with the input, for only so much of it is ever read."""
+    taken = itertools.count()
+    endless = (numbers(1, seed=next(taken))[0] for _ in itertools.count())
+    given = Options(**flags(tmp_path))
+    encoder = Echo()
+    rows = make_rows(endless, tokenizer, given, Counts())
+    for number, (row, values) in enumerate(encode(rows, encoder, 32, 4)):
+        ids = tokenizer.encode(numbers(1, seed=number)[0])
+        assert row.input_ids[1:-1] == ids[:30]
+        np.testing.assert_array_equal(values[0, :, 0], row.input_ids)
+        if number == 500:
+            break
+    # At most 256 MB of features wait: here 256 tokens, and what fills a batch of 4.
+    assert next(taken) - number < 256 / 2
+    # Few shapes, and little padding: rows of like length are together.
+    assert {s for s in encoder.shapes} <= {(4, n) for n in (8, 16, 24, 32)}
+    assert len(encoder.shapes) > 2
+
+
+def test_sentence_vectors_wait_for_64_batches(tokenizer, tmp_path):
+    encoder = Echo()
+    encoder.pooling = "cls"
+    lines = iter(["a"] * 1000)
+    rows = make_rows(lines, tokenizer, Options(**flags(tmp_path)), Counts())
+    next(encode(rows, encoder, 32, 4))
+    assert len(list(lines)) == 1000 - 64 * 4
+
+
+@pytest.mark.slow
+def test_replicas_share_batches(tmp_path):
+    """In a process of its own, for it needs two logical CPUs."""
+    texts = write(tmp_path, *numbers(9))
+    given = flags(tmp_path, input_file=texts, batch_size=4, layers=[-1])
+    alone = lines_of(run(tmp_path, **given))
+    program = (
+        "import sys, json; sys.path.insert(0, sys.argv[1])\n"
+        "import extract_features, tensorflow as tf\n"
+        "cpu = tf.config.LogicalDeviceConfiguration()\n"
+        "tf.config.set_logical_device_configuration(\n"
+        "    tf.config.list_physical_devices('CPU')[0], [cpu, cpu])\n"
+        "given = extract_features.Options(**json.loads(sys.argv[2]))\n"
+        "extract_features.main(given)\n"
+    )
+    given["distribution"] = "mirrored"
+    command = [sys.executable, "-c", program, ROOT, json.dumps(given)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shared = lines_of(tmp_path / "output")
+    assert [keys_of(x) for x in shared] == [keys_of(x) for x in alone]
+    for one, other in zip(shared, alone, strict=True):
+        assert_close(vectors(one), vectors(other))
+
+
+# --- windows -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [0, 1, 5, 6, 7, 8, 9, 20, 61])
+@pytest.mark.parametrize("stride", [1, 2, 3, 5, 6])
+def test_windows_keep_every_token_once_and_deep_inside(
+    tokenizer, tmp_path, length, stride
+):
+    given = Options(**flags(tmp_path, max_seq_length=8, doc_stride=stride))
+    vocabulary = tokenizer.vocabulary
+    words = [token for token in vocabulary.tokens if token.isalpha()][:length]
+    ids = [vocabulary.ids[word] for word in words]
+    counts = Counts()
+    rows = list(make_rows([" ".join(words)], tokenizer, given, counts))
+    assert counts == Counts(texts=1, tokens=length + 2, cut=0, windowed=int(length > 6))
+    kept = [id for row in rows for id in row.input_ids[row.kept]]
+    assert kept == [vocabulary.cls_id, *ids, vocabulary.sep_id]
+    assert [row.ends_text for row in rows] == [False] * (len(rows) - 1) + [True]
+    windows = [row.input_ids[1:-1] for row in rows]
+    assert all(len(window) == min(6, length) for window in windows)
+    steps = np.diff([ids.index(window[0]) for window in windows]) if length else []
+    assert all(0 < step <= stride for step in steps)
+
+    def depth(window, id):
+        """Tokens to the nearer end; the ends of the text are none."""
+        left = window.index(id) if window[0] != ids[0] else length
+        right = len(window) - 1 - window.index(id) if window[-1] != ids[-1] else length
+        return min(left, right)
+
+    for row, window in zip(rows, windows, strict=True):
+        for id in set(row.input_ids[row.kept]) & set(ids):
+            assert depth(window, id) == max(
+                depth(other, id) for other in windows if id in other
+            )
+
+
+def test_features_of_windows_are_those_of_their_texts(tmp_path, capsys):
+    """Words 0-5, 3-8 and 4-9: the middle of what two share divides them."""
+    words = "one two three lobster jim a b c d e".split()
+    long, first, second, third = (
+        " ".join(part) for part in (words, words[:6], words[3:9], words[4:])
+    )
+    texts = write(tmp_path, long, first, second, third)
+    changes = {"input_file": texts, "max_seq_length": 8, "layers": [-1, 0]}
+    whole, *parts = lines_of(run(tmp_path, doc_stride=3, **changes))
+    assert [f["token"] for f in whole["features"]] == ["[CLS]", *words, "[SEP]"]
+    expected = np.concatenate(
+        [
+            vectors(parts[0])[:, :6],  # [CLS] and words 0 to 4
+            vectors(parts[1])[:, 3:5],  # 5 and 6
+            vectors(parts[2])[:, 4:],  # 7 to 9 and [SEP]
+        ],
+        axis=1,
+    )
+    assert_close(vectors(whole), expected)
+    said = capsys.readouterr().err
+    assert "1 texts were longer than a row and read in windows" in said
+    assert "cut off" not in said
+
+
+def test_pairs_are_cut_off_even_with_windows(tmp_path, capsys):
+    texts = write(tmp_path, "a b c d e ||| f g h")
+    (line,) = lines_of(run(tmp_path, input_file=texts, max_seq_length=8, doc_stride=3))
+    assert len(line["features"]) == 8
+    assert "1 texts were cut off at --max_seq_length=8 (pairs have no windows)" in (
+        capsys.readouterr().err
+    )
+
+
+# --- sentence vectors ----------------------------------------------------------------
+
+
+def test_pooled_vectors_come_from_the_tokens(tmp_path):
+    texts = write(tmp_path, *numbers(20), "a b ||| c d e")
+    changes = {"input_file": texts, "layers": [-1, 1], "batch_size": 3}
+    tokens = [vectors(line) for line in lines_of(run(tmp_path, **changes))]
+    for pooling, expected in (
+        ("mean", [values.mean(axis=1) for values in tokens]),
+        ("cls", [values[:, 0] for values in tokens]),
+    ):
+        found = lines_of(run(tmp_path, pooling=pooling, **changes))
+        assert [line["linex_index"] for line in found] == list(range(21))
+        for line, values in zip(found, expected, strict=True):
+            assert list(line) == ["linex_index", "layers"]
+            assert [layer["index"] for layer in line["layers"]] == [-1, 1]
+            assert_close([layer["values"] for layer in line["layers"]], values)
+
+
+def test_pooling_takes_the_last_layer_by_default(tmp_path):
+    found = lines_of(run(tmp_path, pooling="mean", layers=None))
+    assert [[x["index"] for x in line["layers"]] for line in found] == [[-1]] * 4
+
+
+def test_pooled_windows_count_every_token_once(tmp_path):
+    texts = write(tmp_path, "one two three lobster jim a b c d e", "a")
+    changes = {
+        "input_file": texts,
+        "max_seq_length": 8,
+        "doc_stride": 3,
+        "layers": [-1],
+    }
+    tokens = [vectors(line) for line in lines_of(run(tmp_path, **changes))]
+    found = lines_of(run(tmp_path, pooling="mean", **changes))
+    for line, values in zip(found, tokens, strict=True):
+        assert_close(line["layers"][0]["values"], values[0].mean(axis=0))
+
+
+# --- HDF5 ----------------------------------------------------------------------------
+
+
+def test_hdf5_holds_the_same_features(tmp_path, monkeypatch):
+    monkeypatch.setattr(extract_features, "_HDF5_CHUNK", 2000)  # several chunks
+    texts = write(tmp_path, "", "\u00e9", *numbers(30))
+    changes = {"input_file": texts, "layers": [-1, 0], "max_seq_length": 10}
+    changes |= {"doc_stride": 4}
+    expected = lines_of(run(tmp_path, **changes))
+    path = run(tmp_path, output_format="hdf5", **changes)
+    with h5py.File(path) as file:
+        assert sorted(file) == [
+            "layer_-1",
+            "layer_0",
+            "offsets",
+            "token_ids",
+            "vocabulary",
+        ]
+        offsets = file["offsets"][:]
+        vocabulary = file["vocabulary"].asstr()[:]
+        assert len(offsets) == len(expected) + 1
+        assert len(file["layer_0"]) == len(file["token_ids"]) == offsets[-1]
+        for i, line in enumerate(expected):
+            tokens = slice(offsets[i], offsets[i + 1])
+            assert vocabulary[file["token_ids"][tokens]].tolist() == [
+                feature["token"] for feature in line["features"]
+            ]
+            values = [file["layer_-1"][tokens], file["layer_0"][tokens]]
+            assert_close(np.stack(values), vectors(line))
+            assert values[0].dtype == np.float32
+
+
+def test_hdf5_holds_sentence_vectors(tmp_path):
+    changes = {"pooling": "mean", "layers": [-1, 0]}
+    expected = lines_of(run(tmp_path, **changes))
+    with h5py.File(run(tmp_path, output_format="hdf5", **changes)) as file:
+        assert sorted(file) == ["layer_-1", "layer_0"]
+        for index, name in enumerate(["layer_-1", "layer_0"]):
+            values = [line["layers"][index]["values"] for line in expected]
+            assert_close(file[name][:], values)
+
+
+# --- where things come from ----------------------------------------------------------
+
+
+def test_everything_may_lie_beside_the_weights(tmp_path):
+    expected = run(tmp_path).read_text()
+    changes = {"vocab_file": None, "bert_config_file": None}
+    assert run(tmp_path, **changes).read_text() == expected
+    assert run(tmp_path, init_checkpoint=str(MODEL), **changes).read_text() == expected
+
+
+def hugging_face(folder):
+    """A Hugging Face directory with the part of a vocabulary that its model has."""
+    shutil.copytree(HUGGING_FACE, folder / "model")
+    tokens = (MODEL / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    tokens = [*tokens[:1195], "lobster", "jim", "|", ".", "?"]
+    (folder / "model" / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
+    return folder / "model"
+
+
+def test_hugging_face_directory_is_all_it_takes(tmp_path):
+    model = hugging_face(tmp_path)
+    changes = {
+        "init_checkpoint": str(model),
+        "vocab_file": None,
+        "bert_config_file": None,
+        "layers": [-1],
+    }
+    found = lines_of(run(tmp_path, **changes))
+    assert [len(line["features"][0]["layers"][0]["values"]) for line in found] == [
+        48
+    ] * 4
+    assert (
+        lines_of(run(tmp_path, **changes | {"bert_config_file": str(model)})) == found
+    )
+    (model / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    with pytest.raises(UserError, match="give --do_lower_case=false"):
+        run(tmp_path, **changes)
+
+
+def test_features_equal_hugging_face():
+    values = np.load(GOLDEN / "hf" / "pretraining_outputs.npz")
+    config = checkpoint.read_config(str(HUGGING_FACE))
+    encoder = Encoder(tf.distribute.get_strategy(), config, [-1], "none")
+    weights = {v.path: v for v in encoder.model.variables}
+    checkpoint.load(weights, str(HUGGING_FACE), checkpoint.ENCODER)
+    batch = {k: values[k] for k in ("input_ids", "input_mask", "segment_ids")}
+    (features,) = encoder(batch | {"kept": batch["input_mask"]})
+    assert_close(features, values["sequence_output"])
+
+
+def test_standard_input_and_gzip(tmp_path, monkeypatch):
+    expected = run(tmp_path).read_text()
+    content = (GOLDEN / "features" / "input.txt").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert run(tmp_path, input_file="-").read_text() == expected
+    (tmp_path / "input.gz").write_bytes(gzip.compress(content))
+    packed = str(tmp_path / "input.gz")
+    assert run(tmp_path, input_file=packed).read_text() == expected
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff\n")))
+    with pytest.raises(UserError, match="standard input:2: not UTF-8 .byte 0xff"):
+        run(tmp_path, input_file="-")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(UserError, match="-: holds no text"):
+        run(tmp_path, input_file="-")
+    assert (tmp_path / "output").read_text() == expected
+
+
+# --- bad input -----------------------------------------------------------------------
+
+
+def without_encoder(folder):
+    heads = {"cls/predictions/output_bias": np.zeros(3000, np.float32)}
+    return {"init_checkpoint": checkpoint.save(str(folder / "heads"), 1, heads, 1)}
+
+
+def not_finite(folder):
+    weights = checkpoint.read(str(MODEL / "bert_model.ckpt"))
+    weights["bert/encoder/layer_1/output/dense/bias"][3] = np.nan
+    return {"init_checkpoint": checkpoint.save(str(folder / "nan"), 1, weights, 1)}
+
+
+def cut_checkpoint(folder):
+    for path in MODEL.glob("bert_model.*"):
+        shutil.copy(path, folder)
+    data = folder / "bert_model.ckpt.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:100_000])
+    return {"init_checkpoint": str(folder / "bert_model.ckpt")}
+
+
+def released(folder):
+    """A model under the name of one that was trained on cased text."""
+    directory = folder / "cased_L-12_H-768_A-12"
+    shutil.copytree(MODEL, directory)
+    return {"init_checkpoint": str(directory / "bert_model.ckpt")}
+
+
+def file_with(name, content, flag):
+    def make(folder):
+        (folder / name).write_bytes(content)
+        return {flag: str(folder / name)}
+
+    return make
+
+
+def larger_vocabulary(folder):
+    content = (MODEL / "vocab.txt").read_bytes()
+    more = "".join(f"extra{i}\n" for i in range(100)).encode()
+    return file_with("vocab.txt", content + more, "vocab_file")(folder)
+
+
+def output_is_input(folder):
+    return {"input_file": write(folder, "a"), "output_file": str(folder / "texts.txt")}
+
+
+def output_under_a_file(folder):
+    (folder / "file").write_text("")
+    return {"output_file": str(folder / "file" / "output")}
+
+
+def another_config(folder):
+    config = json.loads((MODEL / "bert_config.json").read_text())
+    content = json.dumps(config | {"intermediate_size": 128}).encode()
+    return file_with("config.json", content, "bert_config_file")(folder)
+
+
+BAD = {
+    "no input": (
+        lambda folder: {"input_file": str(folder / "nowhere.txt")},
+        "no file matches '.*nowhere.txt'",
+    ),
+    "input is a folder": (
+        lambda folder: {"input_file": str(folder)},
+        "is a folder",
+    ),
+    "several inputs": (
+        lambda folder: {"input_file": str(GOLDEN / "pretraining" / "*.tfrecord")},
+        "tfrecord: matches 2 files; name one",
+    ),
+    "not UTF-8": (
+        file_with("latin1.txt", b"one\ncaf\xe9\n", "input_file"),
+        "latin1.txt:2: not UTF-8 .byte 0xe9",
+    ),
+    "damaged gzip": (
+        file_with("texts.gz", gzip.compress(b"a\n" * 9999)[:-9], "input_file"),
+        "texts.gz:.*: the compressed data is damaged",
+    ),
+    "empty input": (
+        file_with("empty.txt", b"", "input_file"),
+        "empty.txt: holds no text; write one a line",
+    ),
+    "no vocabulary": (
+        lambda folder: {"vocab_file": str(folder / "nowhere.txt")},
+        "nowhere.txt: no such file; give the model's --vocab_file",
+    ),
+    "no vocabulary at all": (
+        file_with("words.txt", b"one\ntwo\n", "vocab_file"),
+        r"words.txt: no line is \[PAD\]",
+    ),
+    "larger vocabulary": (
+        larger_vocabulary,
+        "vocab.txt: 3041 tokens, but the model has vocab_size=3000",
+    ),
+    "no config": (
+        lambda folder: {"bert_config_file": str(folder / "nowhere.json")},
+        "nowhere.json: not there",
+    ),
+    "config is no JSON": (
+        file_with("config.json", b"{", "bert_config_file"),
+        "config.json:1: not JSON",
+    ),
+    "config of another model": (
+        another_config,
+        r"wrong bert_config_file\? bert/encoder/layer_0/intermediate/dense/bias is",
+    ),
+    "no checkpoint": (
+        lambda folder: {"init_checkpoint": str(folder / "nowhere.ckpt")},
+        "nowhere.ckpt: no such checkpoint",
+    ),
+    "checkpoint without encoder": (
+        without_encoder,
+        "not in the checkpoint: all variables of the model",
+    ),
+    "cut checkpoint": (cut_checkpoint, "the checkpoint is damaged or incomplete"),
+    "checkpoint that diverged": (not_finite, "the features are not finite"),
+    "layer too far back": (
+        lambda folder: {"layers": None},
+        "--layers=-1,-2,-3,-4: there is no layer -4; the model has 3, from 0 to 2",
+    ),
+    "layer too high": (lambda folder: {"layers": [3]}, "there is no layer 3"),
+    "layer twice": (lambda folder: {"layers": [-1, -1]}, "each once"),
+    "no layer": (lambda folder: {"layers": []}, "give layers"),
+    "too long": (
+        lambda folder: {"max_seq_length": 129},
+        "--max_seq_length=129: the model has only max_position_embeddings=128",
+    ),
+    "too short": (
+        lambda folder: {"max_seq_length": 2},
+        "--max_seq_length=2: must be at least 3",
+    ),
+    "windows with gaps": (
+        lambda folder: {"doc_stride": 31},
+        "--doc_stride=31: must be from 1 to 30",
+    ),
+    "no batch": (
+        lambda folder: {"batch_size": 0},
+        "--batch_size=0: must be at least 1",
+    ),
+    "wrong case": (
+        released,
+        "cased_L-12_H-768_A-12 was trained on cased text; pass --do_lower_case=false",
+    ),
+    "output is input": (output_is_input, "texts.txt: is an input too"),
+    "output is a folder": (
+        lambda folder: {"output_file": str(folder)},
+        "is a folder; name a file in it",
+    ),
+    "output in no folder": (
+        lambda folder: {"output_file": str(folder / "no" / "output")},
+        "there is no folder .*no; make it",
+    ),
+    "output under a file": (output_under_a_file, "there is no folder .*file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("output_format", ["json", "hdf5"])
+def test_bad_input_is_one_line_and_leaves_what_is_there(tmp_path, name, output_format):
+    change, message = BAD[name]
+    (tmp_path / "output").write_text("earlier")
+    changes = change(tmp_path)
+    files = {path for path in tmp_path.rglob("*")}
+    with pytest.raises(UserError, match=message) as error:
+        run(tmp_path, output_format=output_format, **changes)
+    assert "\n" not in str(error.value)
+    assert (tmp_path / "output").read_text() == "earlier"
+    assert {path for path in tmp_path.rglob("*")} == files
+
+
+def test_failing_in_the_middle_keeps_what_was_there(tmp_path, monkeypatch):
+    """Two batches come out, then the machine says no."""
+    calls = itertools.count()
+    encoder = Encoder.__call__
+
+    def failing(self, batch):
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return encoder(self, batch)
+
+    monkeypatch.setattr(Encoder, "__call__", failing)
+    monkeypatch.setattr(extract_features, "_BATCHES_SORTED", 1)
+    for output_format in ("json", "hdf5"):
+        (tmp_path / "output").write_text("earlier")
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, batch_size=1, output_format=output_format)
+        assert os.listdir(tmp_path) == ["output"]
+        assert (tmp_path / "output").read_text() == "earlier"
+        calls = itertools.count()

@@ -407,6 +407,7 @@ def _answer(document, candidates, null, n_best_size):
     nbest = list(itertools.islice(_distinct(document, candidates), n_best_size))
     found = len(nbest) > 0
     if null:
+        # A list of one keeps its span: best start and end of a row, [CLS] among them.
         place = sum(_score(span) >= _score(null) for span in nbest)
         nbest.insert(place, null)
         del nbest[max(n_best_size, place + 1) :]

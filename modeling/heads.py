@@ -226,9 +226,10 @@ class TaskModel(keras.layers.Layer):
     Args:
         config: the architecture.
         num_outputs: logits for each row or token.
-        scope: under which the layer's output_weights [num_outputs, h] and output_bias
-            [num_outputs] are saved; the release has them at the top for classification,
-            and under cls/squad for spans.
+        num_inputs: width of what the layer stands on; hidden_size where it is None.
+        scope: under which the layer's output_weights [num_outputs, num_inputs] and
+            output_bias [num_outputs] are saved; the release has them at the top for
+            classification, and under cls/squad for spans.
         use_bias: False leaves out output_bias.
         seed: the same seed gives the same initial weights.
         dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
@@ -240,6 +241,7 @@ class TaskModel(keras.layers.Layer):
         config: BertConfig,
         num_outputs: int,
         *,
+        num_inputs: int | None = None,
         scope: tuple[str, ...] = (),
         use_bias: bool = True,
         seed: int = 0,
@@ -255,7 +257,7 @@ class TaskModel(keras.layers.Layer):
                 scopes.enter_context(keras.name_scope(name))
             self.output_weights = keras.Variable(
                 initializer,
-                (num_outputs, config.hidden_size),
+                (num_outputs, num_inputs or config.hidden_size),
                 dtype="float32",
                 name="output_weights",
             )
@@ -267,7 +269,7 @@ class TaskModel(keras.layers.Layer):
         self.built = True
 
     def logits(self, hidden, seed=None):
-        """[..., h] -> float32 [..., num_outputs]; with a seed, through dropout."""
+        """[..., num_inputs] -> float32 [..., num_outputs]; with a seed, after dropout."""
         site = 3 * self.config.num_hidden_layers + 1  # the encoder uses those below
         hidden = layers.dropout(hidden, self.config.hidden_dropout_prob, seed, site)
         weights = ops.cast(self.output_weights, hidden.dtype)

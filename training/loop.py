@@ -92,7 +92,8 @@ class Trainer:
             *objective.metric_names,
             "gradient_norm",
         )
-        self.weights = {v.path: v for v in self.model.variables}
+        # Not its variables: those count the seeds of layers that draw no numbers, too.
+        self.weights = {v.path: v for v in self.model.weights}
         self.variables = self.weights | {v.path: v for v in self.optimizer.variables}
         self.progress = _Progress()
         # XLA compiles what takes the time; what replicas exchange stays outside.

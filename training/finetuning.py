@@ -546,6 +546,7 @@ def _identity(this: _Run, varied: dict) -> dict:
     return {
         **varied,
         **{name: getattr(given, name) for name in (*names, "length_buckets")},
+        **this.task.settings(),
         **dataclasses.asdict(this.config),
         "training_rows": this.sets.read("train").fingerprint,
     }

@@ -104,7 +104,7 @@ class Task(abc.ABC):
         return None
 
     def settings(self) -> dict:
-        """Flags beside max_seq_length and the tokenizer's on which rows depend."""
+        """Flags on which rows or the network depend, beside those that all tasks have."""
         return {}
 
     def state(self) -> dict:

@@ -40,6 +40,20 @@ def f1(gold: np.ndarray, predicted: np.ndarray, average: str = "binary") -> floa
     return float(metrics.f1_score(gold, predicted, average=average, zero_division=0))
 
 
+def found(gold: set, predicted: set) -> dict[str, float]:
+    """Precision, recall and F1 of things found, each of which is right or wrong."""
+    both = list(gold | predicted)
+    if not both:
+        return {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
+        [thing in gold for thing in both],
+        [thing in predicted for thing in both],
+        average="binary",
+        zero_division=0,
+    )
+    return {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
+
+
 def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
     return _correlation(stats.pearsonr, gold, predicted)
 

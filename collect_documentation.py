@@ -5,10 +5,15 @@
 Writes the documentation strings of the standard library and of the packages that this
 project requires, a sentence a line and an empty line between modules, as
 create_pretraining_data.py reads them. Nothing is imported and nothing fetched.
+
+With --package_dir also a task to fine-tune on, in the files that run_classifier.py reads:
+which package is a sentence from? Its dev set is of the modules held out.
 """
 
+import collections
 import dataclasses
 import hashlib
+import os
 
 import options
 from text import documentation
@@ -17,6 +22,8 @@ from text.files import replacing
 from text.progress import Progress
 
 _FEWEST_SENTENCES = 2  # of a module; a pair needs as many
+_FEWEST_WORDS = 6  # of a sentence by which its package might be known
+_DEV_SENTENCES = 100  # of each package
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +38,13 @@ class Options:
     max_modules: int = options.field(
         0, help="Take no more than so many modules, evenly spread; 0: all."
     )
+    package_dir: str | None = options.field(
+        None,
+        help="Folder for train.tsv and dev.tsv: sentences, and the packages they are from.",
+    )
+    package_sentences: int = options.field(
+        120, help="Sentences of each package in train.tsv."
+    )
 
     def __post_init__(self):
         if self.held_out_every < 2:
@@ -39,6 +53,12 @@ class Options:
             )
         if self.max_modules < 0:
             raise UserError(f"--max_modules={self.max_modules}: must not be negative")
+        if self.package_dir and not self.held_out_file:
+            raise UserError("--package_dir needs --held_out_file, where its dev set is")
+        if self.package_sentences < 1:
+            raise UserError(
+                f"--package_sentences={self.package_sentences}: must be at least 1"
+            )
         if self.held_out_file == self.output_file:
             raise UserError(f"{self.output_file}: named for both output files")
 
@@ -55,7 +75,7 @@ def main(given: Options) -> None:
             sentences = []
             for text in documentation.strings(path):
                 # Aliases and wrappers repeat what they stand for.
-                digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+                digest = _digest(text)
                 if digest not in seen:
                     seen.add(digest)
                     sentences += documentation.sentences(text)
@@ -65,19 +85,59 @@ def main(given: Options) -> None:
                 is_held_out = bool(given.held_out_file) and (
                     number % given.held_out_every == 0
                 )
-                modules[is_held_out].append(sentences)
+                modules[is_held_out].append((package, sentences))
             progress.advance(1)
     _write(given.output_file, modules[False])
     if given.held_out_file:
         _write(given.held_out_file, modules[True])
+    if given.package_dir:
+        _write_packages(given, modules)
 
 
 def _write(path, modules):
     with replacing(path, "w") as file:
-        for sentences in modules:
+        for _, sentences in modules:
             file.write("\n".join(sentences) + "\n\n")
-    total = sum(map(len, modules))
+    total = sum(len(sentences) for _, sentences in modules)
     print(f"{path}: {len(modules):,} modules, {total:,} sentences")
+
+
+def _write_packages(given, modules):
+    """Writes as many sentences of each package that has enough for both sets."""
+    sets = {}
+    for name, is_held_out, number in (
+        ("train", False, given.package_sentences),
+        ("dev", True, _DEV_SENTENCES),
+    ):
+        pools = collections.defaultdict(dict)
+        for package, sentences in modules[is_held_out]:
+            for sentence in sentences:
+                if len(sentence.split()) >= _FEWEST_WORDS and "\t" not in sentence:
+                    pools[package][sentence] = None
+        # By their digests: the same choice every time, and no module's neighbours.
+        sets[name] = {
+            package: sorted(pool, key=_digest)[:number]
+            for package, pool in pools.items()
+            if len(pool) >= number
+        }
+    packages = sorted(sets["train"].keys() & sets["dev"])
+    if len(packages) < 2:
+        raise UserError(
+            f"{len(packages)} packages have {given.package_sentences} sentences, and "
+            f"{_DEV_SENTENCES} in modules held out; two are needed; take more modules"
+        )
+    os.makedirs(given.package_dir, exist_ok=True)
+    for name, chosen in sets.items():
+        path = os.path.join(given.package_dir, f"{name}.tsv")
+        with replacing(path, "w") as file:
+            file.write("text\tlabel\n")
+            for package in packages:
+                file.writelines(f"{text}\t{package}\n" for text in chosen[package])
+        print(f"{path}: sentences of {len(packages)} packages: {', '.join(packages)}")
+
+
+def _digest(text):
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import options
 from modeling.config import BertConfig
 from text import records
 from text.errors import UserError
-from text.files import write_json
+from text.files import read_json, write_json
 from text.progress import duration
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))
@@ -36,10 +36,12 @@ class _Size(NamedTuple):
     vocab_size: int
     steps: int
     margin: float  # by which the encoder must beat word frequencies, in nats
+    package_sentences: int  # to fine-tune on, of each package
+    accuracy_margin: float  # by which it must beat random weights there
 
 
-_FULL = _Size("about ten minutes", 0, 8000, 4000, 0.3)
-_SHORT = _Size("about two minutes", 600, 4000, 150, -0.5)
+_FULL = _Size("about ten minutes", 0, 8000, 4000, 0.3, 120, 0.03)
+_SHORT = _Size("about two minutes", 600, 4000, 150, -0.5, 40, -1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,22 +66,26 @@ def main(given: Options) -> None:
     _make_records(path, size)
     _pretrain(path, size)
     _fill_masks(path)
+    _fine_tune(path, size)
     print(
         f"\nDone in {duration(time.monotonic() - begun)}. In {folder} are the "
         "text, the records and their\nreport (records.html), and in pretraining/ the "
-        "checkpoint, metrics.jsonl and curves.\nNext: the same commands on your own text; "
+        "checkpoint, metrics.jsonl and curves,\nand in fine_tuned/ a classifier and what "
+        "it gets wrong (mistakes.html).\nNext: the same commands on your own text; "
         "README.md goes through them."
     )
 
 
 def _make_records(path, size):
     _step(1, "Collect text: the documentation of the installed Python packages")
-    if not os.path.exists(path("held_out.txt")):  # the last that it writes
+    if not os.path.exists(path("packages/dev.tsv")):  # the last that it writes
         _run(
             "collect_documentation.py",
             output_file=path("train.txt"),
             held_out_file=path("held_out.txt"),
             max_modules=size.max_modules,
+            package_dir=path("packages"),
+            package_sentences=size.package_sentences,
         )
 
     _step(2, "Learn a vocabulary of word pieces from it")
@@ -154,6 +160,41 @@ def _fill_masks(path):
             vocab_file=path("vocab.txt"),
             text=sentence,
         )
+
+
+def _fine_tune(path, size):
+    _step(7, "Fine-tune: from which package is a sentence? Then the same untrained")
+    accuracies = {}
+    for name, start in (
+        ("fine_tuned", {"init_checkpoint": path("pretraining")}),
+        ("from_random_weights", {}),
+    ):
+        _run(
+            "run_classifier.py",
+            task_name="custom",
+            do_train=True,
+            do_eval=True,
+            data_dir=path("packages"),
+            vocab_file=path("vocab.txt"),
+            bert_config_file=path("bert_config.json"),
+            output_dir=path(name),
+            max_seq_length=_SEQ_LENGTH,
+            learning_rate=3e-4,
+            num_train_epochs=10,
+            eval_batch_size=32,
+            **start,
+        )
+        accuracies[name] = read_json(path(name, "eval_results.json"))["eval_accuracy"]
+    print("\nSentences of held-out modules            right")
+    print(
+        f"  from random weights                  {accuracies['from_random_weights']:7.1%}"
+    )
+    print(f"  from the pre-trained encoder         {accuracies['fine_tuned']:7.1%}")
+    gain = accuracies["fine_tuned"] - accuracies["from_random_weights"]
+    if gain < size.accuracy_margin:
+        raise UserError("pre-training did not clearly help; something is wrong")
+    if size is _SHORT:
+        print("So short a pre-training does not help yet; ./demo.sh trains for longer.")
 
 
 def _config(vocab_size):

@@ -1,0 +1,122 @@
+"""Tags from a frozen encoder: what its layers say are features for a network of its own."""
+
+import random
+
+import keras
+from keras import ops
+
+from modeling import heads
+
+# What is taken of the encoder, and how many layers it must have for that.
+FEATURES = {
+    "embeddings": 1,
+    "second_to_last": 2,
+    "last": 1,
+    "sum_last_four": 4,
+    "concat_last_four": 4,
+    "weighted_sum_all": 1,
+}
+_NUM_LSTM_LAYERS = 2
+
+
+class FrozenTagging(heads.Tagging):
+    """As `Tagging`, with BiLSTM layers on an encoder that does not learn.
+
+    Args:
+        num_labels: of a token.
+        features: one of FEATURES; the weights of weighted_sum_all are learned, are
+            positive and add up to 1.
+        lstm_size: units of an LSTM in each of the two directions.
+        fused: let Keras take cuDNN's LSTM on GPUs, which XLA cannot compile.
+    Source: the paper, section 5.3 and table 7 (arXiv:1810.04805).
+    """
+
+    def __init__(
+        self,
+        num_labels: int,
+        features: str,
+        *,
+        lstm_size: int = 768,
+        fused: bool = True,
+    ):
+        super().__init__(num_labels)
+        self.features = features
+        self.lstm_size = lstm_size
+        self.fused = fused
+
+    def model(self, config, *, seed=0, dtype="float32") -> heads.TaskModel:
+        return _FrozenModel(self, config, seed=seed, dtype=dtype)
+
+
+class _FrozenModel(heads.TaskModel):
+    def __init__(self, objective, config, *, seed, dtype):
+        super().__init__(
+            config,
+            objective.num_labels,
+            num_inputs=2 * objective.lstm_size,
+            seed=seed,
+            dtype=dtype,
+        )
+        self.encoder.trainable = False
+        self.features = objective.features
+        if self.features == "weighted_sum_all":
+            self.layer_weights = keras.Variable(
+                "zeros", (config.num_hidden_layers,), "float32", name="layer_weights"
+            )
+        seeds = random.Random(f"lstm {seed}")
+        width = config.hidden_size * (4 if self.features == "concat_last_four" else 1)
+        self.lstms = []
+        for index in range(_NUM_LSTM_LAYERS):
+            lstm = _bidirectional(objective, seeds, name=f"lstm_{index}")
+            lstm.build((None, None, width))
+            self.lstms.append(lstm)
+            width = 2 * objective.lstm_size
+
+    def call(self, batch, training=False, seed=None):
+        """-> dict of logits [b, s, num_outputs]."""
+        # Never in training: dropout would make the features of a text change.
+        outputs = self.encoder(batch, training=False, return_all=True)
+        hidden = self._features(outputs["embedding_output"], outputs["layer_outputs"])
+        mask = ops.cast(batch["input_mask"], "bool")
+        for lstm in self.lstms:
+            hidden = lstm(hidden, mask=mask)  # [b, s, 2 * lstm_size]
+        return {"logits": self.logits(hidden, seed)}
+
+    def _features(self, embeddings, layers):
+        """float32 [b, s, h], or [b, s, 4 h]."""
+        embeddings, *layers = (
+            ops.stop_gradient(ops.cast(x, "float32")) for x in (embeddings, *layers)
+        )
+        if self.features == "embeddings":
+            return embeddings
+        if self.features == "sum_last_four":
+            return sum(layers[-4:])
+        if self.features == "concat_last_four":
+            return ops.concatenate(layers[-4:], axis=-1)
+        if self.features == "weighted_sum_all":
+            return ops.tensordot(
+                ops.softmax(self.layer_weights), ops.stack(layers), axes=1
+            )
+        return layers[{"last": -1, "second_to_last": -2}[self.features]]
+
+
+def _bidirectional(objective, seeds, name):
+    """[b, s, any] -> [b, s, 2 * lstm_size]"""
+    forward, backward = (
+        keras.layers.LSTM(
+            objective.lstm_size,
+            return_sequences=True,
+            go_backwards=go_backwards,
+            kernel_initializer=keras.initializers.GlorotUniform(seeds.getrandbits(31)),
+            recurrent_initializer=keras.initializers.Orthogonal(
+                seed=seeds.getrandbits(31)
+            ),
+            use_cudnn="auto" if objective.fused else False,
+            dtype="float32",  # what a long recurrence adds up is too much for bfloat16
+            name="backward_lstm" if go_backwards else "lstm",  # "forward_" is Keras's
+        )
+        for go_backwards in (False, True)
+    )
+    return keras.layers.Bidirectional(
+        forward, backward_layer=backward, dtype="float32", name=name
+    )

@@ -14,7 +14,7 @@ import pytest
 
 import training  # noqa: F401  (first: TensorFlow quietly)
 from modeling.config import BertConfig
-from tests.programs import parity
+from tests.programs import hosts, parity
 from text.errors import UserError
 from text.vocabulary import SPECIAL_TOKENS
 from training import checkpoint
@@ -381,3 +381,33 @@ def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
         assert results(folder, name)["eval_loss"] == pytest.approx(
             results(folder, "one")["eval_loss"], abs=1e-5
         )
+
+
+@pytest.mark.slow
+def test_two_hosts_fine_tune_as_one(folder):
+    config = dataclasses.replace(
+        TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    (folder / "config.json").write_text(config.to_json_string())
+    changes = {
+        "do_eval": True,
+        "do_predict": True,
+        "early_stopping_patience": 3,
+        "learning_rate": [1e-3, 2e-3],
+    }
+    run(folder, output_dir=str(folder / "one"), **changes)
+    line = command(folder, distribution="multi_worker", **changes)
+    workers = [f"localhost:{port}" for port in hosts.free_ports(2)]
+    processes, outputs = hosts.run(
+        line, {"worker": workers}, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    for process, (_, errors) in zip(processes, outputs, strict=True):
+        assert process.returncode == 0, errors
+    assert "on 2 devices" in outputs[0][0]
+    assert outputs[1][0] == ""  # the second host computes and says nothing
+    expected, got = weights(folder, "one"), weights(folder)
+    for key, value in expected.items():
+        np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)
+    for name in ("parity.txt",):
+        one = (folder / "one" / name).read_text()
+        assert (folder / "output" / name).read_text() == one

@@ -6,7 +6,6 @@ import os
 import pathlib
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 
 import run_pretraining
 from modeling.config import BertConfig
+from tests.programs import hosts
 from text import records
 from text.errors import UserError
 from training import checkpoint
@@ -372,37 +372,6 @@ def test_killed_run_ends_with_the_same_bits(tmp_path):
     )
 
 
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for opened in sockets:
-        opened.bind(("localhost", 0))
-    ports = [opened.getsockname()[1] for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return ports
-
-
-def run_on_hosts(given, cluster):
-    """Runs one process for each host of a cluster, to their end."""
-    processes = [
-        subprocess.Popen(
-            command(given),
-            env=os.environ
-            | {
-                "TF_CONFIG": json.dumps(
-                    {"cluster": cluster, "task": {"type": kind, "index": index}}
-                )
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for kind, hosts in cluster.items()
-        for index in range(len(hosts))
-    ]
-    return processes, [process.communicate(timeout=300) for process in processes]
-
-
 @pytest.mark.slow
 def test_two_hosts_agree_with_one(tmp_path):
     still = dataclasses.replace(
@@ -413,8 +382,8 @@ def test_two_hosts_agree_with_one(tmp_path):
     (tmp_path / "two").mkdir()
     run(tmp_path / "one", **changes)
     given = flags(tmp_path / "two", distribution="multi_worker", **changes)
-    workers = [f"localhost:{port}" for port in free_ports(2)]
-    processes, outputs = run_on_hosts(given, {"worker": workers})
+    workers = [f"localhost:{port}" for port in hosts.free_ports(2)]
+    processes, outputs = hosts.run(command(given), {"worker": workers})
     for process, (_, errors) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, errors
     assert "on 2 devices" in outputs[0][0]
@@ -435,9 +404,9 @@ def test_two_hosts_agree_with_one(tmp_path):
 def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
     given = flags(tmp_path, distribution="multi_worker")
     given["output_dir"] = given["bert_config_file"]  # a file
-    chief, worker = (f"localhost:{port}" for port in free_ports(2))
+    chief, worker = (f"localhost:{port}" for port in hosts.free_ports(2))
     cluster = {"chief": [chief], "worker": [worker]}
-    processes, outputs = run_on_hosts(given, cluster)
+    processes, outputs = hosts.run(command(given), cluster)
     for process, (_, errors), message in zip(
         processes,
         outputs,

@@ -118,6 +118,11 @@ def _everyones(strategy, number):
     return first(strategy, strategy.run(tf.function(gather))).numpy().tolist()
 
 
+def any_host(strategy, value: bool) -> bool:
+    """Whether it is true on any host; waits for all."""
+    return any(_everyones(strategy, int(value)))
+
+
 def check_same(strategy, number: int, message: str) -> None:
     """Waits for all hosts, and refuses a run if they do not have the same number.
 
@@ -141,5 +146,5 @@ def on_chief(strategy, work: Callable[[], None]) -> None:
             work()
         except UserError as error:
             refusal = error
-    if any(_everyones(strategy, int(refusal is not None))):
+    if any_host(strategy, refusal is not None):
         raise refusal or UserError("the chief refuses the run; see what it says")

@@ -57,6 +57,7 @@ class FineTuningOptions(run.RunOptions):
         0.1, help="Share of the updates over which the learning rate rises."
     )
 
+    log_every_steps: int = options.field(50, help="Updates between two reports.")
     strip_accents: bool | None = options.field(None, help="As when it was pre-trained.")
     split_cjk: bool = options.field(True, help="As when it was pre-trained.")
     num_trials: int = options.field(
@@ -143,7 +144,11 @@ class _Sets:
         path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
         note = _read_json(f"{path}.json") or {}
         made, numbers = [], []
-        if split != "train" or note.get("fingerprint") != fingerprint:
+        # Only the training set is read without what scoring needs of its rows. Together:
+        # a host that is late may find what the chief wrote meanwhile.
+        if split != "train" or distribution.any_host(
+            self.strategy, note.get("fingerprint") != fingerprint
+        ):
             note = {"fingerprint": fingerprint}
             task.counts.clear()
             for number, row in self._rows(examples, split):
@@ -283,7 +288,7 @@ class _Run:
             )
             if not self.num_train_steps(trial):
                 raise UserError(
-                    f"{len(self.sets.read('train').examples)} training examples make no "
+                    f"{self.num_examples} training examples make no "
                     f"batch of --train_batch_size={trial.train_batch_size} in "
                     f"{trial.num_train_epochs:g} epochs; lower it"
                 )
@@ -293,10 +298,14 @@ class _Run:
             directory, total_steps=total_steps, batch_size=batch_size, active=self.chief
         )
 
+    @property
+    def num_examples(self) -> int:
+        """Of the training set."""
+        return len(self.sets.read("train").examples)
+
     def num_train_steps(self, trial: _Trial) -> int:
         # As the release counts: examples, of which windows may make more rows.
-        examples = len(self.sets.read("train").examples)
-        return int(examples / trial.train_batch_size * trial.num_train_epochs)
+        return int(self.num_examples / trial.train_batch_size * trial.num_train_epochs)
 
     def trainer(self, trial: _Trial) -> loop.Trainer:
         given, objective = self.given, self.task.objective()
@@ -527,6 +536,11 @@ def _single(this: _Run, trial: _Trial) -> loop.Trainer:
     this.start(trainer, given.output_dir)
     if given.do_train:
         this.train(trainer, trial, given.output_dir)
+        if (examples := this.num_examples) < _SMALL_SET:
+            this.log.say(
+                f"{examples} training examples are few: another --seed may score quite "
+                "differently; --num_trials=5 shows how much"
+            )
     return trainer
 
 
@@ -697,8 +711,7 @@ def _report_search(this: _Run, summary: dict) -> None:
             f"the same answer to everything ({summary['trivial']:.4f}): "
             f"{', '.join(failed)}"
         )
-    examples = len(this.sets.read("train").examples)
-    if examples < _SMALL_SET:
+    if (examples := this.num_examples) < _SMALL_SET:
         say(
             f"{examples} training examples are few: scores differ much from seed to seed, "
             "and the best of several runs flatters; compare means, and trust a test set"

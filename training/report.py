@@ -128,7 +128,7 @@ def _cut(path: str, step: int) -> None:
 
 _PANELS = {
     "loss": ("loss (nats)", "_loss"),
-    "accuracy": ("accuracy (share)", "_accuracy"),
+    "accuracy": ("accuracy and scores", "_accuracy"),
     "learning_rate": ("learning rate", None),
     "gradient_norm": ("gradient norm before clipping", None),
 }
@@ -140,10 +140,17 @@ def _draw(rows: list[dict], path: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    known = {name for row in rows if row["kind"] == "train" for name in row}
+    scores = {name for row in rows for name in row} - known  # of evaluations alone
     figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), layout="constrained")
     for axis, (panel, (label, ending)) in zip(axes.flat, _PANELS.items(), strict=True):
-        names = dict.fromkeys(name for row in rows for name in row)
-        names = [n for n in names if n == panel or (ending and n.endswith(ending))]
+        names = [
+            name
+            for name in dict.fromkeys(name for row in rows for name in row)
+            if name == panel
+            or (ending and name.endswith(ending))
+            or (panel == "accuracy" and name in scores)
+        ]
         for color, name in enumerate(names):
             for kind, style in (("train", "-"), ("eval", "o--")):
                 points = [

@@ -142,24 +142,20 @@ class _Sets:
         layout = rows.Layout(given.max_seq_length, task.num_choices, task.fields)
         fingerprint = self._fingerprint(examples, layout)
         path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
-        note = _read_json(f"{path}.json") or {}
         made, numbers = [], []
-        # Only the training set is read without what scoring needs of its rows. Together:
-        # a host that is late may find what the chief wrote meanwhile.
-        if split != "train" or distribution.any_host(
-            self.strategy, note.get("fingerprint") != fingerprint
-        ):
-            note = {"fingerprint": fingerprint}
-            task.counts.clear()
+        if split == "train":  # may be large; its rows stay in the file
+            fresh = (_read_json(f"{path}.json") or {}).get("fingerprint") == fingerprint
+            # Together: a host that is late may find what the chief wrote meanwhile.
+            if distribution.any_host(self.strategy, not fresh):
+                self._write(path, self._rows(examples, split), layout, fingerprint)
+        else:
             for number, row in self._rows(examples, split):
                 made.append(row)
                 numbers.append(number)
-            note |= {"rows": len(made), "counts": dict(task.counts)}
-            if not made:
-                raise UserError(f"{split}: no example makes a row to work on")
-            distribution.on_chief(
-                self.strategy, lambda: self._write(path, made, layout, note)
-            )
+            self._write(path, enumerate(made), layout, fingerprint)
+        note = _read_json(f"{path}.json")
+        if not note["rows"]:
+            raise UserError(f"{split}: none of {len(examples)} examples makes a row")
         counts = [f"; {n} {what}" for what, n in sorted(note["counts"].items()) if n]
         self.log.say(
             f"{split}: {len(examples)} examples, {note['rows']} rows{''.join(counts)}"
@@ -170,6 +166,7 @@ class _Sets:
         return _Set(split, examples, made, np.array(numbers), file, fingerprint)
 
     def _rows(self, examples, split):
+        self.task.counts.clear()
         total = len(examples)
         with Progress(f"rows of {split}", total, "examples", brief=True) as progress:
             for number, example in enumerate(examples):
@@ -177,12 +174,19 @@ class _Sets:
                     yield number, row
                 progress.advance(1)
 
-    def _write(self, path, made, layout, note):
-        # Without its note a file counts for nothing.
-        if tf.io.gfile.exists(f"{path}.json"):
-            tf.io.gfile.remove(f"{path}.json")
-        rows.write(path, made, layout)
-        checkpoint.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
+    def _write(self, path, numbered, layout, fingerprint):
+        """Writes rows, and beside them what they were made of."""
+
+        def write():
+            # Without its note a file counts for nothing.
+            if tf.io.gfile.exists(f"{path}.json"):
+                tf.io.gfile.remove(f"{path}.json")
+            number = rows.write(path, (row for _, row in numbered), layout)
+            counts = dict(self.task.counts)
+            note = {"fingerprint": fingerprint, "rows": number, "counts": counts}
+            checkpoint.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
+
+        distribution.on_chief(self.strategy, write)
 
     def _name(self, split):
         """The release's names: train, eval, predict; further sets add their own."""

@@ -237,7 +237,7 @@ class Encoder:
         self.strategy = strategy
         self.layers = layers
         self.pooling = pooling
-        self.row_bytes = len(layers) * config.hidden_size * np.float32().nbytes
+        self.token_bytes = len(layers) * config.hidden_size * np.float32().nbytes
         with strategy.scope():
             self.model = BertEncoder(config)
         # One function for each shape of a batch; there are few.
@@ -315,7 +315,7 @@ def _take(rows, encoder, batch_size):
     for batch in _batched(rows, batch_size):
         some += batch
         if encoder.pooling == "none":
-            waiting += encoder.row_bytes * sum(len(row.input_ids) for row in batch)
+            waiting += encoder.token_bytes * sum(len(row.input_ids) for row in batch)
         if len(some) >= _BATCHES_SORTED * batch_size or waiting >= _BYTES_WAITING:
             break
     return some

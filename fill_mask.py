@@ -67,11 +67,16 @@ def main(given: Options) -> None:
     model = heads.PretrainingModel(config)
     checkpoint.load({v.path: v for v in model.variables}, prefix, required="")
     lines = [given.text] if given.text is not None else sys.stdin
+    skipped = 0
     for number, line in enumerate(lines, start=1):
-        if line.strip():
-            ids, positions = _encode(tokenizer, line, config, number)
-            probabilities = _predict(model, ids, positions)
-            _print(line.strip(), probabilities, vocabulary, given.top_k)
+        if given.text is None and MASK not in line:
+            skipped += bool(line.strip())
+            continue
+        ids, positions = _encode(tokenizer, line, config, number)
+        probabilities = _predict(model, ids, positions)
+        _print(line.strip(), probabilities, vocabulary, given.top_k)
+    if skipped:
+        print(f"{skipped} lines without {MASK} were passed over", file=sys.stderr)
 
 
 def _config(path):

@@ -85,12 +85,6 @@ def _read(patterns: list[str], given: Options, config: BertConfig) -> reading.Re
     described = reading.describe(reading.find(patterns))
     for path, description in described.items():
         _check_description(path, description.content, given, config)
-    vocabularies = {d.content.get("vocab_sha256") for d in described.values()}
-    if len(vocabularies) > 1:
-        raise UserError(
-            f"{','.join(patterns)}: records of {len(vocabularies)} different "
-            "vocabularies; give files of one"
-        )
     schema = records.pretraining_schema(
         given.max_seq_length, given.max_predictions_per_seq
     )
@@ -98,6 +92,19 @@ def _read(patterns: list[str], given: Options, config: BertConfig) -> reading.Re
     opened = reading.Records(reading.survey(patterns, described), schema, limits)
     opened.check(_CHECKED_RECORDS)
     return opened
+
+
+def _check_vocabularies(patterns: list[str]) -> None:
+    """Raises:
+    UserError: the records, as far as they are described, are not of one vocabulary.
+    """
+    described = reading.describe(reading.find(patterns))
+    vocabularies = {d.content.get("vocab_sha256") for d in described.values()}
+    if len(vocabularies) > 1:
+        raise UserError(
+            f"{','.join(patterns)}: records of {len(vocabularies)} different "
+            "vocabularies; give files of one, to train and to evaluate on"
+        )
 
 
 def _check_description(path, description, given, config):
@@ -262,6 +269,7 @@ def main(given: Options) -> None:
     held_out = (
         _read(given.eval_input_file, given, config) if given.eval_input_file else None
     )
+    _check_vocabularies([*given.input_file, *given.eval_input_file])
     chief = distribution.is_chief(strategy)
     log = report.Report(
         given.output_dir,

@@ -1,0 +1,91 @@
+"""fill_mask.py: the words that a released model would put in."""
+
+import io
+import os
+import re
+
+import pytest
+
+import fill_mask
+import training  # noqa: F401  (first: it chooses Keras's backend)
+from modeling import heads
+from modeling.config import BertConfig
+from text.errors import UserError
+from text.tokenization import Tokenizer
+from text.vocabulary import Vocabulary
+from training import checkpoint
+
+# isort: split
+import numpy as np
+
+GOLDEN = os.path.join(os.path.dirname(__file__), "golden", "checkpoint")
+VOCAB = os.path.join(GOLDEN, "vocab.txt")
+
+
+def fill(**changes):
+    fill_mask.main(
+        fill_mask.Options(
+            **{
+                "init_checkpoint": os.path.join(GOLDEN, "bert_model.ckpt"),
+                "vocab_file": VOCAB,
+                "text": "the [MASK] of the [MASK]",
+            }
+            | changes
+        )
+    )
+
+
+def test_each_mask_gets_the_most_probable_tokens(capsys):
+    fill(top_k=3)
+    text, *lines = capsys.readouterr().out.splitlines()
+    assert text == "the [MASK] of the [MASK]"
+    vocabulary = Vocabulary.load(VOCAB)
+    the, of = Tokenizer(vocabulary).encode("the of")
+    ids = [vocabulary.cls_id, the, vocabulary.mask_id, of, the]
+    ids += [vocabulary.mask_id, vocabulary.sep_id]
+    config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
+    model = heads.PretrainingModel(config)
+    checkpoint.load(
+        {v.path: v for v in model.variables}, os.path.join(GOLDEN, "bert_model.ckpt")
+    )
+    batch = {"input_ids": np.array([ids]), "masked_lm_positions": np.array([[2, 5]])}
+    logits = np.asarray(model(batch)["masked_lm_logits"])[0].astype(float)
+    chances = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    assert len(lines) == 2
+    for line, row in zip(lines, chances, strict=True):
+        best = np.argsort(-row[: len(vocabulary)])[:3]
+        wanted = [(vocabulary.tokens[id], f"{row[id]:.1%}") for id in best]
+        assert re.findall(r"(\S+) ([\d.]+%)", line) == wanted
+
+
+def test_lines_without_a_mask_are_passed_over_and_counted(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("no mask\n\na [MASK]\nnone here\n"))
+    fill(text=None)
+    captured = capsys.readouterr()
+    assert captured.out.startswith("a [MASK]\n")
+    assert captured.err == "2 lines without [MASK] were passed over\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text": "nothing to fill"}, r"no \[MASK\] in 'nothing to fill'"),
+        ({"text": "[MASK]" + " the" * 200}, "has only 128 positions"),
+        ({"init_checkpoint": "missing"}, "missing: no such checkpoint"),
+        ({"bert_config_file": "missing.json"}, "missing.json: not there"),
+        ({"top_k": 0}, "--top_k=0: must be at least 1"),
+    ],
+)
+def test_refusals(changes, message):
+    with pytest.raises(UserError, match=message):
+        fill(**changes)
+
+
+def test_vocabulary_larger_than_the_model_is_refused(tmp_path):
+    path = tmp_path / "vocab.txt"
+    with open(VOCAB, encoding="utf-8") as file:
+        path.write_text(file.read() + "\n".join(f"word{i}" for i in range(100)))
+    with pytest.raises(
+        UserError, match="3041 tokens, but the checkpoint has vocab_size"
+    ):
+        fill(vocab_file=str(path))

@@ -13,14 +13,10 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
-from modeling.config import BertConfig
-from text import anywhere, tokenization
+from text import tokenization
 from text.errors import UserError
 from text.vocabulary import MASK, Vocabulary
 from training import checkpoint
-
-# isort: split
-import tensorflow as tf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,10 +51,7 @@ def main(given: Options) -> None:
         split_cjk=given.split_cjk,
     )
     prefix = checkpoint.resolve(given.init_checkpoint)
-    config = _config(
-        given.bert_config_file
-        or os.path.join(os.path.dirname(prefix), "bert_config.json")
-    )
+    config = checkpoint.read_config(given.bert_config_file or os.path.dirname(prefix))
     if len(vocabulary) > config.vocab_size:
         raise UserError(
             f"{given.vocab_file}: {len(vocabulary)} tokens, but the checkpoint has "
@@ -77,16 +70,6 @@ def main(given: Options) -> None:
         _print(line.strip(), probabilities, vocabulary, given.top_k)
     if skipped:
         print(f"{skipped} lines without {MASK} were passed over", file=sys.stderr)
-
-
-def _config(path):
-    if not tf.io.gfile.exists(path):
-        raise UserError(f"{path}: not there; give --bert_config_file")
-    try:
-        with anywhere.access(path):
-            return BertConfig.from_json_file(path, tf.io.gfile.GFile)
-    except ValueError as error:
-        raise UserError(str(error)) from error
 
 
 def _encode(tokenizer, text, config, number):

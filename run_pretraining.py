@@ -302,7 +302,7 @@ def main(given: Options) -> None:
         given.output_dir,
         given.init_checkpoint,
         log,
-        required="bert/",
+        required=checkpoint.ENCODER,
         trains=given.do_train,
     )
     if given.do_train:

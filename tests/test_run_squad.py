@@ -355,7 +355,7 @@ TRAINING = {
     "start before": (one(answer={"answer_start": -1}), "answer_start is -1"),
     "impossible": (one(is_impossible="no"), "'is_impossible' is \"no\", not true or"),
     "half a character": (one(question="\ud800"), "'question' holds half a character"),
-    "all lost": (one(answer={"answer_start": 0}), "train: no example makes a row"),
+    "all lost": (one(answer={"answer_start": 0}), "examples makes a row"),
     "no batch": (one(), "1 training examples make no batch"),
 }
 
@@ -482,3 +482,21 @@ def test_a_missing_file_is_one_line_on_the_command_line(folder):
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("run_squad.py: error: ") and "absent.json" in line
+
+
+def test_a_checkpoint_of_another_task_is_refused(folder):
+    run(folder, do_train=True)
+    prefix = checkpoint.resolve(str(folder / "output"))
+    tensors = checkpoint.read(prefix)
+    head = "cls/squad/output_weights"
+    other = {
+        "output_weights" if name == head else name: v for name, v in tensors.items()
+    }
+    checkpoint.save(str(folder / "other"), 6, other, keep=1)
+    refused(
+        folder,
+        head,
+        do_predict=True,
+        init_checkpoint=str(folder / "other"),
+        output_dir=str(folder / "output2"),
+    )

@@ -125,6 +125,7 @@ def write(path: str, rows: Iterable[Row], layout: Layout) -> int:
     with anywhere.access(path):
         tf.io.gfile.makedirs(os.path.dirname(path) or ".")
         with tf.io.gfile.GFile(temporary, "wb") as file:
+            file.write(b"")  # else there were no file without a row
             for some in _chunks(rows, _WRITTEN_TOGETHER):
                 batch = layout.pack(some)
                 batch = {name: x.reshape(len(some), -1) for name, x in batch.items()}

@@ -42,15 +42,13 @@ class LoadReport:
     source: str
     matched: list[str]
     initial: list[str]  # variables of the model that the checkpoint does not have
-    resized: list[str]  # of another shape there, and left at their initial value, too
     unused: list[str]  # entries of the checkpoint that the model does not have
 
     def __str__(self) -> str:
-        total = len(self.matched) + len(self.initial) + len(self.resized)
+        total = len(self.matched) + len(self.initial)
         lines = [f"{self.source}: {len(self.matched)} of {total} variables matched"]
         for title, names in (
             ("left at their initial value", self.initial),
-            ("of another shape, left at their initial value", self.resized),
             ("unused in the checkpoint", self.unused),
         ):
             if names:
@@ -171,8 +169,6 @@ def load(
     variables: Mapping[str, object],
     path: str,
     required: str | tuple[str, ...] | None = None,
-    *,
-    new_heads: bool = False,
 ) -> LoadReport:
     """Sets variables from the checkpoint's entries of the same names.
 
@@ -182,30 +178,27 @@ def load(
     Args:
         variables: names to Keras or TensorFlow variables.
         path: see `resolve`.
-        required: variables whose names begin so must be in the checkpoint.
-        new_heads: what stands on the encoder keeps its initial value, which is reported,
-            where the checkpoint has it in another shape (for another number of labels).
+        required: variables whose names begin so must be in the checkpoint; "" is all.
     Raises:
         UserError: shapes differ, required names are missing (all are listed), nothing
             matches, or the checkpoint is damaged.
     """
     prefix = resolve(path)
     shapes = _shapes(prefix)
-    differing = _differing(variables, shapes)
-    resized = {n for n in differing if new_heads and not n.startswith("bert/")}
     report = LoadReport(
         source=prefix,
-        matched=sorted((variables.keys() & shapes) - resized),
+        matched=sorted(variables.keys() & shapes),
         initial=sorted(variables.keys() - shapes),
-        resized=sorted(resized),
         unused=sorted(shapes.keys() - variables),
     )
-    if wrong := differing.keys() - resized:
-        head = not any(name.startswith("bert/") for name in wrong)
-        guess = "another number of labels" if head else "wrong bert_config_file"
-        listed = "; ".join(differing[name] for name in sorted(wrong))
-        raise UserError(f"{prefix}: {guess}? {listed}")
-    missing = [n for n in report.initial if required and n.startswith(required)]
+    if wrong := _differing(variables, shapes):
+        guess = "wrong bert_config_file?"
+        if not any(name.startswith("bert/") for name in wrong):
+            guess = "another number of labels? --init_encoder_only leaves its head out;"
+        raise UserError(f"{prefix}: {guess} {'; '.join(wrong.values())}")
+    missing = [
+        n for n in report.initial if required is not None and n.startswith(required)
+    ]
     if missing or not report.matched:
         what = _grouped(missing) if report.matched else "all variables of the model"
         raise UserError(

@@ -24,7 +24,15 @@ from text import anywhere, rows, tokenization
 from text.errors import UserError
 from text.progress import Progress, duration
 from text.vocabulary import Vocabulary
-from training import checkpoint, distribution, loop, mistakes, report, run
+from training import (
+    checkpoint,
+    distribution,
+    hugging_face,
+    loop,
+    mistakes,
+    report,
+    run,
+)
 from training.task import Predictions, Task
 
 # isort: split
@@ -99,15 +107,19 @@ class FineTuningOptions(run.RunOptions):
 
 def make_tokenizer(given: FineTuningOptions) -> tokenization.Tokenizer:
     """Raises:
-    UserError: the vocabulary cannot be read, or is of the other case.
+    UserError: the vocabulary cannot be read, or init_checkpoint wants other flags.
     """
     tokenization.check_case(given.do_lower_case, given.init_checkpoint)
-    return tokenization.Tokenizer(
+    tokenizer = tokenization.Tokenizer(
         Vocabulary.load(given.vocab_file),
         do_lower_case=given.do_lower_case,
         strip_accents=given.strip_accents,
         split_cjk=given.split_cjk,
     )
+    if given.init_checkpoint:
+        source = checkpoint.resolve(given.init_checkpoint)
+        hugging_face.check_tokenizer(source, tokenizer.splitter)
+    return tokenizer
 
 
 # === Sets ============================================================================
@@ -338,7 +350,7 @@ class _Run:
     def start(self, trainer: loop.Trainer, directory: str) -> None:
         given = self.given
         if given.do_train:
-            required = "bert/"
+            required = checkpoint.ENCODER
         else:
             required = ""  # a head without training answers at random
             if checkpoint.steps(os.path.join(directory, _BEST)):
@@ -514,11 +526,10 @@ def finetune(task: Task, given: FineTuningOptions) -> None:
         trainer = _search(this, trials)
     else:
         trainer = _single(this, trials[0])
-    if given.do_eval:
-        _evaluate(this, trainer)
+    known = _evaluate(this, trainer) if given.do_eval else {}
     if given.do_predict:
         for split in task.test_sets:
-            _predict(this, trainer, split)
+            _predict(this, trainer, split, known.get(split))
 
 
 def _evaluates(given):
@@ -570,18 +581,20 @@ def _identity(this: _Run, varied: dict) -> dict:
     }
 
 
-def _evaluate(this: _Run, trainer: loop.Trainer) -> None:
+def _evaluate(this: _Run, trainer: loop.Trainer) -> dict[str, Predictions]:
+    """Writes the numbers of all evaluation sets; returns what was predicted."""
     given, task = this.given, this.task
-    results, pages = {}, []
+    results, pages, known = {}, [], {}
     for split in task.eval_sets:
         predictions, values = this.score(trainer, split)
+        known[split] = predictions
         prefix = "eval_" if split == task.eval_sets[0] else f"eval_{split}_"
         results |= {f"{prefix}{name}": value for name, value in values.items()}
         pages.append(mistakes.Page(split, values, task.judge(predictions)))
     results["loss"] = results["eval_loss"]
     results["global_step"] = trainer.progress.step
     if not this.chief:
-        return
+        return known
     path = functools.partial(os.path.join, given.output_dir)
     lines = run.results_lines(results)
     checkpoint.write_file(path("eval_results.txt"), lines)
@@ -594,10 +607,14 @@ def _evaluate(this: _Run, trainer: loop.Trainer) -> None:
         f"{', '.join(lines.splitlines())}"
     )
     this.log.say(f"the worst mistakes are in {path('mistakes.html')}")
+    return known
 
 
-def _predict(this: _Run, trainer: loop.Trainer, split: str) -> None:
-    predictions, _ = this.predict(trainer, split, this.given.predict_batch_size)
+def _predict(this: _Run, trainer: loop.Trainer, split: str, known=None) -> None:
+    """Writes the answers to a test set, which may have been an evaluation set before."""
+    predictions = known
+    if predictions is None:
+        predictions, _ = this.predict(trainer, split, this.given.predict_batch_size)
     if this.chief:
         written = this.task.write_predictions(predictions, this.given.output_dir)
         this.log.say(f"predicted {split}: {', '.join(written)}")

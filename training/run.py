@@ -12,12 +12,8 @@ import numpy as np
 
 import options
 from modeling.config import BertConfig
-from text import anywhere
 from text.errors import UserError
 from training import checkpoint, distribution, loop, report
-
-# isort: split
-import tensorflow as tf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,11 +183,7 @@ def read_config(given: RunOptions) -> BertConfig:
         UserError: the file cannot be read or is no config, or has too few positions.
     """
     path = given.bert_config_file
-    try:
-        with anywhere.access(path):
-            config = BertConfig.from_json_file(path, tf.io.gfile.GFile)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    config = checkpoint.read_config(path)
     if given.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={given.max_seq_length} is more than "
@@ -214,7 +206,7 @@ def start(
     init_checkpoint: str | None,
     log: report.Report,
     *,
-    required: str,
+    required: str | tuple[str, ...],
     trains: bool,
     only: str | None = None,
 ) -> None:

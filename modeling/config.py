@@ -155,6 +155,15 @@ class BertConfig:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
+    def to_hugging_face(self) -> dict:
+        """The keys of a Hugging Face config.json that say the same."""
+        theirs = {"gelu": "gelu_new", "gelu_erf": "gelu"}
+        return dataclasses.asdict(self) | {
+            "model_type": "bert",
+            "hidden_act": theirs.get(self.hidden_act, self.hidden_act),
+            "layer_norm_eps": _THEIR_FIXED_VALUES["layer_norm_eps"],
+        }
+
     def to_json_string(self) -> str:
         """Returns the text of a bert_config.json, keys sorted."""
         return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"

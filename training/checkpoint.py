@@ -275,7 +275,20 @@ def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) ->
         UserError: the disk is full or not writable.
     """
     prefix = prefix_of(directory, step)
-    temporary = os.path.join(directory, f"{_WRITING}{_PREFIX}{step}")
+    write_bundle(prefix, tensors)
+    with anywhere.access(prefix):
+        written = [s for s in steps(directory) if s <= step]
+        kept = written[-keep:] if keep else written
+        _write_state(directory, kept)
+        for old in written[: len(written) - len(kept)]:
+            _remove(directory, f"{_PREFIX}{old}")
+    return prefix
+
+
+def write_bundle(prefix: str, tensors: Mapping[str, object]) -> None:
+    """Writes one bundle, which appears under its name as a whole; see `save`."""
+    directory, name = os.path.split(prefix)
+    temporary = os.path.join(directory, _WRITING + name)
     names = sorted(tensors)
     with anywhere.access(prefix):
         tf.raw_ops.SaveV2(
@@ -287,12 +300,6 @@ def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) ->
         # The data first: an .index under its final name says that all is there.
         for part in (".data-00000-of-00001", ".index"):
             tf.io.gfile.rename(temporary + part, prefix + part, overwrite=True)
-        written = [s for s in steps(directory) if s <= step]
-        kept = written[-keep:] if keep else written
-        _write_state(directory, kept)
-        for old in written[: len(written) - len(kept)]:
-            _remove(directory, f"{_PREFIX}{old}")
-    return prefix
 
 
 def _write_state(directory: str, kept: list[int]) -> None:

@@ -1,5 +1,5 @@
 """The Hugging Face layout, model.safetensors: which tensor there is which variable of the
-release; knows no network.
+release, both ways; knows no network.
 
 A table pairs the names of both sides. It holds for every head, with and without the
 leading "bert." (sentence-transformers saves an encoder without it).
@@ -11,14 +11,16 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  gives numpy the type bfloat16, by name
 import numpy as np
 import safetensors
+import safetensors.numpy
 import tensorflow as tf
 
+from modeling.config import BertConfig
 from text import anywhere
 from text.errors import UserError
 from text.tokenization import WordSplitter
@@ -91,6 +93,7 @@ PAIRS = tuple(
     for released, theirs, transposed in _ENDINGS[kind]
 )
 _BY_THEIR_NAME = {pair.theirs: pair for pair in PAIRS}
+_BY_RELEASED_NAME = {pair.released: pair for pair in PAIRS}
 
 # Reading a pickle runs what whoever made it put in.
 NOT_READ = (
@@ -244,6 +247,98 @@ def _check_tied(path, file, tensors):
             f"{path}: {_MASKED_LM_MATRIX} is not the table of word embeddings, so its "
             "masked-LM head is another than the release's; only its encoder can be used"
         )
+
+
+# --- Writing -------------------------------------------------------------------------
+
+
+def write(
+    directory: str,
+    tensors: Mapping[str, np.ndarray],
+    config: BertConfig,
+    *,
+    tagging: bool = False,
+    labels: Sequence[str] | None = None,
+    tokenizer: Mapping[str, object] | None = None,
+) -> str:
+    """Writes model.safetensors, config.json and tokenizer_config.json.
+
+    Args:
+        tensors: released names to arrays; those of training are not to be among them.
+        tagging: whether a head without a name of its own stands on every token.
+        labels: of such a head, in their order.
+        tokenizer: do_lower_case, strip_accents, tokenize_chinese_chars.
+    Returns:
+        The path of the weights.
+    Raises:
+        UserError: a tensor has no place in this layout; or the disk is full or not
+            writable.
+    """
+    theirs = {}
+    for released, value in tensors.items():
+        pair = _pair_of_released(released)
+        if pair is None:
+            raise UserError(
+                f"{released}: Hugging Face's layout has no name for it; only the "
+                "encoder and the heads of the release can be written"
+            )
+        value = value.T if pair.transposed else value
+        theirs[pair.theirs] = np.ascontiguousarray(value)
+    architecture = _architecture(tensors, tagging)
+    if architecture == "BertForMultipleChoice":
+        theirs["classifier.bias"] = np.zeros(
+            1, np.float32
+        )  # no choice's alone: no effect
+    said = config.to_hugging_face() | {"architectures": [architecture]}
+    if labels and len(labels) == len(tensors.get("output_bias", ())):
+        said["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        said["label2id"] = {label: i for i, label in enumerate(labels)}
+    elif "output_bias" in tensors:
+        said["num_labels"] = len(tensors["output_bias"])
+    beside = {
+        "config.json": said,
+        "tokenizer_config.json": {
+            "tokenizer_class": "BertTokenizer",
+            "model_max_length": config.max_position_embeddings,
+            **(tokenizer or {}),
+        },
+    }
+    path = os.path.join(directory, WEIGHTS)
+    with anywhere.access(path):
+        tf.io.gfile.makedirs(directory)
+        for name, values in beside.items():
+            with tf.io.gfile.GFile(os.path.join(directory, name), "w") as file:
+                file.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        # The weights last: whoever looks for a model looks for them.
+        temporary = f"{path}.writing"
+        with tf.io.gfile.GFile(temporary, "wb") as file:
+            file.write(safetensors.numpy.save(theirs, {"format": "pt"}))
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+    return path
+
+
+def _pair_of_released(name: str) -> Pair | None:
+    number = re.search(r"(?<=/layer_)\d+(?=/)", name)
+    if not number:
+        return _BY_RELEASED_NAME.get(name)
+    general = name[: number.start()] + "#" + name[number.end() :]
+    pair = _BY_RELEASED_NAME.get(general)
+    return pair and Pair(name, pair.theirs.replace("#", number[0]), pair.transposed)
+
+
+def _architecture(tensors, tagging) -> str:
+    """The name of the class that holds these weights."""
+    if "cls/squad/output_weights" in tensors:
+        return "BertForQuestionAnswering"
+    if "output_weights" in tensors:
+        if "output_bias" not in tensors:
+            return "BertForMultipleChoice"
+        if tagging:
+            return "BertForTokenClassification"
+        return "BertForSequenceClassification"
+    if "cls/predictions/output_bias" in tensors:
+        return "BertForPreTraining"
+    return "BertModel"
 
 
 # --- What stands beside the weights --------------------------------------------------

@@ -1,0 +1,318 @@
+"""Takes checkpoints from the release's layout to Hugging Face's and back, and mends them.
+
+    python convert_checkpoint.py --input=my/mrpc --show
+    python convert_checkpoint.py --input=my/mrpc --output_dir=my/mrpc_hf \\
+        --layout=hugging_face --vocab_file=my/vocab.txt
+    python convert_checkpoint.py --input=bert-base-uncased --output_dir=released \\
+        --layout=release
+
+An input is a prefix, a directory or a folder with model.safetensors; several are averaged.
+No number is changed on the way: weights there and back are the same bits, and what both
+layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
+"""
+
+import dataclasses
+import json
+import os
+import re
+
+import numpy as np
+
+import options
+import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from modeling.config import BertConfig
+from text import inputs
+from text.errors import UserError
+from text.tokenization import Tokenizer
+from text.vocabulary import Vocabulary
+from training import checkpoint, hugging_face
+
+_BUNDLE = "bert_model.ckpt"
+_WORDS = "bert/embeddings/word_embeddings"
+_POSITIONS = "bert/embeddings/position_embeddings"
+_WORD_BIAS = "cls/predictions/output_bias"
+# What a run saves beside weights.
+_OF_TRAINING = re.compile(r"/adam_[mv]$|^global_step$|^training/")
+_UNUSED = re.compile(r"\[unused\d+\]$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    input: list[str] = options.field(
+        help="Checkpoint: prefix, directory, model.safetensors. Several of the same model "
+        "are averaged."
+    )
+    output_dir: str | None = options.field(
+        None, help="Folder to write; it must be empty or absent."
+    )
+    layout: str = options.field(
+        "release",
+        choices=("release", "hugging_face"),
+        help=f"What to write: {_BUNDLE}.* with bert_config.json, or "
+        f"{hugging_face.WEIGHTS} with config.json.",
+    )
+    head: str = options.field(
+        "classification",
+        choices=("classification", "tagging"),
+        help="What a head without a name of its own is for; both have the same names.",
+    )
+    bert_config_file: str | None = options.field(
+        None, help="The architecture; by default the config beside the input."
+    )
+    vocab_file: str | None = options.field(
+        None, help="The vocabulary; by default vocab.txt beside the input, if there."
+    )
+    do_lower_case: bool = options.field(True, help="As when it was trained.")
+    strip_accents: bool | None = options.field(None, help="As when it was trained.")
+    split_cjk: bool = options.field(True, help="As when it was trained.")
+    show: bool = options.field(
+        False, help="Print names, shapes and numbers, and write nothing."
+    )
+    compare_with: str | None = options.field(
+        None, help="Print how much a second checkpoint differs, and write nothing."
+    )
+    keep_optimizer: bool = options.field(
+        False, help="Keep Adam's slots and the step, in the release's layout."
+    )
+    add_words_file: str | None = options.field(
+        None,
+        help="Words to add to the vocabulary, one a line: in the place of [unusedN], then "
+        "at the end. A word begins as the mean of its pieces.",
+    )
+    max_position_embeddings: int = options.field(
+        0,
+        help="Lengthen the table of positions; new ones begin as copies. 0: as it is.",
+    )
+
+    def __post_init__(self):
+        if not (self.show or self.compare_with or self.output_dir):
+            raise UserError(
+                "nothing to do; give --show, --compare_with or --output_dir"
+            )
+        if self.keep_optimizer and self.layout == "hugging_face":
+            raise UserError("Hugging Face's layout has no place for --keep_optimizer")
+        if self.keep_optimizer and len(self.input) > 1:
+            raise UserError("--keep_optimizer: an average has no optimizer to keep")
+        if self.keep_optimizer and (
+            self.add_words_file or self.max_position_embeddings
+        ):
+            raise UserError(
+                "--keep_optimizer: slots do not fit words or positions that are added"
+            )
+
+
+@dataclasses.dataclass
+class Model:
+    """A checkpoint with what belongs to it."""
+
+    tensors: dict[str, np.ndarray]
+    config: BertConfig
+    vocabulary: Vocabulary | None
+
+
+# === Looking =========================================================================
+
+
+def show(prefix: str) -> None:
+    """Prints every tensor, and the sums."""
+    tensors = checkpoint.read(prefix)
+    width = max(map(len, tensors))
+    for name, value in sorted(tensors.items()):
+        print(f"{name:{width}}  {value.dtype!s:8} {list(value.shape)}")
+    weights = [v for k, v in tensors.items() if not _OF_TRAINING.search(k)]
+    total = sum(v.nbytes for v in tensors.values())
+    print(
+        f"{prefix}: {sum(v.size for v in weights):,} weights in {len(weights)} tensors; "
+        f"{len(tensors)} tensors and {total / 1e6:,.1f} MB in all"
+    )
+
+
+def compare(one: str, other: str) -> bool:
+    """Prints where two checkpoints differ; returns whether they are the same."""
+    first, second = (
+        {k: v for k, v in checkpoint.read(prefix).items() if not _OF_TRAINING.search(k)}
+        for prefix in (one, other)
+    )
+    for name in sorted(first.keys() ^ second.keys()):
+        print(f"{name}: only in {one if name in first else other}")
+    same = first.keys() == second.keys()
+    equal = 0
+    for name in sorted(first.keys() & second.keys()):
+        a, b = first[name], second[name]
+        if a.shape != b.shape:
+            print(f"{name}: {list(a.shape)} and {list(b.shape)}")
+        elif np.array_equal(a, b):
+            equal += 1
+            continue
+        else:
+            largest = np.abs(a.astype(np.float64) - b).max()
+            print(f"{name}: differs by {largest:.3g} at most")
+        same = False
+    print(f"{equal} of {len(first.keys() | second.keys())} weights are the same bits")
+    return same
+
+
+# === Reading and changing ============================================================
+
+
+def _read(given: Options, prefixes: list[str]) -> Model:
+    directory = os.path.dirname(prefixes[0])
+    config = checkpoint.read_config(given.bert_config_file or directory)
+    path = given.vocab_file
+    if path is None:
+        beside = os.path.join(directory, "vocab.txt")
+        path = beside if os.path.exists(beside) else None
+    tensors = [checkpoint.read(prefix) for prefix in prefixes]
+    if len(tensors) > 1 or not given.keep_optimizer:
+        tensors = [
+            {k: v for k, v in some.items() if not _OF_TRAINING.search(k)}
+            for some in tensors
+        ]
+    if _WORDS not in tensors[0]:
+        raise UserError(f"{prefixes[0]}: holds no {_WORDS}; no BERT?")
+    vocabulary = path and Vocabulary.load(path)
+    return Model(_averaged(tensors, prefixes), config, vocabulary)
+
+
+def _averaged(tensors, prefixes):
+    """The mean, computed in float64."""
+    first = tensors[0]
+    if len(tensors) == 1:
+        return first
+    for prefix, other in zip(prefixes[1:], tensors[1:], strict=True):
+        odd = sorted(
+            name
+            for name in first.keys() | other.keys()
+            if name not in first
+            or name not in other
+            or first[name].shape != other[name].shape
+        )
+        if odd:
+            raise UserError(
+                f"{prefix}: cannot be averaged with {prefixes[0]}, from which it differs "
+                f"in {', '.join(odd[:5])}"
+            )
+    return {
+        name: np.mean(
+            [some[name] for some in tensors], axis=0, dtype=np.float64
+        ).astype(value.dtype)
+        for name, value in first.items()
+    }
+
+
+def _add_words(model: Model, given: Options) -> None:
+    """Gives words rows of their own; says what became of each."""
+    if model.vocabulary is None:
+        raise UserError("--add_words_file needs --vocab_file")
+    tokenizer = Tokenizer(
+        model.vocabulary,
+        do_lower_case=given.do_lower_case,
+        strip_accents=given.strip_accents,
+        split_cjk=given.split_cjk,
+    )
+    tokens = list(model.vocabulary.tokens)
+    free = [i for i, token in enumerate(tokens) if _UNUSED.match(token)]
+    rows, known = {}, 0  # row -> ids of the pieces whose mean it becomes
+    for number, line in enumerate(inputs.lines(given.add_words_file), start=1):
+        parts = tokenizer.splitter.words(line)
+        if len(parts) > 1:
+            raise UserError(
+                f"{given.add_words_file}:{number}: {line.strip()!r} is always split into "
+                f"{' '.join(parts)}, so it would never be found; give single words"
+            )
+        if not parts or parts[0] in tokens:
+            known += len(parts)
+            continue
+        row = free.pop(0) if free else len(tokens)
+        tokens[row : row + 1] = parts
+        rows[row] = tokenizer.encode(line)
+    size = max(len(tokens), model.config.vocab_size)
+    for name in (_WORDS, _WORD_BIAS):
+        if name in model.tensors:
+            table = model.tensors[name]
+            padding = [(0, size - len(table)), *[(0, 0)] * (table.ndim - 1)]
+            longer = np.pad(table, padding)
+            for row, pieces in rows.items():
+                longer[row] = table[pieces].mean(axis=0)
+            model.tensors[name] = longer
+    model.config = dataclasses.replace(model.config, vocab_size=size)
+    model.vocabulary = Vocabulary(tokens)
+    print(f"{len(rows)} words added, {known} were there; vocab_size is {size}")
+
+
+def _lengthen(model: Model, number: int) -> None:
+    table = model.tensors[_POSITIONS]
+    if number < len(table):
+        raise UserError(
+            f"--max_position_embeddings={number}: the model has {len(table)} already"
+        )
+    model.tensors[_POSITIONS] = np.resize(table, (number, table.shape[1]))
+    model.config = dataclasses.replace(model.config, max_position_embeddings=number)
+
+
+# === Writing =========================================================================
+
+
+def _write(model: Model, given: Options, prefix: str) -> None:
+    directory = given.output_dir
+    if os.path.isdir(directory) and os.listdir(directory):
+        raise UserError(f"{directory}: is not empty; choose another --output_dir")
+    path = os.path.join
+    if model.vocabulary is not None:
+        lines = "".join(f"{token}\n" for token in model.vocabulary.tokens)
+        checkpoint.write_file(path(directory, "vocab.txt"), lines)
+    if given.layout == "release":
+        config = model.config.to_json_string()
+        checkpoint.write_file(path(directory, "bert_config.json"), config)
+        written = path(directory, _BUNDLE)
+        checkpoint.write_bundle(written, model.tensors)
+    else:
+        state = path(os.path.dirname(prefix), "task.json")
+        labels = _labels(state) if os.path.exists(state) else None
+        written = hugging_face.write(
+            directory,
+            model.tensors,
+            model.config,
+            tagging=given.head == "tagging",
+            labels=labels,
+            tokenizer={
+                "do_lower_case": given.do_lower_case,
+                "strip_accents": given.strip_accents,
+                "tokenize_chinese_chars": given.split_cjk,
+            },
+        )
+    size = sum(value.size for value in model.tensors.values())
+    print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers")
+
+
+def _labels(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file).get("labels")
+
+
+def main(given: Options) -> int:
+    """Runs what the flags ask for.
+
+    Returns:
+        exit status: 1 where --compare_with found a difference.
+    Raises:
+        UserError: a checkpoint is missing, damaged or does not fit the flags.
+    """
+    prefixes = [checkpoint.resolve(path) for path in given.input]
+    if given.show:
+        for prefix in prefixes:
+            show(prefix)
+        return 0
+    if given.compare_with:
+        return int(not compare(prefixes[0], checkpoint.resolve(given.compare_with)))
+    model = _read(given, prefixes)
+    if given.add_words_file:
+        _add_words(model, given)
+    if given.max_position_embeddings:
+        _lengthen(model, given.max_position_embeddings)
+    _write(model, given, prefixes[0])
+    return 0
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

@@ -1,0 +1,244 @@
+"""convert_checkpoint.py: there and back the same bits, and what it changes on the way."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import convert_checkpoint
+import training  # noqa: F401  (first: TensorFlow quietly)
+from modeling import heads
+from modeling.config import BertConfig
+from text.errors import UserError
+from text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training import checkpoint
+
+# isort: split
+import tensorflow as tf
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+RELEASED = str(GOLDEN / "checkpoint" / "bert_model.ckpt")
+TOKENS = [*SPECIAL_TOKENS, "[unused1]", "play", "##ing", "##er", "the"]
+TINY = BertConfig(
+    vocab_size=12,  # more than the vocabulary
+    hidden_size=8,
+    num_hidden_layers=12,  # layer_1 is the beginning of layer_10
+    num_attention_heads=2,
+    intermediate_size=8,
+    max_position_embeddings=6,
+    type_vocab_size=2,
+    hidden_act="gelu_erf",
+)
+
+
+def convert(**flags):
+    return convert_checkpoint.main(convert_checkpoint.Options(**flags))
+
+
+def made(folder, objective, seed=0, config=TINY):
+    """A model of random weights, with all that stands beside one."""
+    model = objective.model(config, seed=seed)
+    rng = np.random.default_rng(seed)
+    for variable in model.weights:
+        variable.assign(rng.normal(size=variable.shape))
+    tensors = {v.path: v.numpy() for v in model.weights}
+    checkpoint.save(str(folder), 7, tensors | {"global_step": np.int64(7)}, keep=1)
+    (folder / "bert_config.json").write_text(config.to_json_string())
+    (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    return tensors
+
+
+@pytest.mark.parametrize(
+    ("objective", "architecture", "flags"),
+    [
+        (heads.MaskedLMNextSentence(), "BertForPreTraining", {}),
+        (heads.Classification(3), "BertForSequenceClassification", {}),
+        (heads.Tagging(5), "BertForTokenClassification", {"head": "tagging"}),
+        (heads.Span(), "BertForQuestionAnswering", {}),
+        (heads.Choice(), "BertForMultipleChoice", {}),
+    ],
+)
+def test_every_head_comes_back_bit_for_bit(tmp_path, objective, architecture, flags):
+    tensors = made(tmp_path, objective)
+    there, back = str(tmp_path / "there"), str(tmp_path / "back")
+    convert(input=[str(tmp_path)], output_dir=there, layout="hugging_face", **flags)
+    said = json.loads((tmp_path / "there" / "config.json").read_text())
+    assert said["architectures"] == [architecture]
+    assert said["hidden_act"] == "gelu"  # there, the exact one
+    convert(input=[there], output_dir=back, layout="release")
+    found = checkpoint.read(f"{back}/bert_model.ckpt")
+    extra = found.keys() - tensors.keys()  # choices have no bias in the release
+    assert extra == (
+        {"output_bias"} if architecture == "BertForMultipleChoice" else set()
+    )
+    for name, value in tensors.items():
+        assert found[name].dtype == value.dtype and np.array_equal(found[name], value)
+    assert BertConfig.from_json_file(f"{back}/bert_config.json") == TINY
+    assert Vocabulary.load(f"{back}/vocab.txt").tokens == TOKENS
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pretraining",
+        "sequence_classification",
+        "token_classification",
+        "question_answering",
+        "multiple_choice",
+    ],
+)
+def test_models_of_transformers_come_back_bit_for_bit(tmp_path, kind):
+    source = GOLDEN / "hf" / kind
+    released, again = str(tmp_path / "released"), str(tmp_path / "again")
+    convert(input=[str(source)], output_dir=released)
+    config = BertConfig.from_json_file(f"{released}/bert_config.json")
+    assert config.hidden_act == "gelu_erf"
+    convert(input=[released], output_dir=again, layout="hugging_face")
+    expected = safetensors.numpy.load_file(source / "model.safetensors")
+    found = safetensors.numpy.load_file(f"{again}/model.safetensors")
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if kind != "multiple_choice" or name != "classifier.bias":
+            assert np.array_equal(found[name], value), name
+
+
+def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path):
+    convert(input=[RELEASED], output_dir=str(tmp_path / "hf"), layout="hugging_face")
+    convert(input=[str(tmp_path / "hf")], output_dir=str(tmp_path / "released"))
+    reader = tf.train.load_checkpoint(str(tmp_path / "released" / "bert_model.ckpt"))
+    golden = tf.train.load_checkpoint(RELEASED)
+    assert reader.get_variable_to_shape_map() == golden.get_variable_to_shape_map()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        kernel = tf.compat.v1.get_variable("bert/pooler/dense/kernel", (64, 64))
+        tf.compat.v1.train.init_from_checkpoint(
+            str(tmp_path / "released" / "bert_model.ckpt"), {"bert/": "bert/"}
+        )
+        session.run(tf.compat.v1.global_variables_initializer())
+        expected = golden.get_tensor("bert/pooler/dense/kernel")
+        assert np.array_equal(session.run(kernel), expected)
+
+
+def test_labels_go_along(tmp_path):
+    made(tmp_path, heads.Classification(2))
+    (tmp_path / "task.json").write_text('{"labels": ["좋아요", "no"]}')
+    convert(
+        input=[str(tmp_path)], output_dir=str(tmp_path / "hf"), layout="hugging_face"
+    )
+    said = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert said["id2label"] == {"0": "좋아요", "1": "no"}
+    assert said["label2id"] == {"좋아요": 0, "no": 1}
+
+
+def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    tensors = [made(f, heads.Span(), seed) for seed, f in enumerate(folders)]
+    convert(input=[str(f) for f in folders], output_dir=str(tmp_path / "mean"))
+    found = checkpoint.read(str(tmp_path / "mean" / "bert_model.ckpt"))
+    assert found.keys() == tensors[0].keys()
+    for name, value in found.items():
+        expected = (tensors[0][name] + tensors[1][name]) / 2
+        np.testing.assert_allclose(value, expected, atol=1e-7)
+
+
+def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
+    tensors = made(tmp_path, heads.Span())
+    slots = {f"{n}/adam_{k}": v for n, v in tensors.items() for k in "mv"}
+    checkpoint.save(str(tmp_path), 8, tensors | slots | {"global_step": 8}, keep=1)
+    for keep, names in ((False, tensors.keys()), (True, tensors | slots)):
+        output = str(tmp_path / f"kept {keep}")
+        convert(input=[str(tmp_path)], output_dir=output, keep_optimizer=keep)
+        found = checkpoint.read(f"{output}/bert_model.ckpt")
+        assert found.keys() - {"global_step"} == set(names)
+
+
+def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
+    tensors = made(tmp_path, heads.MaskedLMNextSentence())
+    (tmp_path / "words.txt").write_text("Playing\nthe\n\nplayer\n")
+    convert(
+        input=[str(tmp_path)],
+        output_dir=str(tmp_path / "more"),
+        add_words_file=str(tmp_path / "words.txt"),
+    )
+    assert "2 words added, 1 were there; vocab_size is 12" in capsys.readouterr().out
+    tokens = Vocabulary.load(str(tmp_path / "more" / "vocab.txt")).tokens
+    assert tokens == [*SPECIAL_TOKENS, "playing", *TOKENS[6:], "player"]
+    found = checkpoint.read(str(tmp_path / "more" / "bert_model.ckpt"))
+    for name in ("bert/embeddings/word_embeddings", "cls/predictions/output_bias"):
+        old, new = tensors[name], found[name]
+        np.testing.assert_allclose(new[5], (old[6] + old[7]) / 2, rtol=1e-6)
+        np.testing.assert_allclose(new[10], (old[6] + old[8]) / 2, rtol=1e-6)
+        others = [i for i in range(12) if i not in (5, 10)]
+        assert np.array_equal(new[others], old[others])
+    # More words than rows make the model larger.
+    (tmp_path / "words.txt").write_text("".join(f"word{i}\n" for i in range(9)))
+    convert(
+        input=[str(tmp_path)],
+        output_dir=str(tmp_path / "larger"),
+        add_words_file=str(tmp_path / "words.txt"),
+    )
+    config = BertConfig.from_json_file(str(tmp_path / "larger" / "bert_config.json"))
+    assert config.vocab_size == 18
+    model = heads.PretrainingModel(config)
+    weights = {v.path: v for v in model.weights}
+    checkpoint.load(weights, str(tmp_path / "larger"), required="")
+
+
+def test_positions_are_lengthened_by_copies(tmp_path):
+    tensors = made(tmp_path, heads.Span())
+    convert(
+        input=[str(tmp_path)],
+        output_dir=str(tmp_path / "longer"),
+        max_position_embeddings=15,
+    )
+    name = "bert/embeddings/position_embeddings"
+    table = checkpoint.read(str(tmp_path / "longer" / "bert_model.ckpt"))[name]
+    old = tensors[name]
+    assert np.array_equal(table, np.concatenate([old, old, old[:3]]))
+
+
+def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
+    a = made(tmp_path / "a", heads.Classification(2))
+    made(tmp_path / "b", heads.Classification(2))
+    assert convert(input=[str(tmp_path / "a")], show=True) == 0
+    said = capsys.readouterr().out
+    number = sum(value.size for value in a.values())
+    assert f"{number:,} weights in {len(a)} tensors" in said
+    assert "output_weights" in said and "[2, 8]" in said
+    both = {"input": [str(tmp_path / "a")], "compare_with": str(tmp_path / "b")}
+    assert convert(**both) == 0
+    made(tmp_path / "b", heads.Classification(2), seed=1)
+    assert convert(**both) == 1
+    assert "output_bias: differs by" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({}, "nothing to do; give --show"),
+        ({"layout": "hugging_face", "keep_optimizer": True}, "no place for"),
+        ({"input": ["missing"]}, "missing: no such checkpoint"),
+        ({"input": [RELEASED, "."]}, "cannot be averaged with|no state file"),
+        ({"output_dir": str(GOLDEN)}, "is not empty"),
+        ({"max_position_embeddings": 5}, "the model has 128 already"),
+        ({"add_words_file": "missing.txt"}, "missing.txt"),
+        ({"bert_config_file": "missing.json"}, "missing.json: not there"),
+    ],
+)
+def test_refusals(tmp_path, flags, message):
+    output = {} if flags == {} else {"output_dir": str(tmp_path / "new")}
+    with pytest.raises((UserError, OSError), match=message):
+        convert(**{"input": [RELEASED]} | output | flags)
+    assert not (tmp_path / "new").exists()
+
+
+def test_word_that_is_always_split_is_refused(tmp_path):
+    made(tmp_path, heads.Span())
+    (tmp_path / "words.txt").write_text("covid-19\n")
+    with pytest.raises(UserError, match=r"words.txt:1: 'covid-19' is always split"):
+        convert(
+            input=[str(tmp_path)],
+            output_dir=str(tmp_path / "new"),
+            add_words_file=str(tmp_path / "words.txt"),
+        )

@@ -171,6 +171,7 @@ def _identity(given: Options, config: BertConfig, data: reading.Records) -> dict
         "num_warmup_steps",
         "init_checkpoint",
         "dtype",
+        "bias_correction",
         "seed",
     )
     return {

@@ -15,7 +15,7 @@ _NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
 
 
 class AdamWeightDecay:
-    """Adam without bias correction, with weight decay apart from the gradient.
+    """Adam as released: no bias correction, and weight decay apart from the gradient.
 
     It holds two slots for each variable, `<variable path>/adam_m` and `.../adam_v`. Make
     it in the scope that made the variables (a tf.distribute strategy's, say). Every
@@ -26,6 +26,9 @@ class AdamWeightDecay:
         variables: what to train; float32.
         weight_decay_rate: what each update subtracts of a variable, times the learning
             rate. Layer normalization and biases are spared.
+        bias_correction: divide the moments by what they lack in the first updates, as
+            the paper on Adam has it (arXiv:1412.6980) and the release has not. Small
+            data sets are then learned more steadily (arXiv:2006.05987).
     """
 
     def __init__(
@@ -36,12 +39,14 @@ class AdamWeightDecay:
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
+        bias_correction: bool = False,
     ):
         self.trainable_variables = list(variables)
         self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
+        self.bias_correction = bias_correction
         self.first_moments = [_slot(v, "adam_m") for v in self.trainable_variables]
         self.second_moments = [_slot(v, "adam_v") for v in self.trainable_variables]
 
@@ -54,13 +59,19 @@ class AdamWeightDecay:
         """Whether weight decay acts on the variable of this path."""
         return self.weight_decay_rate > 0 and not _NOT_DECAYED.search(path)
 
-    def apply(self, gradients: Sequence, learning_rate) -> None:
+    def apply(self, gradients: Sequence, learning_rate, step=None) -> None:
         """Updates variables and slots once.
 
         Args:
             gradients: one dense tensor for each variable, in their order.
             learning_rate: float32 scalar.
+            step: int scalar, the number of updates before; bias correction needs it.
         """
+        lack_1 = lack_2 = 1.0
+        if self.bias_correction:
+            updates = ops.cast(step, "float32") + 1.0
+            lack_1 = 1.0 - ops.power(self.beta_1, updates)
+            lack_2 = 1.0 - ops.power(self.beta_2, updates)
         for variable, m, v, gradient in zip(
             self.trainable_variables,
             self.first_moments,
@@ -70,8 +81,8 @@ class AdamWeightDecay:
         ):
             m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
             v.assign(self.beta_2 * v + (1.0 - self.beta_2) * ops.square(gradient))
-            # No bias correction, and epsilon outside the root: as released.
-            update = m / (ops.sqrt(v) + self.epsilon)
+            # As released, epsilon stands outside the root.
+            update = m / lack_1 / (ops.sqrt(v / lack_2) + self.epsilon)
             if self.decays(variable.path):
                 update += self.weight_decay_rate * variable
             variable.assign(variable - learning_rate * update)

@@ -51,6 +51,22 @@ def test_five_updates_equal_the_formula_in_float64():
     np.testing.assert_allclose(optimizer.second_moments[0], v, rtol=1e-5)
 
 
+def test_bias_correction_is_that_of_the_paper_on_adam():
+    draw = np.random.default_rng(0).normal
+    start, gradients = draw(size=(3, 4)), draw(size=(5, 3, 4)) * 1e-3
+    kernel = variable(start, "kernel")
+    optimizer = optimization.AdamWeightDecay([kernel], bias_correction=True)
+    w, m, v = start, 0.0, 0.0
+    for step, gradient in enumerate(gradients):
+        optimizer.apply([ops.cast(gradient, "float32")], 0.1, step)
+        m = 0.9 * m + 0.1 * gradient
+        v = 0.999 * v + 0.001 * gradient**2
+        corrected = m / (1 - 0.9 ** (step + 1))
+        scale = np.sqrt(v / (1 - 0.999 ** (step + 1)))
+        w = w - 0.1 * (corrected / (scale + 1e-6) + 0.01 * w)
+    np.testing.assert_allclose(kernel, w, rtol=1e-5)
+
+
 def test_layer_normalization_and_biases_are_not_decayed():
     config = BertConfig(
         vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1

@@ -571,10 +571,18 @@ def _prepare(this: _Run, directory: str, identity: dict) -> None:
 def _identity(this: _Run, varied: dict) -> dict:
     """What makes a run this run: with any of it changed, a resume would be another."""
     given = this.given
-    names = ("init_checkpoint", "dtype", "warmup_proportion", "early_stopping_patience")
+    names = (
+        "init_checkpoint",
+        "init_encoder_only",
+        "dtype",
+        "bias_correction",
+        "warmup_proportion",
+        "early_stopping_patience",
+        "length_buckets",
+    )
     return {
         **varied,
-        **{name: getattr(given, name) for name in (*names, "length_buckets")},
+        **{name: getattr(given, name) for name in names},
         **this.task.settings(),
         **dataclasses.asdict(this.config),
         "training_rows": this.sets.read("train").fingerprint,

@@ -42,6 +42,7 @@ class Settings:
     accumulation_steps: int = 1
     seed: int = 0
     xla: bool = False
+    bias_correction: bool = False
     max_skipped_updates: int = 10
     steps_per_call: int = 1000
     save_every_steps: int = 1000
@@ -85,7 +86,8 @@ class Trainer:
         with strategy.scope():
             self.model = make_model()
             self.optimizer = optimization.AdamWeightDecay(
-                self.model.trainable_variables
+                self.model.trainable_variables,
+                bias_correction=settings.bias_correction,
             )
         self.names = (
             *objective.loss_names,
@@ -136,7 +138,7 @@ class Trainer:
         return tf.where(finite, sums, 0.0), tf.cast(finite, tf.int64)
 
     def _apply(self, gradients, step):
-        self.optimizer.apply(gradients, self._learning_rate(step))
+        self.optimizer.apply(gradients, self._learning_rate(step), step)
 
     def _learning_rate(self, step):
         settings = self.settings

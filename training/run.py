@@ -65,6 +65,11 @@ class RunOptions:
         help="Type of the matrix products; weights are float32 in any case.",
     )
     xla: bool = options.field(False, help="Compile with XLA.")
+    bias_correction: bool = options.field(
+        False,
+        help="Correct Adam's moments in the first updates, which the release does not; "
+        "steadier on small data sets.",
+    )
     seed: int = options.field(12345, help="Decides weights, data order and dropout.")
     keep_checkpoint_max: int = options.field(
         5, help="Checkpoints to keep; 0 keeps all."
@@ -154,6 +159,7 @@ class RunOptions:
             accumulation_steps=self.gradient_accumulation_steps,
             seed=seed,
             xla=self.xla,
+            bias_correction=self.bias_correction,
             max_skipped_updates=self.max_skipped_updates,
             steps_per_call=self.iterations_per_loop,
             save_every_steps=self.save_checkpoints_steps,

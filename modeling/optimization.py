@@ -4,6 +4,7 @@ Source: google-research/bert@eedf571 optimization.py.
 """
 
 import contextlib
+import math
 import re
 from collections.abc import Sequence
 
@@ -70,8 +71,9 @@ class AdamWeightDecay:
         lack_1 = lack_2 = 1.0
         if self.bias_correction:
             updates = ops.cast(step, "float32") + 1.0
-            lack_1 = 1.0 - ops.power(self.beta_1, updates)
-            lack_2 = 1.0 - ops.power(self.beta_2, updates)
+            # 1 - beta ** updates, without losing the digits that a small difference has.
+            lack_1 = -ops.expm1(updates * math.log(self.beta_1))
+            lack_2 = -ops.expm1(updates * math.log(self.beta_2))
         for variable, m, v, gradient in zip(
             self.trainable_variables,
             self.first_moments,

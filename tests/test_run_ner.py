@@ -1,0 +1,667 @@
+"""run_ner.py as a user meets it: files, words of any kind, numbers, refusals, a kill."""
+
+import dataclasses
+import gzip
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import run_ner
+from modeling import tagging
+from modeling.config import BertConfig
+from modeling.encoder import BertEncoder
+from tests.test_tags import conlleval
+from text import tags
+from text.errors import UserError
+from text.tokenization import Tokenizer
+from text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training import checkpoint
+
+ROOT = pathlib.Path(__file__).parents[1]
+PIECES = [*"abPpLl.", *(f"##{letter}" for letter in "ab")]
+VOCABULARY = [*SPECIAL_TOKENS, *PIECES]
+TINY = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=40,
+    type_vocab_size=2,
+)
+DEEP = dataclasses.replace(TINY, num_hidden_layers=4)
+
+
+def sentence(rng):
+    """Words and IOB2 tags: the first letter of a word tells its tag."""
+    words, marks = [], []
+    for _ in range(rng.randint(1, 4)):
+        kind = rng.choice(["PER", "LOC", None])
+        for i in range(rng.randint(1, 2)):
+            first = {"PER": "Pp", "LOC": "Ll", None: "bb"}[kind][i]
+            words.append(first + "".join(rng.choices("ab", k=rng.randint(0, 3))))
+            marks.append(f"{'I' if i else 'B'}-{kind}" if kind else "O")
+    return [*words, "."], [*marks, "O"]
+
+
+def conll(count, seed, scheme="iob1"):
+    """A file of two documents, with four columns as CoNLL-2003's."""
+    rng = random.Random(seed)
+    lines = []
+    for number in range(count):
+        if number in (0, count // 2):
+            lines += ["-DOCSTART- -X- -X- O", ""]
+        words, marks = sentence(rng)
+        marks = tags.mark(tags.entities(marks), len(marks), scheme)
+        pairs = zip(words, marks, strict=True)
+        lines += [*(f"{word} NN B-NP {mark}" for word, mark in pairs), ""]
+    return "".join(f"{line}\n" for line in lines)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The three files, a vocabulary and a config."""
+    for split, count, seed in (("train", 48, 1), ("dev", 20, 2), ("test", 10, 3)):
+        (tmp_path / f"{split}.txt").write_text(conll(count, seed))
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    return tmp_path
+
+
+def save_encoder(folder, config=TINY):
+    encoder = BertEncoder(config, seed=5)
+    weights = {variable.path: variable.numpy() for variable in encoder.variables}
+    checkpoint.save(str(folder / "encoder"), 1, weights, keep=1)
+    return weights
+
+
+@pytest.fixture
+def deep(folder):
+    """The same with an encoder of four layers, whose features can be taken."""
+    (folder / "config.json").write_text(DEEP.to_json_string())
+    save_encoder(folder, DEEP)
+    return folder
+
+
+def flags(folder, **changes):
+    return {
+        "data_dir": str(folder),
+        "vocab_file": str(folder / "vocab.txt"),
+        "bert_config_file": str(folder / "config.json"),
+        "output_dir": str(folder / "output"),
+        "do_lower_case": False,
+        "max_seq_length": 40,
+        "train_batch_size": [8],
+        "learning_rate": [1e-2],
+        "num_train_epochs": [1.0],
+    } | changes
+
+
+def run(folder, **changes):
+    run_ner.main(run_ner.Options(**flags(folder, **changes)))
+
+
+def results(folder):
+    return json.loads((folder / "output" / "eval_results.json").read_text())
+
+
+def weights_of(folder, name="output"):
+    return checkpoint.read(checkpoint.resolve(str(folder / name)))
+
+
+def task_of(folder, **changes):
+    given = run_ner.Options(**flags(folder, do_eval=True, **changes))
+    vocabulary = Vocabulary.load(given.vocab_file)
+    return run_ner.Tagger(given, Tokenizer(vocabulary, do_lower_case=False))
+
+
+# --- Runs ----------------------------------------------------------------------------
+
+
+def test_from_training_to_tags_beside_the_words(folder, capsys):
+    run(folder, do_train=True, do_eval=True, do_predict=True, num_train_epochs=[4.0])
+    output = folder / "output"
+    assert {path.name for path in output.iterdir()} >= {
+        "bert_config.json",
+        "eval_results.txt",
+        "mistakes.html",
+        "model.ckpt-24.index",  # 48 / 8 * 4
+        "predictions.txt",
+        "task.json",
+    }
+    found = results(folder)
+    names = [
+        f"{score}{kind}"
+        for score in ("f1", "precision", "recall")
+        for kind in ("", "_LOC", "_PER")
+    ]
+    assert set(found) == {
+        *(f"eval_{name}" for name in (*names, "accuracy", "loss")),
+        "global_step",
+        "loss",
+    }
+    assert found["eval_f1"] > 0.9
+    before = (folder / "test.txt").read_text().splitlines()
+    after = (output / "predictions.txt").read_text().splitlines()
+    assert len(before) == len(after)
+    right = 0
+    for old, new in zip(before, after, strict=True):
+        assert new == old or (
+            new.startswith(f"{old} ") and tags.is_tag(new.split()[-1])
+        )
+        right += new == f"{old} {old.split(' ')[-1]}"
+    assert right > 0.9 * sum(bool(line) for line in before)
+    state = json.loads((output / "task.json").read_text())
+    assert state["entity_types"] == ["LOC", "PER"]
+    assert state["tag_scheme"] == "iob1"
+    assert "train: 48 examples, 48 rows\n" in capsys.readouterr().out
+
+
+def encoder_of(weights):
+    encoder = BertEncoder(TINY)
+    for variable in encoder.variables:
+        variable.assign(weights[variable.path])
+    return encoder
+
+
+def by_hand(encoder, weights, words):
+    """Tags of a sentence from the encoder alone."""
+    pieces, firsts = ["[CLS]"], []
+    for word in words:
+        firsts.append(len(pieces))
+        pieces += [word[0], *(f"##{letter}" for letter in word[1:])]
+    ids = [VOCABULARY.index(piece) for piece in [*pieces, "[SEP]"]]
+    hidden = np.array(encoder({"input_ids": np.array([ids])})["sequence_output"])[0]
+    logits = hidden[firsts] @ weights["output_weights"].T + weights["output_bias"]
+    labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    return [labels[n] for n in logits.argmax(axis=1)]
+
+
+def test_numbers_are_those_of_the_encoder_and_of_conlleval(folder):
+    # Hardly trained it errs, and its tags are often broken.
+    run(
+        folder,
+        do_train=True,
+        do_eval=True,
+        do_predict=True,
+        test_file="dev.txt",
+        num_train_epochs=[0.9],
+        learning_rate=[1e-9],
+    )
+    lines = (folder / "output" / "predictions.txt").read_text().split("\n\n")
+    weights = weights_of(folder)
+    encoder, pairs = encoder_of(weights), []
+    for block in lines:
+        columns = [line.split() for line in block.strip().split("\n")]
+        if len(columns[0]) == 5 and columns[0][0] != "-DOCSTART-":
+            words, gold, predicted = ([c[i] for c in columns] for i in (0, 3, 4))
+            expected = tags.entities(by_hand(encoder, weights, words))
+            assert tags.mark(expected, len(words), "iob1") == predicted
+            pairs.append(list(zip(gold, predicted, strict=True)))
+    assert len(pairs) == 20
+    gold, predicted, right = conlleval(pairs)
+    found = results(folder)
+    assert 0 < right < gold
+    assert found["eval_precision"] == pytest.approx(right / predicted)
+    assert found["eval_recall"] == pytest.approx(right / gold)
+    assert found["eval_f1"] == pytest.approx(2 * right / (gold + predicted))
+    same = [a == b for block in pairs for a, b in block]
+    assert found["eval_accuracy"] == pytest.approx(np.mean(same))
+    page = (folder / "output" / "mistakes.html").read_text()
+    assert "no entity" in page and "[L" in page
+
+
+def test_evaluation_alone_knows_types_and_scheme(folder):
+    run(folder, do_train=True, do_eval=True)
+    trained = results(folder)
+    (folder / "train.txt").unlink()
+    run(folder, do_eval=True, do_predict=True)
+    assert results(folder) == trained
+    with pytest.raises(UserError, match="--entity_types: is .* trained with"):
+        run(folder, do_eval=True, entity_types=["PER", "LOC"])
+    # Elsewhere they have to be said; the test set has no tags.
+    words = "".join(f"{line.split(' ')[0]}\n" for line in conll(3, 4).splitlines())
+    (folder / "test.txt").write_text(words)
+    elsewhere = {
+        "do_predict": True,
+        "init_checkpoint": str(folder / "output"),
+        "output_dir": str(folder / "elsewhere"),
+    }
+    with pytest.raises(UserError, match="no entity types are known; train first"):
+        run(folder, **elsewhere)
+    run(folder, entity_types=["LOC", "PER"], **elsewhere)
+    after = (folder / "elsewhere" / "predictions.txt").read_text().splitlines()
+    assert [line.split(" ")[0] for line in after] == words.splitlines()
+    assert all(len(line.split(" ")) == 2 for line in after if line)
+
+
+def test_columns_prefixes_and_broken_tags(folder, capsys):
+    """As WikiANN's files, but the other way round and with a tag against IOB2."""
+    text = "B-PER\tx\ten:Pa\nI-PER\tx\ten:Pb\nO\tx\ten:.\n\n"
+    (folder / "train.txt").write_text(text * 8 + "I-LOC\tx\ten:L\n")
+    (folder / "dev.txt").write_text(text + "\ufeff")
+    (folder / "test.txt").write_text("O\tx\ten:Pa\r\n\t\nO\tx\ten:\r\n")
+    columns = {"word_column": -1, "tag_column": 0, "word_prefix": "en:"}
+    run(folder, do_train=True, do_eval=True, do_predict=True, **columns)
+    printed = capsys.readouterr().out
+    assert f"1 tag(s) against iob2, the first in {folder}/train.txt:33" in printed
+    after = (folder / "output" / "predictions.txt").read_bytes().split(b"\n")
+    before = (folder / "test.txt").read_bytes().split(b"\n")
+    words = [line.removesuffix(b"\r").rpartition(b"\t")[0] for line in after]
+    assert words == [b"O\tx\ten:Pa", b"", b"O\tx\ten:", b""]
+    assert after[1] == before[1]
+    assert after[0].endswith(b"\r") and after[2].endswith(b"\r")
+
+
+# --- Words of any kind ---------------------------------------------------------------
+
+WORDS = st.text(alphabet="abPL.x\x01\u200b\u00a0가", min_size=1, max_size=14)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_every_word_of_any_sentence_has_one_place(tmp_path_factory, data):
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    sentences = data.draw(
+        st.lists(st.lists(WORDS, min_size=1, max_size=9), min_size=1, max_size=4)
+    )
+    length = data.draw(st.integers(3, 12))
+    text = "\n\n".join("\n".join(f"{w} O" for w in words) for words in sentences)
+    (folder / "dev.txt").write_text(text)
+    context = data.draw(st.booleans())
+    task = task_of(
+        folder, max_seq_length=length, document_context=context, entity_types=["X"]
+    )
+    examples = task.read("dev")
+    assert [list(example.words) for example in examples] == sentences
+    for example in examples:
+        answered = np.zeros(len(example.words), int)
+        for row in task.featurize(example, "dev"):
+            assert len(row.input_ids) <= length
+            own, places = row.notes
+            answered[own] += 1
+            assert row.labels["label_weights"].sum() == len(places)
+            assert row.labels["label_weights"][places].all()
+            for word, place in zip(example.words[own], places, strict=True):
+                first = [*task.tokenizer.tokenize(word), "[UNK]"][0]
+                assert VOCABULARY[row.input_ids[place]] == first
+        assert (answered == 1).all()
+
+
+def test_long_and_strange_words_keep_their_tags(folder, capsys):
+    """Through the whole run; the first has more pieces than a row."""
+    lines = ["P" + "a" * 60, "\x01", "b", "", *["La"] * 50, ""]
+    (folder / "test.txt").write_text("\n".join(lines))
+    run(folder, do_train=True, do_predict=True, num_train_epochs=[8.0])
+    after = (folder / "output" / "predictions.txt").read_text().split("\n")
+    assert [line.rpartition(" ")[0] for line in after] == lines
+    assert after[0].endswith("-PER")
+    assert sum(line.endswith("-LOC") for line in after[4:54]) > 45
+    printed = capsys.readouterr().out
+    assert "1 words are longer than a row and cut" in printed
+    assert "2 are longer than a row and read in parts" in printed
+
+
+def test_document_context_fills_rows_with_the_sentences_around(folder):
+    (folder / "dev.txt").write_text(
+        "-DOCSTART- O\n\na O\nPa B-PER\n\nb O\n. O\n\n-DOCSTART- O\n\nLab B-LOC\n"
+    )
+    task = task_of(folder, document_context=True, entity_types=["LOC", "PER"])
+
+    def rows(**changes):
+        task.given = dataclasses.replace(task.given, **changes)
+        task._document.cache_clear()
+        examples = task.read("dev")
+        made = [row for e in examples for row in task.featurize(e, "dev")]
+        texts = [" ".join(VOCABULARY[id] for id in row.input_ids) for row in made]
+        return texts, [row.notes[1].tolist() for row in made]
+
+    around = "[CLS] a P ##a b . [SEP]"
+    assert rows() == ([around, around, "[CLS] L ##a ##b [SEP]"], [[1, 2], [4, 5], [1]])
+    assert rows(max_seq_length=6) == (
+        ["[CLS] a P ##a b [SEP]", "[CLS] P ##a b . [SEP]", "[CLS] L ##a ##b [SEP]"],
+        [[1, 2], [3, 4], [1]],
+    )
+    alone = ["[CLS] a P ##a [SEP]", "[CLS] b . [SEP]", "[CLS] L ##a ##b [SEP]"]
+    assert rows(document_context=False) == (alone, [[1, 2], [1, 2], [1]])
+
+
+def test_document_context_trains_and_says_where_no_document_begins(folder, capsys):
+    text = (folder / "dev.txt").read_text().replace("-DOCSTART- -X- -X- O\n", "")
+    (folder / "dev.txt").write_text(text)
+    run(
+        folder,
+        do_train=True,
+        do_eval=True,
+        do_predict=True,
+        document_context=True,
+        num_train_epochs=[8.0],
+    )
+    assert results(folder)["eval_f1"] > 0.5
+    assert "20 have no -DOCSTART- line before them" in capsys.readouterr().out
+
+
+# --- A frozen encoder ----------------------------------------------------------------
+
+
+def test_encoder_stays_as_it_is_under_features(deep):
+    changes = {
+        "features": "concat_last_four",
+        "lstm_size": 12,
+        "init_checkpoint": str(deep / "encoder"),
+    }
+    run(
+        deep,
+        do_train=True,
+        do_eval=True,
+        do_predict=True,
+        num_train_epochs=[10.0],
+        **changes,
+    )
+    assert results(deep)["eval_f1"] > 0.7
+    before, after = weights_of(deep, "encoder"), weights_of(deep)
+    for name, value in before.items():
+        if name != "global_step":
+            np.testing.assert_array_equal(after[name], value, err_msg=name)
+            assert f"{name}/adam_m" not in after
+    assert "lstm_0/backward_lstm/lstm_cell/kernel/adam_m" in after
+    assert after["lstm_0/forward_lstm/lstm_cell/kernel"].shape == (4 * 16, 4 * 12)
+    trained = results(deep)
+    run(deep, do_eval=True, **changes)
+    assert results(deep) == trained
+    with pytest.raises(UserError, match="--features: is None, and the model in"):
+        run(deep, do_eval=True)
+    with pytest.raises(
+        UserError, match="features was 'concat_last_four' and is 'last'"
+    ):
+        run(
+            deep,
+            do_train=True,
+            num_train_epochs=[10.0],
+            **changes | {"features": "last"},
+        )
+
+
+def batch():
+    ids = np.array([[2, 5, 6, 11, 3, 0, 0], [2, 7, 8, 9, 10, 12, 3]])
+    return {
+        "input_ids": ids,
+        "input_mask": (ids > 0).astype(int),
+        "segment_ids": np.zeros_like(ids),
+    }
+
+
+def lstm(inputs, weights, name):
+    """[s, any] -> [s, size]; gates in Keras's order."""
+    kernel, recurrent, bias = (
+        weights[f"{name}/lstm_cell/{part}"]
+        for part in ("kernel", "recurrent_kernel", "bias")
+    )
+
+    def sigmoid(x):
+        return 1.0 / (1.0 + np.exp(-x))
+
+    state = carry = np.zeros(len(recurrent))
+    outputs = []
+    for x in inputs:
+        i, f, c, o = np.split(x @ kernel + state @ recurrent + bias, 4)
+        carry = sigmoid(f) * carry + sigmoid(i) * np.tanh(c)
+        state = sigmoid(o) * np.tanh(carry)
+        outputs.append(state)
+    return np.array(outputs)
+
+
+@pytest.mark.parametrize("features", tagging.FEATURES)
+def test_features_and_lstms_are_what_they_are_called(features):
+    config = dataclasses.replace(DEEP, hidden_dropout_prob=0.0)  # attention's stays
+    objective = tagging.FrozenTagging(3, features, lstm_size=6)
+    model = objective.model(config, seed=3)
+    weights = {variable.path: variable for variable in model.weights}
+    if features == "weighted_sum_all":
+        weights["layer_weights"].assign([0.5, -1.0, 0.0, 2.0])
+    weights = {name: variable.numpy() for name, variable in weights.items()}
+    forward, backward = (
+        weights[f"lstm_0/{way}_lstm/lstm_cell/kernel"]
+        for way in ("forward", "backward")
+    )
+    assert np.any(forward != backward)
+    assert np.array_equal(
+        objective.model(config, seed=3).lstms[0].weights[0].numpy(), forward
+    )
+
+    logits = np.array(model(batch())["logits"])
+    training = model(batch(), training=True, seed=np.array([1, 2]))["logits"]
+    np.testing.assert_array_equal(logits, training)  # no dropout in the encoder
+
+    all_of_it = model.encoder(batch(), return_all=True)
+    embeddings, *layers = (
+        np.array(x)
+        for x in (all_of_it["embedding_output"], *all_of_it["layer_outputs"])
+    )
+    odds = np.exp(weights.get("layer_weights", np.zeros(4)))
+    expected = {
+        "embeddings": embeddings,
+        "second_to_last": layers[2],
+        "last": layers[3],
+        "sum_last_four": layers[0] + layers[1] + layers[2] + layers[3],
+        "concat_last_four": np.concatenate(layers, axis=-1),
+        "weighted_sum_all": sum(
+            w * x for w, x in zip(odds / odds.sum(), layers, strict=True)
+        ),
+    }[features]
+    for row, length in enumerate((5, 7)):  # what lies behind has no influence
+        hidden = expected[row, :length]
+        for name in ("lstm_0", "lstm_1"):
+            hidden = np.concatenate(
+                [
+                    lstm(hidden, weights, f"{name}/forward_lstm"),
+                    lstm(hidden[::-1], weights, f"{name}/backward_lstm")[::-1],
+                ],
+                axis=-1,
+            )
+        by_hand = hidden @ weights["output_weights"].T + weights["output_bias"]
+        np.testing.assert_allclose(logits[row, :length], by_hand, atol=1e-6)
+
+
+# --- Kills ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_killed_run_ends_with_the_same_bits(deep):
+    changes = {
+        "do_train": True,
+        "do_eval": True,
+        "num_train_epochs": [10.0],
+        "features": "weighted_sum_all",
+        "lstm_size": 8,
+        "init_checkpoint": str(deep / "encoder"),
+        "save_checkpoints_steps": 10,
+        "log_every_steps": 5,
+    }
+    run(deep, output_dir=str(deep / "straight"), **changes)
+    line = [sys.executable, str(ROOT / "run_ner.py")]
+    for name, value in flags(deep, **changes).items():
+        text = ",".join(map(str, value)) if isinstance(value, list) else value
+        line.append(f"--{name}={text}")
+    log = deep / "output" / "metrics.jsonl"
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+    while process.poll() is None:
+        if log.exists() and '"step": 15' in log.read_text():
+            process.kill()
+        time.sleep(0.005)
+    assert process.wait() != 0
+    done = subprocess.run(line, check=True, capture_output=True, text=True)
+    assert "going on from step" in done.stdout
+    straight, again = weights_of(deep, "straight"), weights_of(deep)
+    assert straight.keys() == again.keys()
+    for name, value in straight.items():
+        assert np.array_equal(value, again[name]), name
+
+
+# --- Refusals ------------------------------------------------------------------------
+
+
+def refused(folder, message, **changes):
+    """One line for the user; what lay in output_dir is as it was, with nothing beside."""
+    output = folder / "output"
+    output.mkdir()
+    (output / "eval_results.txt").write_text("eval_f1 = 0.9\n")
+    with pytest.raises((UserError, FileNotFoundError), match=message) as error:
+        run(folder, **changes)
+    assert "\n" not in str(error.value)
+    assert (output / "eval_results.txt").read_text() == "eval_f1 = 0.9\n"
+    left = {name for name in os.listdir(output) if "tfevents" not in name}
+    # What was sound may be there already, for the next try; nothing half done is.
+    sound = {"train.tf_record", "eval.tf_record", "task.json", "run.json"}
+    sound |= {"bert_config.json", "eval_results.txt"}
+    assert left <= sound | {f"{name}.json" for name in sound}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "dev.txt: no line of it is a word"),
+        ("\n\t\n-DOCSTART- O\n", "dev.txt: no line of it is a word"),
+        ("Pa B-PER\nb\n", "dev.txt:2: 1 columns, not 2 as in the first line"),
+        ("Pa B-PER\n\nb c O\n", "dev.txt:3: 3 columns, not 2"),
+        ("Pa\nb\n", r"dev.txt:1: the word and no tag \('Pa'\)"),
+        ("Pa B-PER\nb NN\n", "dev.txt:2: 'NN' is no tag; it is O outside"),
+        ("Pa b-PER\n", "dev.txt:1: 'b-PER' is no tag"),
+        (
+            "Pa B-PER\n\nb O\nX B-ORG\n",
+            "dev.txt:4: entity type 'ORG' is not one of LOC",
+        ),
+        (b"Pa O\nb\xe9 O\n", r"dev.txt:2: not UTF-8 \(byte 0xe9"),
+        (b"\xff\xfeP\x00", "dev.txt:1: not UTF-8"),
+    ],
+)
+def test_broken_file_is_refused_in_one_line(folder, content, message):
+    content = content if isinstance(content, bytes) else content.encode()
+    (folder / "dev.txt").write_bytes(content)
+    refused(folder, message, do_train=True, do_eval=True)
+
+
+def all_outside(folder):
+    (folder / "train.txt").write_text("a O\nb O\n" * 8)
+
+
+def damaged_gzip(folder):
+    packed = gzip.compress(b"Pa B-PER\n" * 1000)
+    (folder / "dev.txt.gz").write_bytes(packed[: len(packed) // 2])
+
+
+def larger_vocabulary(folder):
+    with open(folder / "vocab.txt", "a") as file:
+        file.write("another\n")
+
+
+def no_separator(folder):
+    text = (folder / "vocab.txt").read_text()
+    (folder / "vocab.txt").write_text(text.replace("[SEP]", "SEP"))
+
+
+def other_labels(folder):
+    weights = save_encoder(folder)
+    weights["output_weights"] = np.zeros((9, 16), np.float32)
+    checkpoint.save(str(folder / "other"), 1, weights, keep=1)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "changes", "message"),
+    [
+        (None, {"do_eval": False}, "nothing to do; give --do_train"),
+        (None, {"max_seq_length": 2}, "--max_seq_length=2: must be at least 3"),
+        (None, {"max_seq_length": 41}, "--max_seq_length=41 is more than max_position"),
+        (None, {"dev_file": "nowhere.txt"}, "nowhere.txt"),
+        (None, {"word_column": 4}, "dev.txt:3: 4 columns, and --word_column=4"),
+        (None, {"word_column": 3}, "dev.txt:3: the word and no tag"),
+        (None, {"tag_column": 1}, "dev.txt:3: 'NN' is no tag"),
+        (
+            None,
+            {"entity_types": ["PER"]},
+            "dev.txt:.*: entity type 'LOC' is not one of PER",
+        ),
+        (None, {"entity_types": ["A", "A"]}, "--entity_types: A stands twice"),
+        (None, {}, "no entity types are known; train first"),
+        (
+            all_outside,
+            {"do_train": True},
+            "train.txt: all words are outside of entities",
+        ),
+        (
+            damaged_gzip,
+            {"dev_file": "dev.txt.gz"},
+            "dev.txt.gz:.*: the compressed data",
+        ),
+        (larger_vocabulary, {}, "vocab.txt: 15 tokens, more than vocab_size=14"),
+        (no_separator, {}, r"vocab.txt: no line is \[SEP\]"),
+        (
+            None,
+            {"do_train": True, "train_batch_size": [49]},
+            "48 training examples make",
+        ),
+        (
+            None,
+            {"do_train": True, "features": "last"},
+            "--features=last: an encoder that",
+        ),
+        (
+            None,
+            {"features": "last", "lstm_size": 0},
+            "--lstm_size=0: must be at least 1",
+        ),
+        (
+            save_encoder,
+            {"entity_types": ["LOC", "PER"], "init_checkpoint": "{folder}/encoder"},
+            "not in the checkpoint: output_bias, output_weights",
+        ),
+        (
+            other_labels,
+            {"do_train": True, "init_checkpoint": "{folder}/other"},
+            r"output_weights is \[9,16\] in the checkpoint and \[5,16\] in the model",
+        ),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused_in_one_line(
+    folder, prepare, changes, message
+):
+    if prepare:
+        prepare(folder)
+    changes = {
+        name: value.format(folder=folder) if isinstance(value, str) else value
+        for name, value in ({"do_eval": True} | changes).items()
+    }
+    refused(folder, message, **changes)
+
+
+def test_features_of_more_layers_than_there_are_are_refused(folder):
+    config = dataclasses.replace(DEEP, num_hidden_layers=3)
+    (folder / "config.json").write_text(config.to_json_string())
+    changes = {"do_eval": True, "features": "sum_last_four"}
+    refused(folder, "config.json has num_hidden_layers=3 only", **changes)
+
+
+@pytest.mark.slow
+def test_command_line_ends_in_one_line(folder):
+    (folder / "dev.txt").write_text("Pa B-PER\nb NN\n")
+    given = [f"--{k}={v}" for k, v in flags(folder).items() if not isinstance(v, list)]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "run_ner.py"), "--do_eval", *given],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        f"run_ner.py: error: {folder}/dev.txt:2: 'NN' is no tag"
+    )
+    assert done.stderr.count("\n") == 1

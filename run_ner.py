@@ -44,7 +44,9 @@ class Options(finetuning.FineTuningOptions):
     train_file: str = options.field("train.txt", help="Training set, in data_dir.")
     dev_file: str = options.field("dev.txt", help="Dev set.")
     test_file: str = options.field(
-        "test.txt", help="Test set; its tags are not read, and may be missing."
+        "test.txt",
+        help="Test set; its tags are not read, and may be missing. To score it, name it as "
+        "--dev_file.",
     )
     word_column: int = options.field(
         0, help="Column of the word, from 0, or from the end with -1."

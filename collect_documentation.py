@@ -104,6 +104,13 @@ def _write(path, modules):
 
 def _write_packages(given, modules):
     """Writes as many sentences of each package that has enough for both sets."""
+    # What stands in two modules would be no test, or belong to two packages.
+    everywhere = collections.Counter(
+        sentence
+        for some in modules.values()
+        for _, sentences in some
+        for sentence in set(sentences)
+    )
     sets = {}
     for name, is_held_out, number in (
         ("train", False, given.package_sentences),
@@ -112,7 +119,8 @@ def _write_packages(given, modules):
         pools = collections.defaultdict(dict)
         for package, sentences in modules[is_held_out]:
             for sentence in sentences:
-                if len(sentence.split()) >= _FEWEST_WORDS and "\t" not in sentence:
+                fits = len(sentence.split()) >= _FEWEST_WORDS and "\t" not in sentence
+                if fits and everywhere[sentence] == 1:
                     pools[package][sentence] = None
         # By their digests: the same choice every time, and no module's neighbours.
         sets[name] = {

@@ -70,6 +70,7 @@ _BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 _PAIR = ("sentence1", "sentence2")
+_LARGEST = float(np.finfo(np.float32).max)
 _AX = Table("diagnostic.tsv", *_PAIR)
 
 # Metrics are those of GLUE (arXiv:1804.07461); labels stand in the release's order.
@@ -121,7 +122,11 @@ def _xnli(language: str) -> DataSet:
                 "xnli.dev.tsv", *_PAIR, "gold_label", where=("language", language)
             )
         },
-        {"test": Table("xnli.test.tsv", *_PAIR, where=("language", language))},
+        {
+            "test": Table(
+                "xnli.test.tsv", *_PAIR, "gold_label", where=("language", language)
+            )
+        },
         _NLI,
         ("accuracy",),
         {},
@@ -157,6 +162,11 @@ class Options(finetuning.FineTuningOptions):
         help="custom: one label a text, several (a JSON list, or separated by "
         "--label_separator), or a number to predict.",
     )
+    skip_bad_lines: bool = options.field(
+        False,
+        help="Leave out lines with another number of columns than the first, and count "
+        "them; QQP's training set has some. Else they are refused.",
+    )
     label_separator: str = options.field(
         ",", help="custom: between labels where a text has several."
     )
@@ -170,6 +180,14 @@ class Options(finetuning.FineTuningOptions):
             raise UserError(
                 f"--task_name={self.task_name}: not one of {', '.join(TASKS)}, xnli, custom"
             )
+        if len(set(self.labels)) < len(self.labels) or "" in self.labels:
+            raise UserError(
+                f"--labels={','.join(self.labels)}: empty or repeated labels"
+            )
+        if len(self.labels) == 1 and self.label_kind == "single":
+            raise UserError(f"--labels={self.labels[0]}: give two at least")
+        if not self.label_separator:
+            raise UserError("--label_separator: must not be empty")
         if self.max_seq_length < 3:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least 3"
@@ -227,13 +245,14 @@ class Classifier(Task):
         self.data = given.data_set
         self.labels = self.data.labels
         self.several = given.has_several_labels
+        self.has_classes = self.labels is not None
         self.metric = self.data.scores[0]
         self.eval_sets = tuple(self.data.dev)
         self.test_sets = tuple(self.data.test)
-        if given.do_train and self.data.train is None:
+        if self.data.train is None and (given.do_train or given.do_eval):
             raise UserError(
                 f"--task_name={given.task_name} has a test set only; train on MNLI, and "
-                "predict with --init_checkpoint"
+                "give --do_predict alone, with --init_checkpoint"
             )
 
     # --- Files -----------------------------------------------------------------------
@@ -247,12 +266,13 @@ class Classifier(Task):
         path = os.path.join(self.given.data_dir, table.file)
         needs_label = split not in self.data.test
         examples = []
-        for number, values in tables.read(path, table.header):
+        skip = self.given.skip_bad_lines
+        for number, values in tables.read(path, table.header, skip_bad_lines=skip):
             where = f"{path}:{number}"
             if table.where and _cell(values, table.where[0], where) != table.where[1]:
                 continue
             label = None
-            if needs_label or table.label in values:
+            if needs_label or values.get(table.label) is not None:
                 label = self._label(_cell(values, table.label, where), where, split)
             text_a, text_b = (
                 None if column is None else _text(values, column, where)
@@ -269,7 +289,8 @@ class Classifier(Task):
     def _label(self, value, where, split):
         if self.labels is None:
             return _number(value, where)
-        labels = self._several(value, where) if self.several else [str(value)]
+        values = self._several(value, where) if self.several else [value]
+        labels = [_class_name(value, where) for value in values]
         labels = [self.data.relabel.get(label, label) for label in labels]
         if not self.labels and split != "train":
             raise UserError(
@@ -280,24 +301,35 @@ class Classifier(Task):
                 allowed = ", ".join(self.labels[:20]) or "any text but an empty one"
                 raise UserError(
                     f"{where}: label {label!r} is not one of {allowed}; another "
-                    "--task_name, or another column?"
+                    "--task_name, another column, or give all in --labels?"
                 )
         return tuple(labels) if self.several else labels[0]
 
     def _several(self, value, where):
         if isinstance(value, str):
-            parts = value.split(self.given.label_separator)
-            return [part.strip() for part in parts if part.strip()]
+            return [
+                part for part in value.split(self.given.label_separator) if part.strip()
+            ]
         if isinstance(value, list):
-            return [str(part) for part in value]
+            return value
         raise UserError(f"{where}: {value!r} is neither a list of labels nor a text")
+
+    def settings(self):
+        return {"labels": self.labels}
 
     def state(self):
         return {"labels": self.labels}
 
     def restore(self, state):
-        if self.labels == () and state.get("labels"):
-            self.labels = tuple(state["labels"])
+        known = state.get("labels")
+        if self.labels == () and known:
+            self.labels = tuple(known)
+        elif known is not None and tuple(known) != self.labels:
+            raise UserError(
+                f"the model was trained for the labels {', '.join(known)} in this order, "
+                f"not for {', '.join(self.labels or ['numbers'])}; leave --labels out, or "
+                "give these"
+            )
 
     # --- Rows ------------------------------------------------------------------------
 
@@ -369,12 +401,12 @@ class Classifier(Task):
     def trivial_score(self, examples):
         gold = self._gold(examples)
         if self.labels is None:
-            same = np.full(len(gold), gold.mean())
+            same = [np.full(len(gold), gold.mean())]
         elif self.several:
-            same = np.broadcast_to(gold.mean(axis=0) > 0.5, gold.shape).astype(int)
+            same = [np.broadcast_to(gold.mean(axis=0) > 0.5, gold.shape).astype(int)]
         else:
-            same = np.full(len(gold), np.bincount(gold).argmax())
-        return self._scores(gold, same)[self.metric]
+            same = [np.full(len(gold), label) for label in range(len(self.labels))]
+        return max(self._scores(gold, answer)[self.metric] for answer in same)
 
     def judge(self, predictions):
         if predictions.examples[0].label is None:
@@ -394,7 +426,8 @@ class Classifier(Task):
                     for k, c in chances.items()
                     if self.several or k in gold
                 )
-                gold, predicted = " ".join(gold), " ".join(predicted)
+                gold = ", ".join(label for label in self.labels if label in gold)
+                predicted = ", ".join(predicted)
             text = "\n".join(filter(None, (example.text_a, example.text_b)))
             judgements.append(Judgement(text, gold, predicted, loss))
         return judgements
@@ -462,9 +495,20 @@ def _number(value, where):
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not math.isfinite(number):
-        raise UserError(f"{where}: label {value!r} is no finite number")
+    if not abs(number) <= _LARGEST:
+        raise UserError(f"{where}: label {value!r} is no number that float32 holds")
     return number
+
+
+def _class_name(value, where):
+    """A label as text; JSON may have it as a whole number."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UserError(
+            f"{where}: label {value!r} is neither a text nor a whole number"
+        )
+    return str(value).strip()
 
 
 def _as_tuple(label):

@@ -104,6 +104,7 @@ class Tagger(Task):
     Source: the paper, section 5.3 (arXiv:1810.04805).
     """
 
+    has_classes = True
     fields = {
         "label_ids": Field("int64", (None,)),
         "label_weights": Field("float32", (None,)),
@@ -207,17 +208,21 @@ class Tagger(Task):
         }
 
     def restore(self, state):
-        given = self.given
-        if not state:
+        if "tag_scheme" not in state:  # another task's
             return
+        given = self.given
         for name, mine in (
             ("features", given.features),
             ("entity_types", given.entity_types or state["entity_types"]),
         ):
             if mine != state[name]:
+                mine, trained = (
+                    ",".join(x) if isinstance(x, list) else x or "none"
+                    for x in (mine, state[name])
+                )
                 raise UserError(
-                    f"--{name}: is {mine}, and the model in {given.output_dir} was "
-                    f"trained with {state[name]}"
+                    f"--{name} is {mine}, and the model was trained with {trained}; give "
+                    "the same"
                 )
         self.types = tuple(state["entity_types"])
         self.scheme = self.scheme or state["tag_scheme"]
@@ -321,8 +326,8 @@ class Tagger(Task):
         """Of each example, float32 [words, labels]."""
         number = len(self.labels)
         logits = [np.empty((len(e.words), number)) for e in predictions.examples]
-        for i, row in enumerate(predictions.rows):
-            own, places = row.notes
+        for i, notes in enumerate(predictions.notes):
+            own, places = notes
             example = predictions.example_numbers[i]
             logits[example][own] = predictions.outputs["logits"][i, places]
         return logits

@@ -311,7 +311,7 @@ class Squad(Task):
         return spans.best_answers(
             [self.document(example.context) for example in predictions.examples],
             predictions.example_numbers,
-            [row.notes for row in predictions.rows],
+            predictions.notes,
             predictions.outputs["start_logits"],
             predictions.outputs["end_logits"],
             n_best_size=self.given.n_best_size,

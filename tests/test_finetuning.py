@@ -253,6 +253,54 @@ def test_search_goes_on_where_it_was_broken_off(folder, monkeypatch):
         assert np.array_equal(weights(folder)[name], value)
 
 
+def test_search_believes_no_outcome_of_other_settings(folder, capsys):
+    search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
+    run(folder, **search)
+    for path in (folder / "output").glob("model.ckpt-*"):
+        path.unlink()
+    (folder / "dev.txt").write_text("a\n" * 20)
+    capsys.readouterr()
+    run(folder, **search, output_dir=str(folder / "output"))
+    assert "already finished: accuracy" not in capsys.readouterr().out
+
+
+def test_search_whose_best_was_not_kept_trains_it_again(folder, capsys):
+    search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
+    run(folder, **search)
+    before = weights(folder)
+    for path in folder.glob("output/**/model.ckpt-*"):
+        path.unlink()
+    capsys.readouterr()
+    run(folder, **search)
+    assert "is trained again: its weights were not kept" in capsys.readouterr().out
+    for name, value in weights(folder).items():
+        assert np.array_equal(before[name], value)
+
+
+def test_evaluations_of_an_abandoned_run_are_forgotten(folder):
+    best = folder / "output" / "best"
+    run(folder, num_train_epochs=[1.0], output_dir=str(folder / "other"))
+    tensors = weights(folder, "other")
+    best.mkdir(parents=True)
+    checkpoint.save(str(best), 99, tensors, keep=1)
+    (folder / "output" / "evaluations.json").write_text('[{"step": 99, "score": 9.0}]')
+    run(folder, num_train_epochs=[1.0], do_eval=True)
+    assert results(folder)["global_step"] == 8
+    assert not checkpoint.steps(str(best))
+    run(folder, do_train=False, do_eval=True)
+    assert results(folder)["global_step"] == 8
+
+
+def test_rows_that_were_removed_are_made_again(folder):
+    run(folder, num_train_epochs=[1.0])
+    record = folder / "output" / "train.tf_record"
+    whole = record.read_bytes()
+    for damage in (record.unlink, lambda: record.write_bytes(whole[:-20])):
+        damage()
+        run(folder, num_train_epochs=[1.0])
+        assert record.read_bytes() == whole
+
+
 @pytest.mark.slow
 def test_degenerate_runs_are_named(folder, capsys, monkeypatch):
     monkeypatch.setattr(parity.Parity, "trivial_score", lambda self, examples: 1.0)
@@ -275,6 +323,7 @@ def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
     assert "the best of 5 evaluations was at step 4" in said
     assert checkpoint.steps(str(folder / "output")) == [10]
     assert checkpoint.steps(str(folder / "output" / "best")) == [4]
+    assert "global_step" in weights(folder, "output/best")
     best = weights(folder, "output/best")
     assert int(best["global_step"]) == 4
     # Started again it does not train on, and answers with the best weights.

@@ -16,6 +16,7 @@ from text.errors import UserError
 from text.tokenization import Tokenizer
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training import checkpoint
+from training.task import Predictions
 
 # isort: split
 import tensorflow as tf
@@ -416,6 +417,58 @@ def test_scores_are_those_of_the_answers(folder):
     assert all(a["text"] in page for a in wrong)
 
 
+def test_labels_and_text_are_held_to_those_of_the_training(folder):
+    files = custom(folder, "tsv", ["pos", "neg"])
+    run(folder, "custom", **files, do_train=True)
+    predict = {**files, "do_predict": True}
+    with pytest.raises(
+        UserError, match="trained for the labels neg, pos in this order"
+    ):
+        run(folder, "custom", **predict, labels=["pos", "neg"])
+    with pytest.raises(UserError, match="trained with do_lower_case=True, and this is"):
+        run(folder, "custom", **predict, do_lower_case=False, strip_accents=True)
+    (folder / "other.txt").write_text("\n".join([*SPECIAL_TOKENS, *WORDS[::-1]]) + "\n")
+    with pytest.raises(UserError, match="trained with vocab_sha256="):
+        run(folder, "custom", **predict, vocab_file=str(folder / "other.txt"))
+    # Elsewhere the labels are found beside the weights, and nothing else is accepted.
+    elsewhere = {
+        "init_checkpoint": str(folder / "output"),
+        "output_dir": str(folder / "elsewhere"),
+    }
+    run(folder, "custom", **predict, **elsewhere)
+    for name in ("test_results.tsv", "predictions.jsonl"):
+        assert (folder / "elsewhere" / name).exists()
+    with pytest.raises(UserError, match="--init_encoder_only is for training"):
+        run(folder, "custom", **predict, **elsewhere, init_encoder_only=True)
+
+
+def test_other_order_of_labels_is_another_run(folder):
+    files = custom(folder, "tsv", ["pos", "neg"])
+    run(folder, "custom", **files, do_train=True, labels=["pos", "neg"])
+    with pytest.raises(UserError, match="training_rows was"):
+        run(folder, "custom", **files, do_train=True, labels=["neg", "pos"])
+
+
+def test_right_answers_of_several_labels_are_no_mistakes(folder):
+    (folder / "dev.jsonl").write_text('{"text": "a", "label": ["y", "x"]}\n' * 4)
+    this = task(folder, "custom", label_kind="several", labels=["x", "y"])
+    this.data = this.data._replace(
+        dev={"dev": run_classifier.Table("dev.jsonl", "text", None, "label")}
+    )
+    outputs = {"logits": np.ones((4, 2), np.float32)}
+    predictions = Predictions("dev", this.read("dev"), [], np.arange(4), outputs)
+    for judgement in this.judge(predictions):
+        assert judgement.gold == judgement.predicted == "x, y"
+    assert this.score(predictions)["exact_match"] == 1.0
+
+
+def test_bad_lines_can_be_left_out_and_are_named(folder, caplog):
+    (folder / "train.tsv").write_text("text\tlabel\na\tx\nbroken\nb\ty\n")
+    this = task(folder, "custom", skip_bad_lines=True)
+    assert len(this.read("train")) == 2
+    assert "1 lines left out that have not 2 columns: 3" in caplog.text
+
+
 def test_cut_texts_are_counted(folder, capsys):
     files = custom(folder, "tsv", ["0", "1"])
     run(folder, "custom", **files, do_train=True, max_seq_length=6)
@@ -439,11 +492,16 @@ GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
         ("text\tlabel\na\tx\nb\tx\n", {}, "all labels are ['x']"),
         ("text\tlabel\na\t\nb\tx\n", {}, "train.tsv:2: label '' is not one of"),
         (GOOD, {"labels": ["x", "z"]}, "train.tsv:3: label 'y' is not one of x, z"),
-        (GOOD, {"label_kind": "number"}, "train.tsv:2: label 'x' is no finite number"),
+        (GOOD, {"label_kind": "number"}, "train.tsv:2: label 'x' is no number"),
         (
             "text\tlabel\na\tnan\n",
             {"label_kind": "number"},
-            "train.tsv:2: label 'nan' is no finite number",
+            "train.tsv:2: label 'nan' is no number",
+        ),
+        (
+            "text\tlabel\na\t1e300\n",
+            {"label_kind": "number"},
+            "train.tsv:2: label '1e300' is no number that float32 holds",
         ),
         (GOOD, {"train_file": "none.tsv"}, "none.tsv"),
         (GOOD, {"text_b_column": "other"}, "train.tsv:2: no column 'other'"),
@@ -456,7 +514,21 @@ GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
             {"label_kind": "several"},
             "train.jsonl:1: {'x': 1} is neither a list of labels nor a text",
         ),
-        ('text,label\n"a cat,x\n', {}, "train.csv:2: no CSV"),
+        (
+            '{"text": "a", "label": true}\n',
+            {},
+            "train.jsonl:1: label True is neither a text nor a whole number",
+        ),
+        (
+            '{"text": "a", "label": null}\n',
+            {},
+            "train.jsonl:1: label None is neither a text nor a whole number",
+        ),
+        (GOOD, {"labels": ["x", "y", "x"]}, "--labels=x,y,x: empty or repeated labels"),
+        (GOOD, {"label_separator": ""}, "--label_separator: must not be empty"),
+        (GOOD, {"task_name": "AX", "do_eval": True}, "has a test set only"),
+        (GOOD, {"seed": 2**31 - 1, "num_trials": 2}, "must be below 2147483648"),
+        ('text,label\nred,y\n"a cat,x\nb,y\n', {}, "train.csv:3: no CSV"),
         (GOOD, {"task_name": "sst"}, "--task_name=sst: not one of cola"),
         (GOOD, {"max_seq_length": 2}, "--max_seq_length=2: must be at least 3"),
         (

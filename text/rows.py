@@ -120,10 +120,11 @@ def write(path: str, rows: Iterable[Row], layout: Layout) -> int:
     Raises:
         UserError: the disk is full or not writable.
     """
-    temporary = f"{path}.writing"
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory, f"writing-{name}")
     number = 0
     with anywhere.access(path):
-        tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+        tf.io.gfile.makedirs(directory or ".")
         with tf.io.gfile.GFile(temporary, "wb") as file:
             file.write(b"")  # else there were no file without a row
             for some in _chunks(rows, _WRITTEN_TOGETHER):

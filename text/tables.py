@@ -5,25 +5,32 @@ import json
 import sys
 from collections.abc import Iterator
 
+from absl import logging
+
 from text import inputs
 from text.errors import UserError
 
 
-def read(path: str, header: bool = True) -> Iterator[tuple[int, dict]]:
+def read(
+    path: str, header: bool = True, *, skip_bad_lines: bool = False
+) -> Iterator[tuple[int, dict]]:
     """Yields the lines of a table: number, and what it holds by column.
 
     Args:
         path: its name says what it is: .csv, .json or .jsonl (an object a line), else
             tab-separated, where quotes are plain characters.
         header: whether the first line names the columns; else they have numbers from 0.
+        skip_bad_lines: say which lines have another number of columns, and go on.
     Raises:
         UserError: a line is not of this form or not UTF-8, or there is none; names file
             and line.
         OSError: the file cannot be opened.
     """
-    if path.endswith((".jsonl", ".json")):
+    name = path.lower().removesuffix(".gz")
+    if name.endswith((".jsonl", ".json")):
         return _json_lines(path)
-    return _table(path, _csv(path) if path.endswith(".csv") else _tsv(path), header)
+    lines = _csv(path) if name.endswith(".csv") else _tsv(path)
+    return _table(path, lines, header, skip_bad_lines)
 
 
 def _tsv(path):
@@ -34,17 +41,22 @@ def _tsv(path):
 def _csv(path):
     csv.field_size_limit(sys.maxsize)
     reader = csv.reader((f"{line}\n" for line in inputs.lines(path)), strict=True)
+    begun = 1
     try:
         for cells in reader:
-            yield reader.line_num, cells
+            yield begun, cells
+            begun = reader.line_num + 1
     except csv.Error as error:
-        raise UserError(f"{path}:{reader.line_num}: no CSV: {error}") from error
+        raise UserError(
+            f"{path}:{begun}: no CSV ({error}) in what begins here; is a quote open?"
+        ) from error
 
 
-def _table(path, lines, header):
-    names = None
+def _table(path, lines, header, skip_bad_lines):
+    names, bad, empty = None, [], []
     for number, cells in lines:
         if cells in ([], [""]):
+            empty.append(number)
             continue
         if names is None:
             names = cells if header else list(range(len(cells)))
@@ -55,14 +67,30 @@ def _table(path, lines, header):
                 )
             if header:
                 continue
+        if empty and len(names) == 1:
+            raise UserError(
+                f"{path}:{empty[0]}: an empty line; with one column it could be an empty "
+                "text or none, so remove it"
+            )
+        if len(cells) != len(names) and skip_bad_lines:
+            bad.append(number)
+            continue
         if len(cells) != len(names):
             raise UserError(
                 f"{path}:{number}: {len(cells)} columns, not {len(names)} as in the first "
-                "line; mend the line"
+                "line; mend the line, or leave it out"
             )
         yield number, dict(zip(names, cells, strict=True))
     if names is None:
         raise UserError(f"{path}: the file is empty")
+    if bad:
+        logging.warning(
+            "%s: %d lines left out that have not %d columns: %s",
+            path,
+            len(bad),
+            len(names),
+            ", ".join(map(str, bad[:10])) + (" ..." if len(bad) > 10 else ""),
+        )
 
 
 def _json_lines(path):

@@ -112,8 +112,11 @@ def _resolve_directory(directory: str) -> str:
         prefix = os.path.join(directory, os.path.basename(match[1])) if match else ""
         if prefix and tf.io.gfile.exists(f"{prefix}.index"):
             return prefix
-    found = sorted(tf.io.gfile.glob(os.path.join(directory, "*.index")))
-    found = [p for p in found if not os.path.basename(p).startswith(_WRITING)]
+    found = [
+        os.path.join(directory, name)
+        for name in sorted(tf.io.gfile.listdir(directory))
+        if name.endswith(".index") and not name.startswith(_WRITING)
+    ]
     if not found and (weights := hugging_face.find(directory)):
         return weights
     if len(found) == 1:
@@ -327,9 +330,19 @@ def write_file(path: str, content: str | bytes) -> None:
 
 def _remove(directory: str, name: str) -> None:
     """Removes a bundle, its .index first so that no half of it is taken for whole."""
-    paths = tf.io.gfile.glob(os.path.join(directory, f"{name}.*"))
-    for path in sorted(paths, key=lambda p: not p.endswith(".index")):
-        tf.io.gfile.remove(path)
+    # No glob: the directory's name may hold what globs take for patterns.
+    found = [n for n in tf.io.gfile.listdir(directory) if n.startswith(f"{name}.")]
+    for file in sorted(found, key=lambda n: not n.endswith(".index")):
+        tf.io.gfile.remove(os.path.join(directory, file))
+
+
+def remove_all(directory: str) -> None:
+    """Removes all checkpoints of a run, and the state file that names them."""
+    for step in steps(directory):
+        _remove(directory, f"{_PREFIX}{step}")
+    state = os.path.join(directory, "checkpoint")
+    if tf.io.gfile.exists(state):
+        tf.io.gfile.remove(state)
 
 
 def prepare(directory: str) -> None:

@@ -6,6 +6,7 @@ before anything is computed; then every trial trains in a directory of its own; 
 best model is evaluated and predicts.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -41,6 +42,7 @@ import tensorflow as tf
 _PADDING = -1e9  # in outputs, behind the tokens of a row
 _TASK_FILE = "task.json"
 _BEST = "best"
+_EVALUATIONS = "evaluations.json"
 _SMALL_SET = 10_000  # examples; below, runs of the same settings differ much
 
 
@@ -92,6 +94,11 @@ class FineTuningOptions(run.RunOptions):
             raise UserError(
                 "nothing to do; give --do_train, --do_eval, --do_predict or several"
             )
+        if self.init_encoder_only and not (self.do_train and self.init_checkpoint):
+            raise UserError(
+                "--init_encoder_only is for training from --init_checkpoint: without a "
+                "head there is nothing to answer with"
+            )
         self.check_at_least(1, "train_batch_size", "predict_batch_size", "num_trials")
         self.check_at_least(0, "early_stopping_patience")
         for name in ("learning_rate", "num_train_epochs"):
@@ -103,6 +110,10 @@ class FineTuningOptions(run.RunOptions):
                 f"--warmup_proportion={self.warmup_proportion}: must be from 0 to 1"
             )
         super().__post_init__()
+        if self.seed + self.num_trials > 2**31:
+            raise UserError(
+                f"--seed={self.seed} and {self.num_trials - 1} more: must be below {2**31}"
+            )
 
 
 def make_tokenizer(given: FineTuningOptions) -> tokenization.Tokenizer:
@@ -127,11 +138,11 @@ def make_tokenizer(given: FineTuningOptions) -> tokenization.Tokenizer:
 
 @dataclasses.dataclass
 class _Set:
-    """Examples and rows of one split; `made` holds rows where scoring needs them."""
+    """One split; its rows are in a file, and in memory what scoring needs of them."""
 
     split: str
     examples: list
-    made: list[rows.Row]
+    notes: list
     example_numbers: np.ndarray
     file: rows.Rows
     fingerprint: str
@@ -154,18 +165,30 @@ class _Sets:
         layout = rows.Layout(given.max_seq_length, task.num_choices, task.fields)
         fingerprint = self._fingerprint(examples, layout)
         path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
-        made, numbers = [], []
-        if split == "train":  # may be large; its rows stay in the file
-            fresh = (_read_json(f"{path}.json") or {}).get("fingerprint") == fingerprint
+        notes, numbers = [], []
+        if split == "train":
+            fresh = self._is_fresh(path, fingerprint)
             # Together: a host that is late may find what the chief wrote meanwhile.
             if distribution.any_host(self.strategy, not fresh):
                 self._write(path, self._rows(examples, split), layout, fingerprint)
         else:
-            for number, row in self._rows(examples, split):
-                made.append(row)
-                numbers.append(number)
-            self._write(path, enumerate(made), layout, fingerprint)
-        note = _read_json(f"{path}.json")
+
+            def noted():
+                for number, row in self._rows(examples, split):
+                    notes.append(row.notes)
+                    numbers.append(number)
+                    yield number, row
+
+            made = noted()
+            if not distribution.is_chief(self.strategy):
+                collections.deque(made, maxlen=0)  # it scores as the chief does
+            self._write(path, made, layout, fingerprint)
+        note = _read_json(f"{path}.json") or {}
+        distribution.check_same(
+            self.strategy,
+            note.get("rows", -1),
+            "output_dir does not hold the same files on all hosts; they must share it",
+        )
         if not note["rows"]:
             raise UserError(f"{split}: none of {len(examples)} examples makes a row")
         counts = [f"; {n} {what}" for what, n in sorted(note["counts"].items()) if n]
@@ -175,7 +198,14 @@ class _Sets:
         file = rows.Rows(
             path, layout, bucketed=given.length_buckets and not given.uses_tpu
         )
-        return _Set(split, examples, made, np.array(numbers), file, fingerprint)
+        return _Set(split, examples, notes, np.array(numbers), file, fingerprint)
+
+    def _is_fresh(self, path, fingerprint):
+        """Whether a file of rows is whole and of this very set."""
+        note = _read_json(f"{path}.json") or {}
+        if note.get("fingerprint") != fingerprint or not tf.io.gfile.exists(path):
+            return False
+        return tf.io.gfile.stat(path).length == note.get("bytes")
 
     def _rows(self, examples, split):
         self.task.counts.clear()
@@ -195,7 +225,12 @@ class _Sets:
                 tf.io.gfile.remove(f"{path}.json")
             number = rows.write(path, (row for _, row in numbered), layout)
             counts = dict(self.task.counts)
-            note = {"fingerprint": fingerprint, "rows": number, "counts": counts}
+            note = {
+                "fingerprint": fingerprint,
+                "rows": number,
+                "bytes": tf.io.gfile.stat(path).length,
+                "counts": counts,
+            }
             checkpoint.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
 
         distribution.on_chief(self.strategy, write)
@@ -211,13 +246,10 @@ class _Sets:
         return split
 
     def _fingerprint(self, examples, layout):
-        tokenizer = self.task.tokenizer
-        splitter = tokenizer.splitter
         digest = hashlib.sha256()
         what = (
             layout,
-            tokenizer.vocabulary.digest,
-            (splitter.do_lower_case, splitter.strip_accents, splitter.split_cjk),
+            _text_settings(self.task.tokenizer),
             sorted(self.task.settings().items()),
         )
         for item in (what, *examples):
@@ -249,8 +281,8 @@ class _Trial:
 
     def __str__(self):
         return (
-            f"rate{self.learning_rate:g}-batch{self.train_batch_size}"
-            f"-epochs{self.num_train_epochs:g}-seed{self.seed}"
+            f"rate{self.learning_rate}-batch{self.train_batch_size}"
+            f"-epochs{self.num_train_epochs}-seed{self.seed}"
         )
 
 
@@ -262,6 +294,17 @@ def _trials(given: FineTuningOptions) -> list[_Trial]:
         range(given.seed, given.seed + given.num_trials),
     )
     return [_Trial(*values) for values in dict.fromkeys(product)]
+
+
+def _text_settings(tokenizer) -> dict:
+    """What makes ids of text."""
+    splitter = tokenizer.splitter
+    return {
+        "vocab_sha256": tokenizer.vocabulary.digest,
+        "do_lower_case": splitter.do_lower_case,
+        "strip_accents": splitter.strip_accents,
+        "split_cjk": splitter.split_cjk,
+    }
 
 
 class _Run:
@@ -278,9 +321,28 @@ class _Run:
         distribution.on_chief(
             self.strategy, lambda: checkpoint.prepare(given.output_dir)
         )
-        if not given.do_train:
-            task.restore(_read_json(os.path.join(given.output_dir, _TASK_FILE)) or {})
+        self._recall()
         self.sets = _Sets(task, given, self.strategy, self.log)
+
+    def _recall(self):
+        """Holds the run to the text that its weights were trained on, and the labels."""
+        given = self.given
+        directories = [] if given.do_train else [given.output_dir]
+        if given.init_checkpoint:
+            source = checkpoint.resolve(given.init_checkpoint)
+            directories.append(os.path.dirname(source))
+        for directory in directories:
+            path = os.path.join(directory, _TASK_FILE)
+            if state := _read_json(path):
+                for name, value in _text_settings(self.task.tokenizer).items():
+                    if state.get(name, value) != value:
+                        raise UserError(
+                            f"{path}: the model was trained with {name}={state[name]}, "
+                            f"and this is {value}; give the same vocabulary and flags"
+                        )
+                if not given.do_train:
+                    self.task.restore(state)
+                return
 
     def _check_vocabulary(self):
         vocabulary = self.task.tokenizer.vocabulary
@@ -440,7 +502,7 @@ class _Run:
                     "train again with a lower --learning_rate"
                 )
         predictions = Predictions(
-            split, data.examples, data.made, data.example_numbers, outputs
+            split, data.examples, data.notes, data.example_numbers, outputs
         )
         return predictions, trainer.values(total)
 
@@ -467,7 +529,7 @@ class _Stopping:
         self.run, self.trainer = run_, trainer
         self.patience = run_.given.early_stopping_patience
         self.directory = os.path.join(directory, _BEST)
-        self.path = os.path.join(directory, "evaluations.json")
+        self.path = os.path.join(directory, _EVALUATIONS)
         history = (_read_json(self.path) or []) if self.patience else []
         # Evaluations of later steps will be repeated.
         self.history = [e for e in history if e["step"] <= trainer.progress.step]
@@ -498,6 +560,7 @@ class _Stopping:
         if self.patience and self.history:
             best = max(self.history, key=lambda e: e["score"])
             checkpoint.load(self.trainer.weights, self.directory)
+            self.trainer.progress.step = best["step"]
             self.run.log.say(
                 f"the best of {len(self.history)} evaluations was at step {best['step']}"
             )
@@ -562,10 +625,21 @@ def _single(this: _Run, trial: _Trial) -> loop.Trainer:
 def _prepare(this: _Run, directory: str, identity: dict) -> None:
     def prepare():
         run.prepare(directory, identity, this.config)
-        state = json.dumps(this.task.state(), ensure_ascii=False, indent=2)
-        checkpoint.write_file(os.path.join(directory, _TASK_FILE), state + "\n")
+        if not checkpoint.steps(directory):  # what is left is of an abandoned run
+            _forget_evaluations(directory)
+        state = this.task.state() | _text_settings(this.task.tokenizer)
+        content = json.dumps(state, ensure_ascii=False, indent=2)
+        checkpoint.write_file(os.path.join(directory, _TASK_FILE), content + "\n")
+        with open(this.given.vocab_file, "rb") as file:
+            checkpoint.write_file(os.path.join(directory, "vocab.txt"), file.read())
 
     distribution.on_chief(this.strategy, prepare)
+
+
+def _forget_evaluations(directory: str) -> None:
+    checkpoint.remove_all(os.path.join(directory, _BEST))
+    with contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.remove(os.path.join(directory, _EVALUATIONS))
 
 
 def _identity(this: _Run, varied: dict) -> dict:
@@ -598,7 +672,8 @@ def _evaluate(this: _Run, trainer: loop.Trainer) -> dict[str, Predictions]:
         known[split] = predictions
         prefix = "eval_" if split == task.eval_sets[0] else f"eval_{split}_"
         results |= {f"{prefix}{name}": value for name, value in values.items()}
-        pages.append(mistakes.Page(split, values, task.judge(predictions)))
+        judgements = task.judge(predictions)
+        pages.append(mistakes.Page(split, values, judgements, task.has_classes))
     results["loss"] = results["eval_loss"]
     results["global_step"] = trainer.progress.step
     if not this.chief:
@@ -650,8 +725,12 @@ def _search(this: _Run, trials: list[_Trial]) -> loop.Trainer:
     summary = _summary(task, this, done)
     _report_search(this, summary)
     trial = trials[[str(trial) for trial in trials].index(best["name"])]
-    trainer = this.trainer(trial)
     directory = _trial_directory(given, best["name"])
+    if not checkpoint.steps(directory):
+        # An earlier search found a better one, which is not among these.
+        this.log.say(f"{trial} is trained again: its weights were not kept")
+        _try(this, trial, again=True)
+    trainer = this.trainer(trial)
     prefix = checkpoint.resolve(_best_directory(directory))
     checkpoint.load(trainer.weights, prefix, required="")
     trainer.progress.step = best["global_step"]
@@ -669,15 +748,18 @@ def _best_directory(directory):
     return best if checkpoint.steps(best) else directory
 
 
-def _try(this: _Run, trial: _Trial) -> dict:
+def _try(this: _Run, trial: _Trial, again: bool = False) -> dict:
     """Trains one trial unless it was; returns what is recorded of it."""
     directory = _trial_directory(this.given, str(trial))
     path = os.path.join(directory, "outcome.json")
     identity = _identity(this, dataclasses.asdict(trial))
-    _prepare(this, directory, identity)
-    if outcome := _read_json(path):
+    dev = this.sets.read(this.task.eval_sets[0]).fingerprint
+    outcome = _read_json(path) or {}
+    of_this = outcome.get("identity") == identity and outcome.get("dev_rows") == dev
+    if of_this and not again:
         this.log.say(f"already finished: {this.task.metric} {outcome['score']:.4f}")
         return outcome
+    _prepare(this, directory, identity)
     begun = time.monotonic()
     trainer = this.trainer(trial)
     this.start(trainer, directory)
@@ -690,6 +772,8 @@ def _try(this: _Run, trial: _Trial) -> dict:
         "global_step": trainer.progress.step,
         "seconds": round(time.monotonic() - begun, 1),
         **{f"eval_{name}": value for name, value in values.items()},
+        "identity": identity,
+        "dev_rows": dev,
     }
     if this.chief:
         checkpoint.write_file(path, json.dumps(outcome, indent=2) + "\n")
@@ -700,11 +784,7 @@ def _try(this: _Run, trial: _Trial) -> dict:
 
 def _drop_weights(directory: str) -> None:
     for folder in (directory, os.path.join(directory, _BEST)):
-        for step in checkpoint.steps(folder):
-            for path in tf.io.gfile.glob(checkpoint.prefix_of(folder, step) + ".*"):
-                tf.io.gfile.remove(path)
-        with contextlib.suppress(tf.errors.NotFoundError):
-            tf.io.gfile.remove(os.path.join(folder, "checkpoint"))
+        checkpoint.remove_all(folder)
 
 
 def _summary(task: Task, this: _Run, done: list[dict]) -> dict:
@@ -718,7 +798,10 @@ def _summary(task: Task, this: _Run, done: list[dict]) -> dict:
         "deviation": float(scores.std(ddof=1)) if len(scores) > 1 else 0.0,
         "trivial": trivial,
         "degenerate": failed,
-        "runs": done,
+        "runs": [
+            {k: v for k, v in outcome.items() if k not in ("identity", "dev_rows")}
+            for outcome in done
+        ],
     }
 
 

@@ -28,7 +28,9 @@ def accuracy(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 def matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
     """Matthews's correlation of two series of classes."""
-    return _defined(metrics.matthews_corrcoef(gold, predicted))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a single class, which gets 0 here
+        return _defined(metrics.matthews_corrcoef(gold, predicted))
 
 
 def f1(gold: np.ndarray, predicted: np.ndarray, average: str = "binary") -> float:

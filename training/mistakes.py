@@ -17,6 +17,7 @@ class Page(NamedTuple):
     split: str
     values: dict[str, float]
     judgements: list[Judgement]
+    has_classes: bool = True  # rather than texts of any kind
 
 
 _STYLE = """
@@ -51,7 +52,8 @@ def _section(page: Page) -> str:
     )
     parts = [f"<h2>{_escape(page.split)}</h2>\n<table>{rows}</table>\n"]
     if page.judgements:
-        parts.append(_matrix(page.judgements))
+        if page.has_classes:
+            parts.append(_matrix(page.judgements))
         parts.append(_worst(page.judgements))
     return "".join(parts)
 
@@ -59,8 +61,11 @@ def _section(page: Page) -> str:
 def _matrix(judgements) -> str:
     counts = collections.Counter((j.gold, j.predicted) for j in judgements)
     classes = sorted({name for pair in counts for name in pair})
-    if len(classes) > min(_MOST_CLASSES, len(judgements) // 4):
-        return ""  # texts rather than classes
+    title = "Confusions: a row for each true answer, a column for each predicted one"
+    if len(classes) > _MOST_CLASSES:
+        frequent = collections.Counter(j.gold for j in judgements)
+        classes = sorted(name for name, _ in frequent.most_common(_MOST_CLASSES))
+        title += f"; the {len(classes)} most frequent of {len(frequent)}"
     most = max(counts.values())
     head = "".join(f"<th>{_escape(name)}</th>" for name in classes)
     lines = []
@@ -73,7 +78,7 @@ def _matrix(judgements) -> str:
             cells.append(f'<td style="background:{color}">{n}</td>')
         lines.append(f"<tr><th>{_escape(gold)}</th>{''.join(cells)}</tr>")
     return (
-        "<h3>Confusions: a row for each true answer, a column for each predicted one</h3>\n"
+        f"<h3>{title}</h3>\n"
         f'<table class="matrix"><tr><th></th>{head}</tr>{"".join(lines)}</table>\n'
     )
 

@@ -21,7 +21,7 @@ class Predictions:
     Attributes:
         split: the set's name.
         examples: what `Task.read` gave.
-        rows: what `Task.featurize` made of them, in their order.
+        notes: of each row that `Task.featurize` made of them, in their order.
         example_numbers: int [rows], the example of each row.
         outputs: name -> float32 [rows, ...], the outputs of the objective's model. An
             axis of the sequence has max_seq_length entries, very low ones behind the
@@ -30,7 +30,7 @@ class Predictions:
 
     split: str
     examples: list
-    rows: list[Row]
+    notes: list
     example_numbers: np.ndarray
     outputs: Mapping[str, np.ndarray]
 
@@ -54,11 +54,13 @@ class Task(abc.ABC):
         metric: of what `score` gives, that by which runs are compared; higher is better.
         eval_sets, test_sets: the splits to evaluate on and to predict. Runs are compared
             on the first of eval_sets.
+        has_classes: whether `judge` names classes, whose confusions make a table.
         counts: what `featurize` wants to be said of a set, such as how many texts it cut.
     """
 
     fields: Mapping[str, Field] = {}
     num_choices = 0
+    has_classes = False
     metric = "accuracy"
     eval_sets = ("dev",)
     test_sets = ("test",)

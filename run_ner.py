@@ -138,10 +138,6 @@ class Tagger(Task):
     @property
     def labels(self) -> list[str]:
         """What the network tells apart: O, then B and I of each type."""
-        if not self.types:
-            raise UserError(
-                "no entity types are known; train first, or give --entity_types"
-            )
         pairs = (tags.mark([tags.Entity(t, 0, 2)], 2, "iob2") for t in self.types)
         return [tags.OUTSIDE, *chain.from_iterable(pairs)]
 
@@ -160,6 +156,10 @@ class Tagger(Task):
             self._learn_types(sentences, path, split)
         else:
             self.test_lines = lines
+        if not self.types:
+            raise UserError(
+                "no entity types are known; train first, or give --entity_types"
+            )
         if given.document_context:
             for number, some in groupby(sentences, key=lambda s: s.document):
                 words = tuple(chain.from_iterable(s.words for s in some))

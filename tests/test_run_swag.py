@@ -1,6 +1,7 @@
 """run_swag.py as a user meets it: both formats, results, refusals, a kill."""
 
 import csv
+import gzip
 import json
 import os
 import pathlib
@@ -282,6 +283,16 @@ def test_csv_takes_quotes_line_breaks_and_any_number_of_endings(folder):
     assert example.choices[10] == "right" and example.label == 10
 
 
+def test_packed_files_are_read(json_folder):
+    packed = gzip.compress((json_folder / "dev.jsonl").read_bytes())
+    (json_folder / "dev.jsonl.gz").write_bytes(packed)
+    packed = gzip.compress((json_folder / "val.csv").read_bytes())
+    (json_folder / "val.csv.gz").write_bytes(packed)
+    for name, number in (("dev.jsonl.gz", 12), ("val.csv.gz", 21)):
+        given = run_swag.Options(**flags(json_folder, do_eval=True, dev_file=name))
+        assert len(run_swag.MultipleChoice(given, None).read("dev")) == number
+
+
 def test_long_choices_are_cut_and_counted(folder, capsys):
     long = {"context": "a " * 30, "choices": ["b", "c " * 30], "label": 0}
     short = {"context": "a", "choices": ["b", "c"], "label": 0}
@@ -363,7 +374,7 @@ BROKEN_CSV = {
     ),
     "header only": (swag_lines(0, seed=2), r"val.csv: no line of it is an example"),
     "empty": ("", r"val.csv: the file is empty"),
-    "cut off": ('sent1,sent2\n"a', r"val.csv:2: no CSV: unexpected end of data"),
+    "cut off": ('sent1,sent2\n"a', r"val.csv:2: no CSV \(unexpected end of data"),
     "latin-1": (b"sent1\n\xe9", r"val.csv:2: not UTF-8 \(byte 0xe9"),
 }
 
@@ -491,9 +502,10 @@ def refused(folder, message, **changes):
     assert "\n" not in str(error.value)
     assert (output / "eval_results.txt").read_text() == "eval_accuracy = 0.9\n"
     left = {name for name in os.listdir(output) if "tfevents" not in name}
-    # Rows of sets that are sound may be there already; nothing half done is.
-    rows = ("train.tf_record", "eval.tf_record")
-    assert left <= {"eval_results.txt", *rows, *(f"{name}.json" for name in rows)}
+    # What was sound may be there already, for the next try; nothing half done is.
+    sound = {"train.tf_record", "eval.tf_record", "task.json", "run.json", "vocab.txt"}
+    sound |= {"bert_config.json", "eval_results.txt"}
+    assert left <= sound | {f"{name}.json" for name in sound}
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ def read(
     """Yields the lines of a table: number, and what it holds by column.
 
     Args:
-        path: its name says what it is: .csv, .json or .jsonl (an object a line), else
-            tab-separated, where quotes are plain characters.
+        path: its name says what it is: see `has_objects`; .csv; else tab-separated, where
+            quotes are plain characters.
         header: whether the first line names the columns; else they have numbers from 0.
         skip_bad_lines: say which lines have another number of columns, and go on.
     Raises:
@@ -26,11 +26,19 @@ def read(
             and line.
         OSError: the file cannot be opened.
     """
-    name = path.lower().removesuffix(".gz")
-    if name.endswith((".jsonl", ".json")):
+    if has_objects(path):
         return _json_lines(path)
-    lines = _csv(path) if name.endswith(".csv") else _tsv(path)
+    lines = _csv(path) if _name(path).endswith(".csv") else _tsv(path)
     return _table(path, lines, header, skip_bad_lines)
+
+
+def has_objects(path: str) -> bool:
+    """Whether a file has a JSON object a line: .jsonl or .json, perhaps packed."""
+    return _name(path).endswith((".jsonl", ".json"))
+
+
+def _name(path):
+    return path.lower().removesuffix(".gz")
 
 
 def _tsv(path):

@@ -42,8 +42,6 @@ from training import checkpoint, distribution, hugging_face, run
 # isort: split
 import tensorflow as tf
 
-# Of a batch, the longest row decides among these, and max_seq_length.
-_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384)
 # Rows are sorted by length among so many batches, or as many as so many bytes of features
 # come from; features wait until those of the rows before them are there.
 _BATCHES_SORTED = 64
@@ -329,9 +327,9 @@ def _batched(rows, size):
 def _pad(rows, encoder, max_seq_length):
     """Rows as arrays of one of a few lengths, as many as the replicas can share."""
     longest = max(len(row.input_ids) for row in rows)
-    fitting = [n for n in _LENGTHS if longest <= n < max_seq_length]
+    length = next(n for n in packing.static_lengths(max_seq_length) if n >= longest)
     replicas = encoder.strategy.num_replicas_in_sync
-    shape = (-(-len(rows) // replicas) * replicas, min([*fitting, max_seq_length]))
+    shape = (-(-len(rows) // replicas) * replicas, length)
     names = ("input_ids", "input_mask", "segment_ids", "kept")
     batch = {name: np.zeros(shape, np.int32) for name in names}
     for index, row in enumerate(rows):

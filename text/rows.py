@@ -15,15 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from text import anywhere, reading, records
+from text import anywhere, packing, reading, records
 from text.errors import UserError
 
 _WRITTEN_TOGETHER = 1024
 _PARSED_TOGETHER = 4096
 _WINDOW = 64  # batches among which rows are sorted by length
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
-# Of a batch, the longest row decides among these, and max_seq_length.
-_LENGTHS = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 320, 384, 448)
 
 
 class Field(NamedTuple):
@@ -164,8 +162,10 @@ class Rows:
         self._content = _content(path)
         self._starts, self._stops = _spans(path, self._content)
         self.lengths = self._count_tokens()
-        static = [n for n in _LENGTHS if n < layout.max_seq_length] if bucketed else []
-        self._lengths = np.array([*static, layout.max_seq_length])
+        longest = layout.max_seq_length
+        self._lengths = np.array(
+            packing.static_lengths(longest) if bucketed else [longest]
+        )
         # Of each row, the shortest of the static lengths that holds it.
         self._buckets = np.searchsorted(self._lengths, self.lengths)
 

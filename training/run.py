@@ -21,13 +21,14 @@ class RunOptions:
     """The release's flags that all its training scripts had, then ours."""
 
     bert_config_file: str = options.field(
-        help="The architecture; copied into output_dir, where other tools look for it."
+        help="The architecture, also a Hugging Face config.json; copied into output_dir, "
+        "where other tools look for it."
     )
     output_dir: str = options.field(help="Where checkpoints and reports go.")
     init_checkpoint: str | None = options.field(
         None,
-        help="Weights to start from: prefix or directory. Its optimizer slots and step are "
-        "not used. Ignored once output_dir holds a checkpoint.",
+        help="Weights to start from: prefix, directory, or Hugging Face model. Its optimizer "
+        "slots and step are not used. Ignored once output_dir holds a checkpoint.",
     )
     max_seq_length: int = options.field(128, help="Most tokens of a row.")
     do_train: bool = options.field(False, help="Train.")

@@ -27,8 +27,9 @@ class RunOptions:
     output_dir: str = options.field(help="Where checkpoints and reports go.")
     init_checkpoint: str | None = options.field(
         None,
-        help="Weights to start from: prefix, directory, or Hugging Face model. Its optimizer "
-        "slots and step are not used. Ignored once output_dir holds a checkpoint.",
+        help="Weights to start from: prefix, directory, or Hugging Face model. Its "
+        "optimizer slots and step are not used. Ignored once output_dir holds a "
+        "checkpoint.",
     )
     max_seq_length: int = options.field(128, help="Most tokens of a row.")
     do_train: bool = options.field(False, help="Train.")

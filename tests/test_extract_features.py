@@ -447,7 +447,8 @@ def test_hugging_face_directory_is_all_it_takes(tmp_path):
 
 
 def test_features_equal_hugging_face():
-    values = np.load(GOLDEN / "hf" / "pretraining_outputs.npz")
+    with np.load(GOLDEN / "hf" / "pretraining_outputs.npz") as file:
+        values = dict(file)
     config = checkpoint.read_config(str(HUGGING_FACE))
     encoder = Encoder(tf.distribute.get_strategy(), config, [-1], "none")
     weights = {v.path: v for v in encoder.model.variables}

@@ -35,7 +35,8 @@ def loaded(model, source, **arguments):
 
 
 def golden_outputs(kind):
-    values = np.load(GOLDEN / f"{kind}_outputs.npz")
+    with np.load(GOLDEN / f"{kind}_outputs.npz") as file:
+        values = dict(file)
     return {key: values[key] for key in KEYS}, values
 
 

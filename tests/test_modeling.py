@@ -53,7 +53,8 @@ def tiny_batch(rows=4):
 
 @pytest.fixture(scope="module")
 def golden():
-    values = np.load(GOLDEN / "model_outputs.npz")
+    with np.load(GOLDEN / "model_outputs.npz") as file:
+        values = dict(file)
     batch = {key[3:]: values[key] for key in values if key.startswith("in_")}
     model = heads.PretrainingModel(
         BertConfig.from_json_file(GOLDEN / "bert_config.json")

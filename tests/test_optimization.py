@@ -200,7 +200,8 @@ def test_twenty_updates_equal_the_release():
         optimizer.apply(gradients, rate)
         return losses | {"loss": loss, "global_norm": norm, "learning_rate": rate}
 
-    trace = np.load(directory / "training_trace.npz")
+    with np.load(directory / "training_trace.npz") as file:
+        trace = dict(file)
     for step, batch in enumerate(golden_batches()):
         for name, value in update(batch, tf.constant(step)).items():
             assert float(value) == pytest.approx(trace[name][step], rel=1e-5), (

@@ -88,12 +88,14 @@ def write_lines(path, lines):
 
 def test_features_and_outputs_equal_the_releases(tmp_path):
     examples = json.loads((GOLDEN / "classifier" / "examples.json").read_text())
-    expected = np.load(GOLDEN / "classifier" / "outputs.npz")
+    with np.load(GOLDEN / "classifier" / "outputs.npz") as file:
+        expected = dict(file)
     with open(tmp_path / "dev.jsonl", "w") as file:
         for example in examples:
             file.write(json.dumps(example) + "\n")
     tensors = checkpoint.read(str(GOLDEN / "checkpoint" / "bert_model.ckpt"))
-    tensors |= dict(np.load(GOLDEN / "classifier" / "head.npz"))
+    with np.load(GOLDEN / "classifier" / "head.npz") as file:
+        tensors |= dict(file)
     (tmp_path / "model").mkdir()
     prefix = checkpoint.save(str(tmp_path / "model"), 1, tensors, keep=1)
     common = {

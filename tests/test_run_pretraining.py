@@ -158,7 +158,8 @@ def test_released_checkpoint_is_evaluated(tmp_path, capsys):
         init_checkpoint=os.path.join(GOLDEN, "bert_model.ckpt"),
     )
     assert "62 of 62 variables matched" in capsys.readouterr().out
-    expected = np.load(os.path.join(GOLDEN, "model_outputs.npz"))
+    with np.load(os.path.join(GOLDEN, "model_outputs.npz")) as file:
+        expected = dict(file)
     for name in ("masked_lm_loss", "next_sentence_loss"):
         assert float(results(tmp_path)[name]) == pytest.approx(
             float(expected[name]), abs=1e-5
@@ -313,7 +314,8 @@ def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path):
             num_train_steps=110,
             max_skipped_updates=1,
         )
-    saved = np.load(tmp_path / "output" / "skipped_batch.npz")
+    with np.load(tmp_path / "output" / "skipped_batch.npz") as file:
+        saved = dict(file)
     (bad,) = np.flatnonzero(saved["record_number"] == 839)
     assert np.isnan(saved["masked_lm_weights"][bad]).all()
     assert set(saved["record_file"]) == {path}

@@ -185,7 +185,8 @@ def compare(golden, nbest):
 def test_answers_equal_the_release_except_where_it_fell_back_to_words(version, uncased):
     """golden/squad/whole_words.tsv lists each exception: id, its text, our text."""
     ids, documents, numbers, rows = featurized(uncased, version)
-    logits = np.load(GOLDEN / f"{version}_logits.npz")
+    with np.load(GOLDEN / f"{version}_logits.npz") as file:
+        logits = dict(file)
     answers = spans.best_answers(
         documents,
         numbers,
@@ -228,7 +229,8 @@ def test_answers_equal_the_release_except_where_it_fell_back_to_words(version, u
 
 def test_null_odds_equal_the_release(uncased):
     ids, documents, numbers, rows = featurized(uncased, "v2")
-    logits = np.load(GOLDEN / "v2_logits.npz")
+    with np.load(GOLDEN / "v2_logits.npz") as file:
+        logits = dict(file)
     answers = spans.best_answers(
         documents,
         numbers,

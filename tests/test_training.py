@@ -92,7 +92,8 @@ def test_training_follows_the_release():
     assert (len(loaded.matched), loaded.initial, loaded.unused) == (62, [], [])
     log = Log()
     run.train(lambda first, part: in_file_order(32), "nowhere", log)
-    trace = np.load(os.path.join(GOLDEN, "training_trace.npz"))
+    with np.load(os.path.join(GOLDEN, "training_trace.npz")) as file:
+        trace = dict(file)
     for name, expected in (
         ("loss", "loss"),
         ("masked_lm_loss", "masked_lm_loss"),

@@ -444,6 +444,18 @@ def test_labels_and_text_are_held_to_those_of_the_training(folder):
         run(folder, "custom", **predict, **elsewhere, init_encoder_only=True)
 
 
+def test_same_command_goes_on_and_a_search_knows_what_it_did(folder, capsys):
+    files = custom(folder, "tsv", ["pos", "neg"])
+    run(folder, "custom", **files, do_train=True)
+    run(folder, "custom", **files, do_train=True)
+    assert "already finished: 6 updates" in capsys.readouterr().out
+    search = {"num_trials": 2, "output_dir": str(folder / "search"), "do_train": True}
+    run(folder, "custom", **files, **search)
+    capsys.readouterr()
+    run(folder, "custom", **files, **search)
+    assert capsys.readouterr().out.count("already finished: accuracy") == 2
+
+
 def test_other_order_of_labels_is_another_run(folder):
     files = custom(folder, "tsv", ["pos", "neg"])
     run(folder, "custom", **files, do_train=True, labels=["pos", "neg"])

@@ -654,13 +654,15 @@ def _identity(this: _Run, varied: dict) -> dict:
         "early_stopping_patience",
         "length_buckets",
     )
-    return {
+    identity = {
         **varied,
         **{name: getattr(given, name) for name in names},
         **this.task.settings(),
         **dataclasses.asdict(this.config),
         "training_rows": this.sets.read("train").fingerprint,
     }
+    # As it is read back: JSON has lists where Python has tuples.
+    return json.loads(json.dumps(identity))
 
 
 def _evaluate(this: _Run, trainer: loop.Trainer) -> dict[str, Predictions]:

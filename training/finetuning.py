@@ -697,11 +697,10 @@ def _evaluate(this: _Run, trainer: loop.Trainer) -> dict[str, Predictions]:
 
 def _predict(this: _Run, trainer: loop.Trainer, split: str, known=None) -> None:
     """Writes the answers to a test set, which may have been an evaluation set before."""
-    predictions = known
-    if predictions is None:
-        predictions, _ = this.predict(trainer, split, this.given.predict_batch_size)
+    if known is None:
+        known, _ = this.predict(trainer, split, this.given.predict_batch_size)
     if this.chief:
-        written = this.task.write_predictions(predictions, this.given.output_dir)
+        written = this.task.write_predictions(known, this.given.output_dir)
         this.log.say(f"predicted {split}: {', '.join(written)}")
 
 

@@ -286,9 +286,8 @@ def write(
         theirs[pair.theirs] = np.ascontiguousarray(value)
     architecture = _architecture(tensors, tagging)
     if architecture == "BertForMultipleChoice":
-        theirs["classifier.bias"] = np.zeros(
-            1, np.float32
-        )  # no choice's alone: no effect
+        # They want one; the same for every choice, it has no effect.
+        theirs["classifier.bias"] = np.zeros(1, np.float32)
     said = config.to_hugging_face() | {"architectures": [architecture]}
     if labels and len(labels) == len(tensors.get("output_bias", ())):
         said["id2label"] = {str(i): label for i, label in enumerate(labels)}

@@ -4,9 +4,13 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+_MOST_TOKENS = 1 << 13
+
 
 def in_parts(
-    predict: Callable[[dict], dict], batch: dict[str, tf.Tensor], most_rows: int = 64
+    predict: Callable[[dict], dict],
+    batch: dict[str, tf.Tensor],
+    most_rows: int | None = None,
 ) -> dict[str, tf.Tensor]:
     """What a network says of a batch, in bounded memory, however many rows it has.
 
@@ -15,13 +19,17 @@ def in_parts(
 
     Args:
         predict: dict of tensors [n, ...] -> dict of tensors [n, ...].
-        batch: of tensors [rows, ...].
-        most_rows: that the network is shown at once.
+        batch: of tensors [rows, ..., s].
+        most_rows: that the network is shown at once; None: as many as have 8,192 tokens
+            together.
     Returns:
         what `predict` gives, [rows, ...].
     """
     rows = tf.shape(next(iter(batch.values())))[0]
     batch = {name: _not_empty(value) for name, value in batch.items()}
+    if most_rows is None:
+        of_a_row = tf.reduce_prod(tf.shape(next(iter(batch.values())))[1:])
+        most_rows = tf.maximum(_MOST_TOKENS // of_a_row, 1)
     parts = (tf.maximum(rows, 1) + most_rows - 1) // most_rows
     # One function, which the loop calls: its outputs are known before it runs.
     network = tf.function(predict).get_concrete_function(

@@ -1,0 +1,130 @@
+"""Small exports for tests: SavedModels of every form whose answers a person can tell.
+
+number   how many characters the longest text of the batch has
+label    positive where the text has "good"
+labels   every label that the text contains
+choice   the longer an ending, the more probable
+span     where the question stands in the context; nothing where it does not
+tags     capitalized words are persons
+masks    Paris or Rome for every [MASK]
+"""
+
+import json
+import pathlib
+
+import training  # noqa: F401  TensorFlow, without its notes
+
+# isort: split
+import tensorflow as tf
+
+TEXT = tf.TensorSpec([None], tf.string)
+LIST = tf.TensorSpec([None, None], tf.string)
+
+
+def number(text_a):
+    longest = tf.reduce_max(tf.strings.length(text_a, "UTF8_CHAR"))
+    return {"predicted": tf.fill(tf.shape(text_a), tf.cast(longest, tf.float32))}
+
+
+def label(text_a):
+    is_good = tf.strings.regex_full_match(text_a, "(?s).*good.*")
+    probabilities = tf.where(is_good[:, tf.newaxis], [0.1, 0.9], [0.8, 0.2])
+    return {
+        "predicted": tf.where(is_good, "positive", "negative"),
+        "labels": tf.tile([["negative", "positive"]], [tf.size(text_a), 1]),
+        "probabilities": probabilities,
+    }
+
+
+def labels(text_a):
+    names = ("sport", "money")
+    has = [tf.strings.regex_full_match(text_a, f"(?s).*{name}.*") for name in names]
+    has = tf.stack(has, axis=1)
+    every = tf.tile([names], [tf.size(text_a), 1])
+    return {
+        "predicted": tf.where(has, every, ""),
+        "labels": every,
+        "probabilities": tf.where(has, 0.75, 0.25),
+    }
+
+
+def choice(context, endings):
+    sizes = tf.cast(tf.strings.length(endings), tf.float32)
+    return {
+        "predicted": tf.argmax(sizes, axis=1, output_type=tf.int32),
+        "probabilities": sizes / tf.reduce_sum(sizes, axis=1, keepdims=True),
+    }
+
+
+def span(question, context):
+    def place(pair):
+        parts = tf.strings.split(pair[1:], sep=pair[0])[0]
+        before = tf.strings.length(parts[0], "UTF8_CHAR")
+        return tf.where(tf.size(parts) > 1, before, -1)
+
+    pairs = tf.stack([question, context], axis=1)
+    start = tf.map_fn(place, pairs, fn_output_signature=tf.int32)
+    found = start >= 0
+    size = tf.strings.length(question, "UTF8_CHAR")
+    return {
+        "answer": tf.where(found, question, ""),
+        "start": tf.where(found, start, 0),
+        "end": tf.where(found, start + size, 0),
+        "probability": tf.where(found, 0.8, 0.3),
+        "score": tf.where(found, 11.5, 2.0),
+        "null_odds": tf.where(found, -3.0, 4.0),
+    }
+
+
+def tags(words):
+    is_name = tf.strings.regex_full_match(words, "[A-Z].*")
+    marks = tf.where(is_name, "B-PER", "O")
+    names = tf.ragged.boolean_mask(words, is_name).to_tensor("")
+    places = tf.ones_like(words, tf.int32) * tf.range(tf.shape(words)[1])
+    starts = tf.ragged.boolean_mask(places, is_name)
+    return {
+        "tags": tf.where(words == "", "", marks),
+        "probabilities": tf.where(words == "", 0.0, tf.where(is_name, 0.9, 0.6)),
+        "entities": names,
+        "entity_types": tf.where(names == "", "", "PER"),
+        "entity_starts": starts.to_tensor(-1),
+        "entity_stops": (starts + 1).to_tensor(-1),
+    }
+
+
+def masks(text):
+    counts = tf.strings.split(text, sep="[MASK]").row_lengths() - 1
+    is_there = tf.sequence_mask(counts)[:, :, tf.newaxis]
+    return {
+        "tokens": tf.where(is_there, [[["Paris", "Rome"]]], ""),
+        "probabilities": tf.where(is_there, [[[0.6, 0.3]]], 0.0),
+    }
+
+
+INPUTS = {
+    number: {"text_a": TEXT},
+    label: {"text_a": TEXT},
+    labels: {"text_a": TEXT},
+    choice: {"context": TEXT, "endings": LIST},
+    span: {"question": TEXT, "context": TEXT},
+    tags: {"words": LIST},
+    masks: {"text": TEXT},
+}
+FORMS = tuple(function.__name__ for function in INPUTS)
+
+
+def write(folder: pathlib.Path, form: str) -> str:
+    """Writes the export of a form; returns its folder."""
+    (function,) = (f for f in INPUTS if f.__name__ == form)
+    inputs = INPUTS[function]
+    module = tf.Module()
+    module.serve = tf.function(function).get_concrete_function(
+        **{name: tf.TensorSpec(x.shape, x.dtype, name) for name, x in inputs.items()}
+    )
+    tf.saved_model.save(
+        module, str(folder / "text" / "1"), signatures={"serving_default": module.serve}
+    )
+    kinds = {name: "text" if x is TEXT else "list" for name, x in inputs.items()}
+    description = {"form": form, "inputs": kinds, "max_seq_length": 128}
+    (folder / "export.json").write_text(json.dumps(description))
+    return str(folder)

@@ -1,0 +1,130 @@
+"""Knows the forms of answers: what an exported model gives for a batch, as JSON.
+
+Every export serves one form. Loads numpy alone.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+
+def answers(
+    form: str, outputs: Mapping[str, np.ndarray], requests: Sequence[Mapping]
+) -> list[dict]:
+    """The JSON answers of a batch.
+
+    Args:
+        form: one of FORMS.
+        outputs: name -> [b, ...], what serving_default gives; strings as UTF-8 bytes.
+        requests: the b requests; their lists say how much of a padded row is theirs.
+    """
+    answer = FORMS[form]
+    return [
+        answer({name: value[i] for name, value in outputs.items()}, request)
+        for i, request in enumerate(requests)
+    ]
+
+
+def _label(row, request):
+    return {
+        "predicted": _text(row["predicted"]),
+        "probabilities": _by_label(row),
+    }
+
+
+def _labels(row, request):
+    return {
+        "predicted": [_text(label) for label in row["predicted"] if label],
+        "probabilities": _by_label(row),
+    }
+
+
+def _number(row, request):
+    return {"predicted": _float(row["predicted"])}
+
+
+def _choice(row, request):
+    return {
+        "predicted": int(row["predicted"]),
+        "probabilities": _floats(row["probabilities"][: _list_size(request)]),
+    }
+
+
+def _span(row, request):
+    return {
+        "answer": _text(row["answer"]),
+        "start": int(row["start"]),
+        "end": int(row["end"]),
+        # The last only of models that may decline.
+        **{
+            name: _float(row[name])
+            for name in ("probability", "score", "null_odds")
+            if name in row
+        },
+    }
+
+
+def _tags(row, request):
+    num_words = _list_size(request)
+    names = ("entities", "entity_types", "entity_starts", "entity_stops")
+    return {
+        "tags": [_text(tag) for tag in row["tags"][:num_words]],
+        "probabilities": _floats(row["probabilities"][:num_words]),
+        "entities": [
+            {
+                "text": _text(text),
+                "type": _text(kind),
+                "start": int(start),
+                "stop": int(stop),
+            }
+            for text, kind, start, stop in zip(*(row[n] for n in names), strict=True)
+            if start >= 0
+        ],
+    }
+
+
+def _masks(row, request):
+    masks = []
+    for tokens, probabilities in zip(row["tokens"], row["probabilities"], strict=True):
+        mask = [
+            {"token": _text(token), "probability": _float(probability)}
+            for token, probability in zip(tokens, probabilities, strict=True)
+            if token
+        ]
+        if mask:
+            masks.append(mask)
+    return {"masks": masks}
+
+
+FORMS = {
+    "label": _label,
+    "labels": _labels,
+    "number": _number,
+    "choice": _choice,
+    "span": _span,
+    "tags": _tags,
+    "masks": _masks,
+}
+
+
+def _by_label(row):
+    labels = map(_text, row["labels"])
+    return dict(zip(labels, _floats(row["probabilities"]), strict=True))
+
+
+def _list_size(request):
+    (size,) = (len(part) for part in request.values() if isinstance(part, list))
+    return size
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8")
+
+
+def _floats(values):
+    return [_float(value) for value in values]
+
+
+def _float(value: np.float32) -> float:
+    """The shortest number that is this float32: 0.9, not 0.8999999761581421."""
+    return float(str(value))

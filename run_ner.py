@@ -17,6 +17,11 @@ A file has a line for each word, with columns; other lines separate sentences. W
 make an entity is told by IOB1, IOB2 or IOBES tags. With --features the encoder stays as it
 is, and two BiLSTM layers learn to read it (the paper's feature-based approach; 96.1 on the
 dev set with concat_last_four); a higher --learning_rate, as 1e-3, suits them.
+
+An exported tagger takes `words`, a list; an empty word in it ends a sentence. With
+--document_context the sentences of a list are each other's context, and `before` and
+`after`, two more lists, hold words around them of which no tags are asked for; both may be
+empty.
 """
 
 import dataclasses
@@ -29,13 +34,21 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads, tagging
-from text import inputs, tags
+from text import graph_tags, inputs, tags
 from text.errors import UserError
 from text.rows import Field, Row
 from training import checkpoint, finetuning, metrics, run
 from training.task import Judgement, Task
 
 _NOTHING = "no entity"
+_SAMPLES = (
+    "George Washington was never in Washington .",
+    "",
+    "Zürich",
+    "Η Αθήνα και η Москва",
+    "東京 은 \u200b",
+    "Bonn and " * 300,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +109,16 @@ class Options(finetuning.FineTuningOptions):
         super().__post_init__()
 
 
+class Sentence(tags.Sentence):
+    """A sentence that knows its document.
+
+    Attributes:
+        context: all words of the document; the sentence begins behind `before` of them.
+    """
+
+    context: tuple[str, ...] = ()
+
+
 class Tagger(Task):
     """A tag for each word, read off its first piece.
 
@@ -110,19 +133,20 @@ class Tagger(Task):
         "label_weights": Field("float32", (None,)),
     }
     metric = "f1"
+    form = "tags"
+    inputs = {"words": "list"}
 
     def __init__(self, given: Options, tokenizer):
         super().__init__(tokenizer)
         self.given = given
         self.types = tuple(given.entity_types)
         self.scheme = None if given.tag_scheme == "detect" else given.tag_scheme
-        self.documents = {}  # split and number -> words
         self.faults = {}  # split -> what to say of tags against the scheme
         self.test_lines = []
         # Sentences come one after the other, and so do their documents.
-        self._document = functools.lru_cache(maxsize=1)(
-            lambda *key: self._encode(self.documents[key])
-        )
+        self._document = functools.lru_cache(maxsize=1)(self._encode)
+        if given.document_context:
+            self.inputs = {"words": "list", "before": "list", "after": "list"}
         if given.features:
             self._check_layers()
 
@@ -161,9 +185,7 @@ class Tagger(Task):
                 "no entity types are known; train first, or give --entity_types"
             )
         if given.document_context:
-            for number, some in groupby(sentences, key=lambda s: s.document):
-                words = tuple(chain.from_iterable(s.words for s in some))
-                self.documents[split, number] = words
+            return list(_in_documents(sentences))
         return sentences
 
     def _learn_scheme(self, sentences, path, split):
@@ -231,7 +253,7 @@ class Tagger(Task):
 
     def featurize(self, example, split):
         if self.given.document_context:
-            pieces, edges = self._document(split, example.document)
+            pieces, edges = self._document(example.context)
             first = example.before
             self.counts[
                 "have no -DOCSTART- line before them, and make one document"
@@ -370,19 +392,86 @@ class Tagger(Task):
 
     # --- Answers ---------------------------------------------------------------------
 
-    def write_predictions(self, predictions, directory):
-        added = {}
+    def answers(self, predictions):
+        answers = []
         for example, logits in zip(
             predictions.examples, self._logits(predictions), strict=True
         ):
-            marks = tags.mark(
-                self._found(logits), len(example.words), self.scheme or "iob2"
+            words, found = _sent(example.words), self._found(logits)
+            answers.append(
+                {
+                    "tags": tags.mark(found, len(words), self._written_scheme),
+                    "probabilities": metrics.softmax(logits).max(axis=1).tolist(),
+                    "entities": [
+                        {
+                            "text": " ".join(words[start:stop]),
+                            "type": kind,
+                            "start": start,
+                            "stop": stop,
+                        }
+                        for kind, start, stop in found
+                    ],
+                }
             )
-            added |= enumerate(marks, start=example.line)
+        return answers
+
+    @property
+    def _written_scheme(self):
+        return self.scheme or "iob2"
+
+    def write_predictions(self, predictions, directory):
+        added = {}
+        answers = self.answers(predictions)
+        for example, answer in zip(predictions.examples, answers, strict=True):
+            added |= enumerate(answer["tags"], start=example.line)
         lines = tags.with_column(self.test_lines, added)
         path = os.path.join(directory, "predictions.txt")
         checkpoint.write_file(path, "".join(f"{line}\n" for line in lines))
         return [path]
+
+    # --- Export ----------------------------------------------------------------------
+
+    def samples(self):
+        sentences, before = [], 0
+        for text in _SAMPLES:
+            words = tuple(text.split())
+            sentences.append(tags.Sentence(words, None, 1, 1, before))
+            before += len(words)
+        return list(_in_documents(sentences))
+
+    def request(self, example):
+        words = {"words": _sent(example.words)}
+        if not self.given.document_context:
+            return words
+        stop = example.before + len(example.words)
+        return words | {
+            "before": _sent(example.context[: example.before]),
+            "after": _sent(example.context[stop:]),
+        }
+
+    def serve(self, tokenizer, predict, words, **around):
+        around = graph_tags.Around(**around) if self.given.document_context else None
+        labels, probabilities = graph_tags.label(
+            tokenizer, predict, words, self.given.max_seq_length, around
+        )
+        answers = graph_tags.read(words, labels, self.types, self._written_scheme)
+        return answers | {"probabilities": probabilities}
+
+
+def _in_documents(sentences):
+    """Yields each `tags.Sentence` as a `Sentence`."""
+    for _, some in groupby(sentences, key=lambda sentence: sentence.document):
+        some = list(some)
+        context = tuple(chain.from_iterable(sentence.words for sentence in some))
+        for sentence in some:
+            sentence = Sentence(*sentence)
+            sentence.context = context
+            yield sentence
+
+
+def _sent(words):
+    """Words as a request has them, where an empty one would end a sentence."""
+    return [word or " " for word in words]
 
 
 def main(given: Options) -> None:

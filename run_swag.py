@@ -17,6 +17,8 @@ A file is SWAG's CSV, or JSON lines, where questions may differ in their number 
 
 `start`, which may be missing, stands before every choice: the first words of the
 continuation, or a question about the context. Labels count from 0; a test set needs none.
+
+An exported model takes `context`, `start` and `choices`, of which there may be any number.
 """
 
 import dataclasses
@@ -32,11 +34,22 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
-from text import packing, tables
+from text import graph_choices, packing, tables
 from text.errors import UserError
 from text.rows import Field, Row
 from training import checkpoint, finetuning, metrics
 from training.task import Judgement, Task
+
+_SAMPLES = (
+    (
+        "On stage, a woman sits down at the piano.",
+        "She",
+        ("plays.", "puts out the sea."),
+    ),
+    ("", "", ("a", "b", "c")),
+    ("Ein Café in Zürich.", "Wo?", ("Ζυρίχη", "東京", "\u200b", "Москва")),
+    ("A very long story. " * 200, "What is it?", ("Long. " * 300, "Short.")),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +166,8 @@ class MultipleChoice(Task):
     """
 
     fields = {"label_ids": Field()}
+    form = "choice"
+    inputs = {"context": "text", "start": "text", "choices": "list"}
 
     def __init__(self, given: Options, tokenizer):
         super().__init__(tokenizer)
@@ -209,7 +224,10 @@ class MultipleChoice(Task):
 
     def judge(self, predictions):
         judgements = []
-        for example, chances in _answers(predictions):
+        for example, answer in zip(
+            predictions.examples, self.answers(predictions), strict=True
+        ):
+            chances = answer["probabilities"]
             lines = [example.context]
             for i, choice in enumerate(example.choices):
                 lines.append(" ".join(filter(None, (f"{i}:", example.start, choice))))
@@ -217,7 +235,7 @@ class MultipleChoice(Task):
                 Judgement(
                     text="\n".join(lines),
                     gold=str(example.label),
-                    predicted=str(np.argmax(chances)),
+                    predicted=str(answer["predicted"]),
                     loss=-math.log(max(chances[example.label], 1e-12)),
                 )
             )
@@ -225,11 +243,21 @@ class MultipleChoice(Task):
 
     # --- Answers ---------------------------------------------------------------------
 
+    def answers(self, predictions):
+        answers = []
+        chances = metrics.softmax(predictions.outputs["logits"]).tolist()
+        for example, row in zip(predictions.examples, chances, strict=True):
+            row = row[: len(example.choices)]
+            answers.append({"predicted": int(np.argmax(row)), "probabilities": row})
+        return answers
+
     def write_predictions(self, predictions, directory):
-        answers = list(_answers(predictions))
+        answers = self.answers(predictions)
         contents = {
-            "test_results.tsv": ["\t".join(map(str, each)) for _, each in answers],
-            "predictions.jsonl": [_json_answer(*answer) for answer in answers],
+            "test_results.tsv": [
+                "\t".join(map(str, answer["probabilities"])) for answer in answers
+            ],
+            "predictions.jsonl": map(_json_answer, predictions.examples, answers),
         }
         paths = []
         for name, lines in contents.items():
@@ -237,22 +265,34 @@ class MultipleChoice(Task):
             checkpoint.write_file(paths[-1], "".join(f"{line}\n" for line in lines))
         return paths
 
+    # --- Export ----------------------------------------------------------------------
 
-def _answers(predictions):
-    """Yields each example with the probabilities of its choices."""
-    chances = metrics.softmax(predictions.outputs["logits"]).tolist()
-    for example, row in zip(predictions.examples, chances, strict=True):
-        yield example, row[: len(example.choices)]
+    def samples(self):
+        examples = [Example(*texts, None) for texts in _SAMPLES]
+        self.num_choices = max(
+            self.num_choices, *(len(example.choices) for example in examples)
+        )
+        return examples
+
+    def request(self, example):
+        return {
+            "context": example.context,
+            "start": example.start,
+            "choices": list(example.choices),
+        }
+
+    def serve(self, tokenizer, predict, context, start, choices):
+        length = self.given.max_seq_length
+        return graph_choices.choose(tokenizer, predict, context, start, choices, length)
 
 
-def _json_answer(example, chances):
+def _json_answer(example, answer):
     values = {
         "context": example.context,
         **({"start": example.start} if example.start else {}),
         "choices": example.choices,
         **({} if example.label is None else {"gold": example.label}),
-        "predicted": int(np.argmax(chances)),
-        "probabilities": chances,
+        **answer,
     }
     return json.dumps(values, ensure_ascii=False)
 

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import sys
 import unicodedata
 
 import hypothesis
@@ -11,7 +10,7 @@ from hypothesis import strategies
 
 from text import tokenization
 from text.errors import UserError
-from text.tokenization import Tokenizer, WordSplitter, check_case, code_point_table
+from text.tokenization import Tokenizer, WordSplitter, check_case
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "tokenization"
@@ -206,18 +205,6 @@ def test_a_full_cache_changes_no_token(monkeypatch):
     tokens = ["a", ",", "b", "c", ",", "d", "e", "a", "##a", ",", "b", "##a"]
     assert small.tokenize(text) == tokens * 3
     assert len(small._chunk_ids) <= 3 and len(small._word_ids) <= 3
-
-
-@pytest.mark.slow
-def test_the_table_gives_what_the_splitter_gives():
-    table = code_point_table()
-    assert table[ord("A")] == "a" and table[ord(",")] == " , " and table[0] == ""
-    assert table[0x4E00] == " 一 " and table[0x2028] == " " and ord("a") not in table
-    splitter = WordSplitter()
-    for point in range(0, sys.maxunicode + 1, 7):
-        text = f"a{chr(point)}b"
-        expected = [w for c in splitter.chunks(text) for w in splitter.words(c)]
-        assert text.translate(table).split() == expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ since a language repeats itself, the outcome is remembered.
 
 import pathlib
 import re
-import sys
 import unicodedata
 from itertools import chain
 
@@ -96,7 +95,7 @@ class _CodePoints(dict):
                 if unicodedata.category(part) != "Mn"
             )
         kept = "".join(f" {part} " if _is_punctuation(part) else part for part in kept)
-        if self.split_cjk and _is_cjk(character):
+        if self.split_cjk and is_cjk(character):
             kept = f" {kept} "
         return kept
 
@@ -114,26 +113,8 @@ def _is_punctuation(character):
     return unicodedata.category(character).startswith("P")
 
 
-def _is_cjk(character):
+def is_cjk(character):
     return any(first <= ord(character) <= last for first, last in _CJK_BLOCKS)
-
-
-def code_point_table(
-    do_lower_case: bool = True,
-    strip_accents: bool | None = None,
-    split_cjk: bool = True,
-) -> dict[int, str]:
-    """The whole table, for a graph that has to hold it; takes a few seconds.
-
-    Args: as for `WordSplitter`.
-    Returns:
-        dict of code point to its replacement ("" deletes it; spaces separate words) for
-        each that does not stay as it is. Two cases need more than the table: capital
-        sigma at a word's end, and the order of marks under NFD.
-    """
-    table = WordSplitter(do_lower_case, strip_accents, split_cjk).table
-    every = ((point, table[point]) for point in range(sys.maxunicode + 1))
-    return {point: text for point, text in every if text != chr(point)}
 
 
 class WordSplitter:

@@ -185,6 +185,7 @@ def test_every_folder_that_a_user_may_mean(exported, tmp_path):
         assert predictor.description["max_seq_length"] == 128
 
 
+@pytest.mark.slow
 def test_start_loads_no_code_of_the_model(exported):
     """The graph holds all, and starting is quick."""
     program = (

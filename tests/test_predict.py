@@ -1,0 +1,289 @@
+"""predict.py as a user meets it: files and pipes of every format, order, refusals."""
+
+import gzip
+import io
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import predict
+from tests import exports
+from text.errors import UserError
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports")
+    return {form: exports.write(folder / form, form) for form in exports.FORMS}
+
+
+@pytest.fixture
+def answer(exported, capsysbinary, monkeypatch):
+    """Runs the script on standard input; gives what it printed, parsed."""
+
+    def call(form, stdin=b"", **changes):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        options = predict.Options(model_dir=exported[form], **changes)
+        assert predict.main(options) is None
+        out = capsysbinary.readouterr().out
+        return [json.loads(line) for line in out.splitlines()]
+
+    return call
+
+
+def test_lines_are_texts(answer):
+    assert answer("label", "a good day\r\n\nʇɐɔ 🐈\n".encode()) == [
+        {
+            "text_a": "a good day",
+            "predicted": "positive",
+            "probabilities": {"negative": 0.1, "positive": 0.9},
+        },
+        {
+            "text_a": "",
+            "predicted": "negative",
+            "probabilities": {"negative": 0.8, "positive": 0.2},
+        },
+        {
+            "text_a": "ʇɐɔ 🐈",
+            "predicted": "negative",
+            "probabilities": {"negative": 0.8, "positive": 0.2},
+        },
+    ]
+
+
+def test_lines_are_words_where_the_model_takes_words(answer):
+    (row,) = answer("tags", b"Ada  met Bob .\n")
+    assert row["words"] == ["Ada", "met", "Bob", "."]
+    assert row["tags"] == ["B-PER", "O", "B-PER", "O"]
+
+
+ROWS = [
+    {"id": "7", "question": "cat", "context": 'a "cat", here'},
+    {"id": "8", "question": "dog", "context": "none"},
+]
+FORMATS = {
+    "tsv": 'id\tcontext\tquestion\n7\ta "cat", here\tcat\n8\tnone\tdog\n',
+    "csv": 'id,context,question\r\n7,"a ""cat"", here",cat\r\n\n8,none,dog\n',
+    "jsonl": "".join(f"{json.dumps(row)}\n\n" for row in ROWS),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_of_every_format(answer, tmp_path, form, packed):
+    """Its name says which; what the model does not take is passed on."""
+    path = tmp_path / f"rows.{form}{'.gz' if packed else ''}"
+    content = FORMATS[form].encode()
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert len(content.splitlines()) > 2
+    for rows in (
+        answer("span", input_file=str(path)),
+        answer("span", content, input_format=form),
+    ):
+        assert [row["start"] for row in rows] == [3, 0]
+        assert [row["answer"] for row in rows] == ["cat", ""]
+        names = ROWS[0].keys()
+        assert [{name: row[name] for name in names} for row in rows] == ROWS
+
+
+def test_csv_cells_may_hold_lines(answer):
+    rows = answer("label", b'text_a\n"good\nday"\nbad\n', input_format="csv")
+    assert [row["text_a"] for row in rows] == ["good\nday", "bad"]
+
+
+def test_lists_come_as_json(answer):
+    row = {"context": "c", "endings": ["a", "bbb"], "gold": 1}
+    (answered,) = answer("choice", json.dumps(row).encode(), input_format="jsonl")
+    assert answered == {**row, "predicted": 1, "probabilities": [0.25, 0.75]}
+
+
+def test_answers_keep_the_order_and_batches_pad_little(answer, monkeypatch):
+    """The model of this form answers with the longest text of the batch."""
+    monkeypatch.setattr(predict, "_WINDOW", 3)
+    sizes = [5, 900, 6, 901, 5, 7] + [2, 800] * 2 + [900]
+    stdin = "".join(f"{'x' * size}\n" for size in sizes).encode()
+    rows = answer("number", stdin, batch_size=2)
+    assert [len(row["text_a"]) for row in rows] == sizes
+    longest = [row["predicted"] for row in rows]
+    # Windows of six rows, sorted, in twos; of each the longer one.
+    assert longest == [5, 901, 7, 901, 5, 7, 2, 800, 2, 800, 900]
+
+
+def test_answers_to_a_file(answer, tmp_path):
+    path = tmp_path / "new" / "answers.jsonl"
+    assert answer("label", b"good\n", output_file=str(path)) == []
+    assert json.loads(path.read_text())["predicted"] == "positive"
+    assert [p.name for p in path.parent.iterdir()] == ["answers.jsonl"]
+
+
+def test_no_rows_no_answers(answer):
+    assert answer("label", b"") == []
+    assert answer("label", b"text_a\n", input_format="tsv") == []
+
+
+def write(path, content):
+    path.write_bytes(content)
+    return str(path)
+
+
+BAD_FILES = [
+    ("label", "a.txt", b"good\n\xff\n", "a.txt:2: not UTF-8"),
+    (
+        "label",
+        "a.jsonl",
+        b'{"text_a": "a"}\n{"text_a": 3}\n',
+        "a.jsonl:2: text_a is a n",
+    ),
+    ("label", "a.jsonl", b"{}\n", "a.jsonl:1: has no text_a; give an object of"),
+    ("label", "a.jsonl", b"[]\n", "a.jsonl:1: no JSON object, but []; give an object"),
+    ("label", "a.jsonl", b'\n{"text_a": "a"\n', "a.jsonl:2: no JSON: "),
+    ("label", "a.jsonl", b'{"text_a": "a", "b": NaN}', "a.jsonl:1: no JSON: NaN is no"),
+    ("label", "a.jsonl", b'{"text_a": "\\ud800"}', "a.jsonl:1: no JSON: "),
+    ("label", "a.jsonl", b'{"text_a": "", "b\\ud800": ""}', "a.jsonl:1: no JSON: "),
+    ("label", "a.jsonl", b"[" * 100_000, "a.jsonl:1: no JSON: "),
+    ("label", "a.tsv", b"text\tid\na\tb\n", "a.tsv:1: no column text_a among text, id"),
+    ("label", "a.tsv", b"text_a\tid\na\tb\na\n", "a.tsv:3: 1 columns, not 2"),
+    ("label", "a.tsv", b"text_a\ttext_a\na\tb\n", "a.tsv:1: several columns have the"),
+    ("label", "a.csv", b'text_a\na\n"b\nc\n', "a.csv:3: no CSV"),
+    (
+        "label",
+        "a.jsonl",
+        b'{"text_a": "", "predicted": 1}',
+        "a.jsonl:1: has a predicted",
+    ),
+    (
+        "span",
+        "a.txt",
+        b"a\n",
+        "a line is not enough, the model takes an object of quest",
+    ),
+    ("tags", "a.csv", b"words\na\n", "a table holds no lists"),
+    (
+        "choice",
+        "a.jsonl",
+        b'{"context": "", "endings": []}',
+        "a.jsonl:1: endings is emp",
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "name", "content", "message"), BAD_FILES)
+def test_bad_files_are_refused_before_any_answer(
+    exported, tmp_path, capsysbinary, form, name, content, message
+):
+    path = write(tmp_path / name, content)
+    output = tmp_path / "answers.jsonl"
+    output.write_text("of yesterday\n")
+    for output_file in (None, str(output)):
+        options = predict.Options(
+            model_dir=exported[form], input_file=path, output_file=output_file
+        )
+        with pytest.raises(UserError) as error:
+            predict.main(options)
+        assert message in str(error.value)
+        assert "\n" not in str(error.value)
+    assert capsysbinary.readouterr().out == b""
+    assert output.read_text() == "of yesterday\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, output.name])
+
+
+@pytest.mark.slow
+def test_rows_before_a_bad_one_of_a_pipe_are_answered(exported, tmp_path):
+    command = [sys.executable, "predict.py", f"--model_dir={exported['label']}"]
+    output = tmp_path / "answers.jsonl"
+    for more in ([], [f"--output_file={output}"]):
+        result = subprocess.run(
+            [*command, "--input_format=jsonl", *more],
+            input=b'{"text_a": "good"}\n{"text_a": "bad"}\n{"text": "a"}\n',
+            capture_output=True,
+            cwd=ROOT,
+        )
+        assert result.returncode == 1
+        written = output.read_bytes() if more else result.stdout
+        answers = [json.loads(line)["predicted"] for line in written.splitlines()]
+        assert answers == ["positive", "negative"]
+        last = result.stderr.decode().splitlines()[-1]
+        assert last == (
+            "predict.py: error: standard input:3: has no text_a; give an object of text_a "
+            "(a text); the rows before it are answered"
+        )
+
+
+@pytest.mark.slow
+def test_endless_pipe_whose_reader_has_enough(exported):
+    """`yes good | predict.py | head -2`: memory does not grow, nobody complains."""
+    command = f"{sys.executable} predict.py --model_dir={exported['label']}"
+    result = subprocess.run(
+        ["bash", "-c", f"yes good | {command} | head -n 2; echo ${{PIPESTATUS[1]}}"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+    )
+    *rows, status = result.stdout.splitlines()
+    assert [json.loads(row)["predicted"] for row in rows] == ["positive"] * 2
+    assert status == "141"
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 0}, "--batch_size=0: must be at least 1"),
+        ({"serve": 70_000}, "--serve=70000: must be a port"),
+        ({"serve": 0, "input_file": "a"}, "--serve answers no files"),
+        ({"serve": 0, "output_file": "a"}, "--serve answers no files"),
+    ],
+)
+def test_flags_that_cannot_be(changes, message):
+    with pytest.raises(UserError, match=message):
+        predict.Options(model_dir="m", **changes)
+
+
+def test_files_that_cannot_be(exported, tmp_path):
+    def main(**changes):
+        predict.main(predict.Options(model_dir=exported["label"], **changes))
+
+    path = write(tmp_path / "a.txt", b"good\n")
+    with pytest.raises(UserError, match="is an input too"):
+        main(input_file=path, output_file=path)
+    with pytest.raises(UserError, match="is no regular file"):
+        main(input_file=str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        main(input_file=str(tmp_path / "missing"))
+
+
+def test_at_the_end_it_says_how_fast_it_was(exported, tmp_path, capsys, monkeypatch):
+    path = write(tmp_path / "a.txt", b"good\nbad\n")
+    predict.main(predict.Options(model_dir=exported["label"], input_file=path))
+    assert re.fullmatch(
+        r"answering: 2 rows \(100%\), [\d,]+ rows/s, took \d+s\n",
+        capsys.readouterr().err,
+    )
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"good\n")))
+    predict.main(predict.Options(model_dir=exported["label"]))
+    assert re.fullmatch(r"answered 1 rows, [\d,]+ rows/s\n", capsys.readouterr().err)
+
+
+def test_a_line_typed_is_answered_at_once(exported, monkeypatch, capsys):
+    class Terminal(io.TextIOWrapper):
+        def isatty(self):
+            return True
+
+    class Typed(io.BytesIO):
+        """Notes what was printed before each line was asked for."""
+
+        def __next__(self):
+            printed.append(capsys.readouterr().out.count("\n"))
+            return super().__next__()
+
+    printed = []
+    monkeypatch.setattr("sys.stdin", Terminal(Typed(b"good\nbad\n")))
+    predict.main(predict.Options(model_dir=exported["label"]))
+    assert printed == [0, 1, 1]

@@ -19,9 +19,8 @@ is, and two BiLSTM layers learn to read it (the paper's feature-based approach; 
 dev set with concat_last_four); a higher --learning_rate, as 1e-3, suits them.
 
 An exported tagger takes `words`, a list; an empty word in it ends a sentence. With
---document_context the sentences of a list are each other's context, and `before` and
-`after`, two more lists, hold words around them of which no tags are asked for; both may be
-empty.
+--document_context the sentences of a list are each other's context; two more texts,
+`before` and `after`, may hold what stands around them, words separated by spaces.
 """
 
 import dataclasses
@@ -146,7 +145,7 @@ class Tagger(Task):
         # Sentences come one after the other, and so do their documents.
         self._document = functools.lru_cache(maxsize=1)(self._encode)
         if given.document_context:
-            self.inputs = {"words": "list", "before": "list", "after": "list"}
+            self.inputs = {"words": "list", "before": "text", "after": "text"}
         if given.features:
             self._check_layers()
 
@@ -440,14 +439,12 @@ class Tagger(Task):
         return list(_in_documents(sentences))
 
     def request(self, example):
-        words = {"words": _sent(example.words)}
-        if not self.given.document_context:
-            return words
-        stop = example.before + len(example.words)
-        return words | {
-            "before": _sent(example.context[: example.before]),
-            "after": _sent(example.context[stop:]),
-        }
+        request = {"words": _sent(example.words)}
+        if self.given.document_context:
+            stop = example.before + len(example.words)
+            request["before"] = " ".join(_sent(example.context[: example.before]))
+            request["after"] = " ".join(_sent(example.context[stop:]))
+        return request
 
     def serve(self, tokenizer, predict, words, **around):
         around = graph_tags.Around(**around) if self.given.document_context else None
@@ -470,8 +467,8 @@ def _in_documents(sentences):
 
 
 def _sent(words):
-    """Words as a request has them, where an empty one would end a sentence."""
-    return [word or " " for word in words]
+    """Words as a request has them; an empty one becomes another without pieces."""
+    return [word or "\u200b" for word in words]
 
 
 def main(given: Options) -> None:

@@ -233,16 +233,16 @@ def random_requests(rng):
 def test_labels_are_those_of_the_rows_of_python(tokenizers, length, in_context):
     exact, tokenizer = tokenizers
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string)] * 3)
-    def label(words, before, after):
-        context = graph_tags.Around(before, after) if in_context else None
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string)])
+    def label(words):
+        nothing = tf.fill(tf.shape(words)[:1], "")
+        context = graph_tags.Around(nothing, nothing) if in_context else None
         return graph_tags.label(tokenizer, network, words, length, context)
 
     rng = random.Random(length)
     for lists in (random_requests(rng) for _ in range(12)):
         words = requests_of(lists)
-        around = [tf.zeros([len(lists), n], tf.string) for n in (0, 2)]
-        found = [each.numpy() for each in label(words, *around)]
+        found = [each.numpy() for each in label(words)]
         assert found[0].shape == found[1].shape == words.shape
         for each, labels, probabilities in zip(lists, *found, strict=True):
             expected = [(0, 0.0)] * words.shape[1]
@@ -268,20 +268,13 @@ def said_by_python(exact, words, capacity, in_context):
 def test_words_around_are_context_and_not_asked_for(tokenizers):
     """A sentence with its document around it says what it says within the document."""
     document = ["Pa", "b", "", "La", "L", ".", "", "", "b", "aaa", "a"]
-    kwargs = {"predict": network, "max_seq_length": 8}
 
-    def label(*lists):
-        words, before, after = (requests_of([each]) for each in lists)
-        around = graph_tags.Around(before, after)
-        found = graph_tags.label(tokenizers[1], words=words, around=around, **kwargs)
+    def label(words, *around):
+        around = graph_tags.Around(*([text] for text in around)) if around else None
+        words = requests_of([words])
+        found = graph_tags.label(tokenizers[1], network, words, 8, around)
         return [each.numpy()[0].tolist() for each in found]
 
-    whole = label(document, [], [])
-    part = label(document[3:6], document[:3], document[6:])
-    assert part == [each[3:6] for each in whole]
-    assert part != [
-        each.numpy()[0].tolist()
-        for each in graph_tags.label(
-            tokenizers[1], words=requests_of([document[3:6]]), **kwargs
-        )
-    ]
+    inside = [each[3:6] for each in label(document, "", "")]
+    assert label(document[3:6], "Pa b ", "b aaa  a") == inside
+    assert label(document[3:6]) != inside

@@ -17,7 +17,7 @@ from text.graph_tokenization import GraphTokenizer
 
 
 class Around(NamedTuple):
-    """Words of the document of which none is asked for, string [b, any] each."""
+    """What stands around the words in their document, string [b]; spaces separate words."""
 
     before: tf.Tensor
     after: tf.Tensor
@@ -46,17 +46,17 @@ def label(
         predict: input_ids, input_mask, segment_ids, int32 [rows, s] -> logits, float32
             [rows, s, labels].
         words: string [b, n].
-        around: rows are filled with the words around a sentence, of its document and of
-            these; None: every sentence stands alone.
+        around: rows are filled with the words around a sentence, those of its request and
+            these, of which no label is asked for; None: every sentence stands alone.
     Returns:
         labels int32 [b, n], 0 for empty words; their probabilities float32 [b, n].
     """
-    if around is None:
-        first, document = 0, words
-    else:
+    first, document = 0, words
+    if around is not None:
+        before, after = (tf.strings.split(text, " ").to_tensor() for text in around)
         end = tf.fill([tf.shape(words)[0], 1], "")
-        first = tf.shape(around.before)[1] + 1
-        document = tf.concat([around.before, end, words, end, around.after], axis=1)
+        first = tf.shape(before)[1] + 1
+        document = tf.concat([before, end, words, end, after], axis=1)
     cells = tf.where(document != "")  # [w, 2]: request, column
     pieces = encode(tokenizer, tf.gather_nd(document, cells), max_seq_length)
     column = cells[:, 1] - tf.cast(first, tf.int64)

@@ -1,0 +1,74 @@
+"""A task as a SavedModel and in Python, for tests that compare the two."""
+
+import numpy as np
+import tensorflow as tf
+
+from text import rows
+from text.graph_tokenization import GraphTokenizer
+from training import forms
+from training.task import Predictions, Task
+
+_SHAPES = {"text": [None], "list": [None, None]}
+
+
+class Served:
+    """A task's `serve`, saved and loaded.
+
+    Args:
+        task: knows its labels.
+        model: what its objective made.
+        directory: to write to.
+    """
+
+    def __init__(self, task: Task, model, directory):
+        module = tf.Module()
+        module.weights = [variable.value for variable in model.variables]
+        module.tokenizer = GraphTokenizer(task.tokenizer, str(directory / "vocab_.txt"))
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec(_SHAPES[kind], tf.string, name)
+                for name, kind in task.inputs.items()
+            ]
+        )
+        def serve(*texts):
+            texts = dict(zip(task.inputs, texts, strict=True))
+            return task.serve(module.tokenizer, model, **texts)
+
+        module.serve = serve
+        path = str(directory / "served")
+        tf.saved_model.save(module, path, signatures=serve)
+        self.task, self._loaded = task, tf.saved_model.load(path)
+
+    def outputs(self, requests: list[dict]) -> dict[str, np.ndarray]:
+        """What the signature gives for a batch."""
+        tensors = {}
+        for name, kind in self.task.inputs.items():
+            values = [request[name] for request in requests]
+            if kind == "text":
+                tensors[name] = tf.constant(values, tf.string, [len(values)])
+            else:
+                ragged = tf.ragged.constant(values, tf.string, ragged_rank=1)
+                tensors[name] = ragged.to_tensor("")
+        outputs = self._loaded.signatures["serving_default"](**tensors)
+        return {name: value.numpy() for name, value in outputs.items()}
+
+    def answers(self, requests: list[dict]) -> list[dict]:
+        """As JSON."""
+        return forms.answers(self.task.form, self.outputs(requests), requests)
+
+
+def predictions(task: Task, model, examples: list, split: str) -> Predictions:
+    """What a model says of examples, with rows padded to the full length."""
+    numbers, made = [], []
+    for number, example in enumerate(examples):
+        made += task.featurize(example, split)
+        numbers += [number] * (len(made) - len(numbers))
+    length = task.given.max_seq_length
+    batch = rows.Layout(length, task.num_choices).pack(made)
+    outputs = tf.function(model)(
+        {name: values.astype(np.int32) for name, values in batch.items()}
+    )
+    outputs = {name: values.numpy() for name, values in outputs.items()}
+    notes = [row.notes for row in made]
+    return Predictions(split, examples, notes, np.array(numbers), outputs)

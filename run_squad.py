@@ -21,18 +21,29 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 from absl import logging
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
-from text import inputs, spans
+from text import graph_batches, graph_spans, inputs, spans
 from text.errors import UserError
 from text.rows import Field, Row
 from training import answers, checkpoint, finetuning
 from training.task import Judgement, Task
 
 _FIRST_UNIQUE_ID = 1000000000
+
+# To try an export on: a question and its text each.
+_SAMPLES = (
+    ("Who wrote it?", "Jane Austen wrote it in 1813, in Chawton."),
+    ("What is here?", ""),
+    ("", "Nobody asked."),
+    ("대한민국의 수도는?", "서울은 대한민국의 수도이다."),
+    ("中国的首都是哪里？", "北京是中国的首都。"),
+    ("Who laughs? 🤔", "A cafe\u0301 😀 laughs,\n  another 😢 cries."),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,6 +184,8 @@ class Squad(Task):
     """Questions whose answer is a span of a text, or, in version 2, not there."""
 
     eval_sets = test_sets = ("dev",)
+    form = "span"
+    inputs = {"question": "text", "context": "text"}
     # The release's records of a dev set hold unique_ids alone.
     fields = {
         name: Field()
@@ -308,19 +321,34 @@ class Squad(Task):
     # --- Answers ---------------------------------------------------------------------
 
     def _answers(self, predictions) -> list[spans.Answer]:
+        # Differs from the release: its padding may take a place among the best starts
+        # and ends. Here padding is as the rows of a batch have it, and no answer depends
+        # on what else is asked.
+        sizes = [window.stop + window.offset + 1 for window in predictions.notes]
+        logits = (predictions.outputs[f"{side}_logits"] for side in ("start", "end"))
         return spans.best_answers(
             [self.document(example.context) for example in predictions.examples],
             predictions.example_numbers,
             predictions.notes,
-            predictions.outputs["start_logits"],
-            predictions.outputs["end_logits"],
-            n_best_size=self.given.n_best_size,
-            max_answer_length=self.given.max_answer_length,
-            with_null=self.version_2,
+            *(_without_padding(values, sizes) for values in logits),
+            **self._search(),
         )
+
+    def _search(self):
+        """How answers are looked for, in Python and in a graph."""
+        return {
+            "n_best_size": self.given.n_best_size,
+            "max_answer_length": self.given.max_answer_length,
+            "with_null": self.version_2,
+        }
 
     def _text(self, answer):
         return answer.text(self.given.null_score_diff_threshold)
+
+    def _chosen(self, answer):
+        """The entry of the n-best list that is the answer."""
+        text = self._text(answer)
+        return next(span for span in answer.nbest if span.text == text)
 
     def score(self, predictions):
         self._check_scorable(predictions.examples)
@@ -348,18 +376,18 @@ class Squad(Task):
         judgements = []
         found = self._answers(predictions)
         for example, answer in zip(predictions.examples, found, strict=True):
-            given = self._text(answer)
+            chosen = self._chosen(answer)
+            given = chosen.text
             (exact,), (f1,) = answers.score(
                 [example.references], [given], version_2=self.version_2
             )
-            sure = next((s.probability for s in answer.nbest if s.text == given), 0.0)
             gold = given if exact else " / ".join(dict.fromkeys(example.references))
             judgements.append(
                 Judgement(
                     f"{example.question}\n{example.id}\n{example.context}",
                     gold or "(no answer)",
                     given or "(no answer)",
-                    sure * float(1 - f1),
+                    chosen.probability * float(1 - f1),
                 )
             )
         return judgements
@@ -387,6 +415,57 @@ class Squad(Task):
             paths.append(os.path.join(directory, name))
             checkpoint.write_file(paths[-1], json.dumps(values, indent=4) + "\n")
         return paths
+
+    # --- Serving ---------------------------------------------------------------------
+
+    def request(self, example):
+        return {name: getattr(example, name) for name in self.inputs}
+
+    def answers(self, predictions):
+        return [self._served(answer) for answer in self._answers(predictions)]
+
+    def _served(self, answer):
+        chosen = self._chosen(answer)
+        served = {
+            "answer": chosen.text,
+            "start": chosen.start,
+            "end": chosen.end,
+            "probability": chosen.probability,
+            "score": chosen.start_logit + chosen.end_logit,
+        }
+        return served | ({"null_odds": answer.null_odds} if self.version_2 else {})
+
+    def samples(self):
+        years = range(1500, 1500 + self.given.max_seq_length)  # several windows
+        long = " ".join(f"House {n - 1499} was built in {n}." for n in years)
+        asked = (*_SAMPLES, ("When was house 7 built?", long))
+        return [
+            Example(str(number), question, context, (), False)
+            for number, (question, context) in enumerate(asked)
+        ]
+
+    def serve(self, tokenizer, predict, *, question, context):
+        questions = tokenizer.encode(question)
+        ids, starts, ends = tokenizer.encode_with_offsets(context)
+        windows = graph_spans.windows(questions, ids, self.given.lengths)
+        batch = graph_spans.rows(
+            questions, ids, windows, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id
+        )
+        logits = graph_batches.in_parts(predict, batch)
+        return graph_spans.best_answers(
+            graph_spans.Documents(context, starts, ends),
+            windows,
+            logits["start_logits"],
+            logits["end_logits"],
+            **self._search(),
+            null_threshold=self.given.null_score_diff_threshold,
+        )
+
+
+def _without_padding(logits, sizes):
+    """Args: `logits` float [rows, s], `sizes` the tokens of each row."""
+    is_token = np.arange(logits.shape[1]) < np.array(sizes, int)[:, None]
+    return np.where(is_token, logits, -np.inf)
 
 
 def _entry(span):

@@ -1,5 +1,6 @@
 """run_squad.py as a user meets it: flags, files, scores, resuming, refusals."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -14,8 +15,10 @@ import run_squad
 from modeling.config import BertConfig
 from text import records
 from text.errors import UserError
+from text.graph_tokenization import GraphTokenizer
 from text.vocabulary import SPECIAL_TOKENS
-from training import checkpoint
+from training import checkpoint, finetuning, forms
+from training.task import Predictions
 
 # isort: split
 import tensorflow as tf
@@ -500,3 +503,161 @@ def test_a_checkpoint_of_another_task_is_refused(folder):
         init_checkpoint=str(folder / "other"),
         output_dir=str(folder / "output2"),
     )
+
+
+# --- Serving -------------------------------------------------------------------------
+
+GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad"
+
+
+def real_questions(version):
+    content = json.loads((GOLDEN / f"{version}_dev.json").read_text("utf-8"))
+    return [
+        run_squad.Example(
+            question["id"], question["question"], context["context"], (), False
+        )
+        for article in content["data"]
+        for context in article["paragraphs"]
+        for question in context["qas"]
+    ]
+
+
+class Served:
+    """A task with a model of random weights, asked in Python and through a graph."""
+
+    def __init__(self, folder, **changes):
+        vocab_file = str(GOLDEN / "uncased_vocab.txt")
+        given = run_squad.Options(
+            **flags(folder, do_predict=True, vocab_file=vocab_file)
+            | {"max_seq_length": 128, "doc_stride": 40, "max_query_length": 12}
+            | changes
+        )
+        self.task = run_squad.Squad(given, finetuning.make_tokenizer(given))
+        config = dataclasses.replace(
+            TINY, vocab_size=30522, max_position_embeddings=128, initializer_range=0.3
+        )
+        self.length = given.max_seq_length
+        self.model = self.task.objective().model(config)
+        self.network = tf.function(self.model)
+        path = str(folder / "graph_vocab.txt")
+        tokenizer = GraphTokenizer(self.task.tokenizer, path)
+        text = tf.TensorSpec([None], tf.string)
+        self.serve = tf.function(
+            lambda question, context: self.task.serve(
+                tokenizer, self.model, question=question, context=context
+            ),
+            input_signature=[text, text],
+        )
+
+    def in_python(self, examples):
+        """Rows are padded to the full length, each batch by itself."""
+        numbers, rows = [], []
+        for number, example in enumerate(examples):
+            rows += self.task.featurize(example, "dev")
+            numbers += [number] * (len(rows) - len(numbers))
+        batch = np.zeros((3, len(rows), self.length), np.int32)
+        for place, row in enumerate(rows):
+            size = len(row.input_ids)
+            batch[:, place, :size] = row.input_ids, np.ones(size), row.segment_ids
+        names = "input_ids", "input_mask", "segment_ids"
+        outputs = [
+            self.network(dict(zip(names, batch[:, first : first + 50], strict=True)))
+            for first in range(0, len(rows), 50)
+        ]
+        logits = {
+            name: np.concatenate([part[name] for part in outputs] or [np.zeros((0, 1))])
+            for name in ("start_logits", "end_logits")
+        }
+        notes = [row.notes for row in rows]
+        return Predictions("dev", examples, notes, np.array(numbers), logits)
+
+    def in_graph(self, examples):
+        requests = [self.task.request(example) for example in examples]
+        outputs = self.serve(
+            *(
+                tf.constant([r[name] for r in requests], tf.string)
+                for name in self.task.inputs
+            )
+        )
+        outputs = {name: values.numpy() for name, values in outputs.items()}
+        return forms.answers(self.task.form, outputs, requests)
+
+    def check(self, examples):
+        """Holds what the graph answers to Python's, and returns it."""
+        wanted = self.task.answers(self.in_python(examples))
+        found = self.in_graph(examples)
+        assert len(found) == len(examples)
+        for answer, other in zip(wanted, found, strict=True):
+            assert answer == pytest.approx(other, abs=1e-4)
+            assert answer["probability"] == pytest.approx(
+                other["probability"], abs=1e-5
+            )
+        return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_graph_answers_real_questions_as_python_does(folder, version):
+    changes = {}
+    if version == "v2":
+        changes = {"version_2_with_negative": True, "null_score_diff_threshold": -2.5}
+    served = Served(folder, **changes)
+    examples = real_questions(version)
+    answers = served.check(examples)
+    assert len({answer["answer"] for answer in answers}) > 30
+    for example, answer in zip(examples, answers, strict=True):
+        assert answer["answer"] == example.context[answer["start"] : answer["end"]]
+    if version == "v2":
+        assert 20 < sum(not answer["answer"] for answer in answers) < 120
+    assert served.check(served.task.samples())
+    # What is written for these questions is what is served.
+    predictions = served.in_python(examples)
+    served.task.write_predictions(predictions, str(folder))
+    written = json.loads((folder / "predictions.json").read_text())
+    lists = json.loads((folder / "nbest_predictions.json").read_text())
+    for example, answer in zip(examples, served.task.answers(predictions), strict=True):
+        if [other.id for other in examples].count(example.id) == 1:
+            assert written[example.id] == answer["answer"]
+            (entry,) = (e for e in lists[example.id] if e["text"] == answer["answer"])
+            assert entry["probability"] == answer["probability"]
+            assert entry["start_logit"] + entry["end_logit"] == answer["score"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version_2", [False, True])
+def test_a_graph_answers_whatever_it_is_asked(folder, version_2):
+    served = Served(folder, version_2_with_negative=version_2)
+    assert served.check([]) == []
+    words = random.Random(1).choices(
+        "the of in 1895 house was (old) built".split(), k=2**18
+    )
+    texts = ["", " \n", "\0", "\U0001f600", "a" * 10**6, " ".join(words)]
+    pairs = [("what?", text) for text in texts] + [
+        (text, "the house") for text in texts
+    ]
+    assert len(texts[-1]) > 10**6
+    examples = [
+        run_squad.Example(str(i), *pair, (), False) for i, pair in enumerate(pairs)
+    ]
+    answers = served.check(examples)
+    nothing = {"answer": "" if version_2 else "empty", "start": 0, "end": 0}
+    nothing |= {"probability": 1.0, "score": 0.0} | (
+        {"null_odds": 0.0} if version_2 else {}
+    )
+    assert answers[:3] == [nothing] * 3
+    served.check(examples[:2])
+    broken = served.serve(
+        [b"\xff\xc3", b"who?"], [b"the house", b"the \xe2\x82 house\xff"]
+    )
+    for answer in broken["answer"].numpy():
+        answer.decode()
+
+
+@pytest.mark.slow
+def test_no_answer_depends_on_what_else_is_asked(folder):
+    """Padding is as a batch has it, and never among the best starts and ends."""
+    run(folder, do_train=True, do_predict=True)
+    lists = read(folder, "nbest_predictions.json")
+    run(folder, do_predict=True, length_buckets=False, predict_batch_size=3)
+    for id, entries in read(folder, "nbest_predictions.json").items():
+        assert [e["text"] for e in entries] == [e["text"] for e in lists[id]]

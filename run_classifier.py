@@ -24,9 +24,21 @@ import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
 from text import packing, tables
 from text.errors import UserError
+from text.graph_tokenization import pack
 from text.rows import Field, Row
 from training import checkpoint, finetuning, metrics
 from training.task import Judgement, Task
+
+# isort: split
+import tensorflow as tf
+
+_SAMPLES = (
+    "A wonderful little production.",
+    "",
+    "Zürich, ΑΘΗΝΑ, Москва",
+    "東京は大きい 서울은 크다 \u200b",
+    "one of many words " * 200,
+)
 
 # === Data sets =======================================================================
 
@@ -52,6 +64,10 @@ class DataSet(NamedTuple):
     scores: tuple[str, ...]  # the first is what runs are compared by
     server: dict[str, str]  # the GLUE server's name for the answers to a test set
     relabel: dict[str, str] = {}  # other spellings of labels
+
+    @property
+    def has_pairs(self) -> bool:
+        return next(iter(self.test.values())).text_b is not None
 
 
 def _glue(text_a, text_b, label, labels, scores, server) -> DataSet:
@@ -412,15 +428,16 @@ class Classifier(Task):
         if predictions.examples[0].label is None:
             return []
         judgements = []
-        answers = self._answers(predictions)
-        for example, (predicted, chances) in zip(
-            predictions.examples, answers, strict=True
+        for example, answer in zip(
+            predictions.examples, self.answers(predictions), strict=True
         ):
+            predicted = answer["predicted"]
             if self.labels is None:
                 loss, gold = abs(predicted - example.label), f"{example.label:g}"
                 predicted = f"{predicted:.3f}"
             else:
                 gold, predicted = _as_tuple(example.label), _as_tuple(predicted)
+                chances = answer["probabilities"]
                 loss = -sum(
                     math.log(max(c if k in gold else 1 - c, 1e-12))
                     for k, c in chances.items()
@@ -434,43 +451,75 @@ class Classifier(Task):
 
     # --- Answers ---------------------------------------------------------------------
 
-    def _answers(self, predictions):
-        """Of each example the label, labels or number, and probabilities by label."""
+    @property
+    def form(self):
+        if self.labels is None:
+            return "number"
+        return "labels" if self.several else "label"
+
+    def answers(self, predictions):
         logits = predictions.outputs["logits"]
         if self.labels is None:
-            return [(float(value), None) for value in logits[:, 0]]
+            return [{"predicted": float(value)} for value in logits[:, 0]]
         chances = metrics.sigmoid(logits) if self.several else metrics.softmax(logits)
         answers = []
         for row in chances.tolist():
             by_label = dict(zip(self.labels, row, strict=True))
             if self.several:
-                answer = tuple(k for k, chance in by_label.items() if chance > 0.5)
+                predicted = [k for k, chance in by_label.items() if chance > 0.5]
             else:
-                answer = self.labels[int(np.argmax(row))]
-            answers.append((answer, by_label))
+                predicted = self.labels[int(np.argmax(row))]
+            answers.append({"predicted": predicted, "probabilities": by_label})
         return answers
 
     def write_predictions(self, predictions, directory):
-        answers = self._answers(predictions)
+        examples, answers = predictions.examples, self.answers(predictions)
         split = predictions.split
         ending = "" if split == self.test_sets[0] else f"_{split}"
         contents = {
-            f"test_results{ending}.tsv": self._release_lines(answers),
-            f"predictions{ending}.jsonl": _json_answers(predictions.examples, answers),
+            f"test_results{ending}.tsv": map(_release_line, answers),
+            f"predictions{ending}.jsonl": map(_json_line, examples, answers),
         }
         if split in self.data.server:
             name = f"{self.data.server[split]}.tsv"
-            contents[name] = _server_lines(predictions.examples, answers)
+            contents[name] = _server_lines(examples, answers)
         paths = []
         for name, lines in contents.items():
             paths.append(os.path.join(directory, name))
             checkpoint.write_file(paths[-1], "".join(f"{line}\n" for line in lines))
         return paths
 
-    def _release_lines(self, answers):
+    # --- Export ----------------------------------------------------------------------
+
+    @property
+    def inputs(self):
+        return {name: "text" for name in self.request(self.samples()[0])}
+
+    def samples(self):
+        texts = zip(_SAMPLES, reversed(_SAMPLES), strict=True)
+        has_pairs = self.data.has_pairs
+        return [Example(a, b if has_pairs else None, None, "") for a, b in texts]
+
+    def request(self, example):
+        if example.text_b is None:
+            return {"text": example.text_a}
+        return {"text_a": example.text_a, "text_b": example.text_b}
+
+    def serve(self, tokenizer, predict, **texts):
+        ids = [tokenizer.encode(texts[name]) for name in self.inputs]
+        text_a, text_b = ids if len(ids) == 2 else (*ids, None)
+        batch = pack(tokenizer, text_a, text_b, self.given.max_seq_length)
+        logits = predict(batch)["logits"]
         if self.labels is None:
-            return [str(value) for value, _ in answers]
-        return ["\t".join(map(str, chances.values())) for _, chances in answers]
+            return {"predicted": logits[:, 0]}
+        labels = tf.repeat([self.labels], tf.shape(logits)[0], axis=0)
+        if self.several:
+            chances = tf.sigmoid(logits)
+            predicted = tf.where(chances > 0.5, labels, "")
+        else:
+            chances = tf.nn.softmax(logits)
+            predicted = tf.gather(self.labels, tf.argmax(logits, axis=1))
+        return {"predicted": predicted, "labels": labels, "probabilities": chances}
 
 
 def _cell(values, column, where):
@@ -512,7 +561,7 @@ def _class_name(value, where):
 
 
 def _as_tuple(label):
-    return label if isinstance(label, tuple) else (label,)
+    return (label,) if isinstance(label, str) else label
 
 
 def _collect(examples, path):
@@ -526,23 +575,26 @@ def _collect(examples, path):
     return tuple(found)
 
 
-def _json_answers(examples, answers):
-    for example, (predicted, chances) in zip(examples, answers, strict=True):
-        values = {"text": example.text_a}
-        if example.text_b is not None:
-            values = {"text_a": example.text_a, "text_b": example.text_b}
-        if example.label is not None:
-            values["gold"] = example.label
-        values["predicted"] = predicted
-        if chances is not None:
-            values["probabilities"] = chances
-        yield json.dumps(values, ensure_ascii=False)
+def _release_line(answer):
+    if "probabilities" not in answer:
+        return str(answer["predicted"])
+    return "\t".join(map(str, answer["probabilities"].values()))
+
+
+def _json_line(example, answer):
+    values = {"text": example.text_a}
+    if example.text_b is not None:
+        values = {"text_a": example.text_a, "text_b": example.text_b}
+    if example.label is not None:
+        values["gold"] = example.label
+    return json.dumps(values | answer, ensure_ascii=False)
 
 
 def _server_lines(examples, answers):
     """As gluebenchmark.com takes them."""
     yield "index\tprediction"
-    for example, (predicted, _) in zip(examples, answers, strict=True):
+    for example, answer in zip(examples, answers, strict=True):
+        predicted = answer["predicted"]
         if isinstance(predicted, float):
             predicted = f"{min(max(predicted, 0.0), 5.0):.3f}"  # STS-B's scale
         yield f"{example.index}\t{predicted}"

@@ -28,6 +28,7 @@ from text.vocabulary import Vocabulary
 from training import (
     checkpoint,
     distribution,
+    export,
     hugging_face,
     loop,
     mistakes,
@@ -43,6 +44,7 @@ _PADDING = -1e9  # in outputs, behind the tokens of a row
 _TASK_FILE = "task.json"
 _BEST = "best"
 _EVALUATIONS = "evaluations.json"
+_CHECKED = 16  # examples of real data on which an export is tried
 _SMALL_SET = 10_000  # examples; below, runs of the same settings differ much
 
 
@@ -90,9 +92,10 @@ class FineTuningOptions(run.RunOptions):
     )
 
     def __post_init__(self):
-        if not (self.do_train or self.do_eval or self.do_predict):
+        if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
-                "nothing to do; give --do_train, --do_eval, --do_predict or several"
+                "nothing to do; give --do_train, --do_eval, --do_predict, --do_export or "
+                "several"
             )
         if self.init_encoder_only and not (self.do_train and self.init_checkpoint):
             raise UserError(
@@ -158,10 +161,11 @@ class _Sets:
     def __init__(self, task: Task, given: FineTuningOptions, strategy, log):
         self.task, self.given, self.strategy, self.log = task, given, strategy, log
         self.read = functools.cache(self._read)
+        self._examples = {}
 
     def _read(self, split: str) -> _Set:
         task, given = self.task, self.given
-        examples = task.read(split)
+        examples = self._examples[split] = task.read(split)
         layout = rows.Layout(given.max_seq_length, task.num_choices, task.fields)
         fingerprint = self._fingerprint(examples, layout)
         path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
@@ -199,6 +203,12 @@ class _Sets:
             path, layout, bucketed=given.length_buckets and not given.uses_tpu
         )
         return _Set(split, examples, notes, np.array(numbers), file, fingerprint)
+
+    def some_examples(self, number: int) -> list:
+        """The first of an evaluation or test set that was read."""
+        splits = (*self.task.eval_sets, *self.task.test_sets)
+        known = (self._examples[split] for split in splits if split in self._examples)
+        return next(known, [])[:number]
 
     def _is_fresh(self, path, fingerprint):
         """Whether a file of rows is whole and of this very set."""
@@ -593,6 +603,8 @@ def finetune(task: Task, given: FineTuningOptions) -> None:
     if given.do_predict:
         for split in task.test_sets:
             _predict(this, trainer, split, known.get(split))
+    if given.do_export:
+        distribution.on_chief(this.strategy, lambda: _export(this, trainer))
 
 
 def _evaluates(given):
@@ -702,6 +714,62 @@ def _predict(this: _Run, trainer: loop.Trainer, split: str, known=None) -> None:
     if this.chief:
         written = this.task.write_predictions(known, this.given.output_dir)
         this.log.say(f"predicted {split}: {', '.join(written)}")
+
+
+# --- The export ----------------------------------------------------------------------
+
+
+def _export(this: _Run, trainer: loop.Trainer) -> None:
+    """Exports the model, checked on what was read and on the task's samples."""
+    given, task = this.given, this.task
+    model = export.make_model(
+        lambda: trainer.objective.model(this.config, dtype=given.export_dtype),
+        trainer.weights,
+    )
+    split = task.test_sets[0]
+    examples = [*task.samples(), *this.sets.some_examples(_CHECKED)]
+    made = [
+        (i, row) for i, e in enumerate(examples) for row in task.featurize(e, split)
+    ]
+    layout = rows.Layout(given.max_seq_length, task.num_choices, task.fields)
+    batch = layout.pack([row for _, row in made])
+    layout = rows.Layout(given.max_seq_length, task.num_choices)
+    batch = {name: batch[name].astype(np.int32) for name in layout.fields}
+    outputs = export.predict(model, batch)
+    predictions = Predictions(
+        split,
+        examples,
+        [row.notes for _, row in made],
+        np.array([number for number, _ in made]),
+        outputs,
+    )
+    folder = export.save(
+        given.output_dir,
+        export.Product(
+            model=model,
+            dtype=given.export_dtype,
+            config=this.config,
+            tokenizer=task.tokenizer,
+            layout=layout,
+            form=task.form,
+            inputs=task.inputs,
+            serve=task.serve,
+            description={
+                "task": type(task).__name__,
+                **task.settings(),
+                **task.state(),
+                "global_step": trainer.progress.step,
+            },
+            requests=[task.request(example) for example in examples],
+            answers=task.answers(predictions),
+            batch={name: values[:_CHECKED] for name, values in batch.items()},
+            outputs={name: values[:_CHECKED] for name, values in outputs.items()},
+        ),
+    )
+    this.log.say(
+        f"exported to {folder}; loaded by another process, it gave the same answers to "
+        f"{len(examples)} requests"
+    )
 
 
 # --- The search ----------------------------------------------------------------------

@@ -34,6 +34,15 @@ class RunOptions:
     max_seq_length: int = options.field(128, help="Most tokens of a row.")
     do_train: bool = options.field(False, help="Train.")
     do_eval: bool = options.field(False, help="Evaluate in the end.")
+    do_export: bool = options.field(
+        False,
+        help="Write SavedModels to output_dir/export in the end: raw text in, answers out.",
+    )
+    export_dtype: str = options.field(
+        "float32",
+        choices=("float32", "mixed_bfloat16"),
+        help="Type of the matrix products in them.",
+    )
     eval_batch_size: int = options.field(8, help="Rows of one evaluation batch.")
     save_checkpoints_steps: int = options.field(
         1000, help="Updates between two checkpoints."

@@ -56,6 +56,8 @@ class Task(abc.ABC):
             on the first of eval_sets.
         has_classes: whether `judge` names classes, whose confusions make a table.
         counts: what `featurize` wants to be said of a set, such as how many texts it cut.
+        form: of the answers that an export gives; one of `forms.FORMS`.
+        inputs: what a request to it has: by name "text", or "list" of texts.
     """
 
     fields: Mapping[str, Field] = {}
@@ -64,6 +66,8 @@ class Task(abc.ABC):
     metric = "accuracy"
     eval_sets = ("dev",)
     test_sets = ("test",)
+    form: str
+    inputs: Mapping[str, str]
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
@@ -115,3 +119,31 @@ class Task(abc.ABC):
 
     def restore(self, state: dict) -> None:  # noqa: B027  nothing is a good default
         """Takes up the state of an earlier run, before anything is read."""
+
+    # What --do_export needs, with `form` and `inputs`.
+
+    def samples(self) -> list:
+        """Examples to try an export on, of texts of any kind; no files are read."""
+        raise NotImplementedError
+
+    def request(self, example) -> dict:
+        """What to send for an example: the inputs, str or list[str] by name."""
+        raise NotImplementedError
+
+    def answers(self, predictions: Predictions) -> list[dict]:
+        """What is to come back for each example, as `form` has it."""
+        raise NotImplementedError
+
+    def serve(self, tokenizer, predict, **texts) -> dict:
+        """The same in a graph, from raw texts; traced once.
+
+        Args:
+            tokenizer: the `GraphTokenizer`.
+            predict: the network, from dict of int32 input_ids, input_mask, segment_ids
+                [rows, s] (or [rows, choices, s]) to its outputs, for any numbers of rows
+                and any s up to max_seq_length.
+            texts: the inputs by name; string [b], or [b, n] filled up with "".
+        Returns:
+            the outputs that `form` has, tensors [b, ...].
+        """
+        raise NotImplementedError

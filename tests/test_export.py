@@ -1,0 +1,234 @@
+"""Exports: raw text gives the script's own answers to whoever loads it, or go."""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import run_classifier
+import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from modeling.config import BertConfig
+from text.errors import UserError
+from text.graph_tokenization import GraphTokenizer
+from text.vocabulary import SPECIAL_TOKENS
+from training import export, forms
+from training.predictor import Predictor
+
+# isort: split
+import tensorflow as tf
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+TINY = BertConfig(
+    vocab_size=80,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=32,
+    type_vocab_size=2,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pieces = "the a cat dog sat ran on under mat hat red blue ##s ##ed é 東 σ ς".split()
+    letters = [*"abcdefghijklmnopqrstuvwxyz", *map("##{}".format, "abcdeinorst")]
+    tokens = dict.fromkeys([*SPECIAL_TOKENS, *pieces, *letters])
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    return tmp_path
+
+
+def real_texts(number):
+    """Of many languages: the golden texts of the tokenizer."""
+    lines = (GOLDEN / "tokenization" / "texts.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line)["text"] for line in lines[:number]]
+
+
+def write_sets(folder, label, *, pairs):
+    """JSON lines of a train, dev and test set; 200 in the last."""
+    rng = random.Random(1)
+    texts = real_texts(200)
+    for name, size in (("train", 40), ("dev", 20), ("test", 200)):
+        lines = []
+        for i in range(size):
+            example = {"text": texts[i], "label": label(rng)}
+            if pairs:
+                example["other"] = rng.choice(texts)
+            lines.append(json.dumps(example))
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def run(folder, **changes):
+    flags = {
+        "task_name": "custom",
+        "data_dir": str(folder),
+        "train_file": "train.jsonl",
+        "dev_file": "dev.jsonl",
+        "test_file": "test.jsonl",
+        "vocab_file": str(folder / "vocab.txt"),
+        "bert_config_file": str(folder / "config.json"),
+        "output_dir": str(folder / "output"),
+        "max_seq_length": 32,
+        "train_batch_size": [8],
+        "num_train_epochs": [2.0],
+        "learning_rate": [1e-2],
+        "do_train": True,
+    }
+    run_classifier.main(run_classifier.Options(**flags | changes))
+
+
+def same(expected, found):
+    return not export._differ(expected, found, "float32")
+
+
+KINDS = {
+    "single": (lambda rng: rng.choice(["yes", "no", "Straße"]), True),
+    "several": (lambda rng: [c for c in "abc" if rng.random() < 0.5], False),
+    "number": (lambda rng: rng.random() * 5, True),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_raw_text_gives_the_scripts_predictions(kind, folder):
+    """200 texts of many languages: the same labels, probabilities to 1e-5."""
+    label, pairs = KINDS[kind]
+    write_sets(folder, label, pairs=pairs)
+    changes = {"text_b_column": "other"} if pairs else {}
+    run(folder, label_kind=kind, do_predict=True, do_export=True, **changes)
+    with open(folder / "output" / "predictions.jsonl", encoding="utf-8") as lines:
+        written = [json.loads(line) for line in lines]
+    predictor = Predictor(str(folder / "output"))
+    requests = [{k: line.pop(k) for k in predictor.parts} for line in written]
+    assert len(requests) == 200
+    for line, answer in zip(written, predictor.predict(requests), strict=True):
+        del line["gold"]
+        assert same(line, answer)
+
+
+@pytest.mark.slow
+def test_what_an_export_holds_and_what_it_answers_to_anything(folder, capfd):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, do_eval=True, do_export=True)
+    directory = folder / "output" / "export"
+    assert "the same answers to 21 requests" in capfd.readouterr().out
+    assert sorted(os.listdir(folder / "output" / "export")) == [
+        "export.json",
+        "tensors",
+        "text",
+    ]
+    description = json.loads((directory / "export.json").read_text())
+    wanted = {
+        "form": "label",
+        "inputs": {"text": "text"},
+        "task": "Classifier",
+        "labels": ["Straße", "no", "yes"],
+        "max_seq_length": 32,
+        "do_lower_case": True,
+        "dtype": "float32",
+        "global_step": 10,
+    }
+    assert {name: description[name] for name in wanted} == wanted
+    assert description["versions"]["tensorflow"] == tf.__version__
+    vocabulary = (directory / "text" / "1" / "assets" / "vocab.txt").read_bytes()
+    assert vocabulary == (folder / "vocab.txt").read_bytes()
+
+    loaded = tf.saved_model.load(str(directory / "text" / "1"))
+    serve = loaded.signatures["serving_default"]
+    nothing = serve(text=tf.constant([], tf.string))
+    assert nothing["probabilities"].shape == (0, 3)
+    assert nothing["predicted"].shape == (0,)
+    odd = [b"", b"\xff\xfe", b"a " * (1 << 19), b"x" * (1 << 20), b"\x00", "é".encode()]
+    for texts in (odd, odd[:1]):
+        answers = serve(text=tf.constant(texts))
+        assert np.isfinite(answers["probabilities"]).all()
+        assert set(answers["predicted"].numpy()) <= {b"no", b"yes", "Straße".encode()}
+
+    # A second export of the same checkpoint takes the place of the first.
+    (directory / "export.json").write_text("{}")
+    run(folder, do_train=False, do_export=True)
+    assert json.loads((directory / "export.json").read_text()) == description
+
+
+@pytest.mark.slow
+def test_the_network_alone_loads_in_plain_tensorflow(folder):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, do_export=True)
+    model = folder / "output" / "export" / "tensors" / "1"
+    code = f"""
+import tensorflow as tf
+model = tf.saved_model.load({str(model)!r})
+serve = model.signatures["serving_default"]
+ids = tf.constant([[2, 5, 6, 3, 0], [2, 5, 3, 0, 0]])
+mask = tf.cast(ids > 0, tf.int32)
+both = serve(input_ids=ids, input_mask=mask, segment_ids=tf.zeros_like(ids))["logits"]
+one = serve(input_ids=ids[1:, :3], input_mask=mask[1:, :3],
+            segment_ids=tf.zeros_like(ids)[1:, :3])["logits"]
+assert both.shape == (2, 3), both
+tf.debugging.assert_near(both[1:], one, atol=1e-5)
+row = [[2, 5, 6, 3] + [0] * 28]
+feature = lambda v: tf.train.Feature(int64_list=tf.train.Int64List(value=v))
+example = tf.train.Example(features=tf.train.Features(feature={{
+    "input_ids": feature(row[0]), "input_mask": feature([1] * 4 + [0] * 28),
+    "segment_ids": feature([0] * 32)}}))
+of_example = model.signatures["examples"](
+    examples=tf.constant([example.SerializeToString()]))["logits"]
+tf.debugging.assert_near(both[:1], of_example, atol=1e-5)
+import sys
+assert not any(name.split(".")[0] in ("text", "modeling", "training", "tensorflow_text")
+               for name in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_an_export_that_answers_otherwise_leaves_nothing(folder, monkeypatch):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, do_export=True)
+    before = (folder / "output" / "export" / "export.json").read_bytes()
+    encode = GraphTokenizer.encode
+    # A tokenizer that loses the last token of each text.
+    monkeypatch.setattr(GraphTokenizer, "encode", lambda *given: encode(*given)[:, :-1])
+    with pytest.raises(
+        UserError, match="the export was removed: once loaded, its answ"
+    ):
+        run(folder, do_train=False, do_export=True)
+    assert (folder / "output" / "export" / "export.json").read_bytes() == before
+    assert not list((folder / "output").glob("*-export"))
+
+
+@pytest.mark.slow
+def test_bfloat16_training_exports_float32_unless_asked(folder):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, dtype="mixed_bfloat16", do_export=True)
+    name = folder / "output" / "export" / "export.json"
+    assert json.loads(name.read_text())["dtype"] == "float32"
+    run(folder, do_train=False, do_export=True, export_dtype="mixed_bfloat16")
+    assert json.loads(name.read_text())["dtype"] == "mixed_bfloat16"
+    loaded = tf.saved_model.load(str(name.parent / "tensors" / "1"))
+    graph = loaded.signatures["serving_default"].graph.as_graph_def()
+    nodes = [node for function in graph.library.function for node in function.node_def]
+    types = {node.attr["T"].type for node in nodes if node.op == "MatMul"}
+    assert tf.bfloat16.as_datatype_enum in types
+
+
+def test_texts_of_arrays_are_bytes():
+    """As TensorFlow gives them; the forms of answers take them so."""
+    array = export._array([["a", "é"], ["", "b\0"]])
+    assert array.tolist() == [[b"a", "é".encode()], [b"", b"b\0"]]
+    assert forms.answers("number", {"predicted": export._array([0.5])}, [{}]) == [
+        {"predicted": 0.5}
+    ]

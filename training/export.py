@@ -1,0 +1,364 @@
+"""SavedModels: a network with the tokenizer in the graph; knows no task's name.
+
+An export is a folder that appears when it is whole:
+
+    export.json   what it is: inputs, form of the answers, labels, vocabulary, versions
+    text/1        SavedModel; serving_default: raw text to final answers; tensors: the
+                  encoder's inputs to logits; examples: the same from serialized tf.Examples
+    tensors/1     SavedModel of the network alone; serving_default: as tensors; examples
+
+Both are of core TensorFlow operations only, and lie as TensorFlow Serving wants its models.
+Before the folder appears, another process loads both and has to give the answers that
+this one computed by the way of text/ and of the script.
+"""
+
+import base64
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling.config import BertConfig
+from text import anywhere, records
+from text.errors import UserError
+from text.graph_tokenization import GraphTokenizer
+from text.rows import Layout
+from text.tokenization import Tokenizer
+from training import checkpoint, forms
+
+FOLDER = "export"
+DESCRIPTION = "export.json"
+TEXT, TENSORS = os.path.join("text", "1"), os.path.join("tensors", "1")
+_RELOAD = os.path.join(os.path.dirname(__file__), "reload.py")
+# How far answers may lie apart. In bfloat16 a rounding may also turn a near tie.
+_TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.05}
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """A network to export, and what it has to answer.
+
+    Attributes:
+        model: a layer from a dict of int32 tensors to a dict of float32 tensors.
+        dtype: its policy, "float32" or "mixed_bfloat16".
+        config: its architecture.
+        tokenizer: made its training rows.
+        layout: of the rows that the network takes.
+        form: of the answers; see training/forms.py.
+        inputs: what a request has, "text" or "list" by name.
+        serve: the graph from requests to answers; see `Task.serve`.
+        more: further signatures by name, which take the same inputs.
+        description: what export.json says besides.
+        requests, answers: what to ask in the end, and what must be answered.
+        batch, outputs: int32 and float32 arrays, the same for the network alone.
+    """
+
+    model: Callable
+    dtype: str
+    config: BertConfig
+    tokenizer: Tokenizer
+    layout: Layout
+    form: str
+    inputs: Mapping[str, str]
+    serve: Callable
+    description: Mapping[str, object]
+    requests: list[dict]
+    answers: list[dict]
+    batch: Mapping[str, np.ndarray]
+    outputs: Mapping[str, np.ndarray]
+    more: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
+
+
+def make_model(make: Callable, weights: Mapping[str, keras.Variable]):
+    """A network of its own, on the CPU, with the weights of another, matched by path."""
+    with tf.device("CPU"):
+        model = make()
+        for variable in model.weights:
+            variable.assign(weights[variable.path].numpy())
+    return model
+
+
+def predict(model: Callable, batch: Mapping[str, np.ndarray], size: int = 8) -> dict:
+    """What a network says of a batch, in float32 arrays; `size` rows at a time."""
+    parts = []
+    call = tf.function(model, autograph=False)
+    with tf.device("CPU"):
+        for first in range(0, len(batch["input_ids"]), size):
+            part = {k: tf.constant(v[first : first + size]) for k, v in batch.items()}
+            parts.append({k: v.numpy() for k, v in call(part).items()})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def save(output_dir: str, product: Product) -> str:
+    """Exports; replaces an earlier export when the new one is whole and was checked.
+
+    Returns:
+        the folder.
+    Raises:
+        UserError: the disk is full or not writable; or the reloaded model answers
+            otherwise, and nothing is left of it.
+    """
+    final = os.path.join(output_dir, FOLDER)
+    with anywhere.access(final), _replacing(final) as directory:
+        _write(product, directory)
+        _check(product, directory)
+    return final
+
+
+@contextlib.contextmanager
+def _replacing(final: str) -> Iterator[str]:
+    """A folder that takes the place of another if nothing goes wrong."""
+    parent, name = os.path.split(final)
+    new, old = (os.path.join(parent, f"{p}-{name}") for p in ("writing", "replaced"))
+    for left in (new, old):  # of a run that was killed
+        _remove(left)
+    tf.io.gfile.makedirs(new)
+    try:
+        yield new
+        if tf.io.gfile.exists(final):
+            tf.io.gfile.rename(final, old)
+        tf.io.gfile.rename(new, final)
+    finally:
+        _remove(new)
+        _remove(old)
+
+
+def _remove(directory):
+    if tf.io.gfile.exists(directory):
+        tf.io.gfile.rmtree(directory)
+
+
+# === Writing =========================================================================
+
+
+def _write(product: Product, directory: str) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        tokenizer = GraphTokenizer(
+            product.tokenizer, os.path.join(scratch, "vocab.txt")
+        )
+        network = _network(product)
+        served = {"serving_default": product.serve, **product.more}
+        signatures = {
+            name: _text_signature(function, tokenizer, product)
+            for name, function in served.items()
+        }
+        signatures |= {"tensors": network["serving_default"]}
+        signatures |= {"examples": network["examples"]}
+        _save_model(product.model, network, os.path.join(directory, TENSORS))
+        _save_model(
+            product.model,
+            signatures,
+            os.path.join(directory, TEXT),
+            tokenizer=tokenizer,
+        )
+    checkpoint.write_file(
+        os.path.join(directory, DESCRIPTION),
+        json.dumps(_description(product), ensure_ascii=False, indent=2) + "\n",
+    )
+
+
+def _save_model(model, signatures, path, **parts):
+    module = tf.Module()
+    # By hand: a Keras layer does not show all of its variables to tf.Module.
+    module.weights = [variable.value for variable in model.variables]
+    for name, part in parts.items():
+        setattr(module, name, part)
+    with _quiet():
+        tf.saved_model.save(module, path, signatures=signatures)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Holds back TensorFlow's notes of every file that it writes."""
+    verbosity, logger = logging.get_verbosity(), tf.get_logger()
+    level = logger.level
+    logging.set_verbosity(logging.WARNING)
+    logger.setLevel("WARNING")
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        logger.setLevel(level)
+
+
+def _text_signature(function, tokenizer, product):
+    shapes = {"text": [None], "list": [None, None]}
+    specs = {
+        name: tf.TensorSpec(shapes[kind], tf.string, name)
+        for name, kind in product.inputs.items()
+    }
+
+    def call(**texts):
+        return function(tokenizer, product.model, **texts)
+
+    return tf.function(call, autograph=False).get_concrete_function(**specs)
+
+
+def _network(product: Product) -> dict:
+    """The signatures of the network alone."""
+    layout = product.layout
+    fields = layout.fields
+    specs = {
+        name: tf.TensorSpec([None] * (1 + len(field.shape)), tf.int32, name)
+        for name, field in fields.items()
+    }
+
+    def of_tensors(**batch):
+        return product.model(batch)
+
+    def of_examples(examples):
+        parsed = tf.io.parse_example(examples, _features(layout))
+        return product.model({k: tf.cast(v, tf.int32) for k, v in parsed.items()})
+
+    return {
+        "serving_default": tf.function(
+            of_tensors, autograph=False
+        ).get_concrete_function(**specs),
+        "examples": tf.function(of_examples, autograph=False).get_concrete_function(
+            examples=tf.TensorSpec([None], tf.string, "examples")
+        ),
+    }
+
+
+def _features(layout):
+    features = {}
+    for name, field in layout.fields.items():
+        shape = layout.shape(name)
+        features[name] = tf.io.FixedLenFeature(shape, tf.int64)
+        if len(field.shape) > 1:  # any number of choices
+            features[name] = tf.io.FixedLenSequenceFeature(
+                shape[1:], tf.int64, allow_missing=True
+            )
+    return features
+
+
+def _description(product: Product) -> dict:
+    splitter = product.tokenizer.splitter
+    return {
+        "form": product.form,
+        "inputs": dict(product.inputs),
+        **product.description,
+        "max_seq_length": product.layout.max_seq_length,
+        "vocab_sha256": product.tokenizer.vocabulary.digest,
+        "do_lower_case": splitter.do_lower_case,
+        "strip_accents": splitter.strip_accents,
+        "split_cjk": splitter.split_cjk,
+        "dtype": product.dtype,
+        "bert_config": dataclasses.asdict(product.config),
+        "versions": {
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "python": sys.version.split()[0],
+            "unicode": unicodedata.unidata_version,
+        },
+    }
+
+
+# === Checking ========================================================================
+
+
+def _check(product: Product, directory: str) -> None:
+    """Raises:
+    UserError: another process does not get the same answers.
+    """
+    requests = {
+        name: _strings([request[name] for request in product.requests], kind)
+        for name, kind in product.inputs.items()
+    }
+    batch = {k: ("int32", v.shape, v.tolist()) for k, v in product.batch.items()}
+    flat = {k: v.reshape(len(v), -1) for k, v in product.batch.items()}
+    examples = records.encode(flat, product.layout.schema)
+    examples = [base64.b64encode(example).decode() for example in examples]
+    examples = {"examples": ("bytes", [len(examples)], examples)}
+    answered, *networks = _reload(
+        directory,
+        (TEXT, "serving_default", requests),
+        (TEXT, "tensors", batch),
+        (TEXT, "examples", examples),
+        (TENSORS, "serving_default", batch),
+        (TENSORS, "examples", examples),
+    )
+    for outputs in networks:
+        _compare(product, "of its rows", product.outputs, outputs)
+    answers = forms.answers(product.form, answered, product.requests)
+    for request, expected, found in zip(
+        product.requests, product.answers, answers, strict=True
+    ):
+        _compare(product, f"to {str(request)[:200]}", expected, found)
+
+
+def _strings(values, kind):
+    """As `reload.py` takes them."""
+    shape = [len(values)]
+    if kind == "list":
+        shape.append(max(map(len, values), default=0))
+        values = [value + [""] * (shape[1] - len(value)) for value in values]
+    return "string", shape, values
+
+
+def _reload(directory, *calls) -> list[dict[str, np.ndarray]]:
+    """What a process that only has the files answers."""
+    calls = [
+        {"model": os.path.join(directory, model), "signature": name, "inputs": inputs}
+        for model, name, inputs in calls
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        asked, answered = (
+            os.path.join(scratch, f"{n}.json") for n in ("calls", "answers")
+        )
+        with open(asked, "w", encoding="utf-8") as file:
+            json.dump(calls, file)
+        # -P: what lies beside the program is not to be imported.
+        command = [sys.executable, "-P", _RELOAD, asked, answered]
+        process = subprocess.run(command, capture_output=True, text=True)
+        if process.returncode:
+            reason = process.stderr.strip().split("\n")[-1]
+            raise UserError(f"the export cannot be loaded, and was removed: {reason}")
+        with open(answered, encoding="utf-8") as file:
+            answers = json.load(file)
+    return [{k: _array(v) for k, v in outputs.items()} for outputs in answers]
+
+
+def _array(values) -> np.ndarray:
+    """Nested lists to an array; texts to objects of bytes, as TensorFlow gives them."""
+    array = np.array(values)
+    if array.dtype.kind != "U":
+        return array.astype(np.float32) if array.dtype.kind == "f" else array
+    encoded = np.empty(array.shape, object)
+    encoded.flat = [text.encode() for text in np.array(values, object).flat]
+    return encoded
+
+
+def _compare(product, what, expected, found) -> None:
+    if _differ(expected, found, product.dtype):
+        raise UserError(
+            f"the export was removed: once loaded, its answers {what} are {found}, and "
+            f"here they are {expected}"
+        )
+
+
+def _differ(expected, found, dtype) -> bool:
+    if isinstance(expected, Mapping):
+        return expected.keys() != found.keys() or any(
+            _differ(value, found[name], dtype) for name, value in expected.items()
+        )
+    if isinstance(expected, list):
+        return len(expected) != len(found) or any(
+            _differ(*pair, dtype) for pair in zip(expected, found, strict=True)
+        )
+    if isinstance(expected, str | int):
+        return dtype == "float32" and expected != found
+    tolerance = _TOLERANCE[dtype]
+    return np.shape(expected) != np.shape(found) or not np.allclose(
+        found, expected, rtol=tolerance, atol=tolerance
+    )

@@ -441,9 +441,12 @@ class Tagger(Task):
     def request(self, example):
         request = {"words": _sent(example.words)}
         if self.given.document_context:
-            stop = example.before + len(example.words)
-            request["before"] = " ".join(_sent(example.context[: example.before]))
-            request["after"] = " ".join(_sent(example.context[stop:]))
+            most = self.given.max_seq_length - 2  # words that a row can take
+            start, stop = example.before, example.before + len(example.words)
+            before = example.context[max(start - most, 0) : start]
+            after = example.context[stop : stop + most]
+            request["before"] = " ".join(_sent(before))
+            request["after"] = " ".join(_sent(after))
         return request
 
     def serve(self, tokenizer, predict, words, **around):
@@ -477,7 +480,7 @@ def main(given: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not fit each other.
     """
-    task = Tagger(given, finetuning.make_tokenizer(given))
+    task = Tagger(given, run.make_tokenizer(given))
     finetuning.finetune(task, given)
 
 

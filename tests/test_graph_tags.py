@@ -267,7 +267,7 @@ def said_by_python(exact, words, capacity, in_context):
 
 def test_words_around_are_context_and_not_asked_for(tokenizers):
     """A sentence with its document around it says what it says within the document."""
-    document = ["Pa", "b", "", "La", "L", ".", "", "", "b", "aaa", "a"]
+    asked = ["La", "L", "."]
 
     def label(words, *around):
         around = graph_tags.Around(*([text] for text in around)) if around else None
@@ -275,6 +275,9 @@ def test_words_around_are_context_and_not_asked_for(tokenizers):
         found = graph_tags.label(tokenizers[1], network, words, 8, around)
         return [each.numpy()[0].tolist() for each in found]
 
-    inside = [each[3:6] for each in label(document, "", "")]
-    assert label(document[3:6], "Pa b ", "b aaa  a") == inside
-    assert label(document[3:6]) != inside
+    for before, after in (("Pa b", "b aaa a"), ("Pa b " * 9, "x  b " * 9), ("b", "")):
+        document = [*before.split(), "", *asked, "", "", *after.split()]
+        start = document.index("") + 1
+        inside = [each[start : start + 3] for each in label(document, "", "")]
+        assert label(asked, before, after) == inside
+        assert label(asked) != inside

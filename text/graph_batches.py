@@ -32,7 +32,7 @@ def in_parts(
         most_rows = tf.maximum(_MOST_TOKENS // of_a_row, 1)
     parts = (tf.maximum(rows, 1) + most_rows - 1) // most_rows
     # One function, which the loop calls: its outputs are known before it runs.
-    network = tf.function(predict).get_concrete_function(
+    network = tf.function(predict, autograph=False).get_concrete_function(
         {name: tf.TensorSpec(_any_rows(v), v.dtype) for name, v in batch.items()}
     )
     arrays = {

@@ -53,7 +53,9 @@ def label(
     """
     first, document = 0, words
     if around is not None:
-        before, after = (tf.strings.split(text, " ").to_tensor() for text in around)
+        # A row takes no more words on either side; each has a piece at least.
+        before = _split(around.before)[:, 2 - max_seq_length :].to_tensor()
+        after = _split(around.after)[:, : max_seq_length - 2].to_tensor()
         end = tf.fill([tf.shape(words)[0], 1], "")
         first = tf.shape(before)[1] + 1
         document = tf.concat([before, end, words, end, after], axis=1)
@@ -74,6 +76,12 @@ def label(
     labels = tf.argmax(logits, axis=1, output_type=tf.int32)
     probabilities = tf.cast(tf.reduce_max(tf.nn.softmax(logits), axis=1), tf.float32)
     return tuple(tf.scatter_nd(cells, x, shape) for x in (labels, probabilities))
+
+
+def _split(texts):
+    """string [b] -> string [b, (words)]"""
+    words = tf.strings.split(texts, " ")
+    return tf.ragged.boolean_mask(words, words != "")
 
 
 def encode(tokenizer, words, max_seq_length) -> tf.RaggedTensor:

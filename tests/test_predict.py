@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -11,8 +12,10 @@ import sys
 import pytest
 
 import predict
+from modeling.config import BertConfig
 from tests import exports
 from text.errors import UserError
+from text.vocabulary import SPECIAL_TOKENS
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -230,6 +233,76 @@ def test_endless_pipe_whose_reader_has_enough(exported):
     assert [json.loads(row)["predicted"] for row in rows] == ["positive"] * 2
     assert status == "141"
     assert result.stderr == ""
+
+
+@pytest.mark.slow
+def test_a_model_from_training_to_answers(tmp_path):
+    """Commands alone: the answers are the script's own predictions."""
+
+    def run(program, **flags):
+        command = [sys.executable, program, *(f"--{k}={v}" for k, v in flags.items())]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+
+    words = "the a cat dog sat ran on mat red blue".split()
+    vocab_file = write(
+        tmp_path / "vocab.txt", "\n".join([*SPECIAL_TOKENS, *words]).encode()
+    )
+    config = BertConfig(
+        vocab_size=15,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=32,
+        type_vocab_size=2,
+    )
+    rng = random.Random(1)
+    for split in ("train", "dev", "test"):
+        rows = []
+        for number in range(50):
+            text = " ".join(rng.choices(words, k=rng.randint(0, 40)))
+            label = "yes" if "red" in text else "no"
+            rows.append(json.dumps({"id": number, "text": text, "label": label}))
+        write(tmp_path / f"{split}.jsonl", "\n".join(rows).encode())
+    output_dir = tmp_path / "output"
+    run(
+        "run_classifier.py",
+        task_name="custom",
+        data_dir=tmp_path,
+        train_file="train.jsonl",
+        dev_file="dev.jsonl",
+        test_file="test.jsonl",
+        vocab_file=vocab_file,
+        bert_config_file=write(
+            tmp_path / "bert_config.json", config.to_json_string().encode()
+        ),
+        output_dir=output_dir,
+        max_seq_length=32,
+        num_train_epochs=1,
+        do_train=True,
+        do_predict=True,
+        do_export=True,
+    )
+    answers = tmp_path / "answers.jsonl"
+    run(
+        "predict.py",
+        model_dir=output_dir,
+        input_file=tmp_path / "test.jsonl",
+        output_file=answers,
+        batch_size=8,
+    )
+    found, wanted = (
+        [json.loads(line) for line in path.read_text().splitlines()]
+        for path in (answers, output_dir / "predictions.jsonl")
+    )
+    assert [row["id"] for row in found] == list(range(50))
+    for row, prediction in zip(found, wanted, strict=True):
+        assert row["text"] == prediction["text"]
+        assert row["predicted"] == prediction["predicted"]
+        assert row["probabilities"] == pytest.approx(
+            prediction["probabilities"], abs=1e-5
+        )
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from modeling.config import BertConfig
 from text import records
 from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
-from text.vocabulary import SPECIAL_TOKENS
-from training import checkpoint, finetuning, forms
+from text.tokenization import Tokenizer
+from text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training import checkpoint, forms, predictor
 from training.task import Predictions
 
 # isort: split
@@ -532,15 +533,15 @@ class Served:
             | {"max_seq_length": 128, "doc_stride": 40, "max_query_length": 12}
             | changes
         )
-        self.task = run_squad.Squad(given, finetuning.make_tokenizer(given))
+        tokenizer = Tokenizer(Vocabulary.load(vocab_file))
+        self.task = run_squad.Squad(given, tokenizer)
         config = dataclasses.replace(
             TINY, vocab_size=30522, max_position_embeddings=128, initializer_range=0.3
         )
         self.length = given.max_seq_length
         self.model = self.task.objective().model(config)
         self.network = tf.function(self.model)
-        path = str(folder / "graph_vocab.txt")
-        tokenizer = GraphTokenizer(self.task.tokenizer, path)
+        tokenizer = GraphTokenizer(tokenizer, str(folder / "graph_vocab.txt"))
         text = tf.TensorSpec([None], tf.string)
         self.serve = tf.function(
             lambda question, context: self.task.serve(
@@ -661,3 +662,56 @@ def test_no_answer_depends_on_what_else_is_asked(folder):
     run(folder, do_predict=True, length_buckets=False, predict_batch_size=3)
     for id, entries in read(folder, "nbest_predictions.json").items():
         assert [e["text"] for e in entries] == [e["text"] for e in lists[id]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version_2", [False, True])
+def test_an_export_answers_what_the_script_predicts(folder, version_2):
+    """More than 200 real questions."""
+    merged = {}
+    for example in (*real_questions("v1"), *real_questions("v2")):
+        merged[example.id] = example
+    asked = squad(
+        [
+            {
+                "context": e.context,
+                "qas": [{"id": e.id, "question": e.question, "answers": []}],
+            }
+            for e in merged.values()
+        ]
+    )
+    trained = one(answer={"text": "the house", "answer_start": 0})
+    trained["data"][0]["paragraphs"][0]["context"] = "the house of the old"
+    (folder / "dev.json").write_text(json.dumps(asked))
+    (folder / "train.json").write_text(json.dumps(trained))
+    config = dataclasses.replace(
+        TINY, vocab_size=30522, max_position_embeddings=128, initializer_range=0.3
+    )
+    (folder / "config.json").write_text(config.to_json_string())
+    run(
+        folder,
+        do_train=True,
+        do_predict=True,
+        do_export=True,
+        vocab_file=str(GOLDEN / "uncased_vocab.txt"),
+        train_batch_size=[1],
+        learning_rate=[1e-6],
+        max_seq_length=128,
+        doc_stride=40,
+        max_query_length=12,
+        version_2_with_negative=version_2,
+        null_score_diff_threshold=-2.5,
+    )
+    served = predictor.Predictor(str(folder / "output"))
+    requests = [{"question": e.question, "context": e.context} for e in merged.values()]
+    answers = dict(zip(merged, served.predict(requests), strict=True))
+    assert len(answers) > 200
+    predictions, lists = read(folder, "predictions.json"), read(folder, OUTPUTS[1])
+    for id, answer in answers.items():
+        assert answer["answer"] == predictions[id]
+        (entry,) = (entry for entry in lists[id] if entry["text"] == answer["answer"])
+        assert answer["probability"] == pytest.approx(entry["probability"], abs=1e-5)
+    if version_2:
+        odds = {id: answer["null_odds"] for id, answer in answers.items()}
+        assert odds == pytest.approx(read(folder, "null_odds.json"), abs=1e-4)
+        assert 20 < sum(not text for text in predictions.values()) < len(answers) - 20

@@ -245,10 +245,9 @@ def _probabilities(scores, null):
     other = null
     if null is None:  # `NO_CANDIDATE` is named only where there is nothing else
         other = tf.where(tf.math.is_finite(scores[:, 0]), never, 0.0)
-    is_better = scores >= other[:, None]
-    place = tf.reduce_sum(tf.cast(is_better, tf.int32), axis=1, keepdims=True)
-    places = tf.range(n) + tf.cast(~is_better, tf.int32)
-    scores = tf.where(places < tf.maximum(n, place + 1), scores, never)
+    # Before a text that is worse, what is answered without one takes a place among n.
+    places = tf.range(n) + tf.cast(scores < other[:, None], tf.int32)
+    scores = tf.where(places < n, scores, never)
     return tf.nn.softmax(tf.concat([scores, other[:, None]], axis=1)), other
 
 

@@ -307,8 +307,10 @@ class Tagger(Task):
         given, number = self.given, len(self.labels)
         if not given.features:
             return heads.Tagging(number)
+        # An export with cuDNN's LSTM would be of no use without a GPU.
+        fused = not (given.xla or given.do_export)
         return tagging.FrozenTagging(
-            number, given.features, lstm_size=given.lstm_size, fused=not given.xla
+            number, given.features, lstm_size=given.lstm_size, fused=fused
         )
 
     # --- Numbers ---------------------------------------------------------------------

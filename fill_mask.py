@@ -13,7 +13,7 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
-from text import tokenization
+from text import masks, tokenization
 from text.errors import UserError
 from text.vocabulary import MASK, Vocabulary
 from training import checkpoint
@@ -75,13 +75,8 @@ def main(given: Options) -> None:
 def _encode(tokenizer, text, config, number):
     """Ids with [CLS] and [SEP], and where [MASK] stands."""
     vocabulary = tokenizer.vocabulary
-    ids, positions = [vocabulary.cls_id], []
-    for part in text.split(MASK):
-        ids += tokenizer.encode(part)
-        positions.append(len(ids))
-        ids.append(vocabulary.mask_id)
-    ids[-1] = vocabulary.sep_id  # what follows the last part is no [MASK]
-    positions.pop()
+    ids = [vocabulary.cls_id, *masks.encode(tokenizer, text), vocabulary.sep_id]
+    positions = [i for i, id in enumerate(ids) if id == vocabulary.mask_id]
     if not positions:
         raise UserError(f"text {number}: no {MASK} in {text.strip()[:60]!r}; write one")
     if len(ids) > config.max_position_embeddings:

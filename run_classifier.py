@@ -26,7 +26,7 @@ from text import packing, tables
 from text.errors import UserError
 from text.graph_tokenization import pack
 from text.rows import Field, Row
-from training import checkpoint, finetuning, metrics
+from training import checkpoint, finetuning, metrics, run
 from training.task import Judgement, Task
 
 # isort: split
@@ -606,7 +606,7 @@ def main(given: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not fit each other.
     """
-    task = Classifier(given, finetuning.make_tokenizer(given))
+    task = Classifier(given, run.make_tokenizer(given))
     finetuning.finetune(task, given)
 
 

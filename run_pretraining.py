@@ -25,7 +25,8 @@ from modeling import heads
 from modeling.config import BertConfig
 from text import reading, records
 from text.errors import UserError
-from training import checkpoint, distribution, loop, report, run
+from text.tokenization import Tokenizer
+from training import checkpoint, distribution, encoder_export, loop, report, run
 
 _CHECKED_RECORDS = 16  # at the beginning of every file
 
@@ -35,7 +36,7 @@ class Options(run.RunOptions):
     """The release's flags, then ours."""
 
     input_file: list[str] = options.field(
-        help="TFRecord files, plain or GZIP: a comma list, globs."
+        [], help="TFRecord files, plain or GZIP: a comma list, globs."
     )
     max_predictions_per_seq: int = options.field(
         20, help="Masked positions of every record."
@@ -55,10 +56,26 @@ class Options(run.RunOptions):
     eval_input_file: list[str] = options.field(
         [], help="Held-out records for evaluation; without, input_file is evaluated on."
     )
+    vocab_file: str | None = options.field(
+        None, help="For --do_export: the vocabulary of the records."
+    )
+    do_lower_case: bool = options.field(
+        True, help="For --do_export: as in the records."
+    )
+    strip_accents: bool | None = options.field(
+        None, help="For --do_export: as in the records."
+    )
+    split_cjk: bool = options.field(True, help="For --do_export: as in the records.")
 
     def __post_init__(self):
-        if not self.do_train and not self.do_eval:
-            raise UserError("nothing to do; give --do_train, --do_eval or both")
+        if not (self.do_train or self.do_eval or self.do_export):
+            raise UserError(
+                "nothing to do; give --do_train, --do_eval, --do_export or several"
+            )
+        if (self.do_train or self.do_eval) and not self.input_file:
+            raise UserError("--input_file must be given to train or to evaluate")
+        if self.do_export and not self.vocab_file:
+            raise UserError("--do_export needs --vocab_file, that of the records")
         self.check_at_least(
             1,
             "max_predictions_per_seq",
@@ -94,17 +111,35 @@ def _read(patterns: list[str], given: Options, config: BertConfig) -> reading.Re
     return opened
 
 
-def _check_vocabularies(patterns: list[str]) -> None:
+def _check_vocabularies(given: Options, tokenizer: Tokenizer | None) -> None:
     """Raises:
-    UserError: the records, as far as they are described, are not of one vocabulary.
+    UserError: the records, as far as they are described, are not of one vocabulary; or
+        the tokenizer for the export has another, or other flags.
     """
-    described = reading.describe(reading.find(patterns))
+    patterns = [*given.input_file, *given.eval_input_file]
+    described = reading.describe(reading.find(patterns)) if patterns else {}
     vocabularies = {d.content.get("vocab_sha256") for d in described.values()}
     if len(vocabularies) > 1:
         raise UserError(
             f"{','.join(patterns)}: records of {len(vocabularies)} different "
             "vocabularies; give files of one, to train and to evaluate on"
         )
+    if not tokenizer:
+        return
+    of_export = {
+        "vocab_sha256": tokenizer.vocabulary.digest,
+        "do_lower_case": tokenizer.splitter.do_lower_case,
+        "strip_accents": tokenizer.splitter.strip_accents,
+        "split_cjk": tokenizer.splitter.split_cjk,
+    }
+    for path, description in described.items():
+        for name, value in of_export.items():
+            said = description.content.get(name, value)
+            if said != value:
+                raise UserError(
+                    f"{path}: made with {name}={said}, and the export would have "
+                    f"{value}; give the vocabulary and the flags of the records"
+                )
 
 
 def _check_description(path, description, given, config):
@@ -255,6 +290,7 @@ def main(given: Options) -> None:
         UserError: flags, config, records or checkpoints do not fit each other.
     """
     config = run.read_config(given)
+    tokenizer = _tokenizer(given, config) if given.do_export else None
     # Before anything that makes TensorFlow look for devices.
     strategy = given.strategy()
     replicas = strategy.num_replicas_in_sync
@@ -266,11 +302,11 @@ def main(given: Options) -> None:
             given.gradient_accumulation_steps,
         )
     run.check_division("eval_batch_size", given.eval_batch_size, replicas)
-    data = _read(given.input_file, given, config)
-    held_out = (
-        _read(given.eval_input_file, given, config) if given.eval_input_file else None
+    data, held_out = (
+        _read(files, given, config) if files else None
+        for files in (given.input_file, given.eval_input_file)
     )
-    _check_vocabularies([*given.input_file, *given.eval_input_file])
+    _check_vocabularies(given, tokenizer)
     chief = distribution.is_chief(strategy)
     log = report.Report(
         given.output_dir,
@@ -303,7 +339,8 @@ def main(given: Options) -> None:
         given.output_dir,
         given.init_checkpoint,
         log,
-        required=checkpoint.ENCODER,
+        # A head without training fills masks at random.
+        required="" if given.do_export and not given.do_train else checkpoint.ENCODER,
         trains=given.do_train,
     )
     if given.do_train:
@@ -314,6 +351,10 @@ def main(given: Options) -> None:
         values = values | {"global_step": trainer.progress.step}
         if chief:
             _write_results(given, values, log)
+    if given.do_export:
+        distribution.on_chief(
+            strategy, lambda: _export(trainer, given, config, tokenizer, log)
+        )
 
 
 def _write_results(given: Options, values: dict, log: report.Report) -> None:
@@ -321,6 +362,27 @@ def _write_results(given: Options, values: dict, log: report.Report) -> None:
     lines = run.results_lines(values)
     checkpoint.write_file(path, lines)
     log.say(f"evaluated, written to {path}: {', '.join(lines.splitlines())}")
+
+
+def _tokenizer(given, config):
+    tokenizer = run.make_tokenizer(given)
+    run.check_vocabulary(tokenizer.vocabulary, given, config)
+    return tokenizer
+
+
+def _export(trainer, given, config, tokenizer, log):
+    folder = encoder_export.save(
+        trainer,
+        given.output_dir,
+        tokenizer=tokenizer,
+        config=config,
+        max_seq_length=given.max_seq_length,
+        max_predictions_per_seq=given.max_predictions_per_seq,
+        dtype=given.export_dtype,
+    )
+    log.say(
+        f"exported to {folder}; loaded by another process, it gave the same answers"
+    )
 
 
 if __name__ == "__main__":

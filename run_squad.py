@@ -30,7 +30,7 @@ from modeling import heads
 from text import graph_batches, graph_spans, inputs, spans
 from text.errors import UserError
 from text.rows import Field, Row
-from training import answers, checkpoint, finetuning
+from training import answers, checkpoint, finetuning, run
 from training.task import Judgement, Task
 
 _FIRST_UNIQUE_ID = 1000000000
@@ -479,7 +479,7 @@ def main(given: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not fit each other.
     """
-    task = Squad(given, finetuning.make_tokenizer(given))
+    task = Squad(given, run.make_tokenizer(given))
     finetuning.finetune(task, given)
 
 

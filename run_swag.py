@@ -37,7 +37,7 @@ from modeling import heads
 from text import graph_choices, packing, tables
 from text.errors import UserError
 from text.rows import Field, Row
-from training import checkpoint, finetuning, metrics
+from training import checkpoint, finetuning, metrics, run
 from training.task import Judgement, Task
 
 _SAMPLES = (
@@ -172,6 +172,7 @@ class MultipleChoice(Task):
     def __init__(self, given: Options, tokenizer):
         super().__init__(tokenizer)
         self.given = given
+        self.most_choices = 0  # of all sets
 
     def read(self, split):
         given = self.given
@@ -188,6 +189,7 @@ class MultipleChoice(Task):
             raise UserError(f"{path}: no line of it is an example")
         # Of each set, its longest list; the model takes any number.
         self.num_choices = max(len(example.choices) for example in examples)
+        self.most_choices = max(self.most_choices, self.num_choices)
         return examples
 
     def featurize(self, example, split):
@@ -269,9 +271,9 @@ class MultipleChoice(Task):
 
     def samples(self):
         examples = [Example(*texts, None) for texts in _SAMPLES]
-        self.num_choices = max(
-            self.num_choices, *(len(example.choices) for example in examples)
-        )
+        # They share a batch with examples of any set.
+        longest = max(len(example.choices) for example in examples)
+        self.num_choices = max(self.most_choices, longest)
         return examples
 
     def request(self, example):
@@ -303,7 +305,7 @@ def main(given: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not fit each other.
     """
-    task = MultipleChoice(given, finetuning.make_tokenizer(given))
+    task = MultipleChoice(given, run.make_tokenizer(given))
     finetuning.finetune(task, given)
 
 

@@ -45,10 +45,12 @@ class PretrainingModel(keras.layers.Layer):
             batch: dict of the encoder's inputs and masked_lm_positions [b, p].
             training, seed: as `BertEncoder.call` takes them.
         Returns:
-            dict of masked_lm_logits [b, p, vocab_size], next_sentence_logits [b, 2].
+            dict of masked_lm_logits [b, p, vocab_size], next_sentence_logits [b, 2], and
+            the encoder's sequence_output [b, s, h] and pooled_output [b, h].
         """
         outputs = self.encoder(batch, training=training, seed=seed)
         return {
+            **outputs,
             "masked_lm_logits": self.masked_lm(
                 outputs["sequence_output"],
                 positions=batch["masked_lm_positions"],
@@ -89,7 +91,7 @@ class MaskedLMHead(keras.layers.Layer):
     def call(self, sequence_output, positions=None, word_embeddings=None):
         # A product with one-hot rows picks positions; its gradient needs no scatter.
         picks = ops.one_hot(
-            positions, sequence_output.shape[1], dtype=sequence_output.dtype
+            positions, ops.shape(sequence_output)[1], dtype=sequence_output.dtype
         )
         hidden = ops.matmul(picks, sequence_output)  # [b, p, h]
         hidden = self.norm(self.dense(hidden))

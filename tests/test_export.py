@@ -7,16 +7,23 @@ import random
 import subprocess
 import sys
 
+import h5py
 import numpy as np
 import pytest
 
+import extract_features
+import fill_mask
 import run_classifier
+import run_pretraining
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from modeling import heads
 from modeling.config import BertConfig
 from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
-from text.vocabulary import SPECIAL_TOKENS
+from text.tokenization import Tokenizer
+from text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training import export, forms
+from training.checkpoint import load
 from training.predictor import Predictor
 
 # isort: split
@@ -223,6 +230,66 @@ def test_bfloat16_training_exports_float32_unless_asked(folder):
     nodes = [node for function in graph.library.function for node in function.node_def]
     types = {node.attr["T"].type for node in nodes if node.op == "MatMul"}
     assert tf.bfloat16.as_datatype_enum in types
+
+
+# --- Pre-trained encoders ------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_masks_and_vectors_of_raw_text(tmp_path):
+    """Of 200 texts: the tokens of fill_mask.py, the vectors of extract_features.py."""
+    checkpoint = GOLDEN / "checkpoint"
+    files = {
+        "vocab_file": str(checkpoint / "vocab.txt"),
+        "bert_config_file": str(checkpoint / "bert_config.json"),
+        "init_checkpoint": str(checkpoint / "bert_model.ckpt"),
+    }
+    run_pretraining.main(
+        run_pretraining.Options(
+            do_export=True, output_dir=str(tmp_path), max_seq_length=64, **files
+        )
+    )
+    texts = [text.replace("\n", " ") for text in real_texts(200)]
+    rng = random.Random(2)
+    masked = [f"[MASK] {text[:40]}[MASK]{rng.choice(texts)[:20]}" for text in texts]
+    predictor = Predictor(str(tmp_path))
+    found = predictor.predict([{"text": text} for text in masked])
+    tokenizer = Tokenizer(Vocabulary.load(files["vocab_file"]))
+    config = BertConfig.from_json_file(files["bert_config_file"])
+    model = heads.PretrainingModel(config)
+    load({v.path: v for v in model.variables}, files["init_checkpoint"], required="")
+    for text, answer in zip(masked, found, strict=True):
+        ids, positions = fill_mask._encode(tokenizer, text, config, 1)
+        expected = fill_mask._predict(model, ids, positions)
+        assert len(answer["masks"]) == text.count("[MASK]")
+        for row, mask in zip(expected, answer["masks"], strict=True):
+            best = np.argsort(-row, kind="stable")[:5]
+            assert [tokenizer.vocabulary.ids[each["token"]] for each in mask] == list(
+                best
+            )
+            chances = [each["probability"] for each in mask]
+            np.testing.assert_allclose(chances, row[best], rtol=0, atol=1e-5)
+
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    features = {}
+    for pooling in ("mean", "cls"):
+        path = tmp_path / f"{pooling}.h5"
+        extract_features.main(
+            extract_features.Options(
+                input_file=str(tmp_path / "texts.txt"),
+                output_file=str(path),
+                output_format="hdf5",
+                pooling=pooling,
+                max_seq_length=64,
+                **files,
+            )
+        )
+        with h5py.File(path) as file:
+            features[pooling] = file["layer_-1"][:]
+    loaded = tf.saved_model.load(str(tmp_path / "export" / "text" / "1"))
+    vectors = loaded.signatures["vectors"](text=tf.constant(texts))
+    for name, values in features.items():
+        np.testing.assert_allclose(vectors[name], values, rtol=0, atol=1e-5)
 
 
 def test_texts_of_arrays_are_bytes():

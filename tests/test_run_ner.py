@@ -25,7 +25,7 @@ from text import tags
 from text.errors import UserError
 from text.tokenization import Tokenizer
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training import checkpoint, finetuning
+from training import checkpoint, predictor
 
 ROOT = pathlib.Path(__file__).parents[1]
 PIECES = [*"abPpLl.", *(f"##{letter}" for letter in "ab")]
@@ -706,7 +706,7 @@ class Exported:
         config = dataclasses.replace(DEEP, vocab_size=30522, initializer_range=0.5)
         (folder / "config.json").write_text(config.to_json_string())
         given = run_ner.Options(**flags(folder, do_predict=True, **changes))
-        self.task = run_ner.Tagger(given, finetuning.make_tokenizer(given))
+        self.task = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
         self.model = self.task.objective().model(config, seed=3)
         self.served = serving.Served(self.task, self.model, folder)
 
@@ -795,3 +795,32 @@ def test_a_saved_model_has_an_answer_to_everything(exported):
     many = ["London"] * 30_000
     (answer,) = ask(many)
     assert len(answer["tags"]) == len(many)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", [False, True])
+def test_an_export_answers_as_the_run_that_made_it(folder, context):
+    run(
+        folder,
+        do_train=True,
+        do_predict=True,
+        do_export=True,
+        document_context=context,
+    )
+    blocks = (folder / "output" / "predictions.txt").read_text().split("\n\n")
+    columns = [
+        [line.split(" ") for line in block.strip().split("\n")] for block in blocks
+    ]
+    requests, expected = [], []
+    for sentence_ in columns:
+        if sentence_[0][0] == "-DOCSTART-":
+            requests.append({"words": []})
+            expected.append([])
+            continue
+        requests[-1]["words"] += [*(cells[0] for cells in sentence_), ""]
+        expected[-1] += [*(cells[-1] for cells in sentence_), ""]
+    if context:
+        requests = [request | {"before": "", "after": ""} for request in requests]
+    found = predictor.Predictor(str(folder / "output")).predict(requests)
+    assert len(expected) == 2
+    assert [answer["tags"] for answer in found] == expected

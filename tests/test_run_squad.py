@@ -657,11 +657,18 @@ def test_a_graph_answers_whatever_it_is_asked(folder, version_2):
 @pytest.mark.slow
 def test_no_answer_depends_on_what_else_is_asked(folder):
     """Padding is as a batch has it, and never among the best starts and ends."""
-    run(folder, do_train=True, do_predict=True)
+    config = dataclasses.replace(TINY, initializer_range=0.5)
+    (folder / "config.json").write_text(config.to_json_string())
+    few = {"n_best_size": 5, "max_answer_length": 24, "learning_rate": [1e-6]}
+    run(folder, do_train=True, do_predict=True, **few)
     lists = read(folder, "nbest_predictions.json")
-    run(folder, do_predict=True, length_buckets=False, predict_batch_size=3)
-    for id, entries in read(folder, "nbest_predictions.json").items():
-        assert [e["text"] for e in entries] == [e["text"] for e in lists[id]]
+    run(folder, do_predict=True, length_buckets=False, predict_batch_size=3, **few)
+    again = read(folder, "nbest_predictions.json")
+    for id, entries in lists.items():
+        assert [e["text"] for e in entries] == [e["text"] for e in again[id]]
+        assert [e["probability"] for e in entries] == pytest.approx(
+            [e["probability"] for e in again[id]], abs=1e-5
+        )
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from modeling.encoder import BertEncoder
 from tests import serving
 from text.errors import UserError
 from text.vocabulary import SPECIAL_TOKENS
-from training import checkpoint, finetuning
+from training import checkpoint, predictor
 
 ROOT = pathlib.Path(__file__).parents[1]
 WORDS = [*"abcdefgh", "she", "."]
@@ -562,7 +562,7 @@ class Exported:
         config = dataclasses.replace(TINY, vocab_size=30522, initializer_range=0.3)
         (folder / "config.json").write_text(config.to_json_string())
         given = run_swag.Options(**flags(folder, **changes))
-        self.task = run_swag.MultipleChoice(given, finetuning.make_tokenizer(given))
+        self.task = run_swag.MultipleChoice(given, run_swag.run.make_tokenizer(given))
         self.model = self.task.objective().model(config, seed=3)
         self.served = serving.Served(self.task, self.model, folder)
 
@@ -643,3 +643,16 @@ def test_padding_counts_for_nothing_and_an_empty_choice_for_itself(exported):
     assert slept / flew == pytest.approx(
         plain["probabilities"][0] / plain["probabilities"][1], rel=1e-4
     )
+
+
+@pytest.mark.slow
+def test_an_export_answers_as_the_run_that_made_it(json_folder):
+    """Sets differ in their number of choices."""
+    whole = {"do_train": True, "do_eval": True, "do_predict": True, "do_export": True}
+    run(json_folder, **whole, **JSON_FILES)
+    expected = answers(json_folder)
+    names = ("context", "start", "choices")
+    found = predictor.Predictor(str(json_folder / "output")).predict(
+        [{name: answer[name] for name in names} for answer in expected]
+    )
+    check_same(found, expected)

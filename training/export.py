@@ -91,11 +91,10 @@ def make_model(make: Callable, weights: Mapping[str, keras.Variable]):
 def predict(model: Callable, batch: Mapping[str, np.ndarray], size: int = 8) -> dict:
     """What a network says of a batch, in float32 arrays; `size` rows at a time."""
     parts = []
-    call = tf.function(model, autograph=False)
     with tf.device("CPU"):
         for first in range(0, len(batch["input_ids"]), size):
             part = {k: tf.constant(v[first : first + size]) for k, v in batch.items()}
-            parts.append({k: v.numpy() for k, v in call(part).items()})
+            parts.append({k: v.numpy() for k, v in model(part).items()})
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 

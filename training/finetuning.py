@@ -21,15 +21,13 @@ import time
 import numpy as np
 
 import options
-from text import anywhere, rows, tokenization
+from text import anywhere, rows
 from text.errors import UserError
 from text.progress import Progress, duration
-from text.vocabulary import Vocabulary
 from training import (
     checkpoint,
     distribution,
     export,
-    hugging_face,
     loop,
     mistakes,
     report,
@@ -117,23 +115,6 @@ class FineTuningOptions(run.RunOptions):
             raise UserError(
                 f"--seed={self.seed} and {self.num_trials - 1} more: must be below {2**31}"
             )
-
-
-def make_tokenizer(given: FineTuningOptions) -> tokenization.Tokenizer:
-    """Raises:
-    UserError: the vocabulary cannot be read, or init_checkpoint wants other flags.
-    """
-    tokenization.check_case(given.do_lower_case, given.init_checkpoint)
-    tokenizer = tokenization.Tokenizer(
-        Vocabulary.load(given.vocab_file),
-        do_lower_case=given.do_lower_case,
-        strip_accents=given.strip_accents,
-        split_cjk=given.split_cjk,
-    )
-    if given.init_checkpoint:
-        source = checkpoint.resolve(given.init_checkpoint)
-        hugging_face.check_tokenizer(source, tokenizer.splitter)
-    return tokenizer
 
 
 # === Sets ============================================================================
@@ -323,7 +304,7 @@ class _Run:
     def __init__(self, task: Task, given: FineTuningOptions):
         self.task, self.given = task, given
         self.config = run.read_config(given)
-        self._check_vocabulary()
+        run.check_vocabulary(task.tokenizer.vocabulary, given, self.config)
         # Before anything that makes TensorFlow look for devices.
         self.strategy = given.strategy()
         self.chief = distribution.is_chief(self.strategy)
@@ -353,15 +334,6 @@ class _Run:
                 if not given.do_train:
                     self.task.restore(state)
                 return
-
-    def _check_vocabulary(self):
-        vocabulary = self.task.tokenizer.vocabulary
-        if len(vocabulary) > self.config.vocab_size:
-            raise UserError(
-                f"{self.given.vocab_file}: {len(vocabulary)} tokens, more than "
-                f"vocab_size={self.config.vocab_size} of {self.given.bert_config_file}; "
-                "another vocabulary?"
-            )
 
     def check_batches(self, trials: list[_Trial]) -> None:
         given, replicas = self.given, self.strategy.num_replicas_in_sync

@@ -12,8 +12,10 @@ import numpy as np
 
 import options
 from modeling.config import BertConfig
+from text import tokenization
 from text.errors import UserError
-from training import checkpoint, distribution, loop, report
+from text.vocabulary import Vocabulary
+from training import checkpoint, distribution, hugging_face, loop, report
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +209,39 @@ def read_config(given: RunOptions) -> BertConfig:
             f"max_position_embeddings={config.max_position_embeddings} of {path}"
         )
     return config
+
+
+def make_tokenizer(given: RunOptions) -> tokenization.Tokenizer:
+    """That of --vocab_file and the flags beside it.
+
+    Raises:
+        UserError: the vocabulary cannot be read, or init_checkpoint wants other flags.
+    """
+    tokenization.check_case(given.do_lower_case, given.init_checkpoint)
+    tokenizer = tokenization.Tokenizer(
+        Vocabulary.load(given.vocab_file),
+        do_lower_case=given.do_lower_case,
+        strip_accents=given.strip_accents,
+        split_cjk=given.split_cjk,
+    )
+    if given.init_checkpoint:
+        source = checkpoint.resolve(given.init_checkpoint)
+        hugging_face.check_tokenizer(source, tokenizer.splitter)
+    return tokenizer
+
+
+def check_vocabulary(
+    vocabulary: Vocabulary, given: RunOptions, config: BertConfig
+) -> None:
+    """Raises:
+    UserError: the network has no row for some token.
+    """
+    if len(vocabulary) > config.vocab_size:
+        raise UserError(
+            f"{given.vocab_file}: {len(vocabulary)} tokens, more than "
+            f"vocab_size={config.vocab_size} of {given.bert_config_file}; another "
+            "vocabulary?"
+        )
 
 
 def prepare(directory: str, identity: dict, config: BertConfig) -> None:

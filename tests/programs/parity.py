@@ -7,7 +7,7 @@ import options
 import training  # noqa: F401
 from modeling import heads
 from text.rows import Field, Row
-from training import checkpoint, finetuning, metrics
+from training import checkpoint, finetuning, metrics, run
 from training.task import Task
 
 
@@ -47,7 +47,7 @@ class Parity(Task):
 
 
 def main(given):
-    finetuning.finetune(Parity(given, finetuning.make_tokenizer(given)), given)
+    finetuning.finetune(Parity(given, run.make_tokenizer(given)), given)
 
 
 if __name__ == "__main__":

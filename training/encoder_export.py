@@ -1,0 +1,159 @@
+"""Exports a pre-trained network: the words that it puts in the place of [MASK], vectors."""
+
+import numpy as np
+import tensorflow as tf
+
+from modeling import heads
+from modeling.config import BertConfig
+from text import masks, packing, rows
+from text.graph_batches import in_parts
+from text.graph_tokenization import pack
+from text.tokenization import Tokenizer
+from training import export, loop, metrics
+
+TOP_K = 5
+_SAMPLES = (
+    "The [MASK] of the [MASK] is not known.",
+    "[MASK]",
+    "",
+    "Zürich [MASK], ΑΘΗΝΑ [MASK][MASK] 東京 [MASK] 서울",
+    "one of many [MASK] words " * 200,
+)
+
+
+def save(
+    trainer: loop.Trainer,
+    output_dir: str,
+    *,
+    tokenizer: Tokenizer,
+    config: BertConfig,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    dtype: str,
+) -> str:
+    """Exports the network of a trainer, with its heads; returns the folder.
+
+    From raw text, serving_default gives what may stand in the place of each [MASK], and
+    `vectors` two vectors of the last layer: `cls`, and `mean` over all tokens, [CLS] and
+    [SEP] included.
+
+    Raises:
+        UserError: see `export.save`.
+    """
+    model = export.make_model(
+        lambda: heads.PretrainingModel(config, dtype=dtype), trainer.weights
+    )
+    positions = rows.Field("int64", (max_predictions_per_seq,))
+    layout = rows.Layout(max_seq_length, labels={"masked_lm_positions": positions})
+    made = [_encode(tokenizer, text, max_seq_length) for text in _SAMPLES]
+    batch = layout.pack([_row(ids, tokenizer, max_predictions_per_seq) for ids in made])
+    batch = {name: values.astype(np.int32) for name, values in batch.items()}
+
+    def fill(tokenizer, predict, text):
+        ids = masks.encode_in_graph(tokenizer, text)
+        return _fill(tokenizer, predict, pack(tokenizer, ids, None, max_seq_length))
+
+    def vectors(tokenizer, predict, text):
+        ids = tokenizer.encode(text)
+        return _vectors(predict, pack(tokenizer, ids, None, max_seq_length))
+
+    product = export.Product(
+        model=model,
+        dtype=dtype,
+        config=config,
+        tokenizer=tokenizer,
+        layout=layout,
+        form="masks",
+        inputs={"text": "text"},
+        serve=fill,
+        more={"vectors": vectors},
+        description={
+            "task": "Pretraining",
+            "max_predictions_per_seq": max_predictions_per_seq,
+            "global_step": trainer.progress.step,
+        },
+        requests=[{"text": text} for text in _SAMPLES],
+        answers=[_answer(model, ids, tokenizer) for ids in made],
+        batch=batch,
+        outputs=export.predict(model, batch),
+    )
+    return export.save(output_dir, product)
+
+
+# === In Python =======================================================================
+
+
+def _encode(tokenizer, text, max_seq_length):
+    ids = masks.encode(tokenizer, text)
+    return packing.pack(tokenizer.vocabulary, ids, None, max_seq_length)[0]
+
+
+def _positions(ids, tokenizer):
+    return [i for i, id in enumerate(ids) if id == tokenizer.vocabulary.mask_id]
+
+
+def _row(ids, tokenizer, most):
+    positions = np.zeros(most, np.int64)
+    found = _positions(ids, tokenizer)[:most]
+    positions[: len(found)] = found
+    return rows.Row(ids, [0] * len(ids), {"masked_lm_positions": positions})
+
+
+def _answer(model, ids, tokenizer):
+    positions = _positions(ids, tokenizer)
+    if not positions:
+        return {"masks": []}
+    batch = {"input_ids": ids, "masked_lm_positions": positions}
+    batch = {name: np.array([values], np.int32) for name, values in batch.items()}
+    logits = export.predict(model, batch)["masked_lm_logits"][0]
+    return {
+        "masks": [_best(row, tokenizer.vocabulary) for row in metrics.softmax(logits)]
+    }
+
+
+def _best(probabilities, vocabulary):
+    # vocab_size may be larger than the vocabulary.
+    best = np.argsort(-probabilities[: len(vocabulary)], kind="stable")[:TOP_K]
+    return [
+        {"token": vocabulary.tokens[id], "probability": float(probabilities[id])}
+        for id in best
+    ]
+
+
+# === In a graph ======================================================================
+
+
+def _fill(tokenizer, predict, batch):
+    """The most probable tokens at each [MASK] of rows without positions."""
+    is_mask = tf.equal(batch["input_ids"], tokenizer.mask_id)
+    columns = tf.zeros_like(batch["input_ids"]) + tf.range(tf.shape(is_mask)[1])
+    positions = tf.ragged.boolean_mask(columns, is_mask)
+    counts = positions.row_lengths()
+    positions = tf.pad(positions.to_tensor(), [[0, 0], [0, 1]])  # one at least
+
+    def best(part):
+        probabilities = tf.nn.softmax(predict(part)["masked_lm_logits"])
+        probabilities, ids = tf.math.top_k(
+            probabilities[..., : tokenizer.vocab_size], TOP_K
+        )
+        return {"ids": ids, "probabilities": probabilities}
+
+    found = in_parts(best, batch | {"masked_lm_positions": positions})
+    exists = tf.sequence_mask(counts, tf.shape(positions)[1] - 1)[..., None]
+    return {
+        "tokens": tf.where(exists, tokenizer.tokens(found["ids"][:, :-1]), ""),
+        "probabilities": tf.where(exists, found["probabilities"][:, :-1], 0.0),
+    }
+
+
+def _vectors(predict, batch):
+    """[CLS] and the mean of the last layer, float32 [b, h]."""
+
+    def pool(part):
+        nowhere = tf.zeros_like(part["input_ids"][:, :1])
+        hidden = predict(part | {"masked_lm_positions": nowhere})["sequence_output"]
+        weights = tf.cast(part["input_mask"], tf.float32)[..., None]
+        mean = tf.reduce_sum(hidden * weights, axis=1) / tf.reduce_sum(weights, axis=1)
+        return {"mean": mean, "cls": hidden[:, 0]}
+
+    return in_parts(pool, batch)

@@ -659,7 +659,7 @@ def test_no_answer_depends_on_what_else_is_asked(folder):
     """Padding is as a batch has it, and never among the best starts and ends."""
     config = dataclasses.replace(TINY, initializer_range=0.5)
     (folder / "config.json").write_text(config.to_json_string())
-    few = {"n_best_size": 5, "max_answer_length": 24, "learning_rate": [1e-6]}
+    few = {"n_best_size": 5, "learning_rate": [1e-6], "max_seq_length": 40}
     run(folder, do_train=True, do_predict=True, **few)
     lists = read(folder, "nbest_predictions.json")
     run(folder, do_predict=True, length_buckets=False, predict_batch_size=3, **few)

@@ -138,24 +138,20 @@ def app(predictor: Predictor, name: str, hosts: tuple[str, ...] = ("*",)) -> Sta
 
 
 async def _body(request: Request) -> bytes:
-    """The body, of at most MAX_BYTES; somewhat more is read, so that the client hears."""
-    body, size = bytearray(), 0
+    """The body, of at most MAX_BYTES."""
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
-                size += len(chunk)
-                if size <= MAX_BYTES:
-                    body += chunk
-                elif size > 4 * MAX_BYTES:
-                    break
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise HTTPException(
+                        413, f"a request may have {MAX_BYTES:,} bytes; send several"
+                    )
     except TimeoutError:
         raise HTTPException(
             408, f"no whole request in {BODY_SECONDS} seconds"
         ) from None
-    if size > MAX_BYTES:
-        raise HTTPException(
-            413, f"a request may have {MAX_BYTES:,} bytes; send several"
-        )
     return bytes(body)
 
 

@@ -46,11 +46,11 @@ class PretrainingModel(keras.layers.Layer):
             training, seed: as `BertEncoder.call` takes them.
         Returns:
             dict of masked_lm_logits [b, p, vocab_size], next_sentence_logits [b, 2], and
-            the encoder's sequence_output [b, s, h] and pooled_output [b, h].
+            the encoder's sequence_output [b, s, h] and pooled_output [b, h]; float32.
         """
         outputs = self.encoder(batch, training=training, seed=seed)
         return {
-            **outputs,
+            **{name: ops.cast(value, "float32") for name, value in outputs.items()},
             "masked_lm_logits": self.masked_lm(
                 outputs["sequence_output"],
                 positions=batch["masked_lm_positions"],

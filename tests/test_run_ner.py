@@ -798,16 +798,11 @@ def test_a_saved_model_has_an_answer_to_everything(exported):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("context", [False, True])
-def test_an_export_answers_as_the_run_that_made_it(folder, context):
-    run(
-        folder,
-        do_train=True,
-        do_predict=True,
-        do_export=True,
-        document_context=context,
-    )
-    blocks = (folder / "output" / "predictions.txt").read_text().split("\n\n")
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_export_answers_as_the_run_that_made_it(deep, kind):
+    whole = {"do_train": True, "do_predict": True, "do_export": True}
+    run(deep, init_checkpoint=str(deep / "encoder"), **whole, **KINDS[kind])
+    blocks = (deep / "output" / "predictions.txt").read_text().split("\n\n")
     columns = [
         [line.split(" ") for line in block.strip().split("\n")] for block in blocks
     ]
@@ -819,8 +814,8 @@ def test_an_export_answers_as_the_run_that_made_it(folder, context):
             continue
         requests[-1]["words"] += [*(cells[0] for cells in sentence_), ""]
         expected[-1] += [*(cells[-1] for cells in sentence_), ""]
-    if context:
+    if kind == "context":
         requests = [request | {"before": "", "after": ""} for request in requests]
-    found = predictor.Predictor(str(folder / "output")).predict(requests)
+    found = predictor.Predictor(str(deep / "output")).predict(requests)
     assert len(expected) == 2
     assert [answer["tags"] for answer in found] == expected

@@ -379,6 +379,7 @@ def _export(trainer, given, config, tokenizer, log):
         max_seq_length=given.max_seq_length,
         max_predictions_per_seq=given.max_predictions_per_seq,
         dtype=given.export_dtype,
+        formats=given.export_formats,
     )
     log.say(
         f"exported to {folder}; loaded by another process, it gave the same answers"

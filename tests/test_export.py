@@ -1,11 +1,13 @@
 """Exports: raw text gives the script's own answers to whoever loads it, or go."""
 
+import dataclasses
 import json
 import os
 import pathlib
 import random
 import subprocess
 import sys
+import types
 
 import h5py
 import numpy as np
@@ -22,13 +24,14 @@ from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
 from text.tokenization import Tokenizer
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training import export, forms
+from training import export, forms, portable
 from training.checkpoint import load
 from training.predictor import Predictor
 
 # isort: split
 import tensorflow as tf
 
+_OPTIONAL = "not installed (pip install -r requirements-oracles.txt)"
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 TINY = BertConfig(
     vocab_size=80,
@@ -230,6 +233,66 @@ def test_bfloat16_training_exports_float32_unless_asked(folder):
     nodes = [node for function in graph.library.function for node in function.node_def]
     types = {node.attr["T"].type for node in nodes if node.op == "MatMul"}
     assert tf.bfloat16.as_datatype_enum in types
+
+
+# --- Other formats -------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf"])
+def test_onnx_and_litert_say_the_same(hidden_act, folder):
+    onnxruntime = pytest.importorskip("onnxruntime", reason=_OPTIONAL)
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason=_OPTIONAL)
+    config = dataclasses.replace(TINY, hidden_act=hidden_act)
+    (folder / "config.json").write_text(config.to_json_string())
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, do_export=True, export_formats=["onnx", "litert"])
+    directory = folder / "output" / "export"
+    rng = np.random.default_rng(3)
+    ids = rng.integers(5, 40, (4, 32)).astype(np.int32)
+    mask = (np.arange(32) < [[32], [5], [20], [1]]).astype(np.int32)
+    batch = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * ids}
+    loaded = tf.saved_model.load(str(directory / "tensors" / "1"))
+    serve = loaded.signatures["serving_default"]
+    expected = serve(**{k: tf.constant(v) for k, v in batch.items()})["logits"].numpy()
+    session = onnxruntime.InferenceSession(str(directory / "model.onnx"))
+    (found,) = session.run(["logits"], batch)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    shorter = {name: values[1:3, :20] for name, values in batch.items()}
+    (found,) = session.run(["logits"], shorter)
+    np.testing.assert_allclose(found, expected[1:3], rtol=0, atol=1e-5)
+    runner = litert.Interpreter(str(directory / "model.tflite"))
+    runner = runner.get_signature_runner("serving_default")
+    for row in range(4):
+        of_row = {name: values[row : row + 1] for name, values in batch.items()}
+        found = runner(**of_row)["logits"]
+        np.testing.assert_allclose(found, expected[row : row + 1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_file_that_says_something_else_is_refused(folder, monkeypatch):
+    def wrong(serve, loaded, batch):
+        return b"", lambda batch: {"logits": np.zeros((len(batch["input_ids"]), 3))}
+
+    monkeypatch.setattr(portable, "_onnx", wrong)
+    monkeypatch.setattr(portable, "check_installed", lambda formats: None)
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    with pytest.raises(UserError, match="the onnx file gives other logits"):
+        run(folder, do_export=True, export_formats=["onnx"])
+    assert not list((folder / "output").glob("*export"))
+
+
+def test_formats_are_known_and_their_packages_there(folder, monkeypatch):
+    with pytest.raises(
+        UserError, match="--export_formats=pmml: not one of onnx, litert"
+    ):
+        run(folder, do_export=True, export_formats=["pmml"])
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setitem(sys.modules, "tf2onnx", types.ModuleType("tf2onnx"))
+    with pytest.raises(UserError, match="pip install -r requirements-onnx.txt"):
+        run(folder, do_export=True, export_formats=["onnx"])
+    with pytest.raises(UserError, match="only with --export_dtype=float32"):
+        run(folder, export_formats=["onnx"], export_dtype="mixed_bfloat16")
 
 
 # --- Pre-trained encoders ------------------------------------------------------------

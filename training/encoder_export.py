@@ -1,5 +1,7 @@
 """Exports a pre-trained network: the words that it puts in the place of [MASK], vectors."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -30,6 +32,7 @@ def save(
     max_seq_length: int,
     max_predictions_per_seq: int,
     dtype: str,
+    formats: Sequence[str] = (),
 ) -> str:
     """Exports the network of a trainer, with its heads; returns the folder.
 
@@ -76,6 +79,7 @@ def save(
         answers=[_answer(model, ids, tokenizer) for ids in made],
         batch=batch,
         outputs=export.predict(model, batch),
+        formats=formats,
     )
     return export.save(output_dir, product)
 

@@ -6,6 +6,7 @@ An export is a folder that appears when it is whole:
     text/1        SavedModel; serving_default: raw text to final answers; tensors: the
                   encoder's inputs to logits; examples: the same from serialized tf.Examples
     tensors/1     SavedModel of the network alone; serving_default: as tensors; examples
+    model.onnx, model.tflite    the network, where asked for
 
 Both are of core TensorFlow operations only, and lie as TensorFlow Serving wants its models.
 Before the folder appears, another process loads both and has to give the answers that
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import keras
 import numpy as np
@@ -34,7 +35,7 @@ from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
 from text.rows import Layout
 from text.tokenization import Tokenizer
-from training import checkpoint, forms
+from training import checkpoint, forms, portable
 
 FOLDER = "export"
 DESCRIPTION = "export.json"
@@ -61,6 +62,7 @@ class Product:
         description: what export.json says besides.
         requests, answers: what to ask in the end, and what must be answered.
         batch, outputs: int32 and float32 arrays, the same for the network alone.
+        formats: in which to write the network besides; of `portable.FORMATS`.
     """
 
     model: Callable
@@ -77,6 +79,7 @@ class Product:
     batch: Mapping[str, np.ndarray]
     outputs: Mapping[str, np.ndarray]
     more: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
+    formats: Sequence[str] = ()
 
 
 def make_model(make: Callable, weights: Mapping[str, keras.Variable]):
@@ -111,6 +114,9 @@ def save(output_dir: str, product: Product) -> str:
     with anywhere.access(final), _replacing(final) as directory:
         _write(product, directory)
         _check(product, directory)
+        for name in product.formats:
+            network = os.path.join(directory, TENSORS)
+            portable.write(name, network, directory, product.batch, product.outputs)
     return final
 
 

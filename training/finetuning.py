@@ -736,6 +736,7 @@ def _export(this: _Run, trainer: loop.Trainer) -> None:
             answers=task.answers(predictions),
             batch={name: values[:_CHECKED] for name, values in batch.items()},
             outputs={name: values[:_CHECKED] for name, values in outputs.items()},
+            formats=given.export_formats,
         ),
     )
     this.log.say(

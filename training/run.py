@@ -15,7 +15,14 @@ from modeling.config import BertConfig
 from text import tokenization
 from text.errors import UserError
 from text.vocabulary import Vocabulary
-from training import checkpoint, distribution, hugging_face, loop, report
+from training import (
+    checkpoint,
+    distribution,
+    hugging_face,
+    loop,
+    portable,
+    report,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +51,11 @@ class RunOptions:
         "float32",
         choices=("float32", "mixed_bfloat16"),
         help="Type of the matrix products in them.",
+    )
+    export_formats: list[str] = options.field(
+        [],
+        help=f"Of {', '.join(portable.FORMATS)}: write the network in these, too; each "
+        "needs its requirements-*.txt.",
     )
     eval_batch_size: int = options.field(8, help="Rows of one evaluation batch.")
     save_checkpoints_steps: int = options.field(
@@ -111,6 +123,9 @@ class RunOptions:
         self.check_at_least(0, "keep_checkpoint_max", "eval_every_steps")
         if not 0 <= self.seed < 2**31:
             raise UserError(f"--seed={self.seed}: must be from 0 to {2**31 - 1}")
+        if self.export_formats and self.export_dtype != "float32":
+            raise UserError("--export_formats: only with --export_dtype=float32")
+        portable.check_installed(self.export_formats)
         if self.uses_tpu:
             self._check_tpu()
 

@@ -1,0 +1,118 @@
+"""Takes the network of an export to ONNX and to LiteRT, each tried by its own runtime."""
+
+import importlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from text.errors import UserError
+
+_TOLERANCE = 1e-5
+_NEEDED = {"onnx": ("tf2onnx", "onnxruntime"), "litert": ("ai_edge_litert",)}
+FORMATS = tuple(_NEEDED)
+
+
+def check_installed(formats: list[str]) -> None:
+    """Raises:
+    UserError: a format is not known, or what makes and runs it is not installed.
+    """
+    for name in formats:
+        if name not in FORMATS:
+            raise UserError(f"--export_formats={name}: not one of {', '.join(FORMATS)}")
+        for module in _NEEDED[name]:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise UserError(
+                    f"--export_formats={name} needs more packages: pip install -r "
+                    f"requirements-{name}.txt ({error})"
+                ) from error
+
+
+def write(
+    name: str,
+    saved_model: str,
+    directory: str,
+    batch: Mapping[str, np.ndarray],
+    outputs: Mapping[str, np.ndarray],
+) -> None:
+    """Converts, and compares what the file says of a batch.
+
+    model.onnx takes any number of rows and tokens; model.tflite one row, as long as those
+    of the batch.
+
+    Args:
+        name: one of FORMATS.
+        saved_model: the folder of the network alone.
+        batch, outputs: int32 arrays, and the float32 arrays to get for them.
+    Raises:
+        UserError: the file gives something else.
+    """
+    loaded = tf.saved_model.load(saved_model)
+    serve = loaded.signatures["serving_default"]
+    make = {"onnx": _onnx, "litert": _litert}[name]
+    content, run = make(serve, loaded, batch)
+    found = run(batch)
+    for output, expected in outputs.items():
+        difference = np.abs(found[output] - expected).max(initial=0.0)
+        if not difference <= _TOLERANCE * max(1.0, np.abs(expected).max(initial=0.0)):
+            raise UserError(
+                f"the {name} file gives other {output}: {difference:.2g} away; nothing "
+                "was exported"
+            )
+    file = os.path.join(
+        directory, {"onnx": "model.onnx", "litert": "model.tflite"}[name]
+    )
+    with tf.io.gfile.GFile(file, "wb") as opened:
+        opened.write(content)
+
+
+def _onnx(serve, loaded, batch) -> tuple[bytes, Callable]:
+    import onnxruntime
+    import tf2onnx
+
+    logging.getLogger("tf2onnx").setLevel("ERROR")
+    specs = [
+        tf.TensorSpec([None] * values.ndim, tf.int32, name)
+        for name, values in batch.items()
+    ]
+
+    def call(*tensors):
+        return serve(**dict(zip(batch, tensors, strict=True)))
+
+    model, _ = tf2onnx.convert.from_function(
+        tf.function(call, autograph=False), input_signature=specs, opset=18
+    )
+    content = model.SerializeToString()
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return content, lambda batch: dict(
+        zip(names, session.run(names, dict(batch)), strict=True)
+    )
+
+
+def _litert(serve, loaded, batch) -> tuple[bytes, Callable]:
+    from ai_edge_litert.interpreter import Interpreter
+
+    # Without fixed lengths it lacks operations.
+    specs = {
+        name: tf.TensorSpec([1, *values.shape[1:]], tf.int32, name)
+        for name, values in batch.items()
+    }
+    function = tf.function(lambda **tensors: serve(**tensors), autograph=False)
+    function = function.get_concrete_function(**specs)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], loaded)
+    content = converter.convert()
+    runner = Interpreter(model_content=content).get_signature_runner("serving_default")
+
+    def run(batch):
+        rows = [
+            runner(**{name: values[i : i + 1] for name, values in batch.items()})
+            for i in range(len(batch["input_ids"]))
+        ]
+        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+    return content, run

@@ -126,14 +126,8 @@ def _check_vocabularies(given: Options, tokenizer: Tokenizer | None) -> None:
         )
     if not tokenizer:
         return
-    of_export = {
-        "vocab_sha256": tokenizer.vocabulary.digest,
-        "do_lower_case": tokenizer.splitter.do_lower_case,
-        "strip_accents": tokenizer.splitter.strip_accents,
-        "split_cjk": tokenizer.splitter.split_cjk,
-    }
     for path, description in described.items():
-        for name, value in of_export.items():
+        for name, value in tokenizer.settings.items():
             said = description.content.get(name, value)
             if said != value:
                 raise UserError(

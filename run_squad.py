@@ -416,7 +416,11 @@ class Squad(Task):
             checkpoint.write_file(paths[-1], json.dumps(values, indent=4) + "\n")
         return paths
 
-    # --- Serving ---------------------------------------------------------------------
+    # --- Export ----------------------------------------------------------------------
+
+    def description(self):
+        names = ("n_best_size", "max_answer_length", "null_score_diff_threshold")
+        return super().description() | {n: getattr(self.given, n) for n in names}
 
     def request(self, example):
         return {name: getattr(example, name) for name in self.inputs}

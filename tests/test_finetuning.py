@@ -17,7 +17,7 @@ from modeling.config import BertConfig
 from tests.programs import hosts, parity
 from text.errors import UserError
 from text.vocabulary import SPECIAL_TOKENS
-from training import checkpoint
+from training import checkpoint, trials
 
 ROOT = pathlib.Path(__file__).parents[1]
 TINY = BertConfig(
@@ -236,7 +236,7 @@ def test_search_goes_on_where_it_was_broken_off(folder, monkeypatch):
     search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
     run(folder, **search, output_dir=str(folder / "straight"))
     train = training_calls = []
-    original = parity.finetuning._Run.train
+    original = trials.Run.train
 
     def once(self, *arguments):
         training_calls.append(arguments)
@@ -244,7 +244,7 @@ def test_search_goes_on_where_it_was_broken_off(folder, monkeypatch):
             raise KeyboardInterrupt
         original(self, *arguments)
 
-    monkeypatch.setattr(parity.finetuning._Run, "train", once)
+    monkeypatch.setattr(trials.Run, "train", once)
     with pytest.raises(KeyboardInterrupt):
         run(folder, **search)
     run(folder, **search)

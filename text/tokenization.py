@@ -216,6 +216,16 @@ class Tokenizer:
         self._chunk_spans = _Cache(self._align_chunk)
         self._longest_piece = max(map(len, vocabulary.tokens)) + len("##")
 
+    @property
+    def settings(self) -> dict:
+        """What makes ids of text, as descriptions of files name it."""
+        return {
+            "vocab_sha256": self.vocabulary.digest,
+            "do_lower_case": self.splitter.do_lower_case,
+            "strip_accents": self.splitter.strip_accents,
+            "split_cjk": self.splitter.split_cjk,
+        }
+
     def encode(self, text: str) -> list[int]:
         """Text to ids; special tokens spelled out in it are taken apart as any text."""
         chunks = self.splitter.chunks(text)

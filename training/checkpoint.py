@@ -328,6 +328,17 @@ def write_file(path: str, content: str | bytes) -> None:
         tf.io.gfile.rename(temporary, path, overwrite=True)
 
 
+def read_json(path: str):
+    """What a file that `write_file` wrote holds; None where it is absent or no JSON."""
+    if not tf.io.gfile.exists(path):
+        return None
+    with anywhere.access(path), tf.io.gfile.GFile(path) as file:
+        try:
+            return json.load(file)
+        except ValueError:
+            return None
+
+
 def _remove(directory: str, name: str) -> None:
     """Removes a bundle, its .index first so that no half of it is taken for whole."""
     # No glob: the directory's name may hold what globs take for patterns.

@@ -248,16 +248,12 @@ def _features(layout):
 
 
 def _description(product: Product) -> dict:
-    splitter = product.tokenizer.splitter
     return {
         "form": product.form,
         "inputs": dict(product.inputs),
         **product.description,
         "max_seq_length": product.layout.max_seq_length,
-        "vocab_sha256": product.tokenizer.vocabulary.digest,
-        "do_lower_case": splitter.do_lower_case,
-        "strip_accents": splitter.strip_accents,
-        "split_cjk": splitter.split_cjk,
+        **product.tokenizer.settings,
         "dtype": product.dtype,
         "bert_config": dataclasses.asdict(product.config),
         "versions": {
@@ -348,7 +344,8 @@ def _compare(product, what, expected, found) -> None:
     if _differ(expected, found, product.dtype):
         raise UserError(
             f"the export was removed: once loaded, its answers {what} are {found}, and "
-            f"here they are {expected}"
+            f"here they are {expected}; a model without training may have ties, which "
+            "fall either way"
         )
 
 

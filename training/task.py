@@ -122,6 +122,10 @@ class Task(abc.ABC):
 
     # What --do_export needs, with `form` and `inputs`.
 
+    def description(self) -> dict:
+        """What export.json says of the task, as JSON."""
+        return self.settings() | self.state()
+
     def samples(self) -> list:
         """Examples to try an export on, of texts of any kind; no files are read."""
         raise NotImplementedError

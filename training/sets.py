@@ -1,0 +1,147 @@
+"""The sets of a fine-tuning task: read, made rows, kept in files; knows no models."""
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+
+import numpy as np
+
+from text import rows
+from text.errors import UserError
+from text.progress import Progress
+from training import checkpoint, distribution
+from training.task import Task
+
+# isort: split
+import tensorflow as tf
+
+
+@dataclasses.dataclass
+class Set:
+    """One split; its rows are in a file, and in memory what scoring needs of them."""
+
+    split: str
+    examples: list
+    notes: list
+    example_numbers: np.ndarray
+    file: rows.Rows
+    fingerprint: str
+
+
+class Sets:
+    """Reads and featurizes the splits of a task.
+
+    Rows go to TFRecord files in output_dir. Those of the training set are used again by
+    the next run where examples, vocabulary and flags are the same.
+    """
+
+    def __init__(self, task: Task, given, strategy, log):
+        self.task, self.given, self.strategy, self.log = task, given, strategy, log
+        self.read = functools.cache(self._read)
+        self._examples = {}
+
+    def _read(self, split: str) -> Set:
+        task, given = self.task, self.given
+        examples = self._examples[split] = task.read(split)
+        layout = rows.Layout(given.max_seq_length, task.num_choices, task.fields)
+        fingerprint = self._fingerprint(examples, layout)
+        path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
+        notes, numbers = [], []
+        if split == "train":
+            fresh = self._is_fresh(path, fingerprint)
+            # Together: a host that is late may find what the chief wrote meanwhile.
+            if distribution.any_host(self.strategy, not fresh):
+                self._write(path, self._rows(examples, split), layout, fingerprint)
+        else:
+
+            def noted():
+                for number, row in self._rows(examples, split):
+                    notes.append(row.notes)
+                    numbers.append(number)
+                    yield number, row
+
+            made = noted()
+            if not distribution.is_chief(self.strategy):
+                collections.deque(made, maxlen=0)  # it scores as the chief does
+            self._write(path, made, layout, fingerprint)
+        note = checkpoint.read_json(f"{path}.json") or {}
+        distribution.check_same(
+            self.strategy,
+            note.get("rows", -1),
+            "output_dir does not hold the same files on all hosts; they must share it",
+        )
+        if not note["rows"]:
+            raise UserError(f"{split}: none of {len(examples)} examples makes a row")
+        counts = [f"; {n} {what}" for what, n in sorted(note["counts"].items()) if n]
+        self.log.say(
+            f"{split}: {len(examples)} examples, {note['rows']} rows{''.join(counts)}"
+        )
+        file = rows.Rows(
+            path, layout, bucketed=given.length_buckets and not given.uses_tpu
+        )
+        return Set(split, examples, notes, np.array(numbers), file, fingerprint)
+
+    def some_examples(self, number: int) -> list:
+        """The first of an evaluation or test set that was read."""
+        splits = (*self.task.eval_sets, *self.task.test_sets)
+        known = (self._examples[split] for split in splits if split in self._examples)
+        return next(known, [])[:number]
+
+    def _is_fresh(self, path, fingerprint):
+        """Whether a file of rows is whole and of this very set."""
+        note = checkpoint.read_json(f"{path}.json") or {}
+        if note.get("fingerprint") != fingerprint or not tf.io.gfile.exists(path):
+            return False
+        return tf.io.gfile.stat(path).length == note.get("bytes")
+
+    def _rows(self, examples, split):
+        self.task.counts.clear()
+        total = len(examples)
+        with Progress(f"rows of {split}", total, "examples", brief=True) as progress:
+            for number, example in enumerate(examples):
+                for row in self.task.featurize(example, split):
+                    yield number, row
+                progress.advance(1)
+
+    def _write(self, path, numbered, layout, fingerprint):
+        """Writes rows, and beside them what they were made of."""
+
+        def write():
+            # Without its note a file counts for nothing.
+            if tf.io.gfile.exists(f"{path}.json"):
+                tf.io.gfile.remove(f"{path}.json")
+            number = rows.write(path, (row for _, row in numbered), layout)
+            counts = dict(self.task.counts)
+            note = {
+                "fingerprint": fingerprint,
+                "rows": number,
+                "bytes": tf.io.gfile.stat(path).length,
+                "counts": counts,
+            }
+            checkpoint.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
+
+        distribution.on_chief(self.strategy, write)
+
+    def _name(self, split):
+        """The release's names: train, eval, predict; further sets add their own."""
+        for name, splits in (
+            ("eval", self.task.eval_sets),
+            ("predict", self.task.test_sets),
+        ):
+            if split in splits:
+                return name if split == splits[0] else f"{name}_{split}"
+        return split
+
+    def _fingerprint(self, examples, layout):
+        digest = hashlib.sha256()
+        what = (
+            layout,
+            self.task.tokenizer.settings,
+            sorted(self.task.settings().items()),
+        )
+        for item in (what, *examples):
+            digest.update(f"{item!r}\n".encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()

@@ -1,0 +1,350 @@
+"""One training of a task's model, of one or of many that a command asks for."""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import os
+
+import numpy as np
+
+from text.errors import UserError
+from text.progress import Progress
+from training import checkpoint, distribution, loop, report, run
+from training.sets import Sets
+from training.task import Predictions, Task
+
+# isort: split
+import tensorflow as tf
+
+BEST = "best"  # folder of the weights that early stopping keeps
+_PADDING = -1e9  # in outputs, behind the tokens of a row
+_TASK_FILE = "task.json"
+_EVALUATIONS = "evaluations.json"
+_SMALL_SET = 10_000  # examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One setting of what a search varies."""
+
+    learning_rate: float
+    train_batch_size: int
+    num_train_epochs: float
+    seed: int
+
+    def __str__(self):
+        return (
+            f"rate{self.learning_rate}-batch{self.train_batch_size}"
+            f"-epochs{self.num_train_epochs}-seed{self.seed}"
+        )
+
+
+def every_trial(given) -> list[Trial]:
+    product = itertools.product(
+        given.learning_rate,
+        given.train_batch_size,
+        given.num_train_epochs,
+        range(given.seed, given.seed + given.num_trials),
+    )
+    return [Trial(*values) for values in dict.fromkeys(product)]
+
+
+class Run:
+    """What all trials of one command share, and how a model is made, trained and asked."""
+
+    def __init__(self, task: Task, given):
+        self.task, self.given = task, given
+        self.config = run.read_config(given)
+        run.check_vocabulary(task.tokenizer.vocabulary, given, self.config)
+        # Before anything that makes TensorFlow look for devices.
+        self.strategy = given.strategy()
+        self.chief = distribution.is_chief(self.strategy)
+        self.log = self._report(given.output_dir, 1, 1)
+        distribution.on_chief(
+            self.strategy, lambda: checkpoint.prepare(given.output_dir)
+        )
+        self._recall()
+        self.sets = Sets(task, given, self.strategy, self.log)
+
+    def _recall(self):
+        """Holds the run to the text that its weights were trained on, and the labels."""
+        given = self.given
+        directories = [] if given.do_train else [given.output_dir]
+        if given.init_checkpoint:
+            source = checkpoint.resolve(given.init_checkpoint)
+            directories.append(os.path.dirname(source))
+        for directory in directories:
+            path = os.path.join(directory, _TASK_FILE)
+            if state := checkpoint.read_json(path):
+                for name, value in self.task.tokenizer.settings.items():
+                    if state.get(name, value) != value:
+                        raise UserError(
+                            f"{path}: the model was trained with {name}={state[name]}, "
+                            f"and this is {value}; give the same vocabulary and flags"
+                        )
+                if not given.do_train:
+                    self.task.restore(state)
+                return
+
+    def check_batches(self, trials: list[Trial]) -> None:
+        given, replicas = self.given, self.strategy.num_replicas_in_sync
+        for name in ("eval_batch_size", "predict_batch_size"):
+            run.check_division(name, getattr(given, name), replicas)
+        for trial in trials if given.do_train else ():
+            run.check_division(
+                "train_batch_size",
+                trial.train_batch_size,
+                replicas,
+                given.gradient_accumulation_steps,
+            )
+            if not self.num_train_steps(trial):
+                raise UserError(
+                    f"{self.num_examples} training examples make no "
+                    f"batch of --train_batch_size={trial.train_batch_size} in "
+                    f"{trial.num_train_epochs:g} epochs; lower it"
+                )
+
+    def _report(self, directory, total_steps, batch_size):
+        return report.Report(
+            directory, total_steps=total_steps, batch_size=batch_size, active=self.chief
+        )
+
+    @property
+    def num_examples(self) -> int:
+        """Of the training set."""
+        return len(self.sets.read("train").examples)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether another seed may score quite differently."""
+        return self.num_examples < _SMALL_SET
+
+    def num_train_steps(self, trial: Trial) -> int:
+        # As the release counts: examples, of which windows may make more rows.
+        return int(self.num_examples / trial.train_batch_size * trial.num_train_epochs)
+
+    def trainer(self, trial: Trial) -> loop.Trainer:
+        given, objective = self.given, self.task.objective()
+        steps = self.num_train_steps(trial) if given.do_train else 1
+        settings = given.settings(
+            num_train_steps=steps,
+            num_warmup_steps=int(steps * given.warmup_proportion),
+            learning_rate=trial.learning_rate,
+            batch_size=trial.train_batch_size,
+            seed=trial.seed,
+        )
+        if given.early_stopping_patience and not given.eval_every_steps:
+            epoch = steps / trial.num_train_epochs
+            settings = dataclasses.replace(
+                settings, eval_every_steps=max(1, round(epoch))
+            )
+        trainer = loop.Trainer(
+            self.strategy,
+            lambda: objective.model(self.config, seed=trial.seed, dtype=given.dtype),
+            objective,
+            settings,
+        )
+        self.log.say(trainer.description)
+        return trainer
+
+    def identity(self, varied: dict) -> dict:
+        """What makes a run this run: with any of it changed, a resume would be another."""
+        given = self.given
+        names = (
+            "init_checkpoint",
+            "init_encoder_only",
+            "dtype",
+            "bias_correction",
+            "warmup_proportion",
+            "early_stopping_patience",
+            "length_buckets",
+        )
+        identity = {
+            **varied,
+            **{name: getattr(given, name) for name in names},
+            **self.task.settings(),
+            **dataclasses.asdict(self.config),
+            "training_rows": self.sets.read("train").fingerprint,
+        }
+        # As it is read back: JSON has lists where Python has tuples.
+        return json.loads(json.dumps(identity))
+
+    def prepare(self, directory: str, identity: dict) -> None:
+        """Makes the directory of a training, and puts there what the model needs."""
+
+        def write():
+            run.prepare(directory, identity, self.config)
+            if not checkpoint.steps(directory):  # what is left is of an abandoned run
+                _forget_evaluations(directory)
+            state = self.task.state() | self.task.tokenizer.settings
+            content = json.dumps(state, ensure_ascii=False, indent=2)
+            checkpoint.write_file(os.path.join(directory, _TASK_FILE), content + "\n")
+            with open(self.given.vocab_file, "rb") as file:
+                checkpoint.write_file(os.path.join(directory, "vocab.txt"), file.read())
+
+        distribution.on_chief(self.strategy, write)
+
+    def start(self, trainer: loop.Trainer, directory: str) -> None:
+        given = self.given
+        if given.do_train:
+            required = checkpoint.ENCODER
+        else:
+            required = ""  # a head without training answers at random
+            if checkpoint.steps(os.path.join(directory, BEST)):
+                directory = os.path.join(directory, BEST)
+        run.start(
+            trainer,
+            directory,
+            given.init_checkpoint,
+            self.log,
+            required=required,
+            trains=given.do_train,
+            only="bert/" if given.init_encoder_only else None,
+        )
+
+    # --- Training --------------------------------------------------------------------
+
+    def train(self, trainer: loop.Trainer, trial: Trial, directory: str) -> None:
+        """Trains to the end of one trial, and leaves the model with its final weights."""
+        data = self.sets.read("train")
+        total = trainer.settings.num_train_steps
+        log = self._report(directory, total, trial.train_batch_size)
+        stopping = Stopping(self, trainer, directory)
+        if trainer.progress.step >= total or stopping.enough():
+            log.say(f"already finished: {trainer.progress.step} updates are done")
+        else:
+            log.say(f"{total} updates of {trial.train_batch_size} rows")
+            with run.interruptible(directory):
+                self._train(trainer, trial, data, directory, log, stopping)
+            if picture := log.draw():
+                log.say(f"finished; curves are in {picture}")
+        stopping.take_best()
+
+    def _train(self, trainer, trial, data, directory, log, stopping):
+        total = trainer.settings.num_train_steps
+        batches = functools.partial(
+            data.file.training,
+            trial.train_batch_size,
+            seed=trial.seed,
+            num_batches=total,
+        )
+        try:
+            trainer.train(
+                lambda first, part: batches(first_batch=first, part=part),
+                directory,
+                log,
+                stopping.evaluate if trainer.settings.eval_every_steps else None,
+                stopping.enough,
+            )
+        except loop.NotFiniteError as error:
+            raise UserError(
+                f"loss or gradient was not finite in {error.count} updates in a row, from "
+                f"step {error.step} on; lower --learning_rate, or look for numbers "
+                "that are not finite in the training set"
+            ) from error
+
+    # --- Prediction ------------------------------------------------------------------
+
+    def predict(self, trainer: loop.Trainer, split: str, batch_size: int):
+        """The predictions of a set, and its losses and metrics.
+
+        Raises:
+            UserError: the model's scores are not finite.
+        """
+        data = self.sets.read(split)
+        order = data.file.in_order(batch_size)
+        outputs, total = {}, 0.0
+        rows_ = len(data.file)
+        with Progress(f"predicting {split}", rows_, "rows", brief=True) as progress:
+            batches = trainer.predict(
+                lambda part: data.file.evaluation(batch_size, part=part), len(order)
+            )
+            for numbers, (batch, sums) in zip(order, batches, strict=True):
+                real = numbers >= 0
+                for name, values in batch.items():
+                    if name in trainer.objective.sequence_outputs:
+                        values = self._padded(values)
+                    if name not in outputs:
+                        shape = (len(data.file), *values.shape[1:])
+                        outputs[name] = np.zeros(shape, values.dtype)
+                    outputs[name][numbers[real]] = values[real]
+                total = total + sums
+                progress.advance(int(real.sum()))
+        for name, values in outputs.items():
+            if not np.isfinite(values).all():
+                raise UserError(
+                    f"{split}: the model's {name} are not finite; its weights are spoilt: "
+                    "train again with a lower --learning_rate"
+                )
+        predictions = Predictions(
+            split, data.examples, data.notes, data.example_numbers, outputs
+        )
+        return predictions, trainer.values(total)
+
+    def _padded(self, values):
+        width = self.given.max_seq_length - values.shape[1]
+        padding = [(0, 0), (0, width), *[(0, 0)] * (values.ndim - 2)]
+        return np.pad(values, padding, constant_values=_PADDING)
+
+    def score(self, trainer: loop.Trainer, split: str):
+        """The predictions of an evaluation set, and its numbers by name."""
+        predictions, values = self.predict(trainer, split, self.given.eval_batch_size)
+        scores = self.task.score(predictions)
+        return predictions, {"loss": values["loss"], **scores}
+
+
+def _forget_evaluations(directory: str) -> None:
+    checkpoint.remove_all(os.path.join(directory, BEST))
+    with contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.remove(os.path.join(directory, _EVALUATIONS))
+
+
+class Stopping:
+    """Evaluates while a trial trains; with patience, keeps the best and says when to stop.
+
+    What it knows stands in a file, so that a resumed run decides as one that never
+    stopped.
+    """
+
+    def __init__(self, run_: Run, trainer: loop.Trainer, directory: str):
+        self.run, self.trainer = run_, trainer
+        self.patience = run_.given.early_stopping_patience
+        self.directory = os.path.join(directory, BEST)
+        self.path = os.path.join(directory, _EVALUATIONS)
+        history = (checkpoint.read_json(self.path) or []) if self.patience else []
+        # Evaluations of later steps will be repeated.
+        self.history = [e for e in history if e["step"] <= trainer.progress.step]
+
+    def evaluate(self) -> dict[str, float]:
+        task = self.run.task
+        _, values = self.run.score(self.trainer, task.eval_sets[0])
+        if self.patience:
+            step, score = self.trainer.progress.step, values[task.metric]
+            better = score > max((e["score"] for e in self.history), default=-math.inf)
+            if better and self.run.chief:
+                tensors = {k: v.value for k, v in self.trainer.variables.items()}
+                tensors["global_step"] = tf.constant(step, tf.int64)
+                checkpoint.save(self.directory, step, tensors, keep=1)
+            self.history = [e for e in self.history if e["step"] < step]
+            self.history.append({"step": step, "score": score})
+            if self.run.chief:
+                checkpoint.write_file(self.path, json.dumps(self.history) + "\n")
+        return values
+
+    def enough(self) -> bool:
+        if not self.patience or not self.history:
+            return False
+        scores = [e["score"] for e in self.history]
+        return len(scores) - 1 - scores.index(max(scores)) >= self.patience
+
+    def take_best(self) -> None:
+        if self.patience and self.history:
+            best = max(self.history, key=lambda e: e["score"])
+            checkpoint.load(self.trainer.weights, self.directory)
+            self.trainer.progress.step = best["step"]
+            self.run.log.say(
+                f"the best of {len(self.history)} evaluations was at step {best['step']}"
+            )

@@ -333,6 +333,18 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
             chances = [each["probability"] for each in mask]
             np.testing.assert_allclose(chances, row[best], rtol=0, atol=1e-5)
 
+    loaded = tf.saved_model.load(str(tmp_path / "export" / "text" / "1"))
+    odd = [b"", b"\xff[MASK]\xfe", b"a " * (1 << 19), b"[MASK]" * 1000, b"\x00"]
+    for texts_, masks in (([], 0), ([b""], 0), (odd, 62)):
+        for signature in ("serving_default", "vectors"):
+            answers = loaded.signatures[signature](text=tf.constant(texts_, tf.string))
+            for name, values in answers.items():
+                assert len(values) == len(texts_), name
+        filled = loaded.signatures["serving_default"](
+            text=tf.constant(texts_, tf.string)
+        )
+        assert filled["tokens"].shape == (len(texts_), masks, 5)
+
     (tmp_path / "texts.txt").write_text("\n".join(texts))
     features = {}
     for pooling in ("mean", "cls"):
@@ -349,7 +361,6 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
         )
         with h5py.File(path) as file:
             features[pooling] = file["layer_-1"][:]
-    loaded = tf.saved_model.load(str(tmp_path / "export" / "text" / "1"))
     vectors = loaded.signatures["vectors"](text=tf.constant(texts))
     for name, values in features.items():
         np.testing.assert_allclose(vectors[name], values, rtol=0, atol=1e-5)

@@ -220,6 +220,30 @@ def test_an_export_that_answers_otherwise_leaves_nothing(folder, monkeypatch):
     assert not list((folder / "output").glob("*-export"))
 
 
+def test_an_export_is_replaced_as_a_whole_or_not_at_all(tmp_path):
+    final = tmp_path / "export"
+
+    def replace(content):
+        with export._replacing(str(final)) as folder:
+            pathlib.Path(folder, "file").write_text(content)
+            if content == "bad":
+                raise UserError("bad")
+
+    replace("first")
+    replace("second")
+    with pytest.raises(UserError):
+        replace("bad")
+    assert (final / "file").read_text() == "second"
+    assert os.listdir(tmp_path) == ["export"]
+    # Killed between its two renames, and while it wrote.
+    final.rename(tmp_path / "replaced-export")
+    (tmp_path / "writing-export").mkdir()
+    with pytest.raises(UserError):
+        replace("bad")
+    assert (final / "file").read_text() == "second"
+    assert os.listdir(tmp_path) == ["export"]
+
+
 @pytest.mark.slow
 def test_bfloat16_training_exports_float32_unless_asked(folder):
     write_sets(folder, KINDS["single"][0], pairs=False)

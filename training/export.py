@@ -111,7 +111,7 @@ def save(output_dir: str, product: Product) -> str:
             otherwise, and nothing is left of it.
     """
     final = os.path.join(output_dir, FOLDER)
-    with anywhere.access(final), _replacing(final) as directory:
+    with _replacing(final) as directory:
         _write(product, directory)
         _check(product, directory)
         for name in product.formats:
@@ -125,17 +125,26 @@ def _replacing(final: str) -> Iterator[str]:
     """A folder that takes the place of another if nothing goes wrong."""
     parent, name = os.path.split(final)
     new, old = (os.path.join(parent, f"{p}-{name}") for p in ("writing", "replaced"))
-    for left in (new, old):  # of a run that was killed
-        _remove(left)
-    tf.io.gfile.makedirs(new)
+
+    def clear():
+        """Also what a run that was killed has left."""
+        with anywhere.access(final):
+            _remove(new)
+            if tf.io.gfile.exists(old) and not tf.io.gfile.exists(final):
+                tf.io.gfile.rename(old, final)
+            _remove(old)
+
+    clear()
     try:
+        with anywhere.access(new):
+            tf.io.gfile.makedirs(new)
         yield new
-        if tf.io.gfile.exists(final):
-            tf.io.gfile.rename(final, old)
-        tf.io.gfile.rename(new, final)
+        with anywhere.access(final):
+            if tf.io.gfile.exists(final):
+                tf.io.gfile.rename(final, old)
+            tf.io.gfile.rename(new, final)
     finally:
-        _remove(new)
-        _remove(old)
+        clear()
 
 
 def _remove(directory):
@@ -178,7 +187,7 @@ def _save_model(model, signatures, path, **parts):
     module.weights = [variable.value for variable in model.variables]
     for name, part in parts.items():
         setattr(module, name, part)
-    with _quiet():
+    with anywhere.access(path), _quiet():
         tf.saved_model.save(module, path, signatures=signatures)
 
 

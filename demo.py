@@ -28,6 +28,10 @@ _SENTENCES = (
     "Raises: ValueError: if the [MASK] is not valid.",
     "name: A [MASK] for the operation (optional).",
 )
+_QUESTIONS = (
+    "Computes the inverse hyperbolic sine of a tensor.",
+    "The estimator must be fitted before it can predict.",
+)
 
 
 class _Size(NamedTuple):
@@ -67,11 +71,12 @@ def main(given: Options) -> None:
     _pretrain(path, size)
     _fill_masks(path)
     _fine_tune(path, size)
+    _export(path)
     print(
         f"\nDone in {duration(time.monotonic() - begun)}. In {folder} are the "
         "text, the records and their\nreport (records.html), and in pretraining/ the "
-        "checkpoint, metrics.jsonl and curves,\nand in fine_tuned/ a classifier and what "
-        "it gets wrong (mistakes.html).\nNext: the same commands on your own text; "
+        "checkpoint, metrics.jsonl and curves,\nand in fine_tuned/ a classifier, what "
+        "it gets wrong (mistakes.html), and export/.\nNext: the same commands on your own text; "
         "README.md goes through them."
     )
 
@@ -195,6 +200,23 @@ def _fine_tune(path, size):
         raise UserError("pre-training did not clearly help; something is wrong")
     if size is _SHORT:
         print("So short a pre-training does not help yet; ./demo.sh trains for longer.")
+
+
+def _export(path):
+    _step(8, "Take the classifier out as a SavedModel, and ask it")
+    _run(
+        "run_classifier.py",
+        task_name="custom",
+        do_export=True,
+        data_dir=path("packages"),
+        vocab_file=path("vocab.txt"),
+        bert_config_file=path("bert_config.json"),
+        output_dir=path("fine_tuned"),
+        max_seq_length=_SEQ_LENGTH,
+    )
+    with open(path("questions.txt"), "w", encoding="utf-8") as file:
+        file.writelines(f"{question}\n" for question in _QUESTIONS)
+    _run("predict.py", model_dir=path("fine_tuned"), input_file=path("questions.txt"))
 
 
 def _config(vocab_size):

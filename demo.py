@@ -74,10 +74,10 @@ def main(given: Options) -> None:
     _export(path)
     print(
         f"\nDone in {duration(time.monotonic() - begun)}. In {folder} are the "
-        "text, the records and their\nreport (records.html), and in pretraining/ the "
-        "checkpoint, metrics.jsonl and curves,\nand in fine_tuned/ a classifier, what "
-        "it gets wrong (mistakes.html), and export/.\nNext: the same commands on your own text; "
-        "README.md goes through them."
+        "text, the records and their\nreport (records.html), in pretraining/ the "
+        "checkpoint, metrics.jsonl and curves, and\nin fine_tuned/ a classifier, what it "
+        "gets wrong (mistakes.html), and export/.\nNext: the same commands on your own "
+        "text; README.md goes through them."
     )
 
 

@@ -35,10 +35,9 @@ from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
 from text.rows import Layout
 from text.tokenization import Tokenizer
-from training import checkpoint, forms, portable
+from training import checkpoint, forms, portable, predictor
 
 FOLDER = "export"
-DESCRIPTION = "export.json"
 TEXT, TENSORS = os.path.join("text", "1"), os.path.join("tensors", "1")
 _RELOAD = os.path.join(os.path.dirname(__file__), "reload.py")
 # How far answers may lie apart. In bfloat16 a rounding may also turn a near tie.
@@ -176,7 +175,7 @@ def _write(product: Product, directory: str) -> None:
             tokenizer=tokenizer,
         )
     checkpoint.write_file(
-        os.path.join(directory, DESCRIPTION),
+        os.path.join(directory, predictor.DESCRIPTION),
         json.dumps(_description(product), ensure_ascii=False, indent=2) + "\n",
     )
 

@@ -15,15 +15,18 @@ import dataclasses
 import json
 import os
 import re
+from itertools import chain
 
+import keras
 import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from modeling import heads
 from modeling.config import BertConfig
-from text import inputs
+from text import inputs, tags
 from text.errors import UserError
-from text.tokenization import Tokenizer
+from text.tokenization import Tokenizer, WordSplitter, check_case
 from text.vocabulary import Vocabulary
 from training import checkpoint, hugging_face
 
@@ -51,10 +54,11 @@ class Options:
         help=f"What to write: {_BUNDLE}.* with bert_config.json, or "
         f"{hugging_face.WEIGHTS} with config.json.",
     )
-    head: str = options.field(
-        "classification",
-        choices=("classification", "tagging"),
-        help="What a head without a name of its own is for; both have the same names.",
+    head: str | None = options.field(
+        None,
+        choices=tuple(hugging_face.HEADS),
+        help="What a head without a name of its own is for, in Hugging Face's layout; by "
+        "default as task.json or config.json beside the input has it, or its shape.",
     )
     bert_config_file: str | None = options.field(
         None, help="The architecture; by default the config beside the input."
@@ -108,6 +112,8 @@ class Model:
     tensors: dict[str, np.ndarray]
     config: BertConfig
     vocabulary: Vocabulary | None
+    head: str | None  # of hugging_face.HEADS, where something beside it says so
+    task: dict  # what its task.json says, or would say
 
 
 # === Looking =========================================================================
@@ -162,16 +168,69 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     if path is None:
         beside = os.path.join(directory, "vocab.txt")
         path = beside if os.path.exists(beside) else None
-    tensors = [checkpoint.read(prefix) for prefix in prefixes]
-    if len(tensors) > 1 or not given.keep_optimizer:
-        tensors = [
-            {k: v for k, v in some.items() if not _OF_TRAINING.search(k)}
-            for some in tensors
-        ]
-    if _WORDS not in tensors[0]:
-        raise UserError(f"{prefixes[0]}: holds no {_WORDS}; no BERT?")
     vocabulary = path and Vocabulary.load(path)
-    return Model(_averaged(tensors, prefixes), config, vocabulary)
+    if vocabulary and len(vocabulary) > config.vocab_size:
+        raise UserError(
+            f"{path}: {len(vocabulary)} tokens, more than vocab_size={config.vocab_size} "
+            "of the model; another vocabulary?"
+        )
+    tensors = []
+    for prefix in prefixes:
+        _check(prefix, config)
+        names = {
+            name: value
+            for name, value in checkpoint.read(prefix).items()
+            if not hugging_face.is_implied(name)
+            and (given.keep_optimizer or not _OF_TRAINING.search(name))
+        }
+        tensors.append(names)
+    head, task = _beside(prefixes[0])
+    return Model(_averaged(tensors, prefixes), config, vocabulary, head, task)
+
+
+def _check(prefix, config):
+    """Refuses a checkpoint that is not whole, or of another model than the config's."""
+    with keras.StatelessScope(initialize_variables=False):  # of shapes alone
+        network = heads.PretrainingModel(config)
+    variables = {variable.path: variable for variable in network.variables}
+    report = checkpoint.match(variables, prefix, checkpoint.ENCODER)
+    theirs = hugging_face.is_weights(prefix)
+    odd = [
+        name
+        for name in report.unused
+        if name.startswith("bert/")
+        and not _OF_TRAINING.search(name)
+        or theirs
+        and not hugging_face.has_place(name)
+        and not hugging_face.is_implied(name)
+    ]
+    if odd:
+        raise UserError(
+            f"{prefix}: holds {', '.join(odd[:5])}, which its config says nothing of; "
+            "wrong config, or a head that is not BERT's?"
+        )
+
+
+def _beside(prefix) -> tuple[str | None, dict]:
+    """What the head is for, as far as files beside a checkpoint say so."""
+    path = os.path.join(os.path.dirname(prefix), "task.json")
+    task = checkpoint.read_json(path) or {}
+    if not task and hugging_face.is_weights(prefix):
+        return hugging_face.read_task(prefix)
+    return "tagging" if "entity_types" in task else None, task
+
+
+def _check_tokenization(given, prefix, task):
+    """Refuses flags that the files beside a checkpoint contradict."""
+    check_case(given.do_lower_case, prefix)
+    splitter = WordSplitter(given.do_lower_case, given.strip_accents, given.split_cjk)
+    hugging_face.check_tokenizer(prefix, splitter)
+    for name in ("do_lower_case", "strip_accents", "split_cjk"):
+        if task.get(name, getattr(splitter, name)) != getattr(splitter, name):
+            raise UserError(
+                f"{os.path.dirname(prefix)}: the model was trained on text split "
+                f"otherwise; give --{name}={str(task[name]).lower()}"
+            )
 
 
 def _averaged(tensors, prefixes):
@@ -237,6 +296,7 @@ def _add_words(model: Model, given: Options) -> None:
             model.tensors[name] = longer
     model.config = dataclasses.replace(model.config, vocab_size=size)
     model.vocabulary = Vocabulary(tokens)
+    model.task.pop("vocab_sha256", None)  # it was of the other
     print(f"{len(rows)} words added, {known} were there; vocab_size is {size}")
 
 
@@ -253,41 +313,47 @@ def _lengthen(model: Model, number: int) -> None:
 # === Writing =========================================================================
 
 
-def _write(model: Model, given: Options, prefix: str) -> None:
+def _write(model: Model, given: Options) -> None:
     directory = given.output_dir
     if os.path.isdir(directory) and os.listdir(directory):
         raise UserError(f"{directory}: is not empty; choose another --output_dir")
-    path = os.path.join
+    beside = {}
     if model.vocabulary is not None:
-        lines = "".join(f"{token}\n" for token in model.vocabulary.tokens)
-        checkpoint.write_file(path(directory, "vocab.txt"), lines)
+        beside["vocab.txt"] = "".join(f"{token}\n" for token in model.vocabulary.tokens)
     if given.layout == "release":
-        config = model.config.to_json_string()
-        checkpoint.write_file(path(directory, "bert_config.json"), config)
-        written = path(directory, _BUNDLE)
+        beside["bert_config.json"] = model.config.to_json_string()
+        if model.task:
+            task = json.dumps(model.task, ensure_ascii=False, indent=2)
+            beside["task.json"] = f"{task}\n"
+        for name, content in beside.items():
+            checkpoint.write_file(os.path.join(directory, name), content)
+        written = os.path.join(directory, _BUNDLE)
         checkpoint.write_bundle(written, model.tensors)
     else:
-        state = path(os.path.dirname(prefix), "task.json")
-        labels = _labels(state) if os.path.exists(state) else None
         written = hugging_face.write(
             directory,
             model.tensors,
             model.config,
-            tagging=given.head == "tagging",
-            labels=labels,
+            head=given.head or model.head,
+            task=_with_labels(model.task),
             tokenizer={
                 "do_lower_case": given.do_lower_case,
                 "strip_accents": given.strip_accents,
                 "tokenize_chinese_chars": given.split_cjk,
             },
+            beside=beside,
         )
     size = sum(value.size for value in model.tensors.values())
     print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers")
 
 
-def _labels(path):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file).get("labels")
+def _with_labels(task):
+    """Names the labels that run_ner.py makes of types: O, then B and I of each."""
+    if "entity_types" not in task:
+        return task
+    entities = ([tags.Entity(kind, 0, 2)] for kind in task["entity_types"])
+    marks = (tags.mark(entity, 2, "iob2") for entity in entities)
+    return task | {"labels": [tags.OUTSIDE, *chain.from_iterable(marks)]}
 
 
 def main(given: Options) -> int:
@@ -306,11 +372,13 @@ def main(given: Options) -> int:
     if given.compare_with:
         return int(not compare(prefixes[0], checkpoint.resolve(given.compare_with)))
     model = _read(given, prefixes)
+    if given.add_words_file or given.layout == "hugging_face":
+        _check_tokenization(given, prefixes[0], model.task)
     if given.add_words_file:
         _add_words(model, given)
     if given.max_position_embeddings:
         _lengthen(model, given.max_position_embeddings)
-    _write(model, given, prefixes[0])
+    _write(model, given)
     return 0
 
 

@@ -18,7 +18,7 @@ from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
 from text.tokenization import Tokenizer
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training import checkpoint, forms, predictor
+from training import checkpoint, forms, hugging_face, predictor
 from training.task import Predictions
 
 # isort: split
@@ -39,6 +39,7 @@ TINY = BertConfig(
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
 )
+TRAINED = ("/kernel", "/bias", "_weights", "_bias", "/gamma", "/beta", "_embeddings")
 OUTPUTS = ("predictions.json", "nbest_predictions.json", "null_odds.json")
 
 
@@ -486,6 +487,23 @@ def test_a_missing_file_is_one_line_on_the_command_line(folder):
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("run_squad.py: error: ") and "absent.json" in line
+
+
+def test_a_model_of_hugging_face_answers_without_a_pooler(folder):
+    """They leave out what no answer depends on."""
+    run(folder, do_train=True, do_predict=True)
+    expected = (folder / "output" / "predictions.json").read_bytes()
+    tensors = checkpoint.newest(str(folder / "output"))[1]
+    weights = {k: v for k, v in tensors.items() if k.endswith(TRAINED)}
+    kept = {k: v for k, v in weights.items() if "/pooler/" not in k}
+    theirs, head = str(folder / "theirs"), str(folder / "no_head")
+    hugging_face.write(theirs, kept, TINY)
+    other = {"do_predict": True, "output_dir": str(folder / "other")}
+    run(folder, **other, init_checkpoint=theirs)
+    assert (folder / "other" / "predictions.json").read_bytes() == expected
+    encoder = {k: v for k, v in weights.items() if k.startswith("bert/")}
+    hugging_face.write(head, encoder, TINY)
+    refused(folder, "not in the checkpoint: cls/squad", **other, init_checkpoint=head)
 
 
 def test_a_checkpoint_of_another_task_is_refused(folder):

@@ -178,6 +178,21 @@ def load(
     Nothing is set unless everything fits. Entries without a variable (another head,
     optimizer slots, global_step) are ignored and reported.
 
+    Args, Raises: see `match`.
+    """
+    report = match(variables, path, required)
+    for name, value in read(report.source, report.matched).items():
+        variables[name].assign(value)
+    return report
+
+
+def match(
+    variables: Mapping[str, object],
+    path: str,
+    required: str | tuple[str, ...] | None = None,
+) -> LoadReport:
+    """Holds variables against the checkpoint's entries of the same names; sets nothing.
+
     Args:
         variables: names to Keras or TensorFlow variables.
         path: see `resolve`.
@@ -208,8 +223,6 @@ def load(
             f"{prefix}: not in the checkpoint: {what}; wrong checkpoint or "
             f"bert_config_file? It holds {_grouped(shapes) or 'nothing'}"
         )
-    for name, value in read(prefix, report.matched).items():
-        variables[name].assign(value)
     return report
 
 

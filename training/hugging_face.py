@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  gives numpy the type bfloat16, by name
@@ -105,9 +105,26 @@ NOT_READ = (
 # Those that split text as the release does; a class that is not named may.
 _TOKENIZERS = (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast")
 
+# What a head without a name of its own is for -> the class that has it so.
+HEADS = {
+    "classification": "BertForSequenceClassification",
+    "tagging": "BertForTokenClassification",
+    "choice": "BertForMultipleChoice",
+}
+_SEVERAL_LABELS = "multi_label_classification"
+
+# What may stand in a file a second time -> what it has to equal, and that in words.
+_TIED = {
+    "cls.predictions.decoder.weight": (
+        "bert/embeddings/word_embeddings",
+        "the table of word embeddings",
+    ),
+    "cls.predictions.decoder.bias": ("cls/predictions/output_bias", "its output bias"),
+}
+# Always 0, 1, 2 ... and 0, 0, 0 ...
+_CONSTANT = re.compile(r"(bert\.)?embeddings\.(position|token_type)_ids")
+
 _FLOATS = ("F64", "F32", "F16", "BF16")
-_MASKED_LM_MATRIX = "cls.predictions.decoder.weight"
-_WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 
 
 def pair_of(name: str) -> Pair | None:
@@ -129,6 +146,16 @@ def pair_of(name: str) -> Pair | None:
         released=pair.released.replace("#", number[0]),
         theirs=pair.theirs.replace("#", number[0]),
     )
+
+
+def has_place(name: str) -> bool:
+    """Whether a tensor, by its released name, can be written in this layout."""
+    return _pair_of_released(name) is not None
+
+
+def is_implied(name: str) -> bool:
+    """Whether a tensor that has no place is no loss, since others say the same."""
+    return name in _TIED or _CONSTANT.fullmatch(name) is not None
 
 
 # --- Reading -------------------------------------------------------------------------
@@ -222,7 +249,7 @@ def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]
     with _opened(path) as file:
         tensors = _tensors(file)
         names = list(tensors if names is None else names)
-        if "cls/predictions/output_bias" in names and _MASKED_LM_MATRIX in tensors:
+        if "cls/predictions/output_bias" in names:
             _check_tied(path, file, tensors)
         return {name: _value(path, file, name, *tensors[name]) for name in names}
 
@@ -241,12 +268,15 @@ def _value(path, file, released, name, transposed):
 
 
 def _check_tied(path, file, tensors):
-    words, _ = tensors[_WORD_EMBEDDINGS]
-    if not np.array_equal(file.get_tensor(_MASKED_LM_MATRIX), file.get_tensor(words)):
-        raise UserError(
-            f"{path}: {_MASKED_LM_MATRIX} is not the table of word embeddings, so its "
-            "masked-LM head is another than the release's; only its encoder can be used"
-        )
+    for theirs, (released, what) in _TIED.items():
+        if theirs not in tensors:
+            continue
+        name, _ = tensors[released]
+        if not np.array_equal(file.get_tensor(theirs), file.get_tensor(name)):
+            raise UserError(
+                f"{path}: {theirs} is not {what}, so its masked-LM head is another than "
+                "the release's; only its encoder can be used"
+            )
 
 
 # --- Writing -------------------------------------------------------------------------
@@ -257,23 +287,56 @@ def write(
     tensors: Mapping[str, np.ndarray],
     config: BertConfig,
     *,
-    tagging: bool = False,
-    labels: Sequence[str] | None = None,
+    head: str | None = None,
+    task: Mapping[str, object] | None = None,
     tokenizer: Mapping[str, object] | None = None,
+    beside: Mapping[str, str] | None = None,
 ) -> str:
     """Writes model.safetensors, config.json and tokenizer_config.json.
 
+    Nothing is written unless all can be.
+
     Args:
         tensors: released names to arrays; those of training are not to be among them.
-        tagging: whether a head without a name of its own stands on every token.
-        labels: of such a head, in their order.
+        head: what one without a name of its own is for, of HEADS; by default it is for
+            classification, or choice where it has no bias.
+        task: of such a head: "labels" in their order, None for a number; and
+            "several_labels", whether a text may have more than one.
         tokenizer: do_lower_case, strip_accents, tokenize_chinese_chars.
+        beside: names and contents of other files.
     Returns:
         The path of the weights.
     Raises:
         UserError: a tensor has no place in this layout; or the disk is full or not
             writable.
     """
+    said = config.to_hugging_face() | _said_of_heads(tensors, head, task or {})
+    weights = safetensors.numpy.save(
+        _under_their_names(tensors, said), {"format": "pt"}
+    )
+    settings = {
+        "tokenizer_class": "BertTokenizer",
+        "model_max_length": config.max_position_embeddings,
+        **(tokenizer or {}),
+    }
+    files = dict(beside or {})
+    for name, values in (("config.json", said), ("tokenizer_config.json", settings)):
+        files[name] = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    path = os.path.join(directory, WEIGHTS)
+    with anywhere.access(path):
+        tf.io.gfile.makedirs(directory)
+        for name, content in files.items():
+            with tf.io.gfile.GFile(os.path.join(directory, name), "w") as file:
+                file.write(content)
+        # The weights last: whoever looks for a model looks for them.
+        temporary = f"{path}.writing"
+        with tf.io.gfile.GFile(temporary, "wb") as file:
+            file.write(weights)
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+    return path
+
+
+def _under_their_names(tensors, said) -> dict[str, np.ndarray]:
     theirs = {}
     for released, value in tensors.items():
         pair = _pair_of_released(released)
@@ -284,36 +347,10 @@ def write(
             )
         value = value.T if pair.transposed else value
         theirs[pair.theirs] = np.ascontiguousarray(value)
-    architecture = _architecture(tensors, tagging)
-    if architecture == "BertForMultipleChoice":
+    if said["architectures"] == [HEADS["choice"]]:
         # They want one; the same for every choice, it has no effect.
-        theirs["classifier.bias"] = np.zeros(1, np.float32)
-    said = config.to_hugging_face() | {"architectures": [architecture]}
-    if labels and len(labels) == len(tensors.get("output_bias", ())):
-        said["id2label"] = {str(i): label for i, label in enumerate(labels)}
-        said["label2id"] = {label: i for i, label in enumerate(labels)}
-    elif "output_bias" in tensors:
-        said["num_labels"] = len(tensors["output_bias"])
-    beside = {
-        "config.json": said,
-        "tokenizer_config.json": {
-            "tokenizer_class": "BertTokenizer",
-            "model_max_length": config.max_position_embeddings,
-            **(tokenizer or {}),
-        },
-    }
-    path = os.path.join(directory, WEIGHTS)
-    with anywhere.access(path):
-        tf.io.gfile.makedirs(directory)
-        for name, values in beside.items():
-            with tf.io.gfile.GFile(os.path.join(directory, name), "w") as file:
-                file.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
-        # The weights last: whoever looks for a model looks for them.
-        temporary = f"{path}.writing"
-        with tf.io.gfile.GFile(temporary, "wb") as file:
-            file.write(safetensors.numpy.save(theirs, {"format": "pt"}))
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    return path
+        theirs.setdefault("classifier.bias", np.zeros(1, np.float32))
+    return theirs
 
 
 def _pair_of_released(name: str) -> Pair | None:
@@ -325,22 +362,90 @@ def _pair_of_released(name: str) -> Pair | None:
     return pair and Pair(name, pair.theirs.replace("#", number[0]), pair.transposed)
 
 
-def _architecture(tensors, tagging) -> str:
-    """The name of the class that holds these weights."""
+def _said_of_heads(tensors, head, task) -> dict:
+    """What config.json says of what stands on the encoder, its class above all."""
+    if "output_weights" not in tensors:
+        if head:
+            raise UserError(
+                f"a head for {head} was looked for, and there is no output_weights"
+            )
+        return {"architectures": [_class_by_names(tensors)]}
+    number, biased = len(tensors["output_weights"]), "output_bias" in tensors
+    head = head or ("classification" if biased else "choice")
+    if number != 1 if head == "choice" else not biased:
+        needed = "one output" if head == "choice" else "an output_bias"
+        raise UserError(
+            f"a head for {head} has {needed}; this one has {number} outputs and "
+            f"{'a' if biased else 'no'} bias, so --head must be another"
+        )
+    said = {"architectures": [HEADS[head]]}
+    return said if head == "choice" else said | _said_of_labels(task, number)
+
+
+def _class_by_names(tensors) -> str:
+    """The class of a model whose heads have names of their own, or that has none."""
     if "cls/squad/output_weights" in tensors:
         return "BertForQuestionAnswering"
-    if "output_weights" in tensors:
-        if "output_bias" not in tensors:
-            return "BertForMultipleChoice"
-        if tagging:
-            return "BertForTokenClassification"
-        return "BertForSequenceClassification"
-    if "cls/predictions/output_bias" in tensors:
-        return "BertForPreTraining"
-    return "BertModel"
+    masked_lm = "cls/predictions/output_bias" in tensors
+    next_sentence = "cls/seq_relationship/output_weights" in tensors
+    return {
+        (True, True): "BertForPreTraining",
+        (True, False): "BertForMaskedLM",
+        (False, True): "BertForNextSentencePrediction",
+        (False, False): "BertModel",
+    }[masked_lm, next_sentence]
+
+
+def _said_of_labels(task, number) -> dict:
+    """What config.json says of a head's outputs, `number` of them."""
+    labels = task.get("labels")
+    said = {"num_labels": number}
+    if labels:
+        if len(labels) != number:
+            raise UserError(
+                f"{len(labels)} labels are known ({', '.join(labels)}), and the head has "
+                f"{number}; is the task.json or config.json beside it of another model?"
+            )
+        said = {
+            "id2label": {str(i): label for i, label in enumerate(labels)},
+            "label2id": {label: i for i, label in enumerate(labels)},
+        }
+    # Without it, their pipelines take a number for a logit, and several labels for one.
+    if "labels" in task and labels is None:
+        said["problem_type"] = "regression"
+    elif task.get("several_labels"):
+        said["problem_type"] = _SEVERAL_LABELS
+    return said
 
 
 # --- What stands beside the weights --------------------------------------------------
+
+
+def read_task(path: str) -> tuple[str | None, dict]:
+    """What the config.json beside weights says of a head, as `write` takes it.
+
+    Args:
+        path: of a safetensors file, whose config.json can be read.
+    Returns:
+        the head, None where it is another or none is named; and the task.
+    """
+    config = os.path.join(os.path.dirname(path), "config.json")
+    if not tf.io.gfile.exists(config):
+        return None, {}
+    with anywhere.access(config), tf.io.gfile.GFile(config) as file:
+        said = json.load(file)
+    architectures = said.get("architectures") or ()
+    head = next((h for h, name in HEADS.items() if name in architectures), None)
+    task = {}
+    names = said.get("id2label") or {}
+    labels = [names.get(str(i), f"LABEL_{i}") for i in range(len(names))]
+    if labels != [f"LABEL_{i}" for i in range(len(names))]:  # by default
+        task["labels"] = labels
+    if said.get("problem_type") == "regression":
+        task["labels"] = None
+    if said.get("problem_type") == _SEVERAL_LABELS:
+        task["several_labels"] = True
+    return head, task
 
 
 def check_tokenizer(path: str, splitter: WordSplitter) -> None:

@@ -192,7 +192,14 @@ class Run:
         if given.do_train:
             required = checkpoint.ENCODER
         else:
-            required = ""  # a head without training answers at random
+            # A head without training answers at random. One that stands on the sequence
+            # does not see the pooler, which Hugging Face then leaves out.
+            on_sequence = trainer.objective.sequence_outputs
+            required = tuple(
+                name
+                for name in trainer.weights
+                if not (on_sequence and name.startswith("bert/pooler/"))
+            )
             if checkpoint.steps(os.path.join(directory, BEST)):
                 directory = os.path.join(directory, BEST)
         run.start(

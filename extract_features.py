@@ -47,7 +47,6 @@ import tensorflow as tf
 _BATCHES_SORTED = 64
 _BYTES_WAITING = 1 << 28
 _HDF5_CHUNK = 1 << 20  # bytes
-_STANDARD_INPUT = "-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -505,19 +504,19 @@ def main(given: Options) -> None:
     _check_sizes(given, config)
     tokenizer = _tokenizer(given, prefix, config)
     # A line that cannot be read is found now, not in an hour.
-    is_file = given.input_file != _STANDARD_INPUT
-    total = sum(1 for _ in inputs.lines(given.input_file)) if is_file else 0
+    is_file = given.input_file != inputs.STANDARD_INPUT
+    total = sum(1 for _ in inputs.lines(given.input_file)) if is_file else None
     encoder = Encoder(strategy, config, given.chosen_layers, given.pooling)
     weights = {v.path: v for v in encoder.model.variables}
     _say(checkpoint.load(weights, prefix, checkpoint.ENCODER))
 
-    lines = inputs.lines(given.input_file) if is_file else _standard_input()
+    lines = inputs.lines(given.input_file)
     counts = Counts()
     rows = make_rows(lines, tokenizer, given, counts)
     encoded = encode(rows, encoder, given.max_seq_length, given.batch_size)
-    progress = Progress("encoding", total, "texts") if total else None
+    progress = Progress("encoding", total, "texts")
     with files.replacing(given.output_file, WRITERS[given.output_format].mode) as file:
-        with progress or contextlib.nullcontext():
+        with progress:
             _write(given, file, encoded, tokenizer.vocabulary, progress)
         if not counts.texts:
             raise UserError(f"{given.input_file}: holds no text; write one a line")
@@ -534,7 +533,7 @@ def _write(given, file, encoded, vocabulary, progress):
                 writer.write_tokens(row, values)
             else:
                 writer.write_text(values)
-            if progress and row.ends_text:
+            if row.ends_text:
                 progress.advance(1)
 
 
@@ -564,7 +563,7 @@ def _say(message):
 def _check_paths(given):
     """Refuses now what would otherwise fail in the end."""
     read = [path for path in (given.vocab_file, given.bert_config_file) if path]
-    if given.input_file != _STANDARD_INPUT:
+    if given.input_file != inputs.STANDARD_INPUT:
         found = inputs.expand([given.input_file])
         if found != [given.input_file]:
             raise UserError(f"{given.input_file}: matches {len(found)} files; name one")
@@ -619,18 +618,6 @@ def _tokenizer(given, prefix, config):
     )
     hugging_face.check_tokenizer(prefix, tokenizer.splitter)
     return tokenizer
-
-
-def _standard_input() -> Iterator[str]:
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield line.decode("utf-8").rstrip("\n")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"standard input:{number}: not UTF-8 (byte "
-                f"0x{error.object[error.start]:02x} after {error.start} bytes of the "
-                "line); convert it, for example with iconv -t UTF-8"
-            ) from error
 
 
 if __name__ == "__main__":

@@ -9,27 +9,23 @@ through, so memory does not grow with their number.
 """
 
 import contextlib
-import csv
 import dataclasses
 import itertools
 import json
 import os
 import stat
 import sys
-import time
 from collections.abc import Iterator
 
 import options
 import training  # noqa: F401  TensorFlow, without its notes
-from text import files, inputs
+from text import files, inputs, tables
 from text.errors import UserError
 from text.progress import Progress
 from training.predictor import Predictor
 
 _WINDOW = 64  # batches among which rows are sorted by length
-_REPORT_SECONDS = 10.0
 _CLOSED_PIPE = 128 + 13  # what a shell makes of SIGPIPE
-_SUFFIXES = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +34,11 @@ class Options:
         help="An exported model, or the --output_dir of a run with --do_export."
     )
     input_file: str = options.field(
-        "-", help="Rows to answer, plain or .gz; - is standard input."
+        inputs.STANDARD_INPUT, help="Rows to answer, plain or .gz; - is standard input."
     )
     input_format: str | None = options.field(
         None,
-        choices=("lines", "tsv", "csv", "jsonl"),
+        choices=("lines", *tables.FORMS),
         help="By default as the file's name says, else lines: texts of a model that takes "
         "one text, or words of one that takes words. The first line of tsv and csv names "
         "the columns; jsonl has an object a line. What the model does not take is passed "
@@ -72,7 +68,7 @@ class Options:
             raise UserError(
                 f"--serve={self.serve}: must be a port, 1 to 65535, or 0 for a free one"
             )
-        if self.input_file != "-" or self.output_file:
+        if self.input_file != inputs.STANDARD_INPUT or self.output_file:
             raise UserError(
                 "--serve answers no files; leave --input_file and --output_file out"
             )
@@ -87,10 +83,7 @@ def main(given: Options) -> int | None:
     table = Table(given.input_file, given.input_format, predictor)
     # A bad line of a file is found before work begins; that of a pipe when it comes.
     count = sum(1 for _ in table.rows()) if table.is_file else None
-    if count and (given.output_file or not sys.stdout.isatty()):
-        progress = Progress("answering", count, "rows")
-    else:
-        progress = _Progress()
+    progress = Progress("answering", count, "rows")
     if table.is_terminal:
         print("Type a line and Enter; Ctrl-D ends.", file=sys.stderr)
     try:
@@ -141,31 +134,6 @@ def _output(path):
     return files.replacing(path)
 
 
-class _Progress:
-    """Says on stderr how many rows are answered when nobody knows how many will come."""
-
-    def __init__(self):
-        self.rows = 0
-        self.begun = self.shown = time.monotonic()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, exception_type, *_):
-        if exception_type is None:
-            self._show()
-
-    def advance(self, count: int) -> None:
-        self.rows += count
-        if time.monotonic() - self.shown >= _REPORT_SECONDS:
-            self._show()
-
-    def _show(self):
-        self.shown = time.monotonic()
-        speed = self.rows / max(self.shown - self.begun, 1e-9)
-        print(f"answered {self.rows:,} rows, {speed:,.0f} rows/s", file=sys.stderr)
-
-
 # --- Rows --------------------------------------------------------------------------------
 
 
@@ -185,13 +153,12 @@ class Table:
             UserError: rows of this form cannot be requests to the model.
         """
         self.path, self.predictor = path, predictor
-        self.name = "standard input" if path == "-" else path
-        self.is_terminal = path == "-" and sys.stdin.isatty()
-        self.is_file = path != "-"
+        self.name = inputs.name(path)
+        self.is_file = path != inputs.STANDARD_INPUT
+        self.is_terminal = not self.is_file and sys.stdin.isatty()
         if self.is_file and not stat.S_ISREG(os.stat(path).st_mode):
             raise UserError(f"{path}: is no regular file; pipe it to standard input")
-        suffix = os.path.splitext(path.lower().removesuffix(".gz"))[1]
-        self.form = form or _SUFFIXES.get(suffix, "lines")
+        self.form = form or tables.form_of(path) or "lines"
         kinds = predictor.parts.values()
         if self.form == "lines" and len(kinds) > 1:
             raise UserError(
@@ -210,103 +177,31 @@ class Table:
         Raises:
             UserError: a line is not of the form, or no request; names file and line.
         """
-        parse = {"lines": self._lines, "jsonl": self._objects}
-        for number, row in parse.get(self.form, self._cells)():
+        lines = self.form == "lines"
+        rows = self._lines() if lines else tables.read(self.path, form=self.form)
+        for number, row in rows:
             place = f"{self.name}:{number}"
+            if self.form in ("tsv", "csv"):
+                self._check_columns(row)
             self.predictor.check(self.request(row), place)
             yield place, row
+
+    def _check_columns(self, row):
+        if missing := [name for name in self.predictor.parts if name not in row]:
+            raise UserError(
+                f"{self.name}:1: no column {missing[0]} among {', '.join(row)}; the first "
+                f"line has to name the model's parts, {', '.join(self.predictor.parts)}"
+            )
 
     def request(self, row: dict) -> dict:
         """What the model takes of a row."""
         return {name: row[name] for name in self.predictor.parts if name in row}
 
-    def _read(self):
-        """Yields numbered lines."""
-        lines = _standard_input() if self.path == "-" else inputs.lines(self.path)
-        yield from enumerate(lines, start=1)
-
     def _lines(self):
         ((name, kind),) = self.predictor.parts.items()
-        for number, line in self._read():
+        for number, line in enumerate(inputs.lines(self.path), start=1):
             text = line.removesuffix("\r")
             yield number, {name: text.split() if kind == "list" else text}
-
-    def _objects(self):
-        for number, line in self._read():
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line, parse_constant=_refuse_constant)
-                if "\\u" in line:  # may stand for half a character
-                    json.dumps(row, ensure_ascii=False).encode("utf-8")
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"{self.name}:{number}: no JSON: {error}") from error
-            if not isinstance(row, dict):
-                raise UserError(
-                    f"{self.name}:{number}: no JSON object, but {line.strip()[:40]}; give "
-                    f"{self.predictor.describe_request()}"
-                )
-            yield number, row
-
-    def _cells(self):
-        names = None
-        for number, cells in self._csv() if self.form == "csv" else self._tsv():
-            if names is None:
-                names = cells
-                self._check_header(names, number)
-            elif len(cells) == len(names):
-                yield number, dict(zip(names, cells, strict=True))
-            else:
-                raise UserError(
-                    f"{self.name}:{number}: {len(cells)} columns, not {len(names)} as in "
-                    "the first line; mend the line, or leave it out"
-                )
-
-    def _check_header(self, names, number):
-        if missing := [name for name in self.predictor.parts if name not in names]:
-            raise UserError(
-                f"{self.name}:{number}: no column {missing[0]} among {', '.join(names)}; "
-                f"the first line has to name the model's parts, "
-                f"{', '.join(self.predictor.parts)}"
-            )
-        if len(set(names)) < len(names):
-            raise UserError(
-                f"{self.name}:{number}: several columns have the same name; rename them"
-            )
-
-    def _tsv(self):
-        for number, line in self._read():
-            yield number, line.removesuffix("\r").split("\t")
-
-    def _csv(self):
-        csv.field_size_limit(sys.maxsize)
-        reader = csv.reader((f"{line}\n" for _, line in self._read()), strict=True)
-        begun = 1
-        try:
-            for cells in reader:
-                if cells:
-                    yield begun, cells
-                begun = reader.line_num + 1
-        except csv.Error as error:
-            raise UserError(
-                f"{self.name}:{begun}: no CSV ({error}) in what begins here; is a quote "
-                "open?"
-            ) from error
-
-
-def _standard_input():
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield line.decode("utf-8" if number > 1 else "utf-8-sig").rstrip("\n")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"standard input:{number}: not UTF-8; convert it, for example with iconv "
-                "-t UTF-8"
-            ) from error
-
-
-def _refuse_constant(name):
-    raise ValueError(f"{name} is no JSON number")
 
 
 # --- The server --------------------------------------------------------------------------

@@ -178,7 +178,7 @@ class MultipleChoice(Task):
         given = self.given
         names = {"train": given.train_file, "dev": given.dev_file}
         path = os.path.join(given.data_dir, names.get(split, given.test_file))
-        parse = _object if tables.has_objects(path) else _swag
+        parse = _object if tables.form_of(path) == "jsonl" else _swag
         examples = []
         for number, values in tables.read(path):
             example = parse(values, f"{path}:{number}")

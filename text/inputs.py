@@ -1,12 +1,16 @@
 """Knows how text files are named and read: comma lists, globs, gzip, strict UTF-8."""
 
+import contextlib
 import glob
 import gzip
 import os
+import sys
 import zlib
 from collections.abc import Iterator
 
 from text.errors import UserError
+
+STANDARD_INPUT = "-"
 
 
 def expand(patterns: list[str]) -> list[str]:
@@ -51,7 +55,8 @@ def _glob(pattern):
 
 
 def lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, unpacked where its name ends in `.gz`.
+    """Yields the lines of a UTF-8 file, unpacked where its name ends in `.gz`; of standard
+    input where it is "-".
 
     Only a line feed ends a line (not U+2028 or a form feed, which `str.splitlines` would
     take), so line numbers are those of an editor. A byte order mark is left out.
@@ -66,8 +71,9 @@ def lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
     """
     number = 0
     position = start
-    with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
-        file.seek(start)
+    with _open(path) as file:
+        if start:
+            file.seek(start)
         try:
             for line in file:
                 if stop is not None and position >= stop:
@@ -78,7 +84,7 @@ def lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
                 yield line.decode(encoding).rstrip("\n")
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{path}:{number + lines_before(path, start)}: not UTF-8 (byte "
+                f"{name(path)}:{number + lines_before(path, start)}: not UTF-8 (byte "
                 f"0x{error.object[error.start]:02x} after {error.start} bytes of the "
                 "line); convert the file, for example with iconv -t UTF-8"
             ) from error
@@ -87,6 +93,17 @@ def lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
                 f"{path}:{number + 1}: the compressed data is damaged ({error}); "
                 "compress or copy the file again"
             ) from error
+
+
+def name(path: str) -> str:
+    """How messages call it."""
+    return "standard input" if path == STANDARD_INPUT else path
+
+
+def _open(path):
+    if path == STANDARD_INPUT:
+        return contextlib.nullcontext(sys.stdin.buffer)
+    return gzip.open(path) if path.endswith(".gz") else open(path, "rb")
 
 
 def lines_before(path: str, position: int) -> int:

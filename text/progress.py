@@ -13,14 +13,15 @@ class Progress:
         with Progress("tokenizing", total_bytes, "MB", scale=1e6) as progress:
             progress.advance(count)
 
-    What was done before this start counts towards the share, not towards the speed. A
+    Of a job without a known total, None, only what was done is said. What was done before
+    this start counts towards the share, not towards the speed. A
     `brief` job is not worth a line if it ends before the first is due.
     """
 
     def __init__(
         self,
         what: str,
-        total: float,
+        total: float | None,
         unit: str,
         scale: float = 1.0,
         *,
@@ -55,15 +56,14 @@ class Progress:
         self.shown = time.monotonic()
         seconds = max(self.shown - self.begun, 1e-9)
         speed = (self.done - self.already_done) / seconds
-        share = self.done / self.total if self.total else 1.0
-        line = (
-            f"{self.what}: {self.done / self.scale:,.0f} {self.unit} ({share:.0%}), "
-            f"{speed / self.scale:,.0f} {self.unit}/s, "
-        )
+        line = f"{self.what}: {self.done / self.scale:,.0f} {self.unit}"
+        if self.total is not None:
+            line += f" ({self.done / self.total if self.total else 1.0:.0%})"
+        line += f", {speed / self.scale:,.0f} {self.unit}/s"
         if finished:
-            line += f"took {duration(seconds)}"
-        elif speed:
-            line += f"{duration((self.total - self.done) / speed)} left"
+            line += f", took {duration(seconds)}"
+        elif speed and self.total is not None:
+            line += f", {duration((self.total - self.done) / speed)} left"
         if self.is_terminal:
             line = f"\r\x1b[K{line}"
         end = "\n" if finished or not self.is_terminal else ""

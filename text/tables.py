@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Iterator
 
@@ -10,15 +11,22 @@ from absl import logging
 from text import inputs
 from text.errors import UserError
 
+FORMS = ("tsv", "csv", "jsonl")
+
 
 def read(
-    path: str, header: bool = True, *, skip_bad_lines: bool = False
+    path: str,
+    header: bool = True,
+    *,
+    form: str | None = None,
+    skip_bad_lines: bool = False,
 ) -> Iterator[tuple[int, dict]]:
     """Yields the lines of a table: number, and what it holds by column.
 
     Args:
-        path: its name says what it is: see `has_objects`; .csv; else tab-separated, where
-            quotes are plain characters.
+        path: "-" is standard input.
+        form: one of FORMS; None for what the name says. In tab-separated tables quotes
+            are plain characters.
         header: whether the first line names the columns; else they have numbers from 0.
         skip_bad_lines: say which lines have another number of columns, and go on.
     Raises:
@@ -26,19 +34,18 @@ def read(
             and line.
         OSError: the file cannot be opened.
     """
-    if has_objects(path):
+    form = form or form_of(path) or "tsv"
+    if form == "jsonl":
         return _json_lines(path)
-    lines = _csv(path) if _name(path).endswith(".csv") else _tsv(path)
-    return _table(path, lines, header, skip_bad_lines)
+    lines = {"csv": _csv, "tsv": _tsv}[form](path)
+    return _table(inputs.name(path), lines, header, skip_bad_lines)
 
 
-def has_objects(path: str) -> bool:
-    """Whether a file has a JSON object a line: .jsonl or .json, perhaps packed."""
-    return _name(path).endswith((".jsonl", ".json"))
-
-
-def _name(path):
-    return path.lower().removesuffix(".gz")
+def form_of(path: str) -> str | None:
+    """What a file's name says, which may end in .gz."""
+    suffix = os.path.splitext(path.lower().removesuffix(".gz"))[1].removeprefix(".")
+    suffix = {"json": "jsonl"}.get(suffix, suffix)
+    return suffix if suffix in FORMS else None
 
 
 def _tsv(path):
@@ -56,7 +63,8 @@ def _csv(path):
             begun = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}:{begun}: no CSV ({error}) in what begins here; is a quote open?"
+            f"{inputs.name(path)}:{begun}: no CSV ({error}) in what begins here; is a "
+            "quote open?"
         ) from error
 
 
@@ -106,11 +114,20 @@ def _json_lines(path):
         if not line.strip():
             continue
         try:
-            values = json.loads(line)
+            values = json.loads(line, parse_constant=_refuse_constant)
             if "\\u" in line:  # may stand for half a character, which no file can hold
                 json.dumps(values, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}:{number}: no JSON: {error}") from error
+            raise UserError(
+                f"{inputs.name(path)}:{number}: no JSON: {error}"
+            ) from error
         if not isinstance(values, dict):
-            raise UserError(f"{path}:{number}: no JSON object, but {line.strip()[:40]}")
+            raise UserError(
+                f"{inputs.name(path)}:{number}: no JSON object, but {line.strip()[:40]}; "
+                "give an object a line"
+            )
         yield number, values
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name} is no JSON number")

@@ -112,7 +112,6 @@ class Model:
     tensors: dict[str, np.ndarray]
     config: BertConfig
     vocabulary: Vocabulary | None
-    head: str | None  # of hugging_face.HEADS, where something beside it says so
     task: dict  # what its task.json says, or would say
 
 
@@ -184,8 +183,8 @@ def _read(given: Options, prefixes: list[str]) -> Model:
             and (given.keep_optimizer or not _OF_TRAINING.search(name))
         }
         tensors.append(names)
-    head, task = _beside(prefixes[0])
-    return Model(_averaged(tensors, prefixes), config, vocabulary, head, task)
+    task = _task(prefixes[0])
+    return Model(_averaged(tensors, prefixes), config, vocabulary, task)
 
 
 def _check(prefix, config):
@@ -211,13 +210,15 @@ def _check(prefix, config):
         )
 
 
-def _beside(prefix) -> tuple[str | None, dict]:
-    """What the head is for, as far as files beside a checkpoint say so."""
+def _task(prefix) -> dict:
+    """What the head is for, as far as a file beside a checkpoint says so."""
     path = os.path.join(os.path.dirname(prefix), "task.json")
-    task = checkpoint.read_json(path) or {}
-    if not task and hugging_face.is_weights(prefix):
-        return hugging_face.read_task(prefix)
-    return "tagging" if "entity_types" in task else None, task
+    if os.path.exists(path):
+        task = checkpoint.read_json(path)
+        if not isinstance(task, dict):
+            raise UserError(f"{path}: is not what a run wrote; remove it, or mend it")
+        return task
+    return hugging_face.read_task(prefix) if hugging_face.is_weights(prefix) else {}
 
 
 def _check_tokenization(given, prefix, task):
@@ -313,7 +314,7 @@ def _lengthen(model: Model, number: int) -> None:
 # === Writing =========================================================================
 
 
-def _write(model: Model, given: Options) -> None:
+def _write(model: Model, given: Options, sources: str) -> None:
     directory = given.output_dir
     if os.path.isdir(directory) and os.listdir(directory):
         raise UserError(f"{directory}: is not empty; choose another --output_dir")
@@ -334,9 +335,10 @@ def _write(model: Model, given: Options) -> None:
             directory,
             model.tensors,
             model.config,
-            head=given.head or model.head,
-            task=_with_labels(model.task),
-            tokenizer={
+            task=_as_theirs(model.task) | ({"head": given.head} if given.head else {}),
+            # Without its words, a tokenizer were a trap.
+            tokenizer=model.vocabulary
+            and {
                 "do_lower_case": given.do_lower_case,
                 "strip_accents": given.strip_accents,
                 "tokenize_chinese_chars": given.split_cjk,
@@ -344,16 +346,21 @@ def _write(model: Model, given: Options) -> None:
             beside=beside,
         )
     size = sum(value.size for value in model.tensors.values())
-    print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers")
+    print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {sources}")
+    if model.vocabulary is None:
+        print(
+            "no vocab.txt was beside the input, so none is here; --vocab_file gives one"
+        )
 
 
-def _with_labels(task):
+def _as_theirs(task):
     """Names the labels that run_ner.py makes of types: O, then B and I of each."""
     if "entity_types" not in task:
         return task
     entities = ([tags.Entity(kind, 0, 2)] for kind in task["entity_types"])
     marks = (tags.mark(entity, 2, "iob2") for entity in entities)
-    return task | {"labels": [tags.OUTSIDE, *chain.from_iterable(marks)]}
+    labels = [tags.OUTSIDE, *chain.from_iterable(marks)]
+    return task | {"head": "tagging", "labels": labels}
 
 
 def main(given: Options) -> int:
@@ -372,13 +379,13 @@ def main(given: Options) -> int:
     if given.compare_with:
         return int(not compare(prefixes[0], checkpoint.resolve(given.compare_with)))
     model = _read(given, prefixes)
-    if given.add_words_file or given.layout == "hugging_face":
+    if model.vocabulary and (given.add_words_file or given.layout == "hugging_face"):
         _check_tokenization(given, prefixes[0], model.task)
     if given.add_words_file:
         _add_words(model, given)
     if given.max_position_embeddings:
         _lengthen(model, given.max_position_embeddings)
-    _write(model, given)
+    _write(model, given, ", ".join(prefixes))
     return 0
 
 

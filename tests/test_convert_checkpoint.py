@@ -1,7 +1,9 @@
 """convert_checkpoint.py: there and back the same bits, and what it changes on the way."""
 
+import dataclasses
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -14,8 +16,9 @@ import training  # noqa: F401  (first: TensorFlow quietly)
 from modeling import heads
 from modeling.config import BertConfig
 from text.errors import UserError
+from text.tokenization import Tokenizer
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training import checkpoint
+from training import checkpoint, hugging_face
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 RELEASED = str(GOLDEN / "checkpoint" / "bert_model.ckpt")
@@ -121,15 +124,105 @@ def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path):
     assert told.stdout == f"{number} variables are the same\n"
 
 
-def test_labels_go_along(tmp_path):
-    made(tmp_path, heads.Classification(2))
-    (tmp_path / "task.json").write_text('{"labels": ["좋아요", "no"]}')
-    convert(
-        input=[str(tmp_path)], output_dir=str(tmp_path / "hf"), layout="hugging_face"
+@pytest.mark.parametrize(
+    ("objective", "task", "said"),
+    [
+        (
+            heads.Classification(2),
+            {"labels": ["좋아요", "no"]},
+            {
+                "architectures": ["BertForSequenceClassification"],
+                "id2label": {"0": "좋아요", "1": "no"},
+                "label2id": {"좋아요": 0, "no": 1},
+            },
+        ),
+        (heads.Regression(), {"labels": None}, {"problem_type": "regression"}),
+        (
+            heads.MultiLabel(2),
+            {"labels": ["a", "b"], "several_labels": True},
+            {"problem_type": "multi_label_classification"},
+        ),
+        (
+            heads.Tagging(3),
+            {"entity_types": ["LOC"], "tag_scheme": "iobes"},
+            {
+                "architectures": ["BertForTokenClassification"],
+                "id2label": {"0": "O", "1": "B-LOC", "2": "I-LOC"},
+            },
+        ),
+        (heads.Choice(), {}, {"architectures": ["BertForMultipleChoice"]}),
+    ],
+)
+def test_what_a_head_is_for_goes_along(tmp_path, objective, task, said):
+    """There, back, and there again."""
+    made(tmp_path / "a", objective)
+    (tmp_path / "a" / "task.json").write_text(json.dumps(task))
+    there = "hugging_face"
+    convert(input=[str(tmp_path / "a")], output_dir=str(tmp_path / "b"), layout=there)
+    convert(input=[str(tmp_path / "b")], output_dir=str(tmp_path / "c"))
+    convert(input=[str(tmp_path / "c")], output_dir=str(tmp_path / "d"), layout=there)
+    first, second = (
+        json.loads((tmp_path / name / "config.json").read_text()) for name in "bd"
     )
-    said = json.loads((tmp_path / "hf" / "config.json").read_text())
-    assert said["id2label"] == {"0": "좋아요", "1": "no"}
-    assert said["label2id"] == {"좋아요": 0, "no": 1}
+    assert first == second
+    assert first | said == first
+
+
+def of_golden(folder, kind="pretraining", change=lambda tensors: tensors, **config):
+    """A copy of a model of transformers, changed."""
+    shutil.copytree(GOLDEN / "hf" / kind, folder)
+    path = folder / "model.safetensors"
+    safetensors.numpy.save_file(change(safetensors.numpy.load_file(path)), path)
+    said = json.loads((folder / "config.json").read_text()) | config
+    (folder / "config.json").write_text(json.dumps(said))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("without", "architecture"),
+    [
+        (("pooler", "seq_relationship"), "BertForMaskedLM"),
+        (("predictions",), "BertForNextSentencePrediction"),
+        (("cls.",), "BertModel"),
+    ],
+)
+def test_a_model_of_one_head_stays_one(tmp_path, without, architecture):
+    def drop(tensors):
+        return {k: v for k, v in tensors.items() if not any(w in k for w in without)}
+
+    source = of_golden(tmp_path / "source", change=drop)
+    convert(input=[str(source)], output_dir=str(tmp_path / "released"))
+    again = tmp_path / "again"
+    convert(
+        input=[str(tmp_path / "released")], output_dir=str(again), layout="hugging_face"
+    )
+    said = json.loads((again / "config.json").read_text())
+    assert said["architectures"] == [architecture]
+    names = safetensors.numpy.load_file(again / "model.safetensors").keys()
+    assert names == safetensors.numpy.load_file(source / "model.safetensors").keys()
+
+
+def test_what_stands_in_a_file_twice_is_left_out(tmp_path):
+    def repeat(tensors):
+        words = tensors["bert.embeddings.word_embeddings.weight"]
+        return tensors | {
+            "bert.embeddings.position_ids": np.arange(96)[None],
+            "cls.predictions.decoder.weight": words.copy(),
+            "cls.predictions.decoder.bias": tensors["cls.predictions.bias"].copy(),
+        }
+
+    source = of_golden(tmp_path / "source", change=repeat)
+    convert(input=[str(source)], output_dir=str(tmp_path / "released"))
+    found = checkpoint.read(str(tmp_path / "released" / "bert_model.ckpt"))
+    golden = hugging_face.read(str(GOLDEN / "hf" / "pretraining" / "model.safetensors"))
+    assert found.keys() == golden.keys()
+
+
+def test_without_a_vocabulary_there_is_no_tokenizer(tmp_path, capsys):
+    source = str(GOLDEN / "hf" / "pretraining")
+    convert(input=[source], output_dir=str(tmp_path / "a"), layout="hugging_face")
+    assert not (tmp_path / "a" / "tokenizer_config.json").exists()
+    assert "no vocab.txt was beside the input" in capsys.readouterr().out
 
 
 def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
@@ -165,6 +258,8 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     assert "2 words added, 1 were there; vocab_size is 12" in capsys.readouterr().out
     tokens = Vocabulary.load(str(tmp_path / "more" / "vocab.txt")).tokens
     assert tokens == [*SPECIAL_TOKENS, "playing", *TOKENS[6:], "player"]
+    tokenizer = Tokenizer(Vocabulary(tokens))
+    assert tokenizer.tokenize("The PLAYER playing") == ["the", "player", "playing"]
     found = checkpoint.read(str(tmp_path / "more" / "bert_model.ckpt"))
     for name in ("bert/embeddings/word_embeddings", "cls/predictions/output_bias"):
         old, new = tensors[name], found[name]
@@ -197,6 +292,8 @@ def test_positions_are_lengthened_by_copies(tmp_path):
     table = checkpoint.read(str(tmp_path / "longer" / "bert_model.ckpt"))[name]
     old = tensors[name]
     assert np.array_equal(table, np.concatenate([old, old, old[:3]]))
+    config = checkpoint.read_config(str(tmp_path / "longer"))
+    assert config == dataclasses.replace(TINY, max_position_embeddings=15)
 
 
 def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
@@ -232,6 +329,115 @@ def test_refusals(tmp_path, flags, message):
     with pytest.raises((UserError, OSError), match=message):
         convert(**{"input": [RELEASED]} | output | flags)
     assert not (tmp_path / "new").exists()
+
+
+LAYER = "bert.encoder.layer.1.output.dense.bias"
+DENSE = {"classifier.dense.weight": np.zeros((4, 4), np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "config", "flags", "message"),
+    [
+        (
+            "pretraining",
+            {},
+            {"num_hidden_layers": 1},
+            {},
+            "holds bert/encoder/layer_1/",
+        ),
+        (
+            "pretraining",
+            {},
+            {"num_hidden_layers": 3},
+            {},
+            "not in the checkpoint: bert/",
+        ),
+        ("pretraining", {}, {"vocab_size": 1201}, {}, r"_embeddings is \[1200,48\]"),
+        ("pretraining", {LAYER: None}, {}, {}, "not in the checkpoint: bert/encoder/"),
+        ("pretraining", DENSE, {}, {}, "holds classifier.dense.weight"),
+        ("pretraining", {}, {}, {"head": "tagging"}, "holds no output_weights"),
+        (
+            "sequence_classification",
+            {},
+            {},
+            {"head": "choice"},
+            "a head for choice has one output; output_weights has 3",
+        ),
+        (
+            "token_classification",
+            {"classifier.bias": None},
+            {},
+            {},
+            "a head for tagging has a bias",
+        ),
+        (
+            "sequence_classification",
+            {},
+            {"id2label": {"0": "x", "1": "y"}},
+            {},
+            r"2 labels are known \(x, y\), and the head has 3",
+        ),
+        (
+            "sequence_classification",
+            {},
+            {"id2label": ["x", "y", "z"]},
+            {},
+            "config.json: id2label must have a label for each",
+        ),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(
+    tmp_path, kind, change, config, flags, message
+):
+    source = of_golden(
+        tmp_path / "source",
+        kind,
+        lambda tensors: {k: v for k, v in (tensors | change).items() if v is not None},
+        **config,
+    )
+    output = tmp_path / "new"
+    with pytest.raises(UserError, match=message) as error:
+        convert(
+            input=[str(source)], output_dir=str(output), layout="hugging_face", **flags
+        )
+    assert "\n" not in str(error.value)
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("task.json", "[1, 2", "task.json: is not what a run wrote"),
+        ("task.json", "[1, 2]", "task.json: is not what a run wrote"),
+        ("task.json", '{"labels": ["a"]}', "1 labels are known"),
+        ("task.json", '{"do_lower_case": false}', "give --do_lower_case=false"),
+        ("vocab.txt", "\n".join([*TOKENS, *"abcdef"]), "16 tokens, more than vocab_s"),
+        ("bert_config.json", "{", "bert_config.json:1: not JSON"),
+    ],
+)
+def test_what_stands_beside_and_does_not_fit_is_refused(
+    tmp_path, name, content, message
+):
+    made(tmp_path, heads.Classification(2))
+    (tmp_path / name).write_text(content)
+    output = tmp_path / "new"
+    with pytest.raises(UserError, match=message):
+        convert(input=[str(tmp_path)], output_dir=str(output), layout="hugging_face")
+    assert not output.exists()
+
+
+def test_a_tokenizer_of_another_case_is_not_written(tmp_path):
+    made(tmp_path / "a", heads.Span())
+    there = {"output_dir": str(tmp_path / "b"), "layout": "hugging_face"}
+    convert(input=[str(tmp_path / "a")], do_lower_case=False, **there)
+    there["output_dir"] = str(tmp_path / "c")
+    with pytest.raises(UserError, match="give --do_lower_case=false"):
+        convert(input=[str(tmp_path / "b")], **there)
+    assert not (tmp_path / "c").exists()
+    convert(input=[str(tmp_path / "b")], do_lower_case=False, **there)
+    for name in ("vocab.txt", "tokenizer_config.json", "config.json"):
+        contents = [(tmp_path / folder / name).read_bytes() for folder in "bc"]
+        assert contents[0] == contents[1]
 
 
 def test_word_that_is_always_split_is_refused(tmp_path):

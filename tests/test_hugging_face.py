@@ -273,7 +273,10 @@ def test_something_else_under_the_name_is_refused(folder):
         load_encoder(folder)
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "tf_model.h5"])
+@pytest.mark.parametrize(
+    "name",
+    ["pytorch_model.bin", "tf_model.h5", "pytorch_model-00001-of-00002.bin"],
+)
 def test_other_weights_alone_are_refused_with_the_remedy(folder, name):
     (folder / "model.safetensors").rename(folder / name)
     with pytest.raises(
@@ -289,10 +292,12 @@ def test_pickle_named_by_its_path_is_refused(folder):
 
 
 def test_weights_in_several_files_are_refused(folder):
-    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    part = folder / "model-00001-of-00002.safetensors"
+    (folder / "model.safetensors").rename(part)
     (folder / "model.safetensors.index.json").write_text("{}")
-    with pytest.raises(UserError, match="in several files; .* max_shard_size"):
-        load_encoder(folder)
+    for path in (folder, part):
+        with pytest.raises(UserError, match="in several files; .* max_shard_size"):
+            load_encoder(path)
 
 
 def test_missing_file_is_refused(folder):

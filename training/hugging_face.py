@@ -102,6 +102,11 @@ NOT_READ = (
     f"it with save_pretrained(directory), which writes {WEIGHTS}"
 )
 
+_OTHER_WEIGHTS = re.compile(
+    r"pytorch_model.*\.bin(\.index\.json)?|tf_model\.h5|flax_model\.msgpack"
+)
+_PART = re.compile(r"\.safetensors\.index\.json$|-\d{5}-of-\d{5}\.safetensors$")
+
 # Those that split text as the release does; a class that is not named may.
 _TOKENIZERS = (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast")
 
@@ -175,21 +180,26 @@ def find(directory: str) -> str | None:
     path = os.path.join(directory, WEIGHTS)
     if tf.io.gfile.exists(path):
         return path
-    if tf.io.gfile.exists(f"{path}.index.json"):
-        raise UserError(
-            f"{path}.index.json: the weights are in several files; load the model with "
-            "transformers and save it again with save_pretrained(directory, "
-            "max_shard_size='100GB')"
-        )
-    for name in ("pytorch_model.bin", "tf_model.h5", "flax_model.msgpack"):
-        if tf.io.gfile.exists(os.path.join(directory, name)):
+    for name in sorted(tf.io.gfile.listdir(directory)):
+        _refuse_part(os.path.join(directory, name))
+        if _OTHER_WEIGHTS.fullmatch(name):
             raise UserError(f"{os.path.join(directory, name)}: {NOT_READ}")
     return None
+
+
+def _refuse_part(path):
+    """Half a model must not pass for one. BERT-large is one file unless asked for."""
+    if _PART.search(path):
+        raise UserError(
+            f"{path}: the weights are in several files; load the model with transformers "
+            "and save it again with save_pretrained(directory, max_shard_size='100GB')"
+        )
 
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator:
     """Opens a safetensors file, wherever TensorFlow reaches it."""
+    _refuse_part(path)
     with contextlib.ExitStack() as stack:
         local = path
         if not os.path.exists(path):
@@ -287,21 +297,20 @@ def write(
     tensors: Mapping[str, np.ndarray],
     config: BertConfig,
     *,
-    head: str | None = None,
     task: Mapping[str, object] | None = None,
     tokenizer: Mapping[str, object] | None = None,
     beside: Mapping[str, str] | None = None,
 ) -> str:
-    """Writes model.safetensors, config.json and tokenizer_config.json.
+    """Writes model.safetensors, config.json and, if asked for, tokenizer_config.json.
 
     Nothing is written unless all can be.
 
     Args:
         tensors: released names to arrays; those of training are not to be among them.
-        head: what one without a name of its own is for, of HEADS; by default it is for
-            classification, or choice where it has no bias.
-        task: of such a head: "labels" in their order, None for a number; and
-            "several_labels", whether a text may have more than one.
+        task: of a head without a name of its own: "head", what it is for, of HEADS, by
+            default classification, or choice where it has no bias; "labels" in their
+            order, None for a number; "several_labels", whether a text may have more
+            than one.
         tokenizer: do_lower_case, strip_accents, tokenize_chinese_chars.
         beside: names and contents of other files.
     Returns:
@@ -310,18 +319,20 @@ def write(
         UserError: a tensor has no place in this layout; or the disk is full or not
             writable.
     """
-    said = config.to_hugging_face() | _said_of_heads(tensors, head, task or {})
+    said = config.to_hugging_face() | _said_of_heads(tensors, task or {})
     weights = safetensors.numpy.save(
         _under_their_names(tensors, said), {"format": "pt"}
     )
-    settings = {
-        "tokenizer_class": "BertTokenizer",
-        "model_max_length": config.max_position_embeddings,
-        **(tokenizer or {}),
-    }
+    values = {"config.json": said}
+    if tokenizer:
+        values["tokenizer_config.json"] = {
+            "tokenizer_class": "BertTokenizer",
+            "model_max_length": config.max_position_embeddings,
+            **tokenizer,
+        }
     files = dict(beside or {})
-    for name, values in (("config.json", said), ("tokenizer_config.json", settings)):
-        files[name] = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    for name, value in values.items():
+        files[name] = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     path = os.path.join(directory, WEIGHTS)
     with anywhere.access(path):
         tf.io.gfile.makedirs(directory)
@@ -362,21 +373,23 @@ def _pair_of_released(name: str) -> Pair | None:
     return pair and Pair(name, pair.theirs.replace("#", number[0]), pair.transposed)
 
 
-def _said_of_heads(tensors, head, task) -> dict:
+def _said_of_heads(tensors, task) -> dict:
     """What config.json says of what stands on the encoder, its class above all."""
+    head = task.get("head")
     if "output_weights" not in tensors:
         if head:
             raise UserError(
-                f"a head for {head} was looked for, and there is no output_weights"
+                f"the head is said to be for {head} (--head, or task.json or config.json "
+                "beside the input), and the checkpoint holds no output_weights"
             )
         return {"architectures": [_class_by_names(tensors)]}
     number, biased = len(tensors["output_weights"]), "output_bias" in tensors
     head = head or ("classification" if biased else "choice")
     if number != 1 if head == "choice" else not biased:
-        needed = "one output" if head == "choice" else "an output_bias"
+        needed = "one output" if head == "choice" else "a bias"
         raise UserError(
-            f"a head for {head} has {needed}; this one has {number} outputs and "
-            f"{'a' if biased else 'no'} bias, so --head must be another"
+            f"a head for {head} has {needed}; output_weights has {number} row(s), and "
+            f"there is {'an' if biased else 'no'} output_bias; give another --head"
         )
     said = {"architectures": [HEADS[head]]}
     return said if head == "choice" else said | _said_of_labels(task, number)
@@ -421,31 +434,37 @@ def _said_of_labels(task, number) -> dict:
 # --- What stands beside the weights --------------------------------------------------
 
 
-def read_task(path: str) -> tuple[str | None, dict]:
+def read_task(path: str) -> dict:
     """What the config.json beside weights says of a head, as `write` takes it.
 
     Args:
-        path: of a safetensors file, whose config.json can be read.
-    Returns:
-        the head, None where it is another or none is named; and the task.
+        path: of a safetensors file.
+    Raises:
+        UserError: it says it in a form that is none of theirs.
     """
     config = os.path.join(os.path.dirname(path), "config.json")
     if not tf.io.gfile.exists(config):
-        return None, {}
-    with anywhere.access(config), tf.io.gfile.GFile(config) as file:
-        said = json.load(file)
-    architectures = said.get("architectures") or ()
-    head = next((h for h, name in HEADS.items() if name in architectures), None)
+        return {}
     task = {}
-    names = said.get("id2label") or {}
-    labels = [names.get(str(i), f"LABEL_{i}") for i in range(len(names))]
-    if labels != [f"LABEL_{i}" for i in range(len(names))]:  # by default
+    with anywhere.access(config), tf.io.gfile.GFile(config, "rb") as file:
+        try:
+            said = dict(json.loads(file.read()))
+            names = dict(said.get("id2label") or {})
+            labels = [names[str(i)] for i in range(len(names))]
+        except (ValueError, TypeError, KeyError) as error:
+            raise UserError(
+                f"{config}: id2label must have a label for each of 0, 1, 2 ... ({error!r})"
+            ) from error
+    for head, name in HEADS.items():
+        if name in (said.get("architectures") or ()):
+            task["head"] = head
+    if labels != [f"LABEL_{i}" for i in range(len(labels))]:  # those of no name
         task["labels"] = labels
     if said.get("problem_type") == "regression":
         task["labels"] = None
-    if said.get("problem_type") == _SEVERAL_LABELS:
+    elif said.get("problem_type") == _SEVERAL_LABELS:
         task["several_labels"] = True
-    return head, task
+    return task
 
 
 def check_tokenizer(path: str, splitter: WordSplitter) -> None:

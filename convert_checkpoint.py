@@ -176,13 +176,13 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     tensors = []
     for prefix in prefixes:
         _check(prefix, config)
-        names = {
+        weights = {
             name: value
             for name, value in checkpoint.read(prefix).items()
             if not hugging_face.is_implied(name)
             and (given.keep_optimizer or not _OF_TRAINING.search(name))
         }
-        tensors.append(names)
+        tensors.append(weights)
     task = _task(prefixes[0])
     return Model(_averaged(tensors, prefixes), config, vocabulary, task)
 

@@ -23,7 +23,6 @@ from text.progress import Progress
 
 _FEWEST_SENTENCES = 2  # of a module; a pair needs as many
 _FEWEST_WORDS = 6  # of a sentence by which its package might be known
-_DEV_SENTENCES = 100  # of each package
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +44,9 @@ class Options:
     package_sentences: int = options.field(
         120, help="Sentences of each package in train.tsv."
     )
+    package_dev_sentences: int = options.field(
+        100, help="Sentences of each package in dev.tsv."
+    )
 
     def __post_init__(self):
         if self.held_out_every < 2:
@@ -55,10 +57,9 @@ class Options:
             raise UserError(f"--max_modules={self.max_modules}: must not be negative")
         if self.package_dir and not self.held_out_file:
             raise UserError("--package_dir needs --held_out_file, where its dev set is")
-        if self.package_sentences < 1:
-            raise UserError(
-                f"--package_sentences={self.package_sentences}: must be at least 1"
-            )
+        for name in ("package_sentences", "package_dev_sentences"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name}={getattr(self, name)}: must be at least 1")
         if self.held_out_file == self.output_file:
             raise UserError(f"{self.output_file}: named for both output files")
 
@@ -114,7 +115,7 @@ def _write_packages(given, modules):
     sets = {}
     for name, is_held_out, number in (
         ("train", False, given.package_sentences),
-        ("dev", True, _DEV_SENTENCES),
+        ("dev", True, given.package_dev_sentences),
     ):
         pools = collections.defaultdict(dict)
         for package, sentences in modules[is_held_out]:
@@ -132,7 +133,8 @@ def _write_packages(given, modules):
     if len(packages) < 2:
         raise UserError(
             f"{len(packages)} packages have {given.package_sentences} sentences, and "
-            f"{_DEV_SENTENCES} in modules held out; two are needed; take more modules"
+            f"{given.package_dev_sentences} in modules held out; two are needed; take "
+            "more modules"
         )
     os.makedirs(given.package_dir, exist_ok=True)
     for name, chosen in sets.items():

@@ -41,11 +41,12 @@ class _Size(NamedTuple):
     steps: int
     margin: float  # by which the encoder must beat word frequencies, in nats
     package_sentences: int  # to fine-tune on, of each package
+    package_dev_sentences: int  # of modules held out
     accuracy_margin: float  # by which it must beat random weights there
 
 
-_FULL = _Size("about ten minutes", 0, 8000, 4000, 0.3, 120, 0.03)
-_SHORT = _Size("about two minutes", 600, 4000, 150, -0.5, 40, -1.0)
+_FULL = _Size("about ten minutes", 0, 8000, 4000, 0.3, 120, 100, 0.03)
+_SHORT = _Size("about two minutes", 600, 4000, 150, -0.5, 40, 15, -1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +92,7 @@ def _make_records(path, size):
             max_modules=size.max_modules,
             package_dir=path("packages"),
             package_sentences=size.package_sentences,
+            package_dev_sentences=size.package_dev_sentences,
         )
 
     _step(2, "Learn a vocabulary of word pieces from it")

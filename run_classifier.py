@@ -334,7 +334,8 @@ class Classifier(Task):
         return {"labels": self.labels}
 
     def state(self):
-        return {"labels": self.labels}
+        several = {"several_labels": True} if self.several else {}
+        return {"labels": self.labels, **several}
 
     def restore(self, state):
         known = state.get("labels")

@@ -11,7 +11,9 @@ import types
 
 import h5py
 import numpy as np
+import onnxruntime
 import pytest
+from ai_edge_litert import interpreter as litert
 
 import extract_features
 import fill_mask
@@ -31,7 +33,6 @@ from training.predictor import Predictor
 # isort: split
 import tensorflow as tf
 
-_OPTIONAL = "not installed (pip install -r requirements-oracles.txt)"
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 TINY = BertConfig(
     vocab_size=80,
@@ -265,8 +266,6 @@ def test_bfloat16_training_exports_float32_unless_asked(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf"])
 def test_onnx_and_litert_say_the_same(hidden_act, folder):
-    onnxruntime = pytest.importorskip("onnxruntime", reason=_OPTIONAL)
-    litert = pytest.importorskip("ai_edge_litert.interpreter", reason=_OPTIONAL)
     config = dataclasses.replace(TINY, hidden_act=hidden_act)
     (folder / "config.json").write_text(config.to_json_string())
     write_sets(folder, KINDS["single"][0], pairs=False)

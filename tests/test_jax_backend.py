@@ -1,6 +1,5 @@
 """The network needs no TensorFlow: the same numbers on Keras's JAX backend."""
 
-import importlib.util
 import os
 import pathlib
 import subprocess
@@ -12,11 +11,6 @@ import tensorflow as tf
 
 ROOT = pathlib.Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "checkpoint"
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("jax") is None,
-    reason="JAX is not installed (pip install -r requirements-oracles.txt)",
-)
 
 
 @pytest.mark.slow

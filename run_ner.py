@@ -229,7 +229,9 @@ class Tagger(Task):
         }
 
     def restore(self, state):
-        if "tag_scheme" not in state:  # another task's
+        if "tag_scheme" not in state:
+            if state.get("head") == "tagging":  # of another program's model
+                self._restore_labels(state["labels"])
             return
         given = self.given
         for name, mine in (
@@ -247,6 +249,15 @@ class Tagger(Task):
                 )
         self.types = tuple(state["entity_types"])
         self.scheme = self.scheme or state["tag_scheme"]
+
+    def _restore_labels(self, labels):
+        self.types = self.types or tuple(x[2:] for x in labels if x.startswith("B-"))
+        if self.labels != labels:
+            raise UserError(
+                f"the model's labels are {', '.join(labels)} in this order; only "
+                f"{', '.join(self.labels)} can be read here: train with --do_train and "
+                "--init_encoder_only"
+            )
 
     # --- Rows ------------------------------------------------------------------------
 

@@ -819,3 +819,20 @@ def test_an_export_answers_as_the_run_that_made_it(deep, kind):
     found = predictor.Predictor(str(deep / "output")).predict(requests)
     assert len(expected) == 2
     assert [answer["tags"] for answer in found] == expected
+
+
+# --- Models of other programs ----------------------------------------------------------
+
+
+def test_labels_of_another_program_are_read_in_their_order_or_refused(folder):
+    given = run_ner.Options(**flags(folder, do_predict=True))
+    tagger = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
+    labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    tagger.restore({"head": "tagging", "labels": labels})
+    assert tagger.types == ("LOC", "PER") and tagger.labels == labels
+    swapped = ["O", "B-PER", "I-PER", "I-LOC", "B-LOC"]
+    tagger = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
+    with pytest.raises(
+        UserError, match="only O, B-PER, I-PER, B-LOC, I-LOC can be read"
+    ):
+        tagger.restore({"head": "tagging", "labels": swapped})

@@ -24,6 +24,7 @@ import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
 from text import packing, tables
 from text.errors import UserError
+from text.graph_batches import in_parts
 from text.graph_tokenization import pack
 from text.rows import Field, Row
 from training import checkpoint, finetuning, metrics, run
@@ -510,7 +511,7 @@ class Classifier(Task):
         ids = [tokenizer.encode(texts[name]) for name in self.inputs]
         text_a, text_b = ids if len(ids) == 2 else (*ids, None)
         batch = pack(tokenizer, text_a, text_b, self.given.max_seq_length)
-        logits = predict(batch)["logits"]
+        logits = in_parts(predict, batch)["logits"]
         if self.labels is None:
             return {"predicted": logits[:, 0]}
         labels = tf.repeat([self.labels], tf.shape(logits)[0], axis=0)

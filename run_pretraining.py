@@ -26,7 +26,7 @@ from modeling.config import BertConfig
 from text import reading, records
 from text.errors import UserError
 from text.tokenization import Tokenizer
-from training import checkpoint, distribution, encoder_export, loop, report, run
+from training import checkpoint, distribution, encoder_export, export, loop, report, run
 
 _CHECKED_RECORDS = 16  # at the beginning of every file
 
@@ -359,6 +359,7 @@ def _write_results(given: Options, values: dict, log: report.Report) -> None:
 
 
 def _tokenizer(given, config):
+    export.check_place(given.output_dir)
     tokenizer = run.make_tokenizer(given)
     run.check_vocabulary(tokenizer.vocabulary, given, config)
     return tokenizer

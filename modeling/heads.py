@@ -276,7 +276,9 @@ class TaskModel(keras.layers.Layer):
         hidden = layers.dropout(hidden, self.config.hidden_dropout_prob, seed, site)
         weights = ops.cast(self.output_weights, hidden.dtype)
         logits = ops.cast(ops.matmul(hidden, ops.transpose(weights)), "float32")
-        return logits if self.output_bias is None else logits + self.output_bias
+        if self.output_bias is None:
+            return logits
+        return logits + ops.cast(self.output_bias, "float32")
 
 
 class _PooledModel(TaskModel):

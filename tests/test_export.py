@@ -26,7 +26,7 @@ from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
 from text.tokenization import Tokenizer
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training import export, forms, portable
+from training import encoder_export, export, portable
 from training.checkpoint import load
 from training.predictor import Predictor
 
@@ -95,7 +95,7 @@ def run(folder, **changes):
 
 
 def same(expected, found):
-    return not export._differ(expected, found, "float32")
+    return not export._differ(expected, found)
 
 
 KINDS = {
@@ -213,9 +213,7 @@ def test_an_export_that_answers_otherwise_leaves_nothing(folder, monkeypatch):
     encode = GraphTokenizer.encode
     # A tokenizer that loses the last token of each text.
     monkeypatch.setattr(GraphTokenizer, "encode", lambda *given: encode(*given)[:, :-1])
-    with pytest.raises(
-        UserError, match="the export was removed: once loaded, its answ"
-    ):
+    with pytest.raises(UserError, match="the export was removed: once loaded, it answ"):
         run(folder, do_train=False, do_export=True)
     assert (folder / "output" / "export" / "export.json").read_bytes() == before
     assert not list((folder / "output").glob("*-export"))
@@ -243,6 +241,60 @@ def test_an_export_is_replaced_as_a_whole_or_not_at_all(tmp_path):
         replace("bad")
     assert (final / "file").read_text() == "second"
     assert os.listdir(tmp_path) == ["export"]
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_after_it_was_killed_while_exporting(folder):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, do_export=True)
+    output = folder / "output"
+    (output / "export").rename(output / "writing-export")
+    run(folder, do_export=True)
+    assert not (output / "writing-export").exists()
+    assert (output / "export" / "export.json").exists()
+
+
+def test_what_stands_in_an_exports_place_is_kept(folder):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    mine = folder / "output" / "export" / "thesis.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(UserError, match="stands in the place of the export"):
+        run(folder, do_export=True)
+    assert mine.read_text() == "mine"
+    assert not (folder / "output" / "checkpoint").exists()  # before it trains
+
+
+@pytest.mark.slow
+def test_vectors_are_checked_too(tmp_path, monkeypatch):
+    files = GOLDEN / "checkpoint"
+    wrong = {"mean": np.full((5, 64), 7, np.float32)}
+    monkeypatch.setattr(encoder_export, "_pooled", lambda *given: wrong)
+    with pytest.raises(UserError, match="once loaded, its mean are up to"):
+        run_pretraining.main(
+            run_pretraining.Options(
+                do_export=True,
+                output_dir=str(tmp_path),
+                max_seq_length=32,
+                vocab_file=str(files / "vocab.txt"),
+                bert_config_file=str(files / "bert_config.json"),
+                init_checkpoint=str(files / "bert_model.ckpt"),
+            )
+        )
+    assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "stderr", "message"),
+    [
+        (-9, "", "killed by signal 9; was there too little"),
+        (1, "a\nwhy\n", "removed: why$"),
+    ],
+)
+def test_a_process_that_does_not_answer(status, stderr, message):
+    process = subprocess.CompletedProcess([], status, "", stderr)
+    with pytest.raises(UserError, match=message):
+        export._refuse_to_load(process)
 
 
 @pytest.mark.slow
@@ -387,12 +439,3 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
     vectors = loaded.signatures["vectors"](text=tf.constant(texts))
     for name, values in features.items():
         np.testing.assert_allclose(vectors[name], values, rtol=0, atol=1e-5)
-
-
-def test_texts_of_arrays_are_bytes():
-    """As TensorFlow gives them; the forms of answers take them so."""
-    array = export._array([["a", "é"], ["", "b\0"]])
-    assert array.tolist() == [[b"a", "é".encode()], [b"", b"b\0"]]
-    assert forms.answers("number", {"predicted": export._array([0.5])}, [{}]) == [
-        {"predicted": 0.5}
-    ]

@@ -33,13 +33,15 @@ def choose(
     exists = tf.cumsum(tf.cast(choices != "", tf.int32), axis=1, reverse=True) > 0
     places = tf.where(exists)  # [n, 2]: request, number of the choice
     request = places[:, 0]
+    # No row takes more tokens; a long context is not to be copied for every choice.
+    context, start = (tokenizer.encode(x)[:, :max_seq_length] for x in (context, start))
     continuation = (
-        tf.gather(tokenizer.encode(start), request),
-        tokenizer.encode(tf.gather_nd(choices, places)),
+        tf.gather(start, request),
+        tokenizer.encode(tf.gather_nd(choices, places))[:, :max_seq_length],
     )
     batch = graph_tokenization.pack(
         tokenizer,
-        tf.gather(tokenizer.encode(context), request),
+        tf.gather(context, request),
         tf.concat(continuation, axis=1),
         max_seq_length,
     )

@@ -382,8 +382,15 @@ def prepare(directory: str) -> None:
         whole = set(steps(directory))
         for name in tf.io.gfile.listdir(directory):
             data = re.match(re.escape(_PREFIX) + r"(\d+)\.data-", name)
+            path = os.path.join(directory, name)
             if name.startswith(_WRITING) or (data and int(data[1]) not in whole):
-                tf.io.gfile.remove(os.path.join(directory, name))
+                remove = tf.io.gfile.rmtree if _is_folder(path) else tf.io.gfile.remove
+                remove(path)
+
+
+def _is_folder(path):
+    # On gs:// a folder is listed with a slash, and is one in its name only.
+    return path.endswith("/") or tf.io.gfile.isdir(path)
 
 
 def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:

@@ -14,6 +14,9 @@ from text.tokenization import Tokenizer
 from training import export, loop, metrics
 
 TOP_K = 5
+_MOST_NUMBERS = 1 << 26  # probabilities of one part
+_MOST_TOKENS = 1 << 13
+_CHECKED = 2  # samples whose logits are compared, all of the vocabulary
 _SAMPLES = (
     "The [MASK] of the [MASK] is not known.",
     "[MASK]",
@@ -50,7 +53,7 @@ def save(
     layout = rows.Layout(max_seq_length, labels={"masked_lm_positions": positions})
     made = [_encode(tokenizer, text, max_seq_length) for text in _SAMPLES]
     batch = layout.pack([_row(ids, tokenizer, max_predictions_per_seq) for ids in made])
-    batch = {name: values.astype(np.int32) for name, values in batch.items()}
+    batch = {name: v[:_CHECKED].astype(np.int32) for name, v in batch.items()}
 
     def fill(tokenizer, predict, text):
         ids = masks.encode_in_graph(tokenizer, text)
@@ -69,7 +72,7 @@ def save(
         form="masks",
         inputs={"text": "text"},
         serve=fill,
-        more={"vectors": vectors},
+        more={"vectors": (vectors, _pooled(model, tokenizer, max_seq_length))},
         description={
             "task": "Pretraining",
             "max_predictions_per_seq": max_predictions_per_seq,
@@ -101,6 +104,20 @@ def _row(ids, tokenizer, most):
     found = _positions(ids, tokenizer)[:most]
     positions[: len(found)] = found
     return rows.Row(ids, [0] * len(ids), {"masked_lm_positions": positions})
+
+
+def _pooled(model, tokenizer, max_seq_length):
+    """What `vectors` has to give for the samples."""
+    pooled = []
+    for text in _SAMPLES:
+        ids, _, _ = packing.pack(
+            tokenizer.vocabulary, tokenizer.encode(text), None, max_seq_length
+        )
+        batch = {"input_ids": ids, "masked_lm_positions": [0]}
+        batch = {name: np.array([values], np.int32) for name, values in batch.items()}
+        (hidden,) = export.predict(model, batch)["sequence_output"]
+        pooled.append({"mean": hidden.mean(axis=0), "cls": hidden[0]})
+    return {name: np.stack([each[name] for each in pooled]) for name in pooled[0]}
 
 
 def _answer(model, ids, tokenizer):
@@ -142,7 +159,10 @@ def _fill(tokenizer, predict, batch):
         )
         return {"ids": ids, "probabilities": probabilities}
 
-    found = in_parts(best, batch | {"masked_lm_positions": positions})
+    each = tf.shape(positions)[1] * tokenizer.vocab_size  # numbers of a row
+    tokens = tf.maximum(tf.shape(positions)[1], tf.shape(is_mask)[1])
+    most_rows = tf.maximum(tf.minimum(_MOST_NUMBERS // each, _MOST_TOKENS // tokens), 1)
+    found = in_parts(best, batch | {"masked_lm_positions": positions}, most_rows)
     exists = tf.sequence_mask(counts, tf.shape(positions)[1] - 1)[..., None]
     return {
         "tokens": tf.where(exists, tokenizer.tokens(found["ids"][:, :-1]), ""),

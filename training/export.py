@@ -17,6 +17,7 @@ import base64
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
@@ -40,7 +41,7 @@ from training import checkpoint, forms, portable, predictor
 FOLDER = "export"
 TEXT, TENSORS = os.path.join("text", "1"), os.path.join("tensors", "1")
 _RELOAD = os.path.join(os.path.dirname(__file__), "reload.py")
-# How far answers may lie apart. In bfloat16 a rounding may also turn a near tie.
+# How far numbers may lie apart.
 _TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.05}
 
 
@@ -57,7 +58,8 @@ class Product:
         form: of the answers; see training/forms.py.
         inputs: what a request has, "text" or "list" by name.
         serve: the graph from requests to answers; see `Task.serve`.
-        more: further signatures by name, which take the same inputs.
+        more: further signatures by name, which take the same inputs, and what they have
+            to give for `requests`, float32 arrays.
         description: what export.json says besides.
         requests, answers: what to ask in the end, and what must be answered.
         batch, outputs: int32 and float32 arrays, the same for the network alone.
@@ -77,7 +79,9 @@ class Product:
     answers: list[dict]
     batch: Mapping[str, np.ndarray]
     outputs: Mapping[str, np.ndarray]
-    more: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
+    more: Mapping[str, tuple[Callable, Mapping]] = dataclasses.field(
+        default_factory=dict
+    )
     formats: Sequence[str] = ()
 
 
@@ -117,6 +121,22 @@ def save(output_dir: str, product: Product) -> str:
             network = os.path.join(directory, TENSORS)
             portable.write(name, network, directory, product.batch, product.outputs)
     return final
+
+
+def check_place(output_dir: str) -> None:
+    """Raises:
+    UserError: what stands in an export's place is none.
+    """
+    final = os.path.join(output_dir, FOLDER)
+    with anywhere.access(final):
+        if not tf.io.gfile.exists(final):
+            return
+        is_ours = tf.io.gfile.exists(os.path.join(final, predictor.DESCRIPTION))
+        if not is_ours and (not tf.io.gfile.isdir(final) or tf.io.gfile.listdir(final)):
+            raise UserError(
+                f"{final}: stands in the place of the export, and is none; move it away, "
+                "or give another --output_dir"
+            )
 
 
 @contextlib.contextmanager
@@ -160,7 +180,8 @@ def _write(product: Product, directory: str) -> None:
             product.tokenizer, os.path.join(scratch, "vocab.txt")
         )
         network = _network(product)
-        served = {"serving_default": product.serve, **product.more}
+        more = {name: function for name, (function, _) in product.more.items()}
+        served = {"serving_default": product.serve, **more}
         signatures = {
             name: _text_signature(function, tokenizer, product)
             for name, function in served.items()
@@ -289,21 +310,71 @@ def _check(product: Product, directory: str) -> None:
     examples = records.encode(flat, product.layout.schema)
     examples = [base64.b64encode(example).decode() for example in examples]
     examples = {"examples": ("bytes", [len(examples)], examples)}
-    answered, *networks = _reload(
+    expected = [outputs for _, outputs in product.more.values()]
+    expected += [product.outputs] * 4
+    answered, *found = _reload(
         directory,
         (TEXT, "serving_default", requests),
+        *((TEXT, name, requests) for name in product.more),
         (TEXT, "tensors", batch),
         (TEXT, "examples", examples),
         (TENSORS, "serving_default", batch),
         (TENSORS, "examples", examples),
     )
-    for outputs in networks:
-        _compare(product, "of its rows", product.outputs, outputs)
+    for here, there in zip(expected, found, strict=True):
+        for name, values in here.items():
+            _compare_arrays(name, values, there[name], _TOLERANCE[product.dtype])
+    if product.dtype != "float32":
+        return  # there a rounding may turn a near tie
     answers = forms.answers(product.form, answered, product.requests)
-    for request, expected, found in zip(
+    for request, here, there in zip(
         product.requests, product.answers, answers, strict=True
     ):
-        _compare(product, f"to {str(request)[:200]}", expected, found)
+        _compare_answers(request, here, there)
+
+
+def _compare_arrays(name, expected, found, tolerance):
+    if expected.shape != found.shape:
+        raise UserError(
+            f"the export was removed: once loaded, its {name} are {found.shape}, not "
+            f"{expected.shape}; please report it"
+        )
+    # Of the largest: layer by layer, roundings grow with what is added up.
+    most = tolerance * max(1.0, np.abs(expected).max(initial=0.0))
+    difference = np.abs(expected - found).max(initial=0.0)
+    if not difference <= most:
+        raise UserError(
+            f"the export was removed: once loaded, its {name} are up to "
+            f"{difference:.2g} away from what they are here, more than {most:.2g}; are the "
+            "weights finite?"
+        )
+
+
+def _compare_answers(request, expected, found):
+    if not _differ(expected, found):
+        return
+    shown = [
+        json.dumps(x, ensure_ascii=False)[:300] for x in (request, found, expected)
+    ]
+    raise UserError(
+        "the export was removed: once loaded, it answers {} with {}, and here it was {}; a "
+        "model without training may have ties, which fall either way".format(*shown)
+    )
+
+
+def _differ(expected, found) -> bool:
+    if isinstance(expected, Mapping):
+        return expected.keys() != found.keys() or any(
+            _differ(value, found[name]) for name, value in expected.items()
+        )
+    if isinstance(expected, list):
+        return len(expected) != len(found) or any(
+            _differ(*pair) for pair in zip(expected, found, strict=True)
+        )
+    if isinstance(expected, float):
+        tolerance = _TOLERANCE["float32"]
+        return not math.isclose(expected, found, rel_tol=tolerance, abs_tol=tolerance)
+    return expected != found
 
 
 def _strings(values, kind):
@@ -322,53 +393,32 @@ def _reload(directory, *calls) -> list[dict[str, np.ndarray]]:
         for model, name, inputs in calls
     ]
     with tempfile.TemporaryDirectory() as scratch:
-        asked, answered = (
-            os.path.join(scratch, f"{n}.json") for n in ("calls", "answers")
-        )
+        asked, answered = (os.path.join(scratch, n) for n in ("calls.json", "answers"))
         with open(asked, "w", encoding="utf-8") as file:
             json.dump(calls, file)
         # -P: what lies beside the program is not to be imported.
         command = [sys.executable, "-P", _RELOAD, asked, answered]
         process = subprocess.run(command, capture_output=True, text=True)
         if process.returncode:
-            reason = process.stderr.strip().split("\n")[-1]
-            raise UserError(f"the export cannot be loaded, and was removed: {reason}")
-        with open(answered, encoding="utf-8") as file:
-            answers = json.load(file)
-    return [{k: _array(v) for k, v in outputs.items()} for outputs in answers]
+            _refuse_to_load(process)
+        return [_outputs(os.path.join(answered, str(i))) for i in range(len(calls))]
 
 
-def _array(values) -> np.ndarray:
-    """Nested lists to an array; texts to objects of bytes, as TensorFlow gives them."""
-    array = np.array(values)
-    if array.dtype.kind != "U":
-        return array.astype(np.float32) if array.dtype.kind == "f" else array
-    encoded = np.empty(array.shape, object)
-    encoded.flat = [text.encode() for text in np.array(values, object).flat]
-    return encoded
+def _refuse_to_load(process):
+    lines = process.stderr.strip().split("\n")
+    reason = lines[-1][:300]
+    if process.returncode < 0:
+        reason = f"killed by signal {-process.returncode}; was there too little memory?"
+    raise UserError(f"the export cannot be loaded, and was removed: {reason}")
 
 
-def _compare(product, what, expected, found) -> None:
-    if _differ(expected, found, product.dtype):
-        raise UserError(
-            f"the export was removed: once loaded, its answers {what} are {found}, and "
-            f"here they are {expected}; a model without training may have ties, which "
-            "fall either way"
-        )
-
-
-def _differ(expected, found, dtype) -> bool:
-    if isinstance(expected, Mapping):
-        return expected.keys() != found.keys() or any(
-            _differ(value, found[name], dtype) for name, value in expected.items()
-        )
-    if isinstance(expected, list):
-        return len(expected) != len(found) or any(
-            _differ(*pair, dtype) for pair in zip(expected, found, strict=True)
-        )
-    if isinstance(expected, str | int):
-        return dtype == "float32" and expected != found
-    tolerance = _TOLERANCE[dtype]
-    return np.shape(expected) != np.shape(found) or not np.allclose(
-        found, expected, rtol=tolerance, atol=tolerance
-    )
+def _outputs(path) -> dict[str, np.ndarray]:
+    """What reload.py wrote of one call; texts as TensorFlow has them, objects of bytes."""
+    with np.load(f"{path}.npz") as numbers:
+        outputs = dict(numbers)
+    with open(f"{path}.json", encoding="utf-8") as file:
+        for name, (shape, texts) in json.load(file).items():
+            array = np.empty(shape, object)
+            array.flat = [text.encode() for text in texts]
+            outputs[name] = array
+    return outputs

@@ -1,10 +1,11 @@
 """Answers from SavedModels in a process that knows nothing of how they were made.
 
-    python -P training/reload.py calls.json answers.json
+    python -P training/reload.py calls.json answers
 
 Imports TensorFlow and nothing of ours, as those who serve a model do. calls.json is a list
-of objects: `model`, a folder; `signature`; and `inputs`, by name the dtype and the values,
-where bytes are in base64. answers.json has the outputs of each by name.
+of objects: `model`, a folder; `signature`; and `inputs`, by name dtype, shape and values,
+where bytes are in base64. In the folder answers, N.npz has the numbers that call N gives,
+and N.json shape and values of the texts.
 """
 
 import base64
@@ -15,6 +16,7 @@ import sys
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # whoever trains may hold them
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
+import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 
@@ -24,26 +26,26 @@ def _tensor(dtype, shape, values):
     return tf.constant(values, dtype, shape)
 
 
-def _plain(values):
-    """Nested lists of numbers and texts."""
-    if isinstance(values, list):
-        return [_plain(value) for value in values]
-    return values.decode() if isinstance(values, bytes) else values
-
-
-def main(calls_path, answers_path):
+def main(calls_path, folder):
     with open(calls_path, encoding="utf-8") as file:
         calls = json.load(file)
-    answers, loaded = [], {}
-    for call in calls:
+    os.mkdir(folder)
+    loaded = {}
+    for number, call in enumerate(calls):
         model = call["model"]
         if model not in loaded:
             loaded[model] = tf.saved_model.load(model)
         function = loaded[model].signatures[call["signature"]]
         outputs = function(**{k: _tensor(*v) for k, v in call["inputs"].items()})
-        answers.append({k: _plain(v.numpy().tolist()) for k, v in outputs.items()})
-    with open(answers_path, "w", encoding="utf-8") as file:
-        json.dump(answers, file)
+        outputs = {name: value.numpy() for name, value in outputs.items()}
+        texts = {k: v for k, v in outputs.items() if v.dtype == object}
+        numbers = {k: v for k, v in outputs.items() if v.dtype != object}
+        np.savez(os.path.join(folder, f"{number}.npz"), **numbers)
+        texts = {k: (v.shape, [x.decode() for x in v.flat]) for k, v in texts.items()}
+        with open(
+            os.path.join(folder, f"{number}.json"), "w", encoding="utf-8"
+        ) as file:
+            json.dump(texts, file)
 
 
 if __name__ == "__main__":

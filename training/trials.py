@@ -12,7 +12,7 @@ import numpy as np
 
 from text.errors import UserError
 from text.progress import Progress
-from training import checkpoint, distribution, loop, report, run
+from training import checkpoint, distribution, export, loop, report, run
 from training.sets import Sets
 from training.task import Predictions, Task
 
@@ -59,6 +59,8 @@ class Run:
         self.task, self.given = task, given
         self.config = run.read_config(given)
         run.check_vocabulary(task.tokenizer.vocabulary, given, self.config)
+        if given.do_export:
+            export.check_place(given.output_dir)
         # Before anything that makes TensorFlow look for devices.
         self.strategy = given.strategy()
         self.chief = distribution.is_chief(self.strategy)

@@ -87,6 +87,7 @@ _BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 _PAIR = ("sentence1", "sentence2")
+_MOST_NAMED = 20  # labels of which the log says how often they are
 _LARGEST = float(np.finfo(np.float32).max)
 _AX = Table("diagnostic.tsv", *_PAIR)
 
@@ -369,6 +370,9 @@ class Classifier(Task):
             self.given.max_seq_length,
         )
         self.counts["were cut to --max_seq_length"] += was_cut
+        if split == "train" and self.labels and len(self.labels) <= _MOST_NAMED:
+            for label in _as_tuple(example.label):
+                self.counts[f"labelled {label}"] += 1
         gold = np.zeros(1) if example.label is None else self._gold([example])
         name = "label_values" if self.labels is None else "label_ids"
         yield Row(ids, segments, {name: gold[0], "is_real_example": 1})

@@ -3,11 +3,16 @@
 import gzip
 import io
 import json
+import os
 import pathlib
 import random
 import re
+import select
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -125,6 +130,29 @@ def test_answers_to_a_file(answer, tmp_path):
     assert [p.name for p in path.parent.iterdir()] == ["answers.jsonl"]
 
 
+def test_answers_to_a_pipe_with_a_name(answer, tmp_path):
+    """As to /dev/null: it stays what it is."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        answer("label", b"good\n", output_file=str(path))
+        assert path.is_fifo()
+        assert json.loads(os.read(reader, 1000))["predicted"] == "positive"
+    finally:
+        os.close(reader)
+
+
+def test_answers_to_a_link(answer, tmp_path):
+    """As /dev/stdout is one: it goes on leading where it led."""
+    link, target = tmp_path / "link", tmp_path / "answers.jsonl"
+    link.symlink_to(target)
+    for _ in range(2):
+        answer("label", b"good\n", output_file=str(link))
+        assert link.is_symlink()
+        assert json.loads(target.read_text())["predicted"] == "positive"
+
+
 def test_no_rows_no_answers(answer):
     assert answer("label", b"") == []
     assert answer("label", b"text_a\n", input_format="tsv") == []
@@ -162,8 +190,20 @@ BAD_FILES = [
     (
         "label",
         "a.jsonl",
-        b'{"text_a": "", "predicted": 1}',
-        "a.jsonl:1: has a predicted",
+        b'{"text_a": ""}\n{"text_a": "", "predicted": 1}',
+        "a.jsonl:2: predicted is a name that the answer has too",
+    ),
+    (
+        "span",
+        "a.tsv",
+        b"question\tcontext\tanswer\na\tb\tc\n",
+        "a.tsv:1: answer is a name that the answer has too",
+    ),
+    (
+        "label",
+        "a.jsonl",
+        b'{"text_a": ""}\n{"text_a": "", "b": [{"c": -1e999}]}',
+        "a.jsonl:2: cannot be written as JSON: ",
     ),
     (
         "span",
@@ -178,19 +218,29 @@ BAD_FILES = [
         b'{"context": "", "endings": []}',
         "a.jsonl:1: endings is emp",
     ),
+    (
+        "choice",
+        "a.jsonl",
+        b'{"context": "", "endings": ["", "a"]}',
+        "a.jsonl:1: endings has an empty choice, number 1; give",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("form", "name", "content", "message"), BAD_FILES)
 def test_bad_files_are_refused_before_any_answer(
-    exported, tmp_path, capsysbinary, form, name, content, message
+    exported, tmp_path, capsysbinary, monkeypatch, form, name, content, message
 ):
+    monkeypatch.setattr(predict, "_WINDOW", 1)
     path = write(tmp_path / name, content)
     output = tmp_path / "answers.jsonl"
     output.write_text("of yesterday\n")
     for output_file in (None, str(output)):
         options = predict.Options(
-            model_dir=exported[form], input_file=path, output_file=output_file
+            model_dir=exported[form],
+            input_file=path,
+            output_file=output_file,
+            batch_size=1,
         )
         with pytest.raises(UserError) as error:
             predict.main(options)
@@ -238,6 +288,80 @@ def test_endless_pipe_whose_reader_has_enough(exported):
     assert [json.loads(row)["predicted"] for row in rows] == ["positive"] * 2
     assert status == "141"
     assert result.stderr == ""
+
+
+def test_a_pipe_is_answered_as_it_comes(exported, monkeypatch):
+    """Whoever writes a row and waits for its answer gets it; the pipe stays open."""
+    rows, to_script = os.pipe()
+    from_script, output = os.pipe()
+    answers = []
+
+    def talk():
+        with open(to_script, "wb", buffering=0) as asked:
+            for text in ("good", "bad"):
+                asked.write(f"{text}\n".encode())
+                if not select.select([from_script], [], [], 10)[0]:
+                    return
+                answers.append(json.loads(os.read(from_script, 1000))["predicted"])
+
+    with open(rows) as stdin, open(output, "w") as stdout, open(from_script):
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("sys.stdout", stdout)
+        thread = threading.Thread(target=talk)
+        thread.start()
+        predict.main(predict.Options(model_dir=exported["label"]))
+        thread.join()
+    assert answers == ["positive", "negative"]
+
+
+def test_rows_that_trickle_do_not_wait_for_each_other(monkeypatch):
+    def trickle():
+        for number in range(20):
+            time.sleep(0.03)
+            yield number
+
+    monkeypatch.setattr(predict, "_PATIENCE", 0.1)
+    windows = list(predict._arriving(trickle(), 100))
+    assert len(windows) > 1
+    assert sum(windows, []) == list(range(20))
+    assert list(predict._arriving(iter([]), 100)) == []
+
+
+def test_input_that_breaks_off(exported, monkeypatch, capsysbinary):
+    class Broken(io.BytesIO):
+        def __next__(self):
+            if self.tell():
+                raise OSError(5, "Input/output error")
+            return super().__next__()
+
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Broken(b"good\nbad\n")))
+    with pytest.raises(OSError, match="Input/output error"):
+        predict.main(predict.Options(model_dir=exported["label"]))
+    assert capsysbinary.readouterr().out.count(b"positive") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["reader has enough", "Ctrl-C"])
+def test_end_while_the_pipe_is_open(exported, end):
+    command = [sys.executable, "predict.py", f"--model_dir={exported['label']}"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, **pipes, bufsize=0, cwd=ROOT) as process:
+        try:
+            process.stdin.write(b"good\n")
+            assert json.loads(process.stdout.readline())["predicted"] == "positive"
+            if end == "Ctrl-C":
+                process.send_signal(signal.SIGINT)
+            else:
+                process.stdout.close()
+                process.stdin.write(b"good\n")
+            status = process.wait(30)
+            said = process.stderr.read().decode()
+        finally:
+            process.kill()
+    if end == "Ctrl-C":
+        assert (status, said) == (130, "predict.py: interrupted\n")
+    else:
+        assert (status, said) == (141, "")
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """training/server.py: the JSON endpoint as its clients meet it, many of them, rude ones."""
 
+import asyncio
 import concurrent.futures
 import contextlib
 import functools
@@ -28,12 +29,9 @@ PREDICT = "/v1/models/toy:predict"
 
 
 @contextlib.contextmanager
-def serving(predictor, **options):
+def serving(predictor, name="toy", **options):
     """A server in a thread; gives its port."""
-    config = uvicorn.Config(
-        server.app(predictor, "toy", **options), log_level="critical"
-    )
-    running = uvicorn.Server(config)
+    running = uvicorn.Server(server.config(server.app(predictor, name, **options)))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -126,6 +124,10 @@ BAD_BODIES = [
         "instances[0]: context has \\ud800, half a character",
     ),
     (b'{"instances": [{"context": NaN, "endings": []}]}', "context is a number"),
+    (
+        {"instances": [{"context": "a", "endings": ["b", " \n"]}]},
+        "instances[0]: endings has an empty choice, number 2; give an object",
+    ),
 ]
 
 
@@ -188,10 +190,50 @@ def test_other_addresses_and_methods(port, method, path, status):
 
 def test_name_of_somebody_else_that_leads_here(predictor):
     """A page of evil.example, made to lead to this machine, could read the answers."""
-    with serving(predictor("label"), hosts=("localhost", "127.0.0.1")) as port:
-        for host, status in (("evil.example", 400), (f"localhost:{port}", 200)):
-            found = send(port, None, "/", "GET", {"Host": host})[0]
-            assert found == status
+    good = ("localhost", "LocalHost:1", "127.0.0.1:80", "[::1]", "[::1]:80", "[fe80::1]")
+    bad = ("evil.example", "localhost.evil.example", "[::2]:80", "[::1]evil", "::1", "")
+    with serving(predictor("label"), hosts=server.names("fe80:0::1%eth0")) as port:
+        for host in good:
+            assert send(port, None, "/", "GET", {"Host": host})[0] == 200, host
+        for host in bad:
+            status, content, _ = send(port, None, "/", "GET", {"Host": host})
+            assert status == 400, host
+            assert list(content) == ["error"]
+            assert "localhost" in content["error"]
+
+
+def test_page_of_somebody_else_that_asks(port):
+    """Its browser says whose page it is; curl and the like say nothing."""
+    number, body = port("label"), {"instances": ["good"]}
+    own = f"127.0.0.1:{number}"
+    assert send(number, body, headers={"Origin": f"http://{own}"})[0] == 200
+    asked = {"Host": "Model.example", "Origin": "https://model.example"}
+    assert send(number, body, headers=asked)[0] == 200
+    for origin in ("https://evil.example", "null", "", f"http://{own}0", "http://[::1]"):
+        status, content, _ = send(number, body, headers={"Origin": origin})
+        assert status == 403, origin
+        assert list(content) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("host", "hosts"),
+    [
+        ("127.0.0.1", {"localhost", "127.0.0.1", "::1"}),
+        ("localhost", {"localhost", "127.0.0.1", "::1"}),
+        ("0.0.0.0", None),
+    ],
+)
+def test_who_can_ask(predictor, monkeypatch, capsys, host, hosts):
+    """Beyond this machine any name may lead here; then it says so."""
+    seen = []
+    monkeypatch.setattr(server, "app", lambda *_, hosts: seen.append(hosts))
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
+    server.run(predictor("label"), host, 0, "toy")
+    assert seen == [hosts]
+    said = capsys.readouterr().err
+    assert said.startswith(f"Serving toy at http://{host}:")
+    warned = "Anyone who reaches this machine can ask" in said
+    assert warned == (hosts is None)
 
 
 class Faulty:
@@ -268,6 +310,46 @@ def test_request_that_never_comes_to_its_end(predictor, monkeypatch):
             assert b" 408 " in client.recv(1000).splitlines()[0]
 
 
+def half_sent(port):
+    client = socket.create_connection(("127.0.0.1", port), timeout=30)
+    client.sendall(b"GET / HTTP/1.1\r\nHost: ")
+    return client
+
+
+def is_ended(client):
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_heads_that_never_come_to_their_end(predictor, monkeypatch):
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    with serving(predictor("label")) as port, half_sent(port) as client:
+        assert is_ended(client)
+
+
+def test_more_connections_than_a_process_may_have(predictor, monkeypatch):
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 8)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 60)
+    with serving(predictor("label")) as port, contextlib.ExitStack() as stack:
+        first = [stack.enter_context(half_sent(port)) for _ in range(8)]
+        for _ in range(20):
+            with contextlib.suppress(ConnectionError), half_sent(port) as client:
+                assert is_ended(client)
+        first.pop().close()
+        wait_until(lambda: answers(port))
+        first[0].sendall(b"a\r\n\r\n")  # its place was kept
+        assert first[0].recv(12) == b"HTTP/1.1 200"
+
+
+def answers(port):
+    try:
+        return send(port, {"instances": ["good"]})[0] == 200
+    except (ConnectionError, http.client.HTTPException):
+        return False
+
+
 def test_client_that_leaves_does_not_disturb(port):
     number = port("label")
     for body in (b"{", b'{"instances": ["good"]}'):
@@ -275,6 +357,24 @@ def test_client_that_leaves_does_not_disturb(port):
             head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: 23\r\n\r\n"
             client.sendall(head.encode() + body)
     assert send(number, {"instances": ["good"]})[0] == 200
+
+
+@pytest.mark.parametrize("text", ["good", "bad"])
+def test_request_given_up_while_the_model_works(text):
+    async def scene():
+        model = Faulty()
+        batcher = server._Batcher(model)
+        async with batcher.lifespan(None):
+            first = asyncio.create_task(batcher.predict([{"text_a": text}]))
+            while not model.batches:
+                await asyncio.sleep(0.01)
+            first.cancel()
+            await asyncio.wait([first])
+            model.go.set()
+            second = batcher.predict([{"text_a": "second"}])
+            return await asyncio.wait_for(second, 10)
+
+    assert asyncio.run(scene()) == [{"predicted": "second"}]
 
 
 def test_every_client_gets_its_own_answers(port):
@@ -323,6 +423,14 @@ def test_names_of_parts_are_no_markup(predictor):
         page = send(port, None, "/", "GET")[1].decode()
     assert "alert" in page
     assert "<script>alert" not in page
+
+
+@pytest.mark.parametrize("name", ["NONCE", "MODEL_JSON"])
+def test_names_that_the_page_has_for_itself(name):
+    with serving(Faulty(), name) as port:
+        page = send(port, None, "/", "GET")[1].decode()
+    (model,) = re.findall(r'id="model">(.*)</script>', page)
+    assert json.loads(model)["name"] == name
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "", "ä"])

@@ -119,7 +119,8 @@ def save(output_dir: str, product: Product) -> str:
         _check(product, directory)
         for name in product.formats:
             network = os.path.join(directory, TENSORS)
-            portable.write(name, network, directory, product.batch, product.outputs)
+            with _quiet():
+                portable.write(name, network, directory, product.batch, product.outputs)
     return final
 
 

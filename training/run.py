@@ -299,6 +299,8 @@ def start(
             f"{directory}: holds no checkpoint to evaluate; give --do_train or "
             "--init_checkpoint"
         )
+    else:
+        log.say("no --init_checkpoint: training starts from random weights")
     distribution.check_same(
         trainer.strategy,
         trainer.progress.step,

@@ -12,7 +12,15 @@ import numpy as np
 
 from text.errors import UserError
 from text.progress import Progress
-from training import checkpoint, distribution, export, loop, report, run
+from training import (
+    checkpoint,
+    distribution,
+    export,
+    hugging_face,
+    loop,
+    report,
+    run,
+)
 from training.sets import Sets
 from training.task import Predictions, Task
 
@@ -80,7 +88,11 @@ class Run:
             directories.append(os.path.dirname(source))
         for directory in directories:
             path = os.path.join(directory, _TASK_FILE)
-            if state := checkpoint.read_json(path):
+            state = checkpoint.read_json(path)
+            if not state and directory != given.output_dir:
+                if hugging_face.is_weights(source):
+                    path, state = source, hugging_face.read_task(source)
+            if state:
                 for name, value in self.task.tokenizer.settings.items():
                     if state.get(name, value) != value:
                         raise UserError(

@@ -5,7 +5,7 @@
     python predict.py --model_dir=output/export --serve=8000
 
 An answer is a line of JSON: what the row held, and what the model says of it. Rows stream
-through, so memory does not grow with their number.
+through, so memory does not grow with their number, and a pipe is answered as it comes.
 """
 
 import contextlib
@@ -13,8 +13,11 @@ import dataclasses
 import itertools
 import json
 import os
+import queue
 import stat
 import sys
+import threading
+import time
 from collections.abc import Iterator
 
 import options
@@ -22,9 +25,11 @@ import training  # noqa: F401  TensorFlow, without its notes
 from text import files, inputs, tables
 from text.errors import UserError
 from text.progress import Progress
+from training import forms
 from training.predictor import Predictor
 
 _WINDOW = 64  # batches among which rows are sorted by length
+_PATIENCE = 0.2  # seconds that a row of a pipe waits for others
 _CLOSED_PIPE = 128 + 13  # what a shell makes of SIGPIPE
 
 
@@ -101,17 +106,10 @@ def _answer(table, predictor, batch_size, output, progress) -> UserError | None:
     """Writes answers in the order of the rows, up to a bad one; returns its fault."""
     faults = []
     rows = _until_bad(table.rows(), faults)
-    # Who types a line waits for its answer.
-    size = 1 if table.is_terminal else _WINDOW * batch_size
-    while window := list(itertools.islice(rows, size)):
+    for window in _windows(table, rows, _WINDOW * batch_size):
         requests = [table.request(row) for _, row in window]
         answers = predictor.predict(requests, batch_size)
-        for (place, row), answer in zip(window, answers, strict=True):
-            if twice := row.keys() & answer.keys():
-                raise UserError(
-                    f"{place}: has a {min(twice)} already, as the answer would; leave it "
-                    "out, or give it another name"
-                )
+        for (_, row), answer in zip(window, answers, strict=True):
             line = json.dumps({**row, **answer}, ensure_ascii=False)
             output.write(line.encode("utf-8") + b"\n")
         output.flush()
@@ -126,10 +124,49 @@ def _until_bad(rows, faults):
         faults.append(error)
 
 
+def _windows(table, rows, size):
+    """Yields lists of at most `size` rows."""
+    if table.is_file or table.is_terminal:
+        size = 1 if table.is_terminal else size  # who types a line waits for its answer
+        return iter(lambda: list(itertools.islice(rows, size)), [])
+    return _arriving(rows, size)
+
+
+def _arriving(rows, size):
+    """Yields lists of the rows that came while one waited; full ones if they come fast."""
+    came, end, faults = queue.Queue(size), object(), []
+
+    def read(kept):
+        try:
+            for row in rows:
+                came.put(row)
+        except Exception as error:
+            faults.append(error)
+        came.put(end)
+
+    # Python would crash at its end if it closed what the thread still reads; it does not
+    # close what the thread keeps.
+    threading.Thread(target=read, args=[sys.stdin], daemon=True).start()
+    window = []
+    while end not in window:
+        window = [came.get()]
+        until = time.monotonic() + _PATIENCE
+        with contextlib.suppress(queue.Empty):
+            while len(window) < size and window[-1] is not end:
+                window.append(came.get(timeout=max(0.0, until - time.monotonic())))
+        if answered := [row for row in window if row is not end]:
+            yield answered
+    if faults:
+        raise faults[0]
+
+
 def _output(path):
-    """A file that takes its name when the block succeeds, or standard output."""
+    """A file that takes its name when the block succeeds, or what is no file itself."""
     if path is None:
         return contextlib.nullcontext(sys.stdout.buffer)
+    if os.path.exists(path) and not os.path.isfile(path):
+        return open(path, "wb")  # a pipe, /dev/null
+    path = os.path.realpath(path)  # a link stays, as /dev/stdout
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     return files.replacing(path)
 
@@ -184,7 +221,26 @@ class Table:
             if self.form in ("tsv", "csv"):
                 self._check_columns(row)
             self.predictor.check(self.request(row), place)
+            self._check_others(row, place)
             yield place, row
+
+    def _check_others(self, row, place):
+        """Whether what the model does not take can go into the answer."""
+        names = forms.NAMES[self.predictor.description["form"]]
+        if twice := [name for name in names if name in row]:
+            place = place if self.form == "jsonl" else f"{self.name}:1"
+            raise UserError(
+                f"{place}: {twice[0]} is a name that the answer has too; leave it out, or "
+                "give it another name"
+            )
+        if self.form == "jsonl":
+            try:
+                json.dumps(row, allow_nan=False)
+            except (ValueError, RecursionError) as error:  # 1e999 is infinity
+                raise UserError(
+                    f"{place}: cannot be written as JSON: {error}; mend the row, or leave "
+                    "it out"
+                ) from error
 
     def _check_columns(self, row):
         if missing := [name for name in self.predictor.parts if name not in row]:

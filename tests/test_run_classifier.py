@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+import convert_checkpoint
 import run_classifier
 import training  # noqa: F401  (first: TensorFlow quietly)
 from modeling.config import BertConfig
@@ -454,6 +455,50 @@ def test_same_command_goes_on_and_a_search_knows_what_it_did(folder, capsys):
     capsys.readouterr()
     run(folder, "custom", **files, **search)
     assert capsys.readouterr().out.count("already finished: accuracy") == 2
+
+
+def test_labels_of_a_hugging_face_head_are_held_to(folder, capsys):
+    files = custom(folder, "tsv", ["yes", "no"])
+    run(folder, "custom", do_train=True, **files)
+    said = capsys.readouterr().out
+    assert "no --init_checkpoint: training starts from random weights" in said
+    assert "; 12 labelled no; 12 labelled yes" in said
+    convert_checkpoint.main(
+        convert_checkpoint.Options(
+            input=[str(folder / "output")],
+            layout="hugging_face",
+            output_dir=str(folder / "theirs"),
+        )
+    )
+    given = {
+        "init_checkpoint": str(folder / "theirs"),
+        "output_dir": str(folder / "other"),
+        "do_eval": True,
+        **files,
+    }
+    (folder / "theirs" / "task.json").unlink(missing_ok=True)
+    run(folder, "custom", labels=["no", "yes"], **given)
+    with pytest.raises(UserError, match="trained for the labels no, yes in this order"):
+        run(folder, "custom", labels=["yes", "no"], **given)
+    # An encoder alone answers nothing.
+    encoder = {
+        name: value
+        for name, value in checkpoint.read(str(folder / "output")).items()
+        if name.startswith("bert/") and "adam" not in name
+    }
+    checkpoint.save(
+        str(folder / "encoder"),
+        1,
+        {k: tf.constant(v) for k, v in encoder.items()},
+        keep=1,
+    )
+    with pytest.raises(UserError, match="an encoder without this head answers nothing"):
+        run(
+            folder,
+            "custom",
+            labels=["no", "yes"],
+            **given | {"init_checkpoint": str(folder / "encoder")},
+        )
 
 
 def test_other_order_of_labels_is_another_run(folder):

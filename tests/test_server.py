@@ -190,7 +190,14 @@ def test_other_addresses_and_methods(port, method, path, status):
 
 def test_name_of_somebody_else_that_leads_here(predictor):
     """A page of evil.example, made to lead to this machine, could read the answers."""
-    good = ("localhost", "LocalHost:1", "127.0.0.1:80", "[::1]", "[::1]:80", "[fe80::1]")
+    good = (
+        "localhost",
+        "LocalHost:1",
+        "127.0.0.1:80",
+        "[::1]",
+        "[::1]:80",
+        "[fe80::1]",
+    )
     bad = ("evil.example", "localhost.evil.example", "[::2]:80", "[::1]evil", "::1", "")
     with serving(predictor("label"), hosts=server.names("fe80:0::1%eth0")) as port:
         for host in good:
@@ -209,7 +216,13 @@ def test_page_of_somebody_else_that_asks(port):
     assert send(number, body, headers={"Origin": f"http://{own}"})[0] == 200
     asked = {"Host": "Model.example", "Origin": "https://model.example"}
     assert send(number, body, headers=asked)[0] == 200
-    for origin in ("https://evil.example", "null", "", f"http://{own}0", "http://[::1]"):
+    for origin in (
+        "https://evil.example",
+        "null",
+        "",
+        f"http://{own}0",
+        "http://[::1]",
+    ):
         status, content, _ = send(number, body, headers={"Origin": origin})
         assert status == 403, origin
         assert list(content) == ["error"]

@@ -106,6 +106,17 @@ FORMS = {
     "masks": _masks,
 }
 
+# The names in the answers of each form, some of them only of some models.
+NAMES = {
+    "label": ("predicted", "probabilities"),
+    "labels": ("predicted", "probabilities"),
+    "number": ("predicted",),
+    "choice": ("predicted", "probabilities"),
+    "span": ("answer", "start", "end", "probability", "score", "null_odds"),
+    "tags": ("tags", "probabilities", "entities"),
+    "masks": ("masks",),
+}
+
 
 def _by_label(row):
     labels = map(_text, row["labels"])

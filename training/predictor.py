@@ -126,8 +126,16 @@ class Predictor:
                     yield f"{name} {inside} {_kind(text)}, not a text"
                 if at := _half_character(text):
                     yield f"{name} has {at}, half a character, which is no text"
-            if kind == "list" and not texts and self.description["form"] == "choice":
-                yield f"{name} is empty: nothing to choose from"
+            if kind == "list" and self.description["form"] == "choice":
+                yield from _faults_of_choices(name, texts)
+
+
+def _faults_of_choices(name, texts):
+    if not texts:
+        yield f"{name} is empty: nothing to choose from"
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            yield f"{name} has an empty choice, number {number}"
 
 
 def _kind(value):

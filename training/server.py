@@ -19,6 +19,7 @@ For this machine and a few users; serving at scale is TensorFlow Serving's.
 import asyncio
 import contextlib
 import importlib.resources
+import ipaddress
 import itertools
 import json
 import re
@@ -28,12 +29,13 @@ import sys
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from text.errors import UserError
 from training.predictor import Predictor
@@ -43,9 +45,12 @@ MAX_INSTANCES = 1024  # of a request, and of a batch that several make together
 MAX_CHARACTERS = 100_000  # of a text
 MAX_TEXTS = 10_000  # of a list
 MAX_WAITING = 256  # requests at a time
-BODY_SECONDS = 30  # for a request to arrive
+HEAD_SECONDS = 10  # for the head of a first request to arrive
+BODY_SECONDS = 30  # for the rest of it
+MAX_CONNECTIONS = 512  # often a process may have 1,024 files open
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::\d*)?")  # [::1]:80, localhost:80
 
 
 def run(predictor: Predictor, host: str, port: int, name: str) -> None:
@@ -70,28 +75,48 @@ def run(predictor: Predictor, host: str, port: int, name: str) -> None:
     # Connections take it over. asyncio sets it only on sockets that it makes itself;
     # without it, each answer waits 40 ms for its client's acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    config = uvicorn.Config(
-        app(predictor, name, hosts=_LOOPBACK if host in _LOOPBACK else ("*",)),
-        log_level="error",
-        http="h11",
-        ws="none",
-        loop="asyncio",
-        timeout_graceful_shutdown=5,
-    )
+    address, port = listening.getsockname()[:2]
+    is_private = ipaddress.ip_address(address).is_loopback
+    served = app(predictor, name, hosts=names(host) if is_private else None)
     at = f"[{host}]" if ":" in host else host
-    url = f"http://{at}:{listening.getsockname()[1]}/"
-    print(f"Serving {name} at {url} (Ctrl-C ends)", file=sys.stderr, flush=True)
+    print(f"Serving {name} at http://{at}:{port}/ (Ctrl-C ends)", file=sys.stderr)
+    if not is_private:
+        print(
+            "Anyone who reaches this machine can ask; --host=127.0.0.1 is for it alone",
+            file=sys.stderr,
+        )
     with listening, contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(config(served)).run(sockets=[listening])
     print("Ended", file=sys.stderr)
 
 
-def app(predictor: Predictor, name: str, hosts: tuple[str, ...] = ("*",)) -> Starlette:
+def config(served: Starlette) -> uvicorn.Config:
+    """How the application is run."""
+    return uvicorn.Config(
+        served,
+        log_level="error",
+        http=_Connection,
+        ws="none",
+        loop="asyncio",
+        backlog=128,  # asyncio takes as many at once, before it asks for their number
+        timeout_graceful_shutdown=5,
+    )
+
+
+def names(host: str) -> frozenset[str]:
+    """The names of this machine for itself, and that under which it is served."""
+    return frozenset({*_LOOPBACK, _plain(host)})
+
+
+def app(
+    predictor: Predictor, name: str, hosts: frozenset[str] | None = None
+) -> Starlette:
     """The application.
 
     Args:
-        hosts: the names under which browsers may reach it. A name of somebody else's that
-            leads to this machine would let their page read the answers.
+        hosts: the names under which browsers may reach it; None for all. A name of
+            somebody else's that leads to this machine would let their page read the
+            answers.
     """
     batcher = _Batcher(predictor)
     page = _Page(predictor, name)
@@ -127,7 +152,7 @@ def app(predictor: Predictor, name: str, hosts: tuple[str, ...] = ("*",)) -> Sta
             Route(f"/v1/models/{name}", status),
             Route(f"/v1/models/{name}:predict", predict, methods=["POST"]),
         ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
+        middleware=[Middleware(_Guard, hosts=hosts)],
         exception_handlers={
             HTTPException: refuse,
             ClientDisconnect: gone,
@@ -135,6 +160,59 @@ def app(predictor: Predictor, name: str, hosts: tuple[str, ...] = ("*",)) -> Sta
         },
         lifespan=batcher.lifespan,
     )
+
+
+# --- Who asks ----------------------------------------------------------------------------
+
+
+class _Guard:
+    """Refuses what pages of somebody else's have a browser of this machine ask."""
+
+    def __init__(self, app, hosts):
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope, receive, send):
+        answer = self._app
+        if scope["type"] == "http":
+            answer = self._refusal(Headers(scope=scope)) or answer
+        await answer(scope, receive, send)
+
+    def _refusal(self, headers):
+        host, origin = headers.get("host", ""), headers.get("origin")
+        match = _HOST.fullmatch(host)
+        name = match and _plain(match[1] or match[2])
+        if self._hosts is not None and name not in self._hosts:
+            known = ", ".join(sorted(self._hosts))
+            message = f"Host {host[:80]!a} is not served; ask one of {known}"
+            return JSONResponse({"error": message}, 400)
+        # A browser names the page that asks; curl and the like name none.
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            message = f"pages of {origin[:80]!a} may not ask {host[:80]!a}"
+            return JSONResponse({"error": message}, 403)
+        return None
+
+
+def _plain(host):
+    """One spelling of a name or an address."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).compressed
+    except ValueError:
+        return host.lower()
+
+
+class _Connection(H11Protocol):
+    """Ends one that asks nothing, or is one too many: the others need the place."""
+
+    def connection_made(self, transport):
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self.loop.call_later(HEAD_SECONDS, self._end_unless_asked)
+
+    def _end_unless_asked(self):
+        if self.cycle is None:
+            self.transport.abort()
 
 
 # --- Requests ----------------------------------------------------------------------------
@@ -241,14 +319,15 @@ class _Batcher:
             answers = iter(await asyncio.to_thread(self._predictor.predict, requests))
         except Exception as error:
             if len(some) == 1:
-                some[0][1].set_exception(error)
+                if not some[0][1].done():  # else its client is gone
+                    some[0][1].set_exception(error)
                 return
             for one in some:  # whose fault was it?
                 await self._answer([one])
             return
         for requests, answered in some:
             mine = list(itertools.islice(answers, len(requests)))
-            if not answered.done():  # else its client is gone
+            if not answered.done():
                 answered.set_result(mine)
 
 
@@ -266,9 +345,8 @@ class _Page:
             "inputs": dict(predictor.parts),
         }
         # In a page "</script>" would end the script, wherever it stands.
-        content = json.dumps(model).replace("<", "\\u003c")
-        page = files.joinpath("page.html").read_text(encoding="utf-8")
-        self._html = page.replace("MODEL_JSON", content)
+        self._model = json.dumps(model).replace("<", "\\u003c")
+        self._page = files.joinpath("page.html").read_text(encoding="utf-8")
 
     def response(self) -> HTMLResponse:
         nonce = secrets.token_urlsafe(16)
@@ -282,7 +360,6 @@ class _Page:
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "no-store",
         }
-        return HTMLResponse(self._html.replace("NONCE", nonce), headers=headers)
-def config(a): return uvicorn.Config(a, log_level="critical")
-def names(h): return ("localhost","127.0.0.1","[::1]")
-HEAD_SECONDS = MAX_CONNECTIONS = 0
+        # The model comes last: nothing in it is replaced.
+        page = self._page.replace("NONCE", nonce).replace("MODEL_JSON", self._model)
+        return HTMLResponse(page, headers=headers)

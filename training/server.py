@@ -12,6 +12,8 @@ As from TensorFlow Serving, an error is {"error": "..."}. Different from it:
   tensor, {"predicted": "positive", "labels": [...], "probabilities": [...]}.
 * Lists may have different lengths; TensorFlow Serving wants them padded with "".
 * There is one signature and one version; {"inputs": ...} by columns is not taken.
+* Pages of others are refused: by their Origin, and, served on this machine's own address,
+  by the name under which they lead here.
 
 For this machine and a few users; serving at scale is TensorFlow Serving's.
 """

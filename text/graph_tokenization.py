@@ -77,7 +77,7 @@ class GraphTokenizer(tf.Module):
         Starts and ends are characters of the text; see `Tokenizer.encode_with_offsets`.
         """
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
-        points, rows = decoded.flat_values, tf.cast(decoded.value_rowids(), tf.int32)
+        points, rows = decoded.flat_values, row_numbers(decoded)
         points, sources, properties = self._replaced(points, rows)
         words, word_rows, word_starts = _words(points, tf.gather(rows, sources))
         # A language repeats itself: each word is taken apart once.
@@ -87,8 +87,8 @@ class GraphTokenizer(tf.Module):
         sizes = tf.gather(sizes, numbers)
         # Characters of the word before each piece.
         before = tf.cumsum(sizes.flat_values, exclusive=True)
-        before -= tf.repeat(tf.gather(before, ids.row_starts()), ids.row_lengths())
-        word_of_piece = tf.cast(ids.value_rowids(), tf.int32)
+        word_of_piece = row_numbers(ids)
+        before -= tf.gather(tf.gather(before, ids.row_starts()), word_of_piece)
         first = tf.gather(word_starts, word_of_piece) + before
         visible = tf.boolean_mask(sources, points != _SPACE)
         starts = tf.gather(visible, first)
@@ -132,7 +132,7 @@ class GraphTokenizer(tf.Module):
         text_size = tf.gather(self._text_starts, text + 1) - text_start
         size = tf.gather(tf.constant([0, 1, 3]), tf.minimum(kinds, _WORD))
         size = tf.where(kinds >= _FIRST_TEXT, text_size, size)
-        sources = tf.repeat(tf.range(tf.size(points)), size)
+        sources = _row_numbers(tf.cumsum(size), tf.reduce_sum(size))
         place = tf.range(tf.size(sources)) - tf.gather(
             tf.cumsum(size, exclusive=True), sources
         )
@@ -410,6 +410,19 @@ def _ends(properties, rows, limits):
 
 
 # === Rows ============================================================================
+
+
+def row_numbers(ragged: tf.RaggedTensor) -> tf.Tensor:
+    """int32 [values]: in which row each value is.
+
+    TensorFlow's own value_rowids() and repeat() take memory for rows x longest row.
+    """
+    limits = tf.cast(ragged.row_limits(), tf.int32)
+    return _row_numbers(limits, tf.size(ragged.flat_values))
+
+
+def _row_numbers(limits, number):
+    return tf.searchsorted(limits, tf.range(number), side="right")
 
 
 def pack(

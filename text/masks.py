@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from text.graph_tokenization import GraphTokenizer
+from text.graph_tokenization import GraphTokenizer, row_numbers
 from text.tokenization import Tokenizer
 from text.vocabulary import MASK
 
@@ -21,11 +21,14 @@ def encode_in_graph(tokenizer: GraphTokenizer, texts: tf.Tensor) -> tf.RaggedTen
     parts = tf.strings.split(texts, sep=MASK)  # at least one of each text
     ids = tokenizer.encode(parts.flat_values)  # [parts, (tokens)]
     place = tf.ragged.range(parts.row_lengths()).flat_values  # of a part in its text
-    masks = tf.RaggedTensor.from_row_lengths(
-        tf.fill([tf.reduce_sum(tf.minimum(place, 1))], tokenizer.mask_id),
-        tf.minimum(place, 1),
+    follows = tf.where(place > 0)[:, 0]  # the parts that stand behind a [MASK]
+    values = tf.concat(
+        [tf.fill(tf.shape(follows), tokenizer.mask_id), ids.flat_values], 0
     )
-    ids = tf.concat([masks, ids], axis=1)
+    keys = tf.concat([2 * follows, 2 * tf.cast(row_numbers(ids), tf.int64) + 1], 0)
+    sizes = tf.cast(place > 0, tf.int64) + ids.row_lengths()
+    starts = tf.concat([[0], tf.cumsum(sizes)], 0)
     return tf.RaggedTensor.from_row_splits(
-        ids.flat_values, tf.gather(ids.row_splits, parts.row_splits)
+        tf.gather(values, tf.argsort(keys, stable=True)),
+        tf.gather(starts, parts.row_splits),
     )

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sets everything up and runs all tests. Arguments go to pytest:
-# `./test.sh -m 'not slow'` takes a minute.
+# Sets everything up and runs all tests, files side by side on up to four cores. Arguments go
+# to pytest: `./test.sh -m 'not slow'` takes a minute or two.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements-dev.txt
 cd "$root"
-exec "$python" -m pytest "$@"
+exec "$python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@"

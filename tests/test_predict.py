@@ -345,7 +345,14 @@ def test_input_that_breaks_off(exported, monkeypatch, capsysbinary):
 def test_end_while_the_pipe_is_open(exported, end):
     command = [sys.executable, "predict.py", f"--model_dir={exported['label']}"]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command, **pipes, bufsize=0, cwd=ROOT) as process:
+    with subprocess.Popen(
+        command,
+        **pipes,
+        bufsize=0,
+        cwd=ROOT,
+        # Where tests run as a shell's background job, it is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         try:
             process.stdin.write(b"good\n")
             assert json.loads(process.stdout.readline())["predicted"] == "positive"

@@ -102,7 +102,7 @@ def test_random_strings(switches, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("switches", SWITCHES, ids=str)
+@pytest.mark.parametrize("switches", SWITCHES[:2], ids=str)
 def test_every_code_point(switches, tmp_path):
     points = [p for p in range(sys.maxunicode + 1) if not 0xD800 <= p < 0xE000]
     # A vocabulary of what some of them become shows more than [UNK] would.

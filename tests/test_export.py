@@ -270,7 +270,7 @@ def test_vectors_are_checked_too(tmp_path, monkeypatch):
     files = GOLDEN / "checkpoint"
     wrong = {"mean": np.full((5, 64), 7, np.float32)}
     monkeypatch.setattr(encoder_export, "_pooled", lambda *given: wrong)
-    with pytest.raises(UserError, match="once loaded, its mean are up to"):
+    with pytest.raises(UserError, match="once loaded, it gives other mean, up to"):
         run_pretraining.main(
             run_pretraining.Options(
                 do_export=True,

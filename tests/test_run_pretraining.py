@@ -429,3 +429,36 @@ def test_errors_are_one_line(tmp_path):
         "globs"
     )
     assert "Traceback" not in done.stderr
+
+
+# --- The export ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_file": None}, "--do_export needs --vocab_file"),
+        ({"input_file": []}, "--input_file must be given to train or to evaluate"),
+        ({"do_train": False, "input_file": []}, "holds no checkpoint to evaluate"),
+        ({}, "made with vocab_sha256=other, and the export would have"),
+        ({"do_lower_case": False}, "made with vocab_sha256=other"),
+        (
+            {"config": dataclasses.replace(TINY, vocab_size=50)},
+            "more than vocab_size=50",
+        ),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_at_the_start(tmp_path, changes, message):
+    (tmp_path / "a").symlink_to(RECORDS)
+    description = {
+        "outputs": [{"file": "a", "instances": 838}],
+        "vocab_sha256": "other",
+        "do_lower_case": True,
+    }
+    (tmp_path / "a.description.json").write_text(json.dumps(description))
+    given = {"input_file": [str(tmp_path / "a")], "do_export": True}
+    vocabulary = pathlib.Path(__file__).parent / "golden" / "checkpoint" / "vocab.txt"
+    given["vocab_file"] = str(vocabulary)
+    with pytest.raises(UserError, match=message):
+        run(tmp_path, **given | changes)
+    assert not list(tmp_path.glob("output/model.ckpt*"))

@@ -20,16 +20,16 @@ def in_parts(
     Args:
         predict: dict of tensors [n, ...] -> dict of tensors [n, ...].
         batch: of tensors [rows, ..., s].
-        most_rows: that the network is shown at once; None: as many as have 8,192 tokens
-            together.
+        most_rows: that the network is shown at once, besides the bound that they have
+            8,192 tokens together.
     Returns:
         what `predict` gives, [rows, ...].
     """
     rows = tf.shape(next(iter(batch.values())))[0]
     batch = {name: _not_empty(value) for name, value in batch.items()}
-    if most_rows is None:
-        of_a_row = tf.reduce_prod(tf.shape(next(iter(batch.values())))[1:])
-        most_rows = tf.maximum(_MOST_TOKENS // of_a_row, 1)
+    of_a_row = tf.reduce_prod(tf.shape(next(iter(batch.values())))[1:])
+    bound = tf.maximum(_MOST_TOKENS // of_a_row, 1)
+    most_rows = bound if most_rows is None else tf.minimum(bound, most_rows)
     parts = (tf.maximum(rows, 1) + most_rows - 1) // most_rows
     # One function, which the loop calls: its outputs are known before it runs.
     network = tf.function(predict, autograph=False).get_concrete_function(

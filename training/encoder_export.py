@@ -15,7 +15,6 @@ from training import export, loop, metrics
 
 TOP_K = 5
 _MOST_NUMBERS = 1 << 26  # probabilities of one part
-_MOST_TOKENS = 1 << 13
 _CHECKED = 2  # samples whose logits are compared, all of the vocabulary
 _SAMPLES = (
     "The [MASK] of the [MASK] is not known.",
@@ -160,9 +159,8 @@ def _fill(tokenizer, predict, batch):
         return {"ids": ids, "probabilities": probabilities}
 
     each = tf.shape(positions)[1] * tokenizer.vocab_size  # numbers of a row
-    tokens = tf.maximum(tf.shape(positions)[1], tf.shape(is_mask)[1])
-    most_rows = tf.maximum(tf.minimum(_MOST_NUMBERS // each, _MOST_TOKENS // tokens), 1)
-    found = in_parts(best, batch | {"masked_lm_positions": positions}, most_rows)
+    batch = batch | {"masked_lm_positions": positions}
+    found = in_parts(best, batch, tf.maximum(_MOST_NUMBERS // each, 1))
     exists = tf.sequence_mask(counts, tf.shape(positions)[1] - 1)[..., None]
     return {
         "tokens": tf.where(exists, tokenizer.tokens(found["ids"][:, :-1]), ""),

@@ -120,7 +120,8 @@ def save(output_dir: str, product: Product) -> str:
         for name in product.formats:
             network = os.path.join(directory, TENSORS)
             with _quiet():
-                portable.write(name, network, directory, product.batch, product.outputs)
+                found = portable.write(name, network, directory, product.batch)
+            _compare_arrays(f"the {name} file gives other", product.outputs, found)
     return final
 
 
@@ -323,8 +324,7 @@ def _check(product: Product, directory: str) -> None:
         (TENSORS, "examples", examples),
     )
     for here, there in zip(expected, found, strict=True):
-        for name, values in here.items():
-            _compare_arrays(name, values, there[name], _TOLERANCE[product.dtype])
+        _compare_arrays("once loaded, it gives other", here, there, product.dtype)
     if product.dtype != "float32":
         return  # there a rounding may turn a near tie
     answers = forms.answers(product.form, answered, product.requests)
@@ -334,21 +334,21 @@ def _check(product: Product, directory: str) -> None:
         _compare_answers(request, here, there)
 
 
-def _compare_arrays(name, expected, found, tolerance):
-    if expected.shape != found.shape:
-        raise UserError(
-            f"the export was removed: once loaded, its {name} are {found.shape}, not "
-            f"{expected.shape}; please report it"
-        )
-    # Of the largest: layer by layer, roundings grow with what is added up.
-    most = tolerance * max(1.0, np.abs(expected).max(initial=0.0))
-    difference = np.abs(expected - found).max(initial=0.0)
-    if not difference <= most:
-        raise UserError(
-            f"the export was removed: once loaded, its {name} are up to "
-            f"{difference:.2g} away from what they are here, more than {most:.2g}; are the "
-            "weights finite?"
-        )
+def _compare_arrays(what, expected, found, dtype="float32"):
+    for name, values in expected.items():
+        if values.shape != found[name].shape:
+            raise UserError(
+                f"the export was removed: {what} {name}, {found[name].shape} and not "
+                f"{values.shape}; please report it"
+            )
+        # Of the largest: layer by layer, roundings grow with what is added up.
+        most = _TOLERANCE[dtype] * max(1.0, np.abs(values).max(initial=0.0))
+        difference = np.abs(values - found[name]).max(initial=0.0)
+        if not difference <= most:
+            raise UserError(
+                f"the export was removed: {what} {name}, up to {difference:.2g} away from "
+                f"what they are here, more than {most:.2g}; are the weights finite?"
+            )
 
 
 def _compare_answers(request, expected, found):

@@ -4,4 +4,4 @@
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements-dev.txt
 cd "$root"
-exec "$python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@"
+exec "$python" -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile "$@"

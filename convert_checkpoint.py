@@ -17,7 +17,6 @@ import os
 import re
 from itertools import chain
 
-import keras
 import numpy as np
 
 import options
@@ -29,6 +28,9 @@ from text.errors import UserError
 from text.tokenization import Tokenizer, WordSplitter, check_case
 from text.vocabulary import Vocabulary
 from training import checkpoint, hugging_face
+
+# isort: split
+import keras
 
 _BUNDLE = "bert_model.ckpt"
 _WORDS = "bert/embeddings/word_embeddings"

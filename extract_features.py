@@ -56,7 +56,9 @@ class Options:
     input_file: str = options.field(
         help="A text a line, UTF-8, also .gz; - reads standard input."
     )
-    output_file: str = options.field(help="Where the features go.")
+    output_file: str = options.field(
+        help="Where the features go; - is standard output, for JSON lines."
+    )
     init_checkpoint: str = options.field(
         help="The weights: a checkpoint's prefix, a directory, a Hugging Face model."
     )
@@ -126,6 +128,10 @@ class Options:
                 f"{self.max_seq_length - 2}, the tokens of a window (--max_seq_length "
                 "less [CLS] and [SEP]), so that none is left out; 0: no windows"
             )
+
+    @property
+    def output_path(self) -> str:
+        return "/dev/stdout" if self.output_file == "-" else self.output_file
 
     @property
     def chosen_layers(self) -> list[int]:
@@ -515,7 +521,8 @@ def main(given: Options) -> None:
     rows = make_rows(lines, tokenizer, given, counts)
     encoded = encode(rows, encoder, given.max_seq_length, given.batch_size)
     progress = Progress("encoding", total, "texts")
-    with files.replacing(given.output_file, WRITERS[given.output_format].mode) as file:
+    mode = WRITERS[given.output_format].mode
+    with files.replacing(given.output_path, mode) as file:
         with progress:
             _write(given, file, encoded, tokenizer.vocabulary, progress)
         if not counts.texts:
@@ -568,10 +575,17 @@ def _check_paths(given):
         if found != [given.input_file]:
             raise UserError(f"{given.input_file}: matches {len(found)} files; name one")
         read += found
-    files.refuse_inputs([given.output_file], read)
-    folder = os.path.dirname(given.output_file) or "."
+    files.refuse_inputs([given.output_path], read)
+    folder = os.path.dirname(given.output_path) or "."
     if os.path.isdir(given.output_file):
         raise UserError(f"{given.output_file}: is a folder; name a file in it")
+    is_special = os.path.exists(given.output_path) and not os.path.isfile(
+        given.output_path
+    )
+    if is_special and given.output_format == "hdf5":
+        raise UserError(
+            f"{given.output_file}: HDF5 is written to files alone; name one"
+        )
     if not os.path.isdir(folder):
         raise UserError(
             f"{given.output_file}: there is no folder {folder}; make it, or choose "
@@ -617,6 +631,7 @@ def _tokenizer(given, prefix, config):
         split_cjk=given.split_cjk,
     )
     hugging_face.check_tokenizer(prefix, tokenizer.splitter)
+    run.check_ids(vocabulary, prefix)
     return tokenizer
 
 

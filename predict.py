@@ -46,8 +46,8 @@ class Options:
         choices=("lines", *tables.FORMS),
         help="By default as the file's name says, else lines: texts of a model that takes "
         "one text, or words of one that takes words. The first line of tsv and csv names "
-        "the columns; jsonl has an object a line. What the model does not take is passed "
-        "on to the answer.",
+        "the columns, as the model does or as its training data did; jsonl has an object "
+        "a line. What the model does not take is passed on to the answer.",
     )
     output_file: str | None = options.field(
         None, help="Answers as JSON lines; by default they go to standard output."
@@ -161,12 +161,8 @@ def _arriving(rows, size):
 
 
 def _output(path):
-    """A file that takes its name when the block succeeds, or what is no file itself."""
     if path is None:
         return contextlib.nullcontext(sys.stdout.buffer)
-    if os.path.exists(path) and not os.path.isfile(path):
-        return open(path, "wb")  # a pipe, /dev/null
-    path = os.path.realpath(path)  # a link stays, as /dev/stdout
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     return files.replacing(path)
 
@@ -243,15 +239,19 @@ class Table:
                 ) from error
 
     def _check_columns(self, row):
-        if missing := [name for name in self.predictor.parts if name not in row]:
+        known = self.request(row)
+        if missing := [name for name in self.predictor.parts if name not in known]:
             raise UserError(
                 f"{self.name}:1: no column {missing[0]} among {', '.join(row)}; the first "
                 f"line has to name the model's parts, {', '.join(self.predictor.parts)}"
             )
 
     def request(self, row: dict) -> dict:
-        """What the model takes of a row."""
-        return {name: row[name] for name in self.predictor.parts if name in row}
+        """What the model takes of a row, by the model's names or the training data's."""
+        columns = {name: name for name in self.predictor.parts}
+        if not row.keys() & columns.keys():
+            columns = self.predictor.description.get("columns", columns)
+        return {name: row[key] for name, key in columns.items() if key in row}
 
     def _lines(self):
         ((name, kind),) = self.predictor.parts.items()

@@ -248,7 +248,7 @@ class Example(NamedTuple):
     text_a: str
     text_b: str | None
     label: str | tuple[str, ...] | float | None
-    index: str  # what the GLUE server knows it by
+    index: str  # of its line, what the GLUE server knows it by; else its number from 0
 
 
 # === The task ========================================================================
@@ -290,7 +290,7 @@ class Classifier(Task):
             if table.where and _cell(values, table.where[0], where) != table.where[1]:
                 continue
             label = None
-            if needs_label or values.get(table.label) is not None:
+            if needs_label or values.get(table.label, "") not in ("", None):
                 label = self._label(_cell(values, table.label, where), where, split)
             text_a, text_b = (
                 None if column is None else _text(values, column, where)
@@ -314,11 +314,14 @@ class Classifier(Task):
             raise UserError(
                 f"{where}: no labels are known; train first, or give --labels"
             )
+        if "" in labels:
+            raise UserError(f"{where}: no label; give one, or leave the line out")
         for label in labels:
-            if not label or (self.labels and label not in self.labels):
-                allowed = ", ".join(self.labels[:20]) or "any text but an empty one"
+            if self.labels and label not in self.labels:
+                more = ", ..." if len(self.labels) > _MOST_NAMED else ""
                 raise UserError(
-                    f"{where}: label {label!r} is not one of {allowed}; another "
+                    f"{where}: label {label!r} is not one of "
+                    f"{', '.join(self.labels[:_MOST_NAMED])}{more}; another "
                     "--task_name, another column, or give all in --labels?"
                 )
         return tuple(labels) if self.several else labels[0]
@@ -501,6 +504,14 @@ class Classifier(Task):
     def inputs(self):
         return {name: "text" for name in self.request(self.samples()[0])}
 
+    def description(self):
+        table = next(iter(self.data.test.values()))
+        texts = [name for name in (table.text_a, table.text_b) if name is not None]
+        return {
+            **super().description(),
+            "columns": dict(zip(self.inputs, texts, strict=True)),
+        }
+
     def samples(self):
         texts = zip(_SAMPLES, reversed(_SAMPLES), strict=True)
         has_pairs = self.data.has_pairs
@@ -588,9 +599,11 @@ def _release_line(answer):
 
 
 def _json_line(example, answer):
-    values = {"text": example.text_a}
-    if example.text_b is not None:
-        values = {"text_a": example.text_a, "text_b": example.text_b}
+    values = {"index": example.index}
+    if example.text_b is None:
+        values |= {"text": example.text_a}
+    else:
+        values |= {"text_a": example.text_a, "text_b": example.text_b}
     if example.label is not None:
         values["gold"] = example.label
     return json.dumps(values | answer, ensure_ascii=False)

@@ -397,7 +397,7 @@ class Tagger(Task):
                         text=" ".join((*words[:start], inside, *words[stop:])),
                         gold=gold.get((start, stop), _NOTHING),
                         predicted=predicted.get((start, stop), _NOTHING),
-                        loss=float(losses[start:stop].sum()),
+                        wrongness=float(losses[start:stop].sum()),
                     )
                 )
         return judgements

@@ -387,7 +387,7 @@ class Squad(Task):
                     f"{example.question}\n{example.id}\n{example.context}",
                     gold or "(no answer)",
                     given or "(no answer)",
-                    chosen.probability * float(1 - f1),
+                    wrongness=chosen.probability * float(1 - f1),
                 )
             )
         return judgements

@@ -238,7 +238,7 @@ class MultipleChoice(Task):
                     text="\n".join(lines),
                     gold=str(example.label),
                     predicted=str(answer["predicted"]),
-                    loss=-math.log(max(chances[example.label], 1e-12)),
+                    wrongness=-math.log(max(chances[example.label], 1e-12)),
                 )
             )
         return judgements

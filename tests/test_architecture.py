@@ -59,3 +59,25 @@ def test_workers_that_write_records_load_no_tensorflow():
                 waiting = [f for f in waiting if (ROOT / f).exists()]
         assert not imported(path) & {"tensorflow", "keras"}, path
     assert len(seen) > 10
+
+
+def test_training_is_modulebefore_what_loads_tensorflow():
+    """Else TensorFlow's start-up notes are what a user reads first."""
+    seen = 0
+    for name in SCRIPTS:
+        names = []
+        for node in ast.parse((ROOT / f"{name}.py").read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Import):
+                names += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names += [f"{node.module}.{alias.name}" for alias in node.names]
+        loud = [
+            number
+            for number, module in enumerate(names)
+            if module.split(".")[0] in ("keras", "tensorflow", "modeling")
+            and not module.startswith("modeling.config.")
+        ]
+        if loud:
+            assert "training" in names[: loud[0]], name
+            seen += 1
+    assert seen > 5

@@ -102,6 +102,22 @@ def test_features_equal_the_release(tmp_path, capsys):
     assert "output: features of 4 texts, 76 tokens with [CLS] and [SEP]" in said.err
 
 
+def test_features_go_down_a_pipe(tmp_path):
+    given = flags(tmp_path, input_file="-", output_file="-", layers="-1")
+    command = [sys.executable, ROOT / "extract_features.py"]
+    command += [f"--{name}={value}" for name, value in given.items()]
+    sent = "the man\nthe woman\n"
+    done = subprocess.run(command, input=sent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["linex_index"] for line in lines] == [0, 1]
+    given |= {"output_format": "hdf5"}
+    command = command[:2] + [f"--{name}={value}" for name, value in given.items()]
+    done = subprocess.run(command, input=sent, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.endswith("-: HDF5 is written to files alone; name one\n")
+
+
 @pytest.mark.slow
 def test_commands_of_the_release_run(tmp_path):
     given = flags(tmp_path, layers="-1,-2,-3", batch_size=8, use_tpu=False)

@@ -13,22 +13,14 @@ import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: TensorFlow quietly)
-from modeling.config import BertConfig
+from tests import tiny
 from tests.programs import hosts, parity
 from text.errors import UserError
 from text.vocabulary import SPECIAL_TOKENS
 from training import checkpoint, trials
 
 ROOT = pathlib.Path(__file__).parents[1]
-TINY = BertConfig(
-    vocab_size=8,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=40,
-    type_vocab_size=2,
-)
+TINY = tiny.config(vocab_size=8)
 
 
 @pytest.fixture
@@ -40,8 +32,7 @@ def folder(tmp_path):
             " ".join(rng.choices("ab", k=rng.randint(1, 30))) for _ in range(lines)
         ]
         (tmp_path / f"{split}.txt").write_text("\n".join(texts) + "\n")
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "a", "b"]) + "\n")
-    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    tiny.write(tmp_path, ["a", "b"], TINY)
     return tmp_path
 
 
@@ -320,7 +311,7 @@ def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
         save_checkpoints_steps=100,
     )
     said = capsys.readouterr().out
-    assert "the best of 5 evaluations was at step 4" in said
+    assert "the best of 5 evaluations was at step 4; its weights are in" in said
     assert checkpoint.steps(str(folder / "output")) == [10]
     assert checkpoint.steps(str(folder / "output" / "best")) == [4]
     assert "global_step" in weights(folder, "output/best")

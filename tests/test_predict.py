@@ -8,6 +8,7 @@ import pathlib
 import random
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,10 +18,8 @@ import time
 import pytest
 
 import predict
-from modeling.config import BertConfig
-from tests import exports
+from tests import exports, tiny
 from text.errors import UserError
-from text.vocabulary import SPECIAL_TOKENS
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -103,6 +102,25 @@ def test_a_file_of_every_format(answer, tmp_path, form, packed):
 def test_csv_cells_may_hold_lines(answer):
     rows = answer("label", b'text_a\n"good\nday"\nbad\n', input_format="csv")
     assert [row["text_a"] for row in rows] == ["good\nday", "bad"]
+
+
+def test_columns_may_be_named_as_in_training(exported, tmp_path, capsysbinary):
+    folder = shutil.copytree(exported["label"], tmp_path / "export")
+    known = json.loads((folder / "export.json").read_text())
+    known["columns"] = {"text_a": "review"}
+    (folder / "export.json").write_text(json.dumps(known))
+
+    def answer(content):
+        (tmp_path / "rows.tsv").write_text(content)
+        rows = str(tmp_path / "rows.tsv")
+        predict.main(predict.Options(model_dir=str(folder), input_file=rows))
+        return json.loads(capsysbinary.readouterr().out)
+
+    assert answer("review\tother\ngood\tx\n")["predicted"] == "positive"
+    # The model's own name comes first.
+    assert answer("review\ttext_a\nbad\tgood\n")["predicted"] == "positive"
+    with pytest.raises(UserError, match="rows.tsv:1: no column text_a among title"):
+        answer("title\ngood\n")
 
 
 def test_lists_come_as_json(answer):
@@ -381,18 +399,7 @@ def test_a_model_from_training_to_answers(tmp_path):
         assert done.returncode == 0, done.stderr
 
     words = "the a cat dog sat ran on mat red blue".split()
-    vocab_file = write(
-        tmp_path / "vocab.txt", "\n".join([*SPECIAL_TOKENS, *words]).encode()
-    )
-    config = BertConfig(
-        vocab_size=15,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=32,
-        type_vocab_size=2,
-    )
+    tiny.write(tmp_path, words, tiny.config())
     rng = random.Random(1)
     for split in ("train", "dev", "test"):
         rows = []
@@ -409,10 +416,8 @@ def test_a_model_from_training_to_answers(tmp_path):
         train_file="train.jsonl",
         dev_file="dev.jsonl",
         test_file="test.jsonl",
-        vocab_file=vocab_file,
-        bert_config_file=write(
-            tmp_path / "bert_config.json", config.to_json_string().encode()
-        ),
+        vocab_file=tmp_path / "vocab.txt",
+        bert_config_file=tmp_path / "config.json",
         output_dir=output_dir,
         max_seq_length=32,
         num_train_epochs=1,

@@ -12,11 +12,12 @@ import pytest
 import convert_checkpoint
 import run_classifier
 import training  # noqa: F401  (first: TensorFlow quietly)
-from modeling.config import BertConfig
+from tests import tiny
 from text.errors import UserError
 from text.tokenization import Tokenizer
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training import checkpoint
+from training import run as training_run
 from training.task import Predictions
 
 # isort: split
@@ -25,21 +26,12 @@ import tensorflow as tf
 ROOT = pathlib.Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 WORDS = "the a cat dog sat ran on under mat hat red blue".split()
-TINY = BertConfig(
-    vocab_size=40,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=32,
-    type_vocab_size=2,
-)
+TINY = tiny.config(max_position_embeddings=32)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *WORDS]) + "\n")
-    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    tiny.write(tmp_path, WORDS, TINY)
     return tmp_path
 
 
@@ -431,7 +423,7 @@ def test_labels_and_text_are_held_to_those_of_the_training(folder):
     with pytest.raises(UserError, match="trained with do_lower_case=True, and this is"):
         run(folder, "custom", **predict, do_lower_case=False, strip_accents=True)
     (folder / "other.txt").write_text("\n".join([*SPECIAL_TOKENS, *WORDS[::-1]]) + "\n")
-    with pytest.raises(UserError, match="trained with vocab_sha256="):
+    with pytest.raises(UserError, match="trained with another vocabulary"):
         run(folder, "custom", **predict, vocab_file=str(folder / "other.txt"))
     # Elsewhere the labels are found beside the weights, and nothing else is accepted.
     elsewhere = {
@@ -441,6 +433,14 @@ def test_labels_and_text_are_held_to_those_of_the_training(folder):
     run(folder, "custom", **predict, **elsewhere)
     for name in ("test_results.tsv", "predictions.jsonl"):
         assert (folder / "elsewhere" / name).exists()
+    with pytest.raises(UserError, match="txt:6: 'blue' stands where .* has 'the'"):
+        run(
+            folder,
+            "custom",
+            **predict,
+            **elsewhere,
+            vocab_file=str(folder / "other.txt"),
+        )
     with pytest.raises(UserError, match="--init_encoder_only is for training"):
         run(folder, "custom", **predict, **elsewhere, init_encoder_only=True)
 
@@ -501,6 +501,39 @@ def test_labels_of_a_hugging_face_head_are_held_to(folder, capsys):
         )
 
 
+def test_rows_that_training_never_reached_may_have_new_tokens(folder):
+    unused = [f"[unused{i}]" for i in range(3)]
+    for name, new in (("model", unused), (".", ["cow", unused[1], "hen", "wren"])):
+        (folder / name).mkdir(exist_ok=True)
+        write_lines(folder / name / "vocab.txt", [*SPECIAL_TOKENS, *WORDS, *new])
+    tensors = checkpoint.read(str(GOLDEN / "checkpoint" / "bert_model.ckpt"))
+    prefix = checkpoint.save(str(folder / "model"), 1, tensors, keep=1)
+    given = options(folder, "custom", do_train=True, init_checkpoint=prefix)
+    assert training_run.make_tokenizer(given).encode("a hen") == [6, 5 + len(WORDS) + 2]
+    write_lines(folder / "vocab.txt", [*SPECIAL_TOKENS, *WORDS[:-1], "cow", *unused])
+    with pytest.raises(UserError, match="vocab.txt:17: 'cow' stands where"):
+        training_run.make_tokenizer(given)
+
+
+def test_answers_to_a_test_set_name_their_lines(folder):
+    """Labels are optional there, some or all."""
+    files = custom(folder, "jsonl", ["x", "y"])
+    lines = [{"text": "a", "id": 7, "label": ""}, {"text": "the", "id": "h-8"}]
+    lines += [{"text": "cat", "label": "y"}]
+    write_lines(folder / "rows.jsonl", map(json.dumps, lines))
+    run(
+        folder,
+        "custom",
+        **files | {"test_file": "rows.jsonl"},
+        do_train=True,
+        do_predict=True,
+    )
+    written = (folder / "output" / "predictions.jsonl").read_text().splitlines()
+    answers = [json.loads(line) for line in written]
+    assert [answer["index"] for answer in answers] == ["7", "h-8", "2"]
+    assert [answer.get("gold") for answer in answers] == [None, None, "y"]
+
+
 def test_other_order_of_labels_is_another_run(folder):
     files = custom(folder, "tsv", ["pos", "neg"])
     run(folder, "custom", **files, do_train=True, labels=["pos", "neg"])
@@ -549,7 +582,7 @@ GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
         ("text\tlabel\na\tx\tz\n", {}, "train.tsv:2: 3 columns, not 2"),
         ("text\ttext\na\tx\n", {}, "train.tsv:1: 1 columns have the same name"),
         ("text\tlabel\na\tx\nb\tx\n", {}, "all labels are ['x']"),
-        ("text\tlabel\na\t\nb\tx\n", {}, "train.tsv:2: label '' is not one of"),
+        ("text\tlabel\na\t\nb\tx\n", {}, "train.tsv:2: no label; give one"),
         (GOOD, {"labels": ["x", "z"]}, "train.tsv:3: label 'y' is not one of x, z"),
         (GOOD, {"label_kind": "number"}, "train.tsv:2: label 'x' is no number"),
         (

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 import run_ner
 from modeling import tagging
-from modeling.config import BertConfig
 from modeling.encoder import BertEncoder
-from tests import serving
+from tests import serving, tiny
 from tests.test_tags import conlleval
 from text import tags
 from text.errors import UserError
@@ -30,15 +29,7 @@ from training import checkpoint, predictor
 ROOT = pathlib.Path(__file__).parents[1]
 PIECES = [*"abPpLl.", *(f"##{letter}" for letter in "ab")]
 VOCABULARY = [*SPECIAL_TOKENS, *PIECES]
-TINY = BertConfig(
-    vocab_size=len(VOCABULARY),
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=16,
-    max_position_embeddings=40,
-    type_vocab_size=2,
-)
+TINY = tiny.config(vocab_size=len(VOCABULARY))
 DEEP = dataclasses.replace(TINY, num_hidden_layers=4)
 
 
@@ -73,8 +64,7 @@ def folder(tmp_path):
     """The three files, a vocabulary and a config."""
     for split, count, seed in (("train", 48, 1), ("dev", 20, 2), ("test", 10, 3)):
         (tmp_path / f"{split}.txt").write_text(conll(count, seed))
-    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    tiny.write(tmp_path, PIECES, TINY)
     return tmp_path
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import run_squad
-from modeling.config import BertConfig
+from tests import tiny
 from text import records
 from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
@@ -28,14 +28,9 @@ ROOT = pathlib.Path(__file__).parents[1]
 GOOD = ["gold", "silver", "ruby", "pearl"]
 PLAIN = ["mud", "sand", "clay", "dust", "ash", "rock"]
 WORDS = ["what", "shines", "?", ".", *GOOD, *PLAIN]
-TINY = BertConfig(
+TINY = tiny.config(
     vocab_size=24,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
     intermediate_size=16,
-    max_position_embeddings=40,
-    type_vocab_size=2,
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
 )
@@ -82,8 +77,7 @@ def shining(number, seed, *, impossible=False):
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *WORDS]) + "\n")
-    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    tiny.write(tmp_path, WORDS, TINY)
     (tmp_path / "train.json").write_text(json.dumps(shining(48, 1)))
     (tmp_path / "dev.json").write_text(json.dumps(shining(15, 2)))
     return tmp_path

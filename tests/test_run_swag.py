@@ -15,24 +15,15 @@ import numpy as np
 import pytest
 
 import run_swag
-from modeling.config import BertConfig
 from modeling.encoder import BertEncoder
-from tests import serving
+from tests import serving, tiny
 from text.errors import UserError
 from text.vocabulary import SPECIAL_TOKENS
 from training import checkpoint, predictor
 
 ROOT = pathlib.Path(__file__).parents[1]
 WORDS = [*"abcdefgh", "she", "."]
-TINY = BertConfig(
-    vocab_size=len(SPECIAL_TOKENS) + len(WORDS),
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=40,
-    type_vocab_size=2,
-)
+TINY = tiny.config(vocab_size=len(SPECIAL_TOKENS) + len(WORDS))
 COLUMNS = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
 ENDINGS = ["ending0", "ending1", "ending2", "ending3"]
 
@@ -62,8 +53,7 @@ def folder(tmp_path):
     write_csv(tmp_path / "train.csv", swag_lines(64, seed=1))
     write_csv(tmp_path / "val.csv", swag_lines(21, seed=2))
     write_csv(tmp_path / "test.csv", swag_lines(10, seed=3, labelled=False))
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *WORDS]) + "\n")
-    (tmp_path / "config.json").write_text(TINY.to_json_string())
+    tiny.write(tmp_path, WORDS, TINY)
     return tmp_path
 
 

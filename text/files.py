@@ -14,11 +14,18 @@ def replacing(path: str, mode: str = "wb"):
     """Opens a temporary file beside `path` that takes its name when the block succeeds.
 
     A block that fails leaves `path` as it was. Two processes may write the same path: each
-    has a temporary name of its own, and the last one stays.
+    has a temporary name of its own, and the last one stays. A link stays a link. What is
+    no file, as a pipe or /dev/null, is written to as it stands.
     """
+    encoding = None if "b" in mode else "utf-8"
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, mode, encoding=encoding) as file:
+            yield file
+        return
+    path = os.path.realpath(path)
     temporary = f"{path}.tmp-{os.getpid()}"
     try:
-        with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
+        with open(temporary, mode, encoding=encoding) as file:
             yield file
             file.flush()
             os.fsync(

@@ -85,17 +85,17 @@ def _matrix(judgements) -> str:
 
 def _worst(judgements) -> str:
     wrong = sorted(
-        (j for j in judgements if j.gold != j.predicted), key=lambda j: -j.loss
+        (j for j in judgements if j.gold != j.predicted), key=lambda j: -j.wrongness
     )
     shown = wrong[:_MOST_MISTAKES]
     lines = "".join(
-        f'<tr><td class="number">{j.loss:.3f}</td><td>{_escape(j.gold)}</td>'
+        f'<tr><td class="number">{j.wrongness:.3f}</td><td>{_escape(j.gold)}</td>'
         f'<td>{_escape(j.predicted)}</td><td class="text">{_text(j.text)}</td></tr>\n'
         for j in shown
     )
     return (
         f"<h3>The {len(shown)} worst of {len(wrong)} mistakes in {len(judgements)} "
-        "answers</h3>\n<table><tr><th>loss</th><th>true</th><th>predicted</th>"
+        "answers</h3>\n<table><tr><th>how wrong</th><th>true</th><th>predicted</th>"
         f"<th>text</th></tr>\n{lines}</table>\n"
     )
 

@@ -161,6 +161,8 @@ def _draw(rows: list[dict], path: str) -> None:
                 if points:
                     legend = name if kind == "train" else f"{name}, held out"
                     x, y = zip(*points, strict=True)
+                    # A line needs two points.
+                    style = style if len(points) > 1 else "o"
                     axis.plot(
                         x, y, style, color=f"C{color}", label=legend, markersize=4
                     )

@@ -12,7 +12,7 @@ import numpy as np
 
 import options
 from modeling.config import BertConfig
-from text import tokenization
+from text import anywhere, tokenization
 from text.errors import UserError
 from text.vocabulary import Vocabulary
 from training import (
@@ -23,6 +23,9 @@ from training import (
     portable,
     report,
 )
+
+# isort: split
+import tensorflow as tf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +233,8 @@ def make_tokenizer(given: RunOptions) -> tokenization.Tokenizer:
     """That of --vocab_file and the flags beside it.
 
     Raises:
-        UserError: the vocabulary cannot be read, or init_checkpoint wants other flags.
+        UserError: the vocabulary cannot be read, or init_checkpoint wants another one or
+            other flags.
     """
     tokenization.check_case(given.do_lower_case, given.init_checkpoint)
     tokenizer = tokenization.Tokenizer(
@@ -242,7 +246,32 @@ def make_tokenizer(given: RunOptions) -> tokenization.Tokenizer:
     if given.init_checkpoint:
         source = checkpoint.resolve(given.init_checkpoint)
         hugging_face.check_tokenizer(source, tokenizer.splitter)
+        check_ids(tokenizer.vocabulary, source)
     return tokenizer
+
+
+def check_ids(vocabulary: Vocabulary, source: str) -> None:
+    """Holds a vocabulary to the vocab.txt beside a checkpoint.
+
+    Rows that training never reached may have new tokens: those named [unused...].
+
+    Args:
+        source: what `checkpoint.resolve` returned; passes where there is no such file.
+    Raises:
+        UserError: some token has another id.
+    """
+    path = os.path.join(os.path.dirname(source), "vocab.txt")
+    if not tf.io.gfile.exists(path):
+        return
+    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+        known = [line.decode(errors="replace").strip() for line in file]
+    for id, (token, learned) in enumerate(zip(vocabulary.tokens, known, strict=False)):
+        if token != learned and not learned.startswith("[unused"):
+            raise UserError(
+                f"{vocabulary.path}:{id + 1}: {token!r} stands where {path}, beside the "
+                f"checkpoint, has {learned!r}; give that one, or move it away if the "
+                "checkpoint is not of it"
+            )
 
 
 def check_vocabulary(

@@ -41,7 +41,7 @@ class Judgement(NamedTuple):
     text: str
     gold: str
     predicted: str
-    loss: float  # how wrong; the worst come first
+    wrongness: float  # the worst come first; a loss, or what else orders them
 
 
 class Task(abc.ABC):

@@ -93,12 +93,7 @@ class Run:
                 if hugging_face.is_weights(source):
                     path, state = source, hugging_face.read_task(source)
             if state:
-                for name, value in self.task.tokenizer.settings.items():
-                    if state.get(name, value) != value:
-                        raise UserError(
-                            f"{path}: the model was trained with {name}={state[name]}, "
-                            f"and this is {value}; give the same vocabulary and flags"
-                        )
+                _check_text(state, self.task.tokenizer.settings, path)
                 if not given.do_train:
                     self.task.restore(state)
                 return
@@ -317,6 +312,21 @@ class Run:
         return predictions, {"loss": values["loss"], **scores}
 
 
+def _check_text(state: dict, settings: dict, path: str) -> None:
+    for name, value in settings.items():
+        if state.get(name, value) == value:
+            continue
+        if name == "vocab_sha256":
+            raise UserError(
+                f"{path}: the model was trained with another vocabulary; give the "
+                "vocab.txt beside it"
+            )
+        raise UserError(
+            f"{path}: the model was trained with {name}={state[name]}, and this is "
+            f"{value}; give the same flags"
+        )
+
+
 def _forget_evaluations(directory: str) -> None:
     checkpoint.remove_all(os.path.join(directory, BEST))
     with contextlib.suppress(tf.errors.NotFoundError):
@@ -367,5 +377,6 @@ class Stopping:
             checkpoint.load(self.trainer.weights, self.directory)
             self.trainer.progress.step = best["step"]
             self.run.log.say(
-                f"the best of {len(self.history)} evaluations was at step {best['step']}"
+                f"the best of {len(self.history)} evaluations was at step {best['step']}; "
+                f"its weights are in {self.directory}"
             )

@@ -88,6 +88,20 @@ def test_every_epoch_has_every_row_once_however_long_it_is(path, bucketed):
     assert seen.tolist() != other.tolist()
 
 
+@pytest.mark.parametrize("bucketed", [True, False])
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 33, 100, 130])
+def test_no_row_comes_again_before_all_others_came(path, batch_size, bucketed):
+    rows = Rows(path, LAYOUT, bucketed=bucketed)
+    counts, drawn = np.zeros(100, int), 0
+    for batch in numbers(
+        rows.training(batch_size, seed=3, num_batches=1000 // batch_size)
+    ):
+        np.add.at(counts, batch, 1)
+        drawn += batch_size
+        assert counts.sum() == drawn
+        assert counts.min() >= drawn // 100 and counts.max() <= -(-drawn // 100)
+
+
 def test_rows_of_one_batch_change_from_epoch_to_epoch(path):
     rows = Rows(path, LAYOUT)
     batches = [frozenset(b) for b in numbers(rows.training(5, seed=3, num_batches=640))]

@@ -6,6 +6,7 @@ padding. Order and batches follow from the seed alone, on every host.
 """
 
 import dataclasses
+import itertools
 import mmap
 import os
 import struct
@@ -206,21 +207,40 @@ class Rows:
     def _batches(self, batch_size, seed, first_batch, num_batches):
         """Yields the rows of each batch.
 
-        All batches together hold the rows of the shuffled epochs, whatever the lengths:
-        rows are exchanged only between the batches of a window.
+        Every epoch has every row once, whatever the lengths: rows are exchanged only
+        between the batches of a window.
         """
-        for window in range(first_batch // _WINDOW, -(-num_batches // _WINDOW)):
-            begin = window * _WINDOW
-            end = min(begin + _WINDOW, num_batches)
+        for begin, end in self._windows(batch_size, num_batches):
+            if end <= first_batch:
+                continue
             rows = self._shuffled(seed, begin * batch_size, end * batch_size)
             if len(self._lengths) > 1:
                 rows = rows[np.argsort(self._buckets[rows], kind="stable")]
             batches = rows.reshape(-1, batch_size)
             if len(self._lengths) > 1:
                 # Another key than any epoch's.
-                rng = np.random.default_rng((seed, window, 1))
+                rng = np.random.default_rng((seed, begin, 1))
                 batches = batches[rng.permutation(len(batches))]
             yield from batches[max(0, first_batch - begin) :]
+
+    def _windows(self, batch_size, num_batches):
+        """Yields where windows of batches begin and end, up to num_batches.
+
+        All rows of a window are of one epoch; a batch with rows of two is one by itself.
+        """
+        begin = 0
+        for epoch in itertools.count(1):
+            end = max(begin, epoch * len(self) // batch_size)
+            parts = -(-(end - begin) // _WINDOW)
+            edges = [begin + (end - begin) * i // parts for i in range(parts)]
+            edges.append(end)
+            if end * batch_size < epoch * len(self):
+                edges.append(end + 1)
+            for window in itertools.pairwise(edges):
+                if window[0] >= num_batches:
+                    return
+                yield window[0], min(window[1], num_batches)
+            begin = edges[-1]
 
     def training(
         self,

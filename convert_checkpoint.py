@@ -163,7 +163,7 @@ def compare(one: str, other: str) -> bool:
 
 
 def _read(given: Options, prefixes: list[str]) -> Model:
-    directory = os.path.dirname(prefixes[0])
+    directory = checkpoint.folder_of(prefixes[0])
     config = checkpoint.read_config(given.bert_config_file or directory)
     path = given.vocab_file
     if path is None:
@@ -214,7 +214,7 @@ def _check(prefix, config):
 
 def _task(prefix) -> dict:
     """What the head is for, as far as a file beside a checkpoint says so."""
-    path = os.path.join(os.path.dirname(prefix), "task.json")
+    path = os.path.join(checkpoint.folder_of(prefix), "task.json")
     if os.path.exists(path):
         task = checkpoint.read_json(path)
         if not isinstance(task, dict):

@@ -37,7 +37,7 @@ from text.errors import UserError
 from text.progress import Progress
 from text.tokenization import Tokenizer
 from text.vocabulary import Vocabulary
-from training import checkpoint, distribution, hugging_face, run
+from training import checkpoint, distribution, run
 
 # isort: split
 import tensorflow as tf
@@ -46,7 +46,7 @@ import tensorflow as tf
 # come from; features wait until those of the rows before them are there.
 _BATCHES_SORTED = 64
 _BYTES_WAITING = 1 << 28
-_HDF5_CHUNK = 1 << 20  # bytes
+_HDF5_CHUNK = 1 << 17  # bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -505,7 +505,7 @@ def main(given: Options) -> None:
     )
     run.check_division("batch_size", given.batch_size, strategy.num_replicas_in_sync)
     prefix = checkpoint.resolve(given.init_checkpoint)
-    beside = os.path.dirname(prefix) or "."
+    beside = checkpoint.folder_of(prefix) or "."
     config = checkpoint.read_config(given.bert_config_file or beside)
     _check_sizes(given, config)
     tokenizer = _tokenizer(given, prefix, config)
@@ -522,6 +522,7 @@ def main(given: Options) -> None:
     encoded = encode(rows, encoder, given.max_seq_length, given.batch_size)
     progress = Progress("encoding", total, "texts")
     mode = WRITERS[given.output_format].mode
+    files.remove_temporaries(given.output_path)
     with files.replacing(given.output_path, mode) as file:
         with progress:
             _write(given, file, encoded, tokenizer.vocabulary, progress)
@@ -614,7 +615,7 @@ def _check_sizes(given, config):
 
 
 def _tokenizer(given, prefix, config):
-    path = given.vocab_file or os.path.join(os.path.dirname(prefix), "vocab.txt")
+    path = given.vocab_file or os.path.join(checkpoint.folder_of(prefix), "vocab.txt")
     if not os.path.isfile(path):
         raise UserError(f"{path}: no such file; give the model's --vocab_file")
     vocabulary = Vocabulary.load(path)
@@ -630,8 +631,7 @@ def _tokenizer(given, prefix, config):
         strip_accents=given.strip_accents,
         split_cjk=given.split_cjk,
     )
-    hugging_face.check_tokenizer(prefix, tokenizer.splitter)
-    run.check_ids(vocabulary, prefix)
+    run.check_tokenizer(tokenizer, prefix)
     return tokenizer
 
 

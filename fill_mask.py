@@ -5,7 +5,6 @@
 """
 
 import dataclasses
-import os
 import sys
 
 import numpy as np
@@ -51,7 +50,9 @@ def main(given: Options) -> None:
         split_cjk=given.split_cjk,
     )
     prefix = checkpoint.resolve(given.init_checkpoint)
-    config = checkpoint.read_config(given.bert_config_file or os.path.dirname(prefix))
+    config = checkpoint.read_config(
+        given.bert_config_file or checkpoint.folder_of(prefix)
+    )
     if len(vocabulary) > config.vocab_size:
         raise UserError(
             f"{given.vocab_file}: {len(vocabulary)} tokens, but the checkpoint has "

@@ -22,7 +22,7 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
-from text import packing, tables
+from text import files, packing, tables
 from text.errors import UserError
 from text.graph_batches import in_parts
 from text.graph_tokenization import pack
@@ -65,6 +65,7 @@ class DataSet(NamedTuple):
     scores: tuple[str, ...]  # the first is what runs are compared by
     server: dict[str, str]  # the GLUE server's name for the answers to a test set
     relabel: dict[str, str] = {}  # other spellings of labels
+    bounds: tuple[float, float] | None = None  # of numbers
 
     @property
     def has_pairs(self) -> bool:
@@ -87,8 +88,10 @@ _BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 _PAIR = ("sentence1", "sentence2")
-_MOST_NAMED = 20  # labels of which the log says how often they are
 _LARGEST = float(np.finfo(np.float32).max)
+_WRITTEN = ("test_results.tsv", "predictions.jsonl")
+_NO_LABEL = "(no label)"
+_MOST_NAMED = 20  # labels of which the log says how often they are
 _AX = Table("diagnostic.tsv", *_PAIR)
 
 # Metrics are those of GLUE (arXiv:1804.07461); labels stand in the release's order.
@@ -105,7 +108,9 @@ TASKS = {
     "mrpc": _glue(
         "#1 String", "#2 String", "Quality", _BINARY, ("accuracy", "f1"), "MRPC"
     ),
-    "sts-b": _glue(*_PAIR, "score", None, ("spearman", "pearson"), "STS-B"),
+    "sts-b": _glue(*_PAIR, "score", None, ("spearman", "pearson"), "STS-B")._replace(
+        bounds=(0.0, 5.0)
+    ),
     "qqp": _glue(
         "question1", "question2", "is_duplicate", _BINARY, ("f1", "accuracy"), "QQP"
     ),
@@ -150,6 +155,19 @@ def _xnli(language: str) -> DataSet:
         {},
         relabel={"contradictory": "contradiction"},
     )
+
+
+_CUSTOM = (
+    "train_file",
+    "dev_file",
+    "test_file",
+    "text_a_column",
+    "text_b_column",
+    "label_column",
+    "label_kind",
+    "label_separator",
+    "labels",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,6 +228,14 @@ class Options(finetuning.FineTuningOptions):
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least 3"
             )
+        if self.is_custom:
+            names = (self.train_file, self.dev_file, self.test_file)
+            files.refuse_inputs(
+                [os.path.join(self.output_dir, name) for name in _WRITTEN],
+                [os.path.join(self.data_dir, name) for name in names],
+            )
+        else:
+            self._refuse_custom_flags()
         super().__post_init__()
 
     @property
@@ -220,8 +246,21 @@ class Options(finetuning.FineTuningOptions):
         return TASKS[name] if name in TASKS else self._custom()
 
     @property
+    def is_custom(self) -> bool:
+        return self.task_name.lower() == "custom"
+
+    @property
     def has_several_labels(self) -> bool:
-        return self.task_name.lower() == "custom" and self.label_kind == "several"
+        return self.is_custom and self.label_kind == "several"
+
+    def _refuse_custom_flags(self):
+        """They would have no effect, though they look as if."""
+        for field in dataclasses.fields(self):
+            if field.name in _CUSTOM and getattr(self, field.name) != _default(field):
+                raise UserError(
+                    f"--{field.name} is for --task_name=custom alone, and has no effect on "
+                    f"{self.task_name}; leave it out"
+                )
 
     def _custom(self) -> DataSet:
         columns = (self.text_a_column, self.text_b_column, self.label_column)
@@ -306,7 +345,7 @@ class Classifier(Task):
 
     def _label(self, value, where, split):
         if self.labels is None:
-            return _number(value, where)
+            return _number(value, self.data.bounds, where)
         values = self._several(value, where) if self.several else [value]
         labels = [_class_name(value, where) for value in values]
         labels = [self.data.relabel.get(label, label) for label in labels]
@@ -347,10 +386,12 @@ class Classifier(Task):
         if self.labels == () and known:
             self.labels = tuple(known)
         elif known is not None and tuple(known) != self.labels:
+            hint = "another --task_name, --output_dir or --init_checkpoint?"
+            if self.given.is_custom:
+                hint = "leave --labels out, or give these"
             raise UserError(
                 f"the model was trained for the labels {', '.join(known)} in this order, "
-                f"not for {', '.join(self.labels or ['numbers'])}; leave --labels out, or "
-                "give these"
+                f"not for {', '.join(self.labels or ['numbers'])}; {hint}"
             )
 
     # --- Rows ------------------------------------------------------------------------
@@ -427,8 +468,10 @@ class Classifier(Task):
         gold = self._gold(examples)
         if self.labels is None:
             same = [np.full(len(gold), gold.mean())]
-        elif self.several:
-            same = [np.broadcast_to(gold.mean(axis=0) > 0.5, gold.shape).astype(int)]
+        elif self.several:  # the most frequent labels, as many as are best
+            rank = np.argsort(np.argsort(-gold.sum(axis=0), kind="stable"))
+            same = [np.tile(rank < n, (len(gold), 1)) for n in range(len(rank) + 1)]
+            same = [answer.astype(int) for answer in same]
         else:
             same = [np.full(len(gold), label) for label in range(len(self.labels))]
         return max(self._scores(gold, answer)[self.metric] for answer in same)
@@ -453,7 +496,8 @@ class Classifier(Task):
                     if self.several or k in gold
                 )
                 gold = ", ".join(label for label in self.labels if label in gold)
-                predicted = ", ".join(predicted)
+                gold = gold or _NO_LABEL
+                predicted = ", ".join(predicted) or _NO_LABEL
             text = "\n".join(filter(None, (example.text_a, example.text_b)))
             judgements.append(Judgement(text, gold, predicted, loss))
         return judgements
@@ -491,7 +535,7 @@ class Classifier(Task):
         }
         if split in self.data.server:
             name = f"{self.data.server[split]}.tsv"
-            contents[name] = _server_lines(examples, answers)
+            contents[name] = _server_lines(examples, answers, self.data.bounds)
         paths = []
         for name, lines in contents.items():
             paths.append(os.path.join(directory, name))
@@ -539,6 +583,11 @@ class Classifier(Task):
         return {"predicted": predicted, "labels": labels, "probabilities": chances}
 
 
+def _default(field):
+    made = field.default_factory is not dataclasses.MISSING
+    return field.default_factory() if made else field.default
+
+
 def _cell(values, column, where):
     if column not in values:
         names = ", ".join(map(str, values))
@@ -556,13 +605,15 @@ def _text(values, column, where):
     return text
 
 
-def _number(value, where):
+def _number(value, bounds, where):
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not abs(number) <= _LARGEST:
-        raise UserError(f"{where}: label {value!r} is no number that float32 holds")
+    lowest, highest = bounds or (-_LARGEST, _LARGEST)
+    if not lowest <= number <= highest:
+        allowed = f"from {lowest:g} to {highest:g}" if bounds else "that float32 holds"
+        raise UserError(f"{where}: label {value!r} is no number {allowed}")
     return number
 
 
@@ -609,13 +660,14 @@ def _json_line(example, answer):
     return json.dumps(values | answer, ensure_ascii=False)
 
 
-def _server_lines(examples, answers):
+def _server_lines(examples, answers, bounds):
     """As gluebenchmark.com takes them."""
     yield "index\tprediction"
     for example, answer in zip(examples, answers, strict=True):
         predicted = answer["predicted"]
         if isinstance(predicted, float):
-            predicted = f"{min(max(predicted, 0.0), 5.0):.3f}"  # STS-B's scale
+            lowest, highest = bounds
+            predicted = f"{min(max(predicted, lowest), highest):.3f}"
         yield f"{example.index}\t{predicted}"
 
 

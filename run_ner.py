@@ -40,6 +40,7 @@ from training import checkpoint, finetuning, metrics, run
 from training.task import Judgement, Task
 
 _NOTHING = "no entity"
+_WORDS_AROUND = 50  # of an entity, on the page of mistakes
 _SAMPLES = (
     "George Washington was never in Washington .",
     "",
@@ -171,8 +172,7 @@ class Tagger(Task):
         names = {"train": given.train_file, "dev": given.dev_file}
         path = os.path.join(given.data_dir, names.get(split, given.test_file))
         lines = list(inputs.lines(path))
-        tag_column = given.tag_column if split in names else None
-        columns = tags.Columns(given.word_column, tag_column, given.word_prefix)
+        columns = self._columns(has_tags=split in names)
         sentences = tags.parse(lines, path, columns)
         if split in names:
             self._learn_scheme(sentences, path, split)
@@ -186,6 +186,11 @@ class Tagger(Task):
         if given.document_context:
             return list(_in_documents(sentences))
         return sentences
+
+    def _columns(self, *, has_tags):
+        given = self.given
+        tag_column = given.tag_column if has_tags else None
+        return tags.Columns(given.word_column, tag_column, given.word_prefix)
 
     def _learn_scheme(self, sentences, path, split):
         self.scheme = self.scheme or tags.detect(s.tags for s in sentences)
@@ -225,7 +230,7 @@ class Tagger(Task):
         return {
             "entity_types": self.types,
             "tag_scheme": self.scheme,
-            "features": self.given.features,
+            **self.settings(),
         }
 
     def restore(self, state):
@@ -234,13 +239,11 @@ class Tagger(Task):
                 self._restore_labels(state["labels"])
             return
         given = self.given
-        for name, mine in (
-            ("features", given.features),
-            ("entity_types", given.entity_types or state["entity_types"]),
-        ):
-            if mine != state[name]:
+        types = given.entity_types or state["entity_types"]
+        for name, mine in (("entity_types", types), *self.settings().items()):
+            if mine != state.get(name, mine):
                 mine, trained = (
-                    ",".join(x) if isinstance(x, list) else x or "none"
+                    ",".join(x) if isinstance(x, list) else "none" if x is None else x
                     for x in (mine, state[name])
                 )
                 raise UserError(
@@ -338,14 +341,18 @@ class Tagger(Task):
             (i, *entity) for i, found in enumerate(answers) for entity in found
         }
         scores = metrics.found(gold, predicted)
+        # Files of another scheme than the training set's say the same in other tags.
+        given = [tags.entities(example.tags) for example in examples]
         scores["accuracy"] = metrics.accuracy(
-            list(chain.from_iterable(example.tags for example in examples)),
-            list(
-                chain.from_iterable(
-                    tags.mark(found, len(example.tags), self.scheme)
-                    for found, example in zip(answers, examples, strict=True)
+            *(
+                list(
+                    chain.from_iterable(
+                        tags.mark(found, len(example.tags), self.scheme)
+                        for found, example in zip(side, examples, strict=True)
+                    )
                 )
-            ),
+                for side in (given, answers)
+            )
         )
         for kind in filter(None, self.types):
             some = (
@@ -391,10 +398,9 @@ class Tagger(Task):
                 for found in (gold, self._found(logits))
             )
             for start, stop in sorted(gold | predicted):
-                inside = f"[{' '.join(words[start:stop])}]"
                 judgements.append(
                     Judgement(
-                        text=" ".join((*words[:start], inside, *words[stop:])),
+                        text=_in_context(words, start, stop),
                         gold=gold.get((start, stop), _NOTHING),
                         predicted=predicted.get((start, stop), _NOTHING),
                         wrongness=float(losses[start:stop].sum()),
@@ -436,7 +442,8 @@ class Tagger(Task):
         answers = self.answers(predictions)
         for example, answer in zip(predictions.examples, answers, strict=True):
             added |= enumerate(answer["tags"], start=example.line)
-        lines = tags.with_column(self.test_lines, added)
+        columns = self._columns(has_tags=False)
+        lines = tags.with_column(self.test_lines, columns, added)
         path = os.path.join(directory, "predictions.txt")
         checkpoint.write_file(path, "".join(f"{line}\n" for line in lines))
         return [path]
@@ -485,6 +492,15 @@ def _in_documents(sentences):
 def _sent(words):
     """Words as a request has them; an empty one becomes another without pieces."""
     return [word or "\u200b" for word in words]
+
+
+def _in_context(words, start, stop):
+    """An entity in brackets, among the words around it."""
+    first, last = max(start - _WORDS_AROUND, 0), stop + _WORDS_AROUND
+    before, after = words[first:start], words[stop:last]
+    before = ("…", *before) if first else before
+    after = (*after, "…") if last < len(words) else after
+    return " ".join((*before, f"[{' '.join(words[start:stop])}]", *after))
 
 
 def main(given: Options) -> None:

@@ -87,8 +87,13 @@ class Options(finetuning.FineTuningOptions):
         self.lengths  # noqa: B018  is checked where it is made
         if self.do_train and not self.train_file:
             raise UserError("--do_train needs --train_file")
-        if (self.do_eval or self.do_predict) and not self.predict_file:
-            raise UserError("--do_eval and --do_predict need --predict_file")
+        if finetuning.evaluates(self) and not self.predict_file:
+            raise UserError(
+                "--do_eval, --eval_every_steps, --early_stopping_patience and a search "
+                "need --predict_file"
+            )
+        if self.do_predict and not self.predict_file:
+            raise UserError("--do_predict needs --predict_file")
 
     @property
     def lengths(self) -> spans.Lengths:
@@ -124,9 +129,10 @@ def read_squad(path: str) -> Iterator[tuple[str, Example]]:
     """
     try:
         content = json.loads("\n".join(inputs.lines(path)))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
         raise UserError(
-            f"{path}:{error.lineno}: no JSON, or cut off: {error.msg}"
+            f"{path}:{line}: no JSON, or cut off: {getattr(error, 'msg', error)}"
         ) from error
     for in_data, article in _items(content, "data", path):
         for in_article, paragraph in _items(article, "paragraphs", in_data):
@@ -214,8 +220,6 @@ class Squad(Task):
 
     def read(self, split):
         path = self.given.train_file if split == "train" else self.given.predict_file
-        if not path:
-            raise UserError("evaluating while training needs --predict_file")
         examples, seen = [], {}
         for where, example in read_squad(path):
             if split == "train":
@@ -247,7 +251,7 @@ class Squad(Task):
             if not 0 <= start <= len(example.context) - len(text):
                 raise UserError(
                     f"{where}: answer_start is {start} for {text[:40]!r}, but the text has "
-                    f"only {len(example.context)} characters"
+                    f"{len(example.context)} characters, counted from 0"
                 )
 
     def _check_scorable(self, examples):

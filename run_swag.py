@@ -172,7 +172,7 @@ class MultipleChoice(Task):
     def __init__(self, given: Options, tokenizer):
         super().__init__(tokenizer)
         self.given = given
-        self.most_choices = 0  # of all sets
+        self.longest = {}  # list of choices of each set; the model takes any number
 
     def read(self, split):
         given = self.given
@@ -187,9 +187,8 @@ class MultipleChoice(Task):
             examples.append(example)
         if not examples:
             raise UserError(f"{path}: no line of it is an example")
-        # Of each set, its longest list; the model takes any number.
         self.num_choices = max(len(example.choices) for example in examples)
-        self.most_choices = max(self.most_choices, self.num_choices)
+        self.longest[split] = self.num_choices
         return examples
 
     def featurize(self, example, split):
@@ -208,6 +207,8 @@ class MultipleChoice(Task):
             strict=True,
         )
         self.counts["were cut to --max_seq_length"] += any(was_cut)
+        fewer = len(example.choices) < self.longest.get(split, 0)
+        self.counts["have fewer choices than others"] += fewer
         yield Row(ids, segments, {"label_ids": example.label or 0})
 
     def objective(self):
@@ -272,8 +273,8 @@ class MultipleChoice(Task):
     def samples(self):
         examples = [Example(*texts, None) for texts in _SAMPLES]
         # They share a batch with examples of any set.
-        longest = max(len(example.choices) for example in examples)
-        self.num_choices = max(self.most_choices, longest)
+        lengths = (len(example.choices) for example in examples)
+        self.num_choices = max(*self.longest.values(), *lengths)
         return examples
 
     def request(self, example):

@@ -287,13 +287,14 @@ def test_resuming_needs_every_variable_and_slot(tmp_path):
 
 def test_run_goes_on_with_the_settings_it_began_with(tmp_path):
     directory = str(tmp_path)
-    checkpoint.check_settings(directory, {"seed": 1, "steps": 10})
+    checkpoint.note_settings(directory, {"seed": 1, "steps": 10, "text": "a" * 64})
     # Nothing was learned yet: the run may still begin otherwise.
-    checkpoint.check_settings(directory, {"seed": 2, "steps": 10})
+    checkpoint.note_settings(directory, {"seed": 2, "steps": 10, "text": "a" * 64})
     checkpoint.save(directory, 1, tensors(), keep=5)
-    checkpoint.check_settings(directory, {"seed": 2, "steps": 10})
-    with pytest.raises(UserError, match="seed was 2 and is 1; steps was 10 and is 20"):
-        checkpoint.check_settings(directory, {"seed": 1, "steps": 20})
+    checkpoint.note_settings(directory, {"seed": 2, "steps": 10, "text": "a" * 64})
+    message = "seed was 2 and is 1; steps was 10 and is 20; text has changed; choose"
+    with pytest.raises(UserError, match=message):
+        checkpoint.note_settings(directory, {"seed": 1, "steps": 20, "text": "b" * 64})
 
 
 def test_released_checkpoint_is_read_whole():

@@ -178,7 +178,7 @@ def test_other_settings_do_not_go_on_in_the_same_folder(folder):
     with pytest.raises(UserError, match="learning_rate was 0.001 and is 0.002"):
         run(folder, num_train_epochs=[1.0], learning_rate=[2e-3])
     (folder / "train.txt").write_text("a b\n" * 64)
-    with pytest.raises(UserError, match="training_rows was"):
+    with pytest.raises(UserError, match="training_examples has changed"):
         run(folder, num_train_epochs=[1.0])
 
 

@@ -537,7 +537,7 @@ def test_answers_to_a_test_set_name_their_lines(folder):
 def test_other_order_of_labels_is_another_run(folder):
     files = custom(folder, "tsv", ["pos", "neg"])
     run(folder, "custom", **files, do_train=True, labels=["pos", "neg"])
-    with pytest.raises(UserError, match="training_rows was"):
+    with pytest.raises(UserError, match="labels was"):
         run(folder, "custom", **files, do_train=True, labels=["neg", "pos"])
 
 

@@ -354,7 +354,12 @@ TRAINING = {
     "start before": (one(answer={"answer_start": -1}), "answer_start is -1"),
     "impossible": (one(is_impossible="no"), "'is_impossible' is \"no\", not true or"),
     "half a character": (one(question="\ud800"), "'question' holds half a character"),
-    "all lost": (one(answer={"answer_start": 0}), "examples makes a row"),
+    "all lost": (
+        squad(one(answer={"answer_start": 0})["data"][0]["paragraphs"] * 8),
+        "none of 8 examples makes a row; 8 answers not found in their text, left out; is",
+    ),
+    "deep": ("[" * 100_000, "train.json:1: no JSON, or cut off"),
+    "huge": ('{"data": [%s]}' % ("9" * 5000), "train.json:1: no JSON, or cut off"),
     "no batch": (one(), "1 training examples make no batch"),
 }
 
@@ -421,10 +426,10 @@ def test_what_has_no_answers_is_not_scored(folder, answers, message):
     [
         ({}, "nothing to do; give --do_train"),
         ({"do_train": True, "train_file": None}, "--do_train needs --train_file"),
-        ({"do_predict": True, "predict_file": None}, "need --predict_file"),
+        ({"do_predict": True, "predict_file": None}, "needs --predict_file"),
         (
             {"do_train": True, "eval_every_steps": 2, "predict_file": None},
-            "evaluating while training needs --predict_file",
+            "--eval_every_steps, --early_stopping_patience and a search need",
         ),
         (
             {"do_predict": True, "doc_stride": 16},

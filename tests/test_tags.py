@@ -206,7 +206,7 @@ def test_only_spaces_and_tabs_separate():
 def test_predictions_stand_beside_their_words_line_for_line():
     lines = CONLL.replace("\n", "\r\n").replace("Peter ", "Peter\t").split("\n")
     added = {3: "B-ORG", 4: "O", 6: "B-MISC", 10: "B-PER", 11: "I-PER"}
-    assert list(tags.with_column(lines, added)) == [
+    assert list(tags.with_column(lines, tags.Columns(), added)) == [
         "-DOCSTART- -X- -X- O O\r",
         "\r",
         "EU NNP B-NP I-ORG B-ORG\r",
@@ -219,6 +219,21 @@ def test_predictions_stand_beside_their_words_line_for_line():
         "Peter\tNNP B-NP I-PER\tB-PER\r",
         "Blackburn NNP I-NP I-PER I-PER\r",
         "",
+    ]
+
+
+def test_documents_begin_wherever_the_word_stands():
+    text = "0 -DOCSTART- O\n\n0 Rome B\n\n1 -DOCSTART- O\n\n0 Ohio B"
+    assert [(s.words, s.document) for s in parse(text, word=1)] == [
+        (("Rome",), 1),
+        (("Ohio",), 2),
+    ]
+    lines = tags.with_column(text.split("\n"), tags.Columns(word=1), {3: "B", 7: "O"})
+    assert list(lines)[::2] == [
+        "0 -DOCSTART- O O",
+        "0 Rome B B",
+        "1 -DOCSTART- O O",
+        "0 Ohio B O",
     ]
 
 

@@ -88,7 +88,11 @@ class Layout:
         )
 
     def pack(self, rows: list[Row]) -> dict[str, np.ndarray]:
-        """Pads rows to arrays [rows, ...]."""
+        """Pads rows to arrays [rows, ...].
+
+        Raises:
+            ValueError: a row is longer than max_seq_length.
+        """
         batch = {
             name: np.zeros((len(rows), *self.shape(name)), field.dtype)
             for name, field in self.fields.items()
@@ -99,6 +103,10 @@ class Layout:
             else:
                 sequences = [(row.input_ids, row.segment_ids)]
             for j, (ids, segments) in enumerate(sequences):
+                if len(ids) > self.max_seq_length:
+                    raise ValueError(
+                        f"row {i} has {len(ids)} ids, more than {self.max_seq_length=}"
+                    )
                 at = (i, j) if self.num_choices else (i,)
                 batch["input_ids"][(*at, slice(len(ids)))] = ids
                 batch["segment_ids"][(*at, slice(len(ids)))] = segments

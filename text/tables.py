@@ -62,6 +62,11 @@ def _csv(path):
             yield begun, cells
             begun = reader.line_num + 1
     except csv.Error as error:
+        if "new-line" in str(error):
+            raise UserError(
+                f"{inputs.name(path)}:{begun}: a carriage return within a line; end lines "
+                "with LF or CR LF, or put the cell in quotes"
+            ) from error
         raise UserError(
             f"{inputs.name(path)}:{begun}: no CSV ({error}) in what begins here; is a "
             "quote open?"

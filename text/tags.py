@@ -149,7 +149,7 @@ def parse(lines: Iterable[str], path: str, columns: Columns) -> list[Sentence]:
         UserError: a line has other columns or no proper tag, or there is no word.
     """
     sentences, before, width = [], 0, None
-    for document, block in _blocks(lines):
+    for document, block in _blocks(lines, columns):
         width = width or len(block[0][1])
         words, tags = [], []
         for number, cells in block:
@@ -173,18 +173,23 @@ def parse(lines: Iterable[str], path: str, columns: Columns) -> list[Sentence]:
     return sentences
 
 
-def _blocks(lines):
+def _blocks(lines, columns):
     """Yields the lines between two without words: document, [(number, cells), ...]."""
     document, block = 0, []
     for number, line in enumerate(itertools.chain(lines, [""]), start=1):
         cells = _cells(line)
-        if cells and cells[0] != _DOCUMENT:
+        if cells and not _begins_document(cells, columns):
             block.append((number, cells))
             continue
         if block:
             yield document, block
             block = []
         document += bool(cells)
+
+
+def _begins_document(cells, columns):
+    # Some files leave out its other columns.
+    return _DOCUMENT in (cells[0], *cells[columns.word :][:1])
 
 
 def _cells(line):
@@ -216,11 +221,13 @@ def _tag(cells, columns, where):
     return tag
 
 
-def with_column(lines: Iterable[str], tags: Mapping[int, str]) -> Iterator[str]:
+def with_column(
+    lines: Iterable[str], columns: Columns, tags: Mapping[int, str]
+) -> Iterator[str]:
     """The lines of a file with one column more, in which its words have these tags.
 
     Args:
-        lines: as `parse` took them.
+        lines, columns: as `parse` took them.
         tags: by the number of the line, from 1.
     """
     for number, line in enumerate(lines, start=1):
@@ -229,7 +236,7 @@ def with_column(lines: Iterable[str], tags: Mapping[int, str]) -> Iterator[str]:
             yield line
             continue
         # Other programs take -DOCSTART- for a word, and want all of its columns.
-        tag = OUTSIDE if cells[0] == _DOCUMENT else tags[number]
+        tag = OUTSIDE if _begins_document(cells, columns) else tags[number]
         kept = line.rstrip(" \t\r")
         separator = "\t" if "\t" in kept else " "
         yield f"{kept}{separator}{tag}" + "\r" * line.endswith("\r")

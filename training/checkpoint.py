@@ -29,6 +29,8 @@ from training import hugging_face
 # Without the pooler, which a model of spans or tags may lack and does not need.
 ENCODER = ("bert/embeddings/", "bert/encoder/")
 
+BEST = "best"  # folder, in that of a run, of the weights that early stopping keeps
+
 _PREFIX = "model.ckpt-"
 _WRITING = "writing-"  # what a killed process leaves under this name is never read
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
@@ -78,9 +80,9 @@ def resolve(path: str) -> str:
     """The prefix of the checkpoint that a user means.
 
     Args:
-        path: a prefix, the path of one of a bundle's files, or a directory: the newest
-            checkpoint of its state file, else the only bundle in it, and where there is
-            none, its model.safetensors.
+        path: a prefix, the path of one of a bundle's files, or a directory: the best
+            checkpoint that early stopping kept there, else the newest of its state file,
+            else the only bundle in it, and where there is none, its model.safetensors.
     Returns:
         A prefix, or the path of a safetensors file.
     Raises:
@@ -103,7 +105,20 @@ def resolve(path: str) -> str:
     return prefix
 
 
+def folder_of(source: str) -> str:
+    """The folder whose files (vocabulary, config, task) describe a checkpoint.
+
+    Args:
+        source: what `resolve` returned.
+    """
+    folder = os.path.dirname(source)
+    # The best weights of a run lie below its files.
+    return os.path.dirname(folder) if os.path.basename(folder) == BEST else folder
+
+
 def _resolve_directory(directory: str) -> str:
+    if steps(os.path.join(directory, BEST)):
+        return _resolve_directory(os.path.join(directory, BEST))
     state = os.path.join(directory, "checkpoint")
     if tf.io.gfile.exists(state):
         with anywhere.access(state), tf.io.gfile.GFile(state) as file:
@@ -365,6 +380,15 @@ def _remove(directory: str, name: str) -> None:
         tf.io.gfile.remove(os.path.join(directory, file))
 
 
+def keep_only(directory: str, step: int) -> None:
+    """Removes all checkpoints of a run but one."""
+    with anywhere.access(directory):
+        _write_state(directory, [step])
+        for other in steps(directory):
+            if other != step:
+                _remove(directory, f"{_PREFIX}{other}")
+
+
 def remove_all(directory: str) -> None:
     """Removes all checkpoints of a run, and the state file that names them."""
     for step in steps(directory):
@@ -437,29 +461,41 @@ def check_complete(
     shapes = {name: value.shape for name, value in tensors.items()}
     problems += _differing(variables, shapes).values()
     if problems:
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise UserError(
             f"{prefix}: not a checkpoint of this run; choose another output_dir, or give "
-            f"it as init_checkpoint: {'; '.join(problems)}"
+            f"it as init_checkpoint: {'; '.join(problems[:5])}{more}"
         )
 
 
 # --- A run's settings ----------------------------------------------------------------
 
 
+def note_settings(directory: str, settings: dict) -> None:
+    """Writes down the settings with which a run begins, or holds it to them.
+
+    Raises:
+        UserError: see `check_settings`.
+    """
+    check_settings(directory, settings)
+    if not steps(directory) or not tf.io.gfile.exists(_settings_path(directory)):
+        content = json.dumps(settings, indent=2, sort_keys=True) + "\n"
+        write_file(_settings_path(directory), content)
+
+
 def check_settings(directory: str, settings: dict) -> None:
-    """Holds a run to the settings it began with; writes them down at its beginning.
+    """Holds a run to the settings it began with, if it began.
 
     Raises:
         UserError: a setting differs (all are listed).
     """
-    path = os.path.join(directory, "run.json")
+    path = _settings_path(directory)
     if not tf.io.gfile.exists(path) or not steps(directory):
-        write_file(path, json.dumps(settings, indent=2, sort_keys=True) + "\n")
         return
     with anywhere.access(path), tf.io.gfile.GFile(path) as file:
         began = json.load(file)
     changed = [
-        f"{name} was {began.get(name)!r} and is {settings.get(name)!r}"
+        _change(name, began.get(name), settings.get(name))
         for name in sorted(began.keys() | settings)
         if began.get(name) != settings.get(name)
     ]
@@ -470,3 +506,17 @@ def check_settings(directory: str, settings: dict) -> None:
             f"{directory} goes on from these weights), or remove {path} to go on "
             "regardless"
         )
+
+
+def _settings_path(directory):
+    return os.path.join(directory, "run.json")
+
+
+def _change(name, was, now):
+    if _is_digest(was) and _is_digest(now):  # says nothing to a person
+        return f"{name.removesuffix('_sha256')} has changed"
+    return f"{name} was {was!r} and is {now!r}"
+
+
+def _is_digest(value):
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None

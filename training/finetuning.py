@@ -20,7 +20,7 @@ from text.errors import UserError
 from training import checkpoint, distribution, export, loop, mistakes, run
 from training.search import search
 from training.task import Predictions, Task
-from training.trials import Run, Trial, every_trial
+from training.trials import Run, Trial, every_trial, varied
 
 _CHECKED = 16  # examples of real data on which an export is tried
 
@@ -105,16 +105,24 @@ def finetune(task: Task, given) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not fit each other.
     """
+    if given.do_export and not hasattr(task, "form"):
+        raise UserError(
+            f"--do_export: {type(task).__name__} does not say what it would answer to raw "
+            "text; `Task` names what it has to"
+        )
     this = Run(task, given)
     splits = [
         *(["train"] if given.do_train else []),
-        *(task.eval_sets if _evaluates(given) else ()),
+        *(task.eval_sets if evaluates(given) else ()),
         *(task.test_sets if given.do_predict else ()),
     ]
     for split in splits:
-        this.sets.read(split)
+        this.sets.examples(split)
     trials = every_trial(given)
     this.check_batches(trials)
+    this.check_place(trials)
+    for split in splits:
+        this.sets.read(split)
     if given.do_train and len(trials) > 1:
         trainer = search(this, trials)
     else:
@@ -127,7 +135,8 @@ def finetune(task: Task, given) -> None:
         distribution.on_chief(this.strategy, lambda: _export(this, trainer))
 
 
-def _evaluates(given):
+def evaluates(given: FineTuningOptions) -> bool:
+    """Whether the first evaluation set is needed."""
     searches = given.do_train and len(every_trial(given)) > 1
     return bool(
         given.do_eval
@@ -141,7 +150,7 @@ def _evaluates(given):
 def _single(this: Run, trial: Trial) -> loop.Trainer:
     given = this.given
     if given.do_train:
-        this.prepare(given.output_dir, this.identity(dataclasses.asdict(trial)))
+        this.prepare(given.output_dir, this.identity(varied([trial])))
     trainer = this.trainer(trial)
     this.start(trainer, given.output_dir)
     if given.do_train:
@@ -180,7 +189,8 @@ def _evaluate(this: Run, trainer: loop.Trainer) -> dict[str, Predictions]:
         f"evaluated, written to {path('eval_results.txt')}: "
         f"{', '.join(lines.splitlines())}"
     )
-    this.log.say(f"the worst mistakes are in {path('mistakes.html')}")
+    if any(page.judgements for page in pages):
+        this.log.say(f"the worst mistakes are in {path('mistakes.html')}")
     return known
 
 
@@ -204,7 +214,12 @@ def _export(this: Run, trainer: loop.Trainer) -> None:
         trainer.weights,
     )
     split = task.test_sets[0]
-    examples = [*task.samples(), *this.sets.some_examples(_CHECKED)]
+    known = []
+    if given.do_eval or given.do_predict:
+        known = this.sets.examples(
+            (task.eval_sets if given.do_eval else task.test_sets)[0]
+        )
+    examples = [*task.samples(), *known[:_CHECKED]]
     made = [
         (i, row) for i, e in enumerate(examples) for row in task.featurize(e, split)
     ]

@@ -27,6 +27,8 @@ from training import (
 # isort: split
 import tensorflow as tf
 
+TASK_FILE = "task.json"  # what a fine-tuned model was trained to do, and on which text
+
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
@@ -244,23 +246,51 @@ def make_tokenizer(given: RunOptions) -> tokenization.Tokenizer:
         split_cjk=given.split_cjk,
     )
     if given.init_checkpoint:
-        source = checkpoint.resolve(given.init_checkpoint)
-        hugging_face.check_tokenizer(source, tokenizer.splitter)
-        check_ids(tokenizer.vocabulary, source)
+        check_tokenizer(tokenizer, checkpoint.resolve(given.init_checkpoint))
     return tokenizer
 
 
-def check_ids(vocabulary: Vocabulary, source: str) -> None:
-    """Holds a vocabulary to the vocab.txt beside a checkpoint.
-
-    Rows that training never reached may have new tokens: those named [unused...].
+def check_tokenizer(tokenizer: tokenization.Tokenizer, source: str) -> None:
+    """Holds text to what the files beside a checkpoint say that it was trained on.
 
     Args:
-        source: what `checkpoint.resolve` returned; passes where there is no such file.
+        source: what `checkpoint.resolve` returned; passes where there are no such files.
     Raises:
-        UserError: some token has another id.
+        UserError: other flags, or another vocabulary.
     """
-    path = os.path.join(os.path.dirname(source), "vocab.txt")
+    hugging_face.check_tokenizer(source, tokenizer.splitter)
+    folder = checkpoint.folder_of(source)
+    _check_ids(tokenizer.vocabulary, os.path.join(folder, "vocab.txt"))
+    check_settings_of_text(tokenizer, folder)
+
+
+def check_settings_of_text(tokenizer: tokenization.Tokenizer, folder: str) -> dict:
+    """Holds text to what a fine-tuning run wrote of its own.
+
+    Returns:
+        all that it wrote, or nothing where there was none.
+    Raises:
+        UserError: other flags, or another vocabulary.
+    """
+    path = os.path.join(folder, TASK_FILE)
+    state = checkpoint.read_json(path) or {}
+    for name, value in tokenizer.settings.items():
+        if state.get(name, value) == value:
+            continue
+        if name == "vocab_sha256":
+            raise UserError(
+                f"{path}: the model was trained with another vocabulary; give the "
+                "vocab.txt beside it"
+            )
+        raise UserError(
+            f"{path}: the model was trained with {name}={state[name]}, and this is "
+            f"{value}; give the same flags"
+        )
+    return state
+
+
+def _check_ids(vocabulary, path):
+    """Rows that training never reached may have new tokens: those named [unused...]."""
     if not tf.io.gfile.exists(path):
         return
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
@@ -291,7 +321,7 @@ def check_vocabulary(
 def prepare(directory: str, identity: dict, config: BertConfig) -> None:
     """Makes a run's directory and holds it to what the run began with; see checkpoint."""
     checkpoint.prepare(directory)
-    checkpoint.check_settings(directory, identity)
+    checkpoint.note_settings(directory, identity)
     path = os.path.join(directory, "bert_config.json")
     checkpoint.write_file(path, config.to_json_string())
 
@@ -324,10 +354,7 @@ def start(
             weights = {k: v for k, v in weights.items() if k.startswith(only)}
         log.say(str(checkpoint.load(weights, init_checkpoint, required)))
     elif not trains:
-        raise UserError(
-            f"{directory}: holds no checkpoint to evaluate; give --do_train or "
-            "--init_checkpoint"
-        )
+        raise no_checkpoint(directory)
     else:
         log.say("no --init_checkpoint: training starts from random weights")
     distribution.check_same(
@@ -335,6 +362,14 @@ def start(
         trainer.progress.step,
         "the newest checkpoint in output_dir is not the same on all hosts; they must "
         "share output_dir",
+    )
+
+
+def no_checkpoint(directory: str) -> UserError:
+    """What to raise where there is nothing to evaluate."""
+    return UserError(
+        f"{directory}: holds no checkpoint to evaluate; give --do_train or "
+        "--init_checkpoint"
     )
 
 

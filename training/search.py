@@ -3,33 +3,36 @@
 import dataclasses
 import gc
 import json
+import math
 import os
 import time
 
 import numpy as np
 
+from text.errors import UserError
 from text.progress import duration
 from training import checkpoint, loop
 from training.task import Task
-from training.trials import BEST, Run, Trial
+from training.trials import DivergedError, Run, Trial, varied
 
 
 def search(this: Run, trials: list[Trial]) -> loop.Trainer:
     """Trains every trial, keeps the best; returns a trainer with its weights."""
     given, task = this.given, this.task
     this.log.say(f"{len(trials)} runs are compared by {task.metric}")
-    shared = {"searched": [str(trial) for trial in trials]}
-    this.prepare(given.output_dir, this.identity(shared))
+    this.prepare(given.output_dir, this.identity(varied(trials)))
     done = []
     for number, trial in enumerate(trials, start=1):
         this.log.say(f"run {number} of {len(trials)}: {trial}")
         done.append(_try(this, trial))
-        best = max(done, key=lambda outcome: outcome["score"])
+        best = max(done, key=_rank)
         if this.chief:
             for outcome in done:
                 if outcome is not best:
                     _drop_weights(_trial_directory(given, outcome["name"]))
         gc.collect()  # a model and its functions refer to each other
+    if best["score"] is None:
+        raise UserError(f"all {len(done)} runs failed; of the last: {best['failed']}")
     summary = _summary(task, this, done)
     _report_search(this, summary)
     trial = trials[[str(trial) for trial in trials].index(best["name"])]
@@ -44,7 +47,13 @@ def search(this: Run, trials: list[Trial]) -> loop.Trainer:
     trainer.progress.step = best["global_step"]
     if this.chief:
         trainer.save(given.output_dir)
+        # An earlier search's best may have had more updates.
+        checkpoint.keep_only(given.output_dir, best["global_step"])
     return trainer
+
+
+def _rank(outcome):
+    return -math.inf if outcome["score"] is None else outcome["score"]
 
 
 def _trial_directory(given, name):
@@ -52,7 +61,7 @@ def _trial_directory(given, name):
 
 
 def _best_directory(directory):
-    best = os.path.join(directory, BEST)
+    best = os.path.join(directory, checkpoint.BEST)
     return best if checkpoint.steps(best) else directory
 
 
@@ -65,18 +74,23 @@ def _try(this: Run, trial: Trial, again: bool = False) -> dict:
     outcome = checkpoint.read_json(path) or {}
     of_this = outcome.get("identity") == identity and outcome.get("dev_rows") == dev
     if of_this and not again:
-        this.log.say(f"already finished: {this.task.metric} {outcome['score']:.4f}")
+        this.log.say(f"already finished: {_score(this.task, outcome)}")
         return outcome
     this.prepare(directory, identity)
     begun = time.monotonic()
     trainer = this.trainer(trial)
-    this.start(trainer, directory)
-    this.train(trainer, trial, directory)
-    _, values = this.score(trainer, this.task.eval_sets[0])
+    values, failed = {}, None
+    try:
+        this.start(trainer, directory)
+        this.train(trainer, trial, directory)
+        _, values = this.score(trainer, this.task.eval_sets[0])
+    except DivergedError as error:
+        failed = str(error)
     outcome = {
         "name": str(trial),
         **dataclasses.asdict(trial),
-        "score": values[this.task.metric],
+        "score": values.get(this.task.metric),
+        "failed": failed,
         "global_step": trainer.progress.step,
         "seconds": round(time.monotonic() - begun, 1),
         **{f"eval_{name}": value for name, value in values.items()},
@@ -86,26 +100,33 @@ def _try(this: Run, trial: Trial, again: bool = False) -> dict:
     if this.chief:
         checkpoint.write_file(path, json.dumps(outcome, indent=2) + "\n")
     scores = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
-    this.log.say(f"{trial}: {scores}")
+    this.log.say(f"{trial}: {failed or scores}")
     return outcome
 
 
+def _score(task, outcome):
+    if outcome["score"] is None:
+        return "failed, its numbers were not finite"
+    return f"{task.metric} {outcome['score']:.4f}"
+
+
 def _drop_weights(directory: str) -> None:
-    for folder in (directory, os.path.join(directory, BEST)):
+    for folder in (directory, os.path.join(directory, checkpoint.BEST)):
         checkpoint.remove_all(folder)
 
 
 def _summary(task: Task, this: Run, done: list[dict]) -> dict:
-    scores = np.array([outcome["score"] for outcome in done])
-    trivial = task.trivial_score(this.sets.read(task.eval_sets[0]).examples)
-    failed = [o["name"] for o in done if trivial is not None and o["score"] <= trivial]
+    finished = [outcome for outcome in done if outcome["score"] is not None]
+    scores = np.array([outcome["score"] for outcome in finished])
+    trivial = task.trivial_score(this.sets.examples(task.eval_sets[0]))
+    floor = -math.inf if trivial is None else trivial
     return {
         "metric": task.metric,
-        "best": max(done, key=lambda outcome: outcome["score"])["name"],
+        "best": max(done, key=_rank)["name"],
         "mean": float(scores.mean()),
         "deviation": float(scores.std(ddof=1)) if len(scores) > 1 else 0.0,
         "trivial": trivial,
-        "degenerate": failed,
+        "degenerate": [o["name"] for o in done if _rank(o) <= floor],
         "runs": [
             {k: v for k, v in outcome.items() if k not in ("identity", "dev_rows")}
             for outcome in done
@@ -118,18 +139,23 @@ def _report_search(this: Run, summary: dict) -> None:
     if this.chief:
         checkpoint.write_file(path, json.dumps(summary, indent=2) + "\n")
     say = this.log.say
-    for outcome in sorted(summary["runs"], key=lambda o: -o["score"]):
+    runs = sorted(summary["runs"], key=_rank, reverse=True)
+    for outcome in runs:
         name, seconds = outcome["name"], duration(outcome["seconds"])
-        say(f"  {summary['metric']} {outcome['score']:.4f}  {name}  ({seconds})")
+        say(f"  {_score(this.task, outcome)}  {name}  ({seconds})")
+    finished = sum(outcome["score"] is not None for outcome in runs)
     say(
         f"best: {summary['best']}; mean {summary['mean']:.4f}, deviation "
-        f"{summary['deviation']:.4f} over {len(summary['runs'])} runs; all are in {path}"
+        f"{summary['deviation']:.4f} over {finished} runs; all are in {path}"
     )
-    if failed := summary["degenerate"]:
+    if degenerate := summary["degenerate"]:
+        trivial = summary["trivial"]
+        why = "failed"
+        if trivial is not None:
+            why += f" or no better than the same answer to everything ({trivial:.4f})"
         say(
-            f"{len(failed)} of {len(summary['runs'])} runs are degenerate, no better than "
-            f"the same answer to everything ({summary['trivial']:.4f}): "
-            f"{', '.join(failed)}"
+            f"{len(degenerate)} of {len(runs)} runs are degenerate, {why}: "
+            f"{', '.join(degenerate)}"
         )
     if this.is_small:
         say(

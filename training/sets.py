@@ -40,14 +40,24 @@ class Sets:
 
     def __init__(self, task: Task, given, strategy, log):
         self.task, self.given, self.strategy, self.log = task, given, strategy, log
+        # By split: the examples; their SHA-256 in hexadecimal; and all that is made.
+        self.examples = functools.cache(self._examples)
+        self.digest = functools.cache(lambda split: _digest(self.examples(split)))
         self.read = functools.cache(self._read)
-        self._examples = {}
+        self._layouts = {}
+
+    def _examples(self, split: str) -> list:
+        task = self.task
+        examples = task.read(split)
+        length = self.given.max_seq_length
+        self._layouts[split] = rows.Layout(length, task.num_choices, task.fields)
+        return examples
 
     def _read(self, split: str) -> Set:
-        task, given = self.task, self.given
-        examples = self._examples[split] = task.read(split)
-        layout = rows.Layout(given.max_seq_length, task.num_choices, task.fields)
-        fingerprint = self._fingerprint(examples, layout)
+        given = self.given
+        examples = self.examples(split)
+        layout = self._layouts[split]
+        fingerprint = self._fingerprint(split, layout)
         path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
         notes, numbers = [], []
         if split == "train":
@@ -73,22 +83,18 @@ class Sets:
             note.get("rows", -1),
             "output_dir does not hold the same files on all hosts; they must share it",
         )
-        if not note["rows"]:
-            raise UserError(f"{split}: none of {len(examples)} examples makes a row")
         counts = [f"; {n} {what}" for what, n in sorted(note["counts"].items()) if n]
-        self.log.say(
-            f"{split}: {len(examples)} examples, {note['rows']} rows{''.join(counts)}"
-        )
+        counts = "".join(counts)
+        if not note["rows"]:
+            raise UserError(
+                f"{split}: none of {len(examples)} examples makes a row{counts}; is it the "
+                "right file?"
+            )
+        self.log.say(f"{split}: {len(examples)} examples, {note['rows']} rows{counts}")
         file = rows.Rows(
             path, layout, bucketed=given.length_buckets and not given.uses_tpu
         )
         return Set(split, examples, notes, np.array(numbers), file, fingerprint)
-
-    def some_examples(self, number: int) -> list:
-        """The first of an evaluation or test set that was read."""
-        splits = (*self.task.eval_sets, *self.task.test_sets)
-        known = (self._examples[split] for split in splits if split in self._examples)
-        return next(known, [])[:number]
 
     def _is_fresh(self, path, fingerprint):
         """Whether a file of rows is whole and of this very set."""
@@ -135,13 +141,16 @@ class Sets:
                 return name if split == splits[0] else f"{name}_{split}"
         return split
 
-    def _fingerprint(self, examples, layout):
-        digest = hashlib.sha256()
-        what = (
-            layout,
-            self.task.tokenizer.settings,
-            sorted(self.task.settings().items()),
+    def _fingerprint(self, split, layout):
+        """Of all that rows follow from."""
+        settings = sorted(self.task.settings().items())
+        return _digest(
+            [layout, self.task.tokenizer.settings, settings, self.digest(split)]
         )
-        for item in (what, *examples):
-            digest.update(f"{item!r}\n".encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()
+
+
+def _digest(items):
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(f"{item!r}\n".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

@@ -1,6 +1,6 @@
 """The contract between a fine-tuning script and the run; knows no task's name.
 
-A script subclasses `Task` once and hands it to `finetuning.run`, which does the rest.
+A script subclasses `Task` once and hands it to `finetuning.finetune`, which does the rest.
 """
 
 import abc
@@ -50,7 +50,7 @@ class Task(abc.ABC):
     Attributes:
         tokenizer: the `Tokenizer`.
         fields: what rows hold beside the encoder's inputs.
-        num_choices: sequences of a row; 0 for one.
+        num_choices: sequences of a row, in the set that was read last; 0 for one.
         metric: of what `score` gives, that by which runs are compared; higher is better.
         eval_sets, test_sets: the splits to evaluate on and to predict. Runs are compared
             on the first of eval_sets.

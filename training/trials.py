@@ -27,10 +27,13 @@ from training.task import Predictions, Task
 # isort: split
 import tensorflow as tf
 
-BEST = "best"  # folder of the weights that early stopping keeps
 _PADDING = -1e9  # in outputs, behind the tokens of a row
-_TASK_FILE = "task.json"
 _EVALUATIONS = "evaluations.json"
+_OF_TRAINING_ALONE = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+)
 _SMALL_SET = 10_000  # examples
 
 
@@ -60,6 +63,17 @@ def every_trial(given) -> list[Trial]:
     return [Trial(*values) for values in dict.fromkeys(product)]
 
 
+def varied(trials: list[Trial]) -> dict:
+    """What the settings of a command say of its trials."""
+    if len(trials) == 1:
+        return dataclasses.asdict(trials[0])
+    return {"searched": [str(trial) for trial in trials]}
+
+
+class DivergedError(UserError):
+    """A trial's numbers are not finite; another one's may be."""
+
+
 class Run:
     """What all trials of one command share, and how a model is made, trained and asked."""
 
@@ -80,23 +94,57 @@ class Run:
         self.sets = Sets(task, given, self.strategy, self.log)
 
     def _recall(self):
-        """Holds the run to the text that its weights were trained on, and the labels."""
+        """Holds answers to what the weights were trained for: task, text, network, labels.
+
+        Training may begin with the weights of another task.
+        """
         given = self.given
-        directories = [] if given.do_train else [given.output_dir]
-        if given.init_checkpoint:
+        if given.do_train:
+            return
+        if checkpoint.steps(given.output_dir):
+            folder, source = given.output_dir, ""
+        elif given.init_checkpoint:
             source = checkpoint.resolve(given.init_checkpoint)
-            directories.append(os.path.dirname(source))
-        for directory in directories:
-            path = os.path.join(directory, _TASK_FILE)
-            state = checkpoint.read_json(path)
-            if not state and directory != given.output_dir:
-                if hugging_face.is_weights(source):
-                    path, state = source, hugging_face.read_task(source)
-            if state:
-                _check_text(state, self.task.tokenizer.settings, path)
-                if not given.do_train:
-                    self.task.restore(state)
-                return
+            folder = checkpoint.folder_of(source)
+        else:
+            return
+        state = run.check_settings_of_text(self.task.tokenizer, folder)
+        if not state and hugging_face.is_weights(source):
+            state = hugging_face.read_task(source)
+        mine, learned = type(self.task).__name__, state.get("task")
+        if learned and learned != mine:
+            raise UserError(
+                f"{folder}: holds a model of the task {learned}, and this is {mine}; give "
+                "the script of its training, or another folder"
+            )
+        self._check_network(os.path.join(folder, "bert_config.json"))
+        if state:
+            self.task.restore(state)
+
+    def _check_network(self, path):
+        """Shapes do not show every difference, nor do fewer layers."""
+        if not tf.io.gfile.exists(path):
+            return
+        learned = dataclasses.asdict(checkpoint.read_config(path))
+        for name, value in dataclasses.asdict(self.config).items():
+            if name not in _OF_TRAINING_ALONE and learned[name] != value:
+                raise UserError(
+                    f"{self.given.bert_config_file}: {name} is {value!r}, but "
+                    f"{learned[name]!r} in {path}, with which the model was trained; give "
+                    "that one"
+                )
+
+    def check_place(self, trials: list[Trial]) -> None:
+        """Refuses, before anything of another run is replaced, what cannot begin.
+
+        Raises:
+            UserError: output_dir holds another run, or none to evaluate.
+        """
+        directory = self.given.output_dir
+        if self.given.do_train:
+            checkpoint.check_settings(directory, self.identity(varied(trials)))
+        elif not (checkpoint.steps(directory) or self.given.init_checkpoint):
+            raise run.no_checkpoint(directory)
 
     def check_batches(self, trials: list[Trial]) -> None:
         given, replicas = self.given, self.strategy.num_replicas_in_sync
@@ -124,7 +172,7 @@ class Run:
     @property
     def num_examples(self) -> int:
         """Of the training set."""
-        return len(self.sets.read("train").examples)
+        return len(self.sets.examples("train"))
 
     @property
     def is_small(self) -> bool:
@@ -170,13 +218,15 @@ class Run:
             "warmup_proportion",
             "early_stopping_patience",
             "length_buckets",
+            "max_seq_length",
         )
         identity = {
             **varied,
             **{name: getattr(given, name) for name in names},
             **self.task.settings(),
+            **self.task.tokenizer.settings,
             **dataclasses.asdict(self.config),
-            "training_rows": self.sets.read("train").fingerprint,
+            "training_examples": self.sets.digest("train"),
         }
         # As it is read back: JSON has lists where Python has tuples.
         return json.loads(json.dumps(identity))
@@ -188,9 +238,13 @@ class Run:
             run.prepare(directory, identity, self.config)
             if not checkpoint.steps(directory):  # what is left is of an abandoned run
                 _forget_evaluations(directory)
-            state = self.task.state() | self.task.tokenizer.settings
-            content = json.dumps(state, ensure_ascii=False, indent=2)
-            checkpoint.write_file(os.path.join(directory, _TASK_FILE), content + "\n")
+            state = {
+                "task": type(self.task).__name__,
+                **self.task.state(),
+                **self.task.tokenizer.settings,
+            }
+            content = json.dumps(state, ensure_ascii=False, indent=2) + "\n"
+            checkpoint.write_file(os.path.join(directory, run.TASK_FILE), content)
             with open(self.given.vocab_file, "rb") as file:
                 checkpoint.write_file(os.path.join(directory, "vocab.txt"), file.read())
 
@@ -209,8 +263,8 @@ class Run:
                 for name in trainer.weights
                 if not (on_sequence and name.startswith("bert/pooler/"))
             )
-            if checkpoint.steps(os.path.join(directory, BEST)):
-                directory = os.path.join(directory, BEST)
+            best = os.path.join(directory, checkpoint.BEST)
+            directory = best if checkpoint.steps(best) else directory
         run.start(
             trainer,
             directory,
@@ -256,7 +310,7 @@ class Run:
                 stopping.enough,
             )
         except loop.NotFiniteError as error:
-            raise UserError(
+            raise DivergedError(
                 f"loss or gradient was not finite in {error.count} updates in a row, from "
                 f"step {error.step} on; lower --learning_rate, or look for numbers "
                 "that are not finite in the training set"
@@ -291,7 +345,7 @@ class Run:
                 progress.advance(int(real.sum()))
         for name, values in outputs.items():
             if not np.isfinite(values).all():
-                raise UserError(
+                raise DivergedError(
                     f"{split}: the model's {name} are not finite; its weights are spoilt: "
                     "train again with a lower --learning_rate"
                 )
@@ -312,23 +366,8 @@ class Run:
         return predictions, {"loss": values["loss"], **scores}
 
 
-def _check_text(state: dict, settings: dict, path: str) -> None:
-    for name, value in settings.items():
-        if state.get(name, value) == value:
-            continue
-        if name == "vocab_sha256":
-            raise UserError(
-                f"{path}: the model was trained with another vocabulary; give the "
-                "vocab.txt beside it"
-            )
-        raise UserError(
-            f"{path}: the model was trained with {name}={state[name]}, and this is "
-            f"{value}; give the same flags"
-        )
-
-
 def _forget_evaluations(directory: str) -> None:
-    checkpoint.remove_all(os.path.join(directory, BEST))
+    checkpoint.remove_all(os.path.join(directory, checkpoint.BEST))
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.remove(os.path.join(directory, _EVALUATIONS))
 
@@ -343,7 +382,7 @@ class Stopping:
     def __init__(self, run_: Run, trainer: loop.Trainer, directory: str):
         self.run, self.trainer = run_, trainer
         self.patience = run_.given.early_stopping_patience
-        self.directory = os.path.join(directory, BEST)
+        self.directory = os.path.join(directory, checkpoint.BEST)
         self.path = os.path.join(directory, _EVALUATIONS)
         history = (checkpoint.read_json(self.path) or []) if self.patience else []
         # Evaluations of later steps will be repeated.

@@ -22,13 +22,15 @@ class Parity(Task):
     def __init__(self, given, tokenizer):
         super().__init__(tokenizer)
         self.folder = pathlib.Path(given.data_dir)
+        self.most = given.max_seq_length - 2
 
     def read(self, split):
         return (self.folder / f"{split}.txt").read_text().splitlines()
 
     def featurize(self, example, split):
         vocabulary = self.tokenizer.vocabulary
-        ids = [vocabulary.cls_id, *self.tokenizer.encode(example), vocabulary.sep_id]
+        ids = self.tokenizer.encode(example)[: self.most]
+        ids = [vocabulary.cls_id, *ids, vocabulary.sep_id]
         yield Row(ids, [0] * len(ids), {"label_ids": example.count("a") % 2})
 
     def objective(self):

@@ -329,6 +329,126 @@ def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
     assert results(folder)["eval_accuracy"] == 0.9
 
 
+def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypatch):
+    scores = iter([0.5, 0.1, 0.2, 0.0])
+    monkeypatch.setattr(
+        parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
+    )
+    run(folder, early_stopping_patience=1, eval_every_steps=2)
+    assert checkpoint.steps(str(folder / "output")) == [4]
+    there = {"do_train": False, "do_eval": True, "output_dir": str(folder / "there")}
+    loss = []
+    for source in ("output", "output/best"):
+        run(folder, init_checkpoint=str(folder / source), **there)
+        loss.append(results(folder, "there")["eval_loss"])
+    last = checkpoint.read(str(folder / "output" / "model.ckpt-4"))
+    assert loss[0] == loss[1]
+    assert weights(folder)["global_step"] == 2 and last["global_step"] == 4
+    # What is beside the run holds for its best.
+    with pytest.raises(
+        UserError, match="task.json: the model was trained with do_lower"
+    ):
+        run(
+            folder,
+            init_checkpoint=str(folder / "output" / "best"),
+            do_lower_case=False,
+            **there,
+        )
+
+
+def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(
+    folder, monkeypatch
+):
+    """As where the dev set was corrected in between."""
+    scores = iter([0.1, 0.9])
+    monkeypatch.setattr(
+        parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
+    )
+    search = {"num_train_epochs": [1.0, 2.0]}
+    run(folder, **search)
+    assert checkpoint.steps(str(folder / "output")) == [16]
+    (folder / "dev.txt").write_text("a a b\nb\n")
+    scores = iter([0.8, 0.2, 0.8, 0.3])
+    run(folder, **search)
+    assert checkpoint.steps(str(folder / "output")) == [8]
+    run(folder, do_train=False, do_eval=True)
+    assert results(folder)["global_step"] == 8
+
+
+def test_a_run_that_diverges_ends_no_search(folder, capsys):
+    search = {"warmup_proportion": 0.0, "num_train_epochs": [2.0]}
+    run(folder, learning_rate=[1e30, 1e-3], do_eval=True, **search)
+    said = capsys.readouterr().out
+    assert "loss or gradient was not finite in 10 updates in a row" in said
+    assert (
+        "over 1 runs" in said
+        and "1 of 2 runs are degenerate, failed: rate1e+30" in said
+    )
+    found = json.loads((folder / "output" / "search.json").read_text())
+    assert found["best"].startswith("rate0.001") and results(folder)["eval_loss"] < 9
+    assert [outcome["score"] is None for outcome in found["runs"]] == [True, False]
+    run(folder, learning_rate=[1e30, 1e-3], **search)
+    assert "already finished: failed" in capsys.readouterr().out
+    with pytest.raises(UserError, match="all 2 runs failed; of the last: loss or grad"):
+        run(folder, learning_rate=[1e30, 1e31], output_dir=str(folder / "o"), **search)
+
+
+def test_a_refused_run_changes_nothing(folder):
+    run(folder, do_eval=True, num_train_epochs=[1.0])
+
+    def state():
+        files = (folder / "output").rglob("*")
+        return {path: path.read_bytes() for path in files if path.is_file()}
+
+    before = state()
+    (folder / "train.txt").write_text("b a\n" * 64)
+    (folder / "dev.txt").write_text("b a\n" * 9)
+    with pytest.raises(UserError, match="training_examples has changed; choose"):
+        run(folder, do_eval=True, num_train_epochs=[1.0])
+    with pytest.raises(UserError, match="max_seq_length was 40 and is 38"):
+        run(folder, do_eval=True, num_train_epochs=[1.0], max_seq_length=38)
+    assert state() == before
+
+
+def test_answers_are_held_to_the_network_that_was_trained(folder):
+    run(folder, num_train_epochs=[1.0])
+    for changes, message in (
+        (
+            {"num_attention_heads": 4},
+            "num_attention_heads is 4, but 2 in .*bert_config",
+        ),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu', but 'gelu'"),
+    ):
+        config = dataclasses.replace(TINY, **changes)
+        (folder / "other.json").write_text(config.to_json_string())
+        with pytest.raises(UserError, match=message):
+            run(
+                folder,
+                do_train=False,
+                do_eval=True,
+                bert_config_file=str(folder / "other.json"),
+            )
+    # What concerns training alone may differ.
+    config = dataclasses.replace(TINY, hidden_dropout_prob=0.5)
+    (folder / "other.json").write_text(config.to_json_string())
+    other = {"bert_config_file": str(folder / "other.json")}
+    run(folder, do_train=False, do_eval=True, **other)
+
+
+def test_answers_are_held_to_the_task_that_was_trained(folder):
+    run(folder, num_train_epochs=[1.0])
+    path = folder / "output" / "task.json"
+    path.write_text(path.read_text().replace('"Parity"', '"Tagger"'))
+    with pytest.raises(UserError, match="of the task Tagger, and this is Parity"):
+        run(folder, do_train=False, do_eval=True)
+
+
+def test_an_export_that_a_task_has_no_answers_for_is_refused_at_once(folder):
+    with pytest.raises(UserError, match="--do_export: Parity does not say"):
+        run(folder, do_export=True)
+    assert not (folder / "output").exists()
+
+
 def test_without_an_interval_early_stopping_evaluates_each_epoch(folder, capsys):
     run(folder, early_stopping_patience=9, num_train_epochs=[2.0])
     history = json.loads((folder / "output" / "evaluations.json").read_text())

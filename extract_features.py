@@ -522,7 +522,7 @@ def main(given: Options) -> None:
     encoded = encode(rows, encoder, given.max_seq_length, given.batch_size)
     progress = Progress("encoding", total, "texts")
     mode = WRITERS[given.output_format].mode
-    files.remove_temporaries(given.output_path)
+    files.remove_temporaries(os.path.realpath(given.output_path))
     with files.replacing(given.output_path, mode) as file:
         with progress:
             _write(given, file, encoded, tokenizer.vocabulary, progress)

@@ -462,6 +462,32 @@ def test_hugging_face_directory_is_all_it_takes(tmp_path):
         run(tmp_path, **changes)
 
 
+def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
+    model = shutil.copytree(MODEL, tmp_path / "model")
+    shuffled = (MODEL / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    shuffled[2000], shuffled[2001] = shuffled[2001], shuffled[2000]
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join(shuffled) + "\n", encoding="utf-8")
+    source = {"init_checkpoint": str(model / "bert_model.ckpt")}
+    with pytest.raises(UserError, match="other.txt:2001: .* stands where .*vocab.txt"):
+        run(tmp_path, vocab_file=str(other), **source)
+    (model / "task.json").write_text('{"do_lower_case": false}')
+    with pytest.raises(
+        UserError, match="task.json: the model was trained with do_lower"
+    ):
+        run(tmp_path, **source)
+
+
+def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "output").symlink_to(tmp_path / "kept" / "features")
+    left = tmp_path / "kept" / "features.tmp-123"
+    left.write_text("half")
+    found = run(tmp_path, layers=[-1])
+    assert found.is_symlink() and not left.exists()
+    assert len(lines_of(tmp_path / "kept" / "features")) == 4
+
+
 def test_features_equal_hugging_face():
     with np.load(GOLDEN / "hf" / "pretraining_outputs.npz") as file:
         values = dict(file)

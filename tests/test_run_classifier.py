@@ -554,6 +554,38 @@ def test_right_answers_of_several_labels_are_no_mistakes(folder):
     assert this.score(predictions)["exact_match"] == 1.0
 
 
+def test_a_users_file_is_not_replaced(folder):
+    write_lines(folder / "predictions.jsonl", ['{"text": "a"}'])
+    changes = {"test_file": "predictions.jsonl", "output_dir": str(folder)}
+    with pytest.raises(UserError, match="predictions.jsonl: is an input too"):
+        run(folder, "custom", do_predict=True, **changes)
+
+
+def test_numbers_beyond_the_scale_of_the_task_are_refused(folder):
+    write_lines(folder / "train.tsv", ["sentence1\tsentence2\tscore", "a\tb\t5.1"])
+    with pytest.raises(
+        UserError, match="train.tsv:2: label '5.1' is no number from 0 to"
+    ):
+        task(folder, "STS-B").read("train")
+
+
+def test_several_labels_that_are_always_the_same_are_trivial(folder):
+    """No label is in half of the texts, and none at all is not the best answer."""
+    labels = [*"aaaabbbccd"]
+    lines = [json.dumps({"text": "a", "label": [label]}) for label in labels]
+    write_lines(folder / "train.jsonl", lines)
+    this = task(folder, "custom", label_kind="several", train_file="train.jsonl")
+    # With a and b 7 are found, 13 are not, 3 are missed.
+    assert this.trivial_score(this.read("train")) == pytest.approx(
+        7 / (7 + (13 + 3) / 2)
+    )
+    outputs = {"logits": np.full((10, 4), -1, np.float32)}
+    predictions = Predictions("dev", this.read("train"), [], np.arange(10), outputs)
+    assert {judgement.predicted for judgement in this.judge(predictions)} == {
+        "(no label)"
+    }
+
+
 def test_bad_lines_can_be_left_out_and_are_named(folder, caplog):
     (folder / "train.tsv").write_text("text\tlabel\na\tx\nbroken\nb\ty\n")
     this = task(folder, "custom", skip_bad_lines=True)
@@ -621,6 +653,12 @@ GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
         (GOOD, {"task_name": "AX", "do_eval": True}, "has a test set only"),
         (GOOD, {"seed": 2**31 - 1, "num_trials": 2}, "must be below 2147483648"),
         ('text,label\nred,y\n"a cat,x\nb,y\n', {}, "train.csv:3: no CSV"),
+        ("text,label\na\rb,y\n", {}, "train.csv:2: a carriage return within a line"),
+        (
+            GOOD,
+            {"task_name": "CoLA", "labels": ["1", "0"]},
+            "--labels is for --task_name=custom alone",
+        ),
         (GOOD, {"task_name": "sst"}, "--task_name=sst: not one of cola"),
         (GOOD, {"max_seq_length": 2}, "--max_seq_length=2: must be at least 3"),
         (

@@ -219,6 +219,20 @@ def test_evaluation_alone_knows_types_and_scheme(folder):
     assert results(folder) == trained
     with pytest.raises(UserError, match="--entity_types is PER,LOC, and the model was"):
         run(folder, do_eval=True, entity_types=["PER", "LOC"])
+    for changes, message in (
+        ({"document_context": True}, "--document_context is True, and .* with False"),
+        (
+            {"features": "last"},
+            "--features is last, and the model was trained with none",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            run(folder, do_eval=True, **changes)
+    # Tags of another scheme say the same.
+    for scheme in tags.SCHEMES:
+        (folder / "dev.txt").write_text(conll(20, 2, scheme))
+        run(folder, do_eval=True)
+        assert results(folder) == trained
     # So it is elsewhere, with this model; and of the test set, words are enough.
     words = "".join(f"{line.split(' ')[0]}\n" for line in conll(3, 4).splitlines())
     (folder / "test.txt").write_text(words)
@@ -249,6 +263,14 @@ def test_columns_prefixes_and_broken_tags(folder, capsys):
     assert words == [b"O\tx\ten:Pa", b"", b"O\tx\ten:", b""]
     assert after[1] == before[1]
     assert after[0].endswith(b"\r") and after[2].endswith(b"\r")
+
+
+def test_mistakes_are_shown_among_the_words_around(folder):
+    words = [f"w{i}" for i in range(400)]
+    assert run_ner._in_context(words[:3], 1, 3) == "w0 [w1 w2]"
+    shown = run_ner._in_context(words, 200, 202).split(" ")
+    assert shown[0] == shown[-1] == "…" and len(shown) < 110
+    assert shown[51:53] == ["[w200", "w201]"]
 
 
 # --- Words of any kind ---------------------------------------------------------------

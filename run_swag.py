@@ -270,6 +270,9 @@ class MultipleChoice(Task):
 
     # --- Export ----------------------------------------------------------------------
 
+    def description(self):
+        return {**super().description(), "defaults": {"start": ""}}
+
     def samples(self):
         examples = [Example(*texts, None) for texts in _SAMPLES]
         # They share a batch with examples of any set.

@@ -23,7 +23,8 @@ class Predictor:
 
     Attributes:
         description: what export.json says.
-        parts: the parts of a request by name, each "text" or "list".
+        parts: the parts of a request by name, each "text" or "list"; what
+            description["defaults"] has may be left out.
     """
 
     def __init__(self, directory: str):
@@ -37,6 +38,7 @@ class Predictor:
         model, path = _find(directory)
         self.description = _read(path)
         self.parts: Mapping[str, str] = self.description["inputs"]
+        self._defaults = self.description.get("defaults", {})
         try:
             self._loaded = tf.saved_model.load(model)  # keeps the variables alive
         except (OSError, ValueError, tf.errors.OpError) as error:
@@ -67,6 +69,7 @@ class Predictor:
         """
         for number, request in enumerate(requests, start=1):
             self.check(request, f"request {number}")
+        requests = [{**self._defaults, **request} for request in requests]
         order = sorted(range(len(requests)), key=lambda i: _length(requests[i]))
         answers = [{}] * len(requests)
         for first in range(0, len(order), batch_size):
@@ -112,6 +115,7 @@ class Predictor:
         if not isinstance(request, Mapping):
             yield f"is {_kind(request)}"
             return
+        request = {**self._defaults, **request}
         if missing := [name for name in self.parts if name not in request]:
             yield f"has no {' and no '.join(missing)}"
         if unknown := [name for name in request if name not in self.parts]:

@@ -32,7 +32,7 @@ import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.config import BertConfig
 from modeling.encoder import BertEncoder
-from text import files, inputs, packing, tokenization
+from text import files, inputs, packing
 from text.errors import UserError
 from text.progress import Progress
 from text.tokenization import Tokenizer
@@ -618,20 +618,12 @@ def _tokenizer(given, prefix, config):
     path = given.vocab_file or os.path.join(checkpoint.folder_of(prefix), "vocab.txt")
     if not os.path.isfile(path):
         raise UserError(f"{path}: no such file; give the model's --vocab_file")
-    vocabulary = Vocabulary.load(path)
-    if len(vocabulary) > config.vocab_size:
+    tokenizer = run.make_tokenizer(dataclasses.replace(given, vocab_file=path))
+    if len(tokenizer.vocabulary) > config.vocab_size:
         raise UserError(
-            f"{path}: {len(vocabulary)} tokens, but the model has "
+            f"{path}: {len(tokenizer.vocabulary)} tokens, but the model has "
             f"vocab_size={config.vocab_size}; another vocabulary?"
         )
-    tokenization.check_case(given.do_lower_case, prefix)
-    tokenizer = Tokenizer(
-        vocabulary,
-        do_lower_case=given.do_lower_case,
-        strip_accents=given.strip_accents,
-        split_cjk=given.split_cjk,
-    )
-    run.check_tokenizer(tokenizer, prefix)
     return tokenizer
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
-from text import masks, tokenization
+from text import masks
 from text.errors import UserError
-from text.vocabulary import MASK, Vocabulary
-from training import checkpoint
+from text.vocabulary import MASK
+from training import checkpoint, run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +41,8 @@ class Options:
 
 
 def main(given: Options) -> None:
-    tokenization.check_case(given.do_lower_case, given.init_checkpoint)
-    vocabulary = Vocabulary.load(given.vocab_file)
-    tokenizer = tokenization.Tokenizer(
-        vocabulary,
-        do_lower_case=given.do_lower_case,
-        strip_accents=given.strip_accents,
-        split_cjk=given.split_cjk,
-    )
+    tokenizer = run.make_tokenizer(given)
+    vocabulary = tokenizer.vocabulary
     prefix = checkpoint.resolve(given.init_checkpoint)
     config = checkpoint.read_config(
         given.bert_config_file or checkpoint.folder_of(prefix)

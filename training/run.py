@@ -231,8 +231,8 @@ def read_config(given: RunOptions) -> BertConfig:
     return config
 
 
-def make_tokenizer(given: RunOptions) -> tokenization.Tokenizer:
-    """That of --vocab_file and the flags beside it.
+def make_tokenizer(given) -> tokenization.Tokenizer:
+    """That of --vocab_file and the flags beside it, held to --init_checkpoint.
 
     Raises:
         UserError: the vocabulary cannot be read, or init_checkpoint wants another one or

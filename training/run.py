@@ -246,25 +246,15 @@ def make_tokenizer(given) -> tokenization.Tokenizer:
         split_cjk=given.split_cjk,
     )
     if given.init_checkpoint:
-        check_tokenizer(tokenizer, checkpoint.resolve(given.init_checkpoint))
+        source = checkpoint.resolve(given.init_checkpoint)
+        folder = checkpoint.folder_of(source)
+        hugging_face.check_tokenizer(source, tokenizer.splitter)
+        _check_ids(tokenizer.vocabulary, os.path.join(folder, "vocab.txt"))
+        check_text(tokenizer, folder)
     return tokenizer
 
 
-def check_tokenizer(tokenizer: tokenization.Tokenizer, source: str) -> None:
-    """Holds text to what the files beside a checkpoint say that it was trained on.
-
-    Args:
-        source: what `checkpoint.resolve` returned; passes where there are no such files.
-    Raises:
-        UserError: other flags, or another vocabulary.
-    """
-    hugging_face.check_tokenizer(source, tokenizer.splitter)
-    folder = checkpoint.folder_of(source)
-    _check_ids(tokenizer.vocabulary, os.path.join(folder, "vocab.txt"))
-    check_settings_of_text(tokenizer, folder)
-
-
-def check_settings_of_text(tokenizer: tokenization.Tokenizer, folder: str) -> dict:
+def check_text(tokenizer: tokenization.Tokenizer, folder: str) -> dict:
     """Holds text to what a fine-tuning run wrote of its own.
 
     Returns:

@@ -108,7 +108,7 @@ class Run:
             folder = checkpoint.folder_of(source)
         else:
             return
-        state = run.check_settings_of_text(self.task.tokenizer, folder)
+        state = run.check_text(self.task.tokenizer, folder)
         if not state and hugging_face.is_weights(source):
             state = hugging_face.read_task(source)
         mine, learned = type(self.task).__name__, state.get("task")

@@ -47,6 +47,7 @@ import tensorflow as tf
 _BATCHES_SORTED = 64
 _BYTES_WAITING = 1 << 28
 _HDF5_CHUNK = 1 << 17  # bytes
+_STANDARD_OUTPUT = "-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,10 +129,6 @@ class Options:
                 f"{self.max_seq_length - 2}, the tokens of a window (--max_seq_length "
                 "less [CLS] and [SEP]), so that none is left out; 0: no windows"
             )
-
-    @property
-    def output_path(self) -> str:
-        return "/dev/stdout" if self.output_file == "-" else self.output_file
 
     @property
     def chosen_layers(self) -> list[int]:
@@ -522,13 +519,19 @@ def main(given: Options) -> None:
     encoded = encode(rows, encoder, given.max_seq_length, given.batch_size)
     progress = Progress("encoding", total, "texts")
     mode = WRITERS[given.output_format].mode
-    files.remove_temporaries(os.path.realpath(given.output_path))
-    with files.replacing(given.output_path, mode) as file:
+    with _output(given.output_file, mode) as file:
         with progress:
             _write(given, file, encoded, tokenizer.vocabulary, progress)
         if not counts.texts:
             raise UserError(f"{given.input_file}: holds no text; write one a line")
     _report(given, counts)
+
+
+def _output(path, mode):
+    if path == _STANDARD_OUTPUT:
+        return contextlib.nullcontext(sys.stdout)
+    files.remove_temporaries(os.path.realpath(path))
+    return files.replacing(path, mode)
 
 
 def _write(given, file, encoded, vocabulary, progress):
@@ -576,17 +579,17 @@ def _check_paths(given):
         if found != [given.input_file]:
             raise UserError(f"{given.input_file}: matches {len(found)} files; name one")
         read += found
-    files.refuse_inputs([given.output_path], read)
-    folder = os.path.dirname(given.output_path) or "."
+    path = given.output_file
+    if given.output_format == "hdf5" and (
+        path == _STANDARD_OUTPUT or (files.is_stream(path) and not os.path.isdir(path))
+    ):
+        raise UserError(f"{path}: HDF5 is written to files alone; name one")
+    if path == _STANDARD_OUTPUT:
+        return
+    files.refuse_inputs([path], read)
+    folder = os.path.dirname(path) or "."
     if os.path.isdir(given.output_file):
         raise UserError(f"{given.output_file}: is a folder; name a file in it")
-    is_special = os.path.exists(given.output_path) and not os.path.isfile(
-        given.output_path
-    )
-    if is_special and given.output_format == "hdf5":
-        raise UserError(
-            f"{given.output_file}: HDF5 is written to files alone; name one"
-        )
     if not os.path.isdir(folder):
         raise UserError(
             f"{given.output_file}: there is no folder {folder}; make it, or choose "

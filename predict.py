@@ -46,7 +46,7 @@ class Options:
         choices=("lines", *tables.FORMS),
         help="By default as the file's name says, else lines: texts of a model that takes "
         "one text, or words of one that takes words. The first line of tsv and csv names "
-        "the columns, as the model does or as its training data did; jsonl has an object "
+        "the columns, as its training data did or as the model does; jsonl has an object "
         "a line. What the model does not take is passed on to the answer.",
     )
     output_file: str | None = options.field(
@@ -247,10 +247,10 @@ class Table:
             )
 
     def request(self, row: dict) -> dict:
-        """What the model takes of a row, by the model's names or the training data's."""
-        columns = {name: name for name in self.predictor.parts}
-        if not row.keys() & columns.keys():
-            columns = self.predictor.description.get("columns", columns)
+        """What the model takes of a row, by the training data's names or the model's."""
+        columns = self.predictor.description.get("columns", {})
+        if not columns or not row.keys() >= set(columns.values()):
+            columns = {name: name for name in self.predictor.parts}
         return {name: row[key] for name, key in columns.items() if key in row}
 
     def _lines(self):

@@ -228,13 +228,13 @@ class Options(finetuning.FineTuningOptions):
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least 3"
             )
-        if self.is_custom:
+        if self.is_custom and self.do_predict:
             names = (self.train_file, self.dev_file, self.test_file)
             files.refuse_inputs(
                 [os.path.join(self.output_dir, name) for name in _WRITTEN],
                 [os.path.join(self.data_dir, name) for name in names],
             )
-        else:
+        if not self.is_custom:
             self._refuse_custom_flags()
         super().__post_init__()
 
@@ -322,6 +322,8 @@ class Classifier(Task):
         )
         path = os.path.join(self.given.data_dir, table.file)
         needs_label = split not in self.data.test
+        # Of several labels, "" is none of them.
+        unlabelled = (None,) if self.several else (None, "")
         examples = []
         skip = self.given.skip_bad_lines
         for number, values in tables.read(path, table.header, skip_bad_lines=skip):
@@ -329,7 +331,7 @@ class Classifier(Task):
             if table.where and _cell(values, table.where[0], where) != table.where[1]:
                 continue
             label = None
-            if needs_label or values.get(table.label, "") not in ("", None):
+            if needs_label or values.get(table.label) not in unlabelled:
                 label = self._label(_cell(values, table.label, where), where, split)
             text_a, text_b = (
                 None if column is None else _text(values, column, where)
@@ -351,7 +353,8 @@ class Classifier(Task):
         labels = [self.data.relabel.get(label, label) for label in labels]
         if not self.labels and split != "train":
             raise UserError(
-                f"{where}: no labels are known; train first, or give --labels"
+                f"{where}: no labels are known, for {self.given.output_dir} holds no "
+                "model; give --do_train, another --output_dir, or --labels"
             )
         if "" in labels:
             raise UserError(f"{where}: no label; give one, or leave the line out")
@@ -383,6 +386,10 @@ class Classifier(Task):
 
     def restore(self, state):
         known = state.get("labels")
+        if known and state.get("several_labels", False) != self.several:
+            raise UserError(
+                "the model was trained with another --label_kind; give the same"
+            )
         if self.labels == () and known:
             self.labels = tuple(known)
         elif known is not None and tuple(known) != self.labels:
@@ -468,10 +475,10 @@ class Classifier(Task):
         gold = self._gold(examples)
         if self.labels is None:
             same = [np.full(len(gold), gold.mean())]
-        elif self.several:  # the most frequent labels, as many as are best
-            rank = np.argsort(np.argsort(-gold.sum(axis=0), kind="stable"))
-            same = [np.tile(rank < n, (len(gold), 1)) for n in range(len(rank) + 1)]
-            same = [answer.astype(int) for answer in same]
+        elif self.several:  # micro F1 of the most frequent labels, as many as are best
+            counts = np.sort(gold.sum(axis=0))[::-1]
+            given = len(gold) * np.arange(1, len(counts) + 1)
+            return float(np.max(2 * np.cumsum(counts) / (given + counts.sum())))
         else:
             same = [np.full(len(gold), label) for label in range(len(self.labels))]
         return max(self._scores(gold, answer)[self.metric] for answer in same)

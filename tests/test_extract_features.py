@@ -111,6 +111,14 @@ def test_features_go_down_a_pipe(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["linex_index"] for line in lines] == [0, 1]
+    # A shell's file keeps what it holds.
+    (tmp_path / "all").write_text("before\n")
+    for name in ("-", "/dev/stdout"):
+        command[3] = f"--output_file={name}"
+        with open(tmp_path / "all", "a") as file:
+            subprocess.run(command, input=sent, stdout=file, text=True, check=True)
+    written = (tmp_path / "all").read_text()
+    assert written == "before\n" + 2 * done.stdout
     given |= {"output_format": "hdf5"}
     command = command[:2] + [f"--{name}={value}" for name, value in given.items()]
     done = subprocess.run(command, input=sent, capture_output=True, text=True)
@@ -481,9 +489,13 @@ def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
 def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "output").symlink_to(tmp_path / "kept" / "features")
-    left = tmp_path / "kept" / "features.tmp-123"
+    left = tmp_path / "kept" / "features.tmp-99999999"
     left.write_text("half")
+    others = [f"{tmp_path}/kept/features.tmp-{name}" for name in (os.getppid(), "mine")]
+    for other in others:
+        pathlib.Path(other).write_text("of a process that runs, and of a user")
     found = run(tmp_path, layers=[-1])
+    assert all(map(os.path.exists, others))
     assert found.is_symlink() and not left.exists()
     assert len(lines_of(tmp_path / "kept" / "features")) == 4
 

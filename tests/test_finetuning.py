@@ -1,6 +1,7 @@
 """What all fine-tuning scripts share, shown with a task of one small file."""
 
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -311,7 +312,7 @@ def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
         save_checkpoints_steps=100,
     )
     said = capsys.readouterr().out
-    assert "the best of 5 evaluations was at step 4; its weights are in" in said
+    assert "the best of 5 evaluations was at step 4" in said
     assert checkpoint.steps(str(folder / "output")) == [10]
     assert checkpoint.steps(str(folder / "output" / "best")) == [4]
     assert "global_step" in weights(folder, "output/best")
@@ -330,7 +331,7 @@ def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
 
 
 def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypatch):
-    scores = iter([0.5, 0.1, 0.2, 0.0])
+    scores = itertools.chain([0.5, 0.1], itertools.repeat(0.0))
     monkeypatch.setattr(
         parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
     )
@@ -344,6 +345,10 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypa
     last = checkpoint.read(str(folder / "output" / "model.ckpt-4"))
     assert loss[0] == loss[1]
     assert weights(folder)["global_step"] == 2 and last["global_step"] == 4
+    # Also where the run left nothing else, and where there is no best any more.
+    checkpoint.remove_all(str(folder / "output"))
+    run(folder, do_train=False, do_eval=True)
+    assert results(folder)["eval_loss"] == loss[0]
     # What is beside the run holds for its best.
     with pytest.raises(
         UserError, match="task.json: the model was trained with do_lower"
@@ -354,6 +359,26 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypa
             do_lower_case=False,
             **there,
         )
+
+
+def test_a_run_that_goes_on_without_early_stopping_has_no_best(folder):
+    stops = {"early_stopping_patience": 9, "eval_every_steps": 2}
+    run(folder, num_train_epochs=[1.0], **stops)
+    assert checkpoint.best_of(str(folder / "output"))
+    (folder / "output" / "run.json").unlink()
+    run(folder, num_train_epochs=[2.0])
+    assert not checkpoint.best_of(str(folder / "output"))
+    assert weights(folder)["global_step"] == 16
+
+
+def test_a_folder_may_be_called_best(folder):
+    best = str(folder / "runs" / "best")
+    run(folder, output_dir=best, num_train_epochs=[1.0])
+    (folder / "runs" / "vocab.txt").write_text("of something else\n")
+    there = {"do_train": False, "do_eval": True, "output_dir": str(folder / "there")}
+    run(folder, init_checkpoint=best, **there)
+    with pytest.raises(UserError, match="best/task.json: the model was trained with"):
+        run(folder, init_checkpoint=best, do_lower_case=False, **there)
 
 
 def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(

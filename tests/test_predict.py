@@ -117,8 +117,8 @@ def test_columns_may_be_named_as_in_training(exported, tmp_path, capsysbinary):
         return json.loads(capsysbinary.readouterr().out)
 
     assert answer("review\tother\ngood\tx\n")["predicted"] == "positive"
-    # The model's own name comes first.
-    assert answer("review\ttext_a\nbad\tgood\n")["predicted"] == "positive"
+    assert answer("review\ttext_a\ngood\tbad\n")["predicted"] == "positive"
+    assert answer("other\ttext_a\nbad\tgood\n")["predicted"] == "positive"
     with pytest.raises(UserError, match="rows.tsv:1: no column text_a among title"):
         answer("title\ngood\n")
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -593,6 +594,29 @@ def test_bad_lines_can_be_left_out_and_are_named(folder, caplog):
     assert "1 lines left out that have not 2 columns: 3" in caplog.text
 
 
+def test_text_that_the_vocabulary_lacks_is_named(folder, capsys):
+    files = custom(folder, "tsv", ["0", "1"])
+    text = (folder / "train.tsv").read_text()
+    (folder / "train.tsv").write_text(
+        text.replace("cat", "한국").replace("the", "서울")
+    )
+    run(folder, "custom", **files, do_train=True, do_eval=True)
+    train, dev = re.findall("(?:train|dev): 24 examples.*", capsys.readouterr().out)
+    assert "% of the tokens are [UNK]: another vocabulary, --do_lower_case" in train
+    assert "[UNK]" not in dev
+
+
+def test_one_answer_to_everything_is_named(folder, capsys):
+    files = custom(folder, "tsv", ["0", "1"])
+    lines = (folder / "dev.tsv").read_text().splitlines()
+    (folder / "dev.tsv").write_text("\n".join([*lines, *["a\t1"] * 300]) + "\n")
+    run(folder, "custom", **files, do_train=True, do_eval=True, learning_rate=[1e-9])
+    said = capsys.readouterr().out
+    named = "is no better than the same answer to everything" in said
+    trivial = (300 + sum(line.endswith("\t1") for line in lines)) / (299 + len(lines))
+    assert named == (results(folder)["eval_accuracy"] <= trivial + 1e-9)
+
+
 def test_cut_texts_are_counted(folder, capsys):
     files = custom(folder, "tsv", ["0", "1"])
     run(folder, "custom", **files, do_train=True, max_seq_length=6)
@@ -664,7 +688,7 @@ GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
         (
             GOOD,
             {"do_train": False, "do_eval": True},
-            "no labels are known; train first",
+            "no labels are known, for",
         ),
     ],
 )

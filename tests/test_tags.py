@@ -228,6 +228,8 @@ def test_documents_begin_wherever_the_word_stands():
         (("Rome",), 1),
         (("Ohio",), 2),
     ]
+    prefixed = "en:-DOCSTART- O\n\nen:Rome B"
+    assert [s.document for s in parse(prefixed, prefix="en:")] == [1]
     lines = tags.with_column(text.split("\n"), tags.Columns(word=1), {3: "B", 7: "O"})
     assert list(lines)[::2] == [
         "0 -DOCSTART- O O",

@@ -15,11 +15,11 @@ def replacing(path: str, mode: str = "wb"):
 
     A block that fails leaves `path` as it was. Two processes may write the same path: each
     has a temporary name of its own, and the last one stays. A link stays a link. What is
-    no file, as a pipe or /dev/null, is written to as it stands.
+    no file of its own, as a pipe or /dev/stdout, is written to as it stands.
     """
     encoding = None if "b" in mode else "utf-8"
-    if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, mode, encoding=encoding) as file:
+    if is_stream(path):
+        with open(path, mode.replace("w", "a"), encoding=encoding) as file:
             yield file
         return
     path = os.path.realpath(path)
@@ -36,6 +36,14 @@ def replacing(path: str, mode: str = "wb"):
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
         raise
+
+
+def is_stream(path: str) -> bool:
+    """Whether a path is a pipe or a device, or what a process has open."""
+    if not os.path.exists(path):
+        return False
+    of_system = os.path.abspath(path).startswith(("/dev/", "/proc/"))
+    return not os.path.isfile(path) or (of_system and os.path.islink(path))
 
 
 def write_json(path: str, value) -> None:
@@ -64,4 +72,16 @@ def refuse_inputs(outputs: Iterable[str], read: Iterable[str]) -> None:
 def remove_temporaries(path: str) -> None:
     """Removes what processes that were killed left beside `path`."""
     for name in glob.glob(f"{glob.escape(path)}.tmp-*"):
-        os.remove(name)
+        process = name.rpartition("-")[2]
+        if process.isdecimal() and not _runs(int(process)):
+            os.remove(name)
+
+
+def _runs(process):
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return process != os.getpid()

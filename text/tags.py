@@ -189,7 +189,8 @@ def _blocks(lines, columns):
 
 def _begins_document(cells, columns):
     # Some files leave out its other columns.
-    return _DOCUMENT in (cells[0], *cells[columns.word :][:1])
+    words = (cells[0], *cells[columns.word :][:1])
+    return _DOCUMENT in (word.removeprefix(columns.prefix) for word in words)
 
 
 def _cells(line):

@@ -29,7 +29,10 @@ from training import hugging_face
 # Without the pooler, which a model of spans or tags may lack and does not need.
 ENCODER = ("bert/embeddings/", "bert/encoder/")
 
-BEST = "best"  # folder, in that of a run, of the weights that early stopping keeps
+# What early stopping leaves in the folder of a run: what it knows, and a folder of the best
+# weights.
+EVALUATIONS = "evaluations.json"
+BEST = "best"
 
 _PREFIX = "model.ckpt-"
 _WRITING = "writing-"  # what a killed process leaves under this name is never read
@@ -112,13 +115,24 @@ def folder_of(source: str) -> str:
         source: what `resolve` returned.
     """
     folder = os.path.dirname(source)
-    # The best weights of a run lie below its files.
-    return os.path.dirname(folder) if os.path.basename(folder) == BEST else folder
+    run = os.path.dirname(folder)
+    return run if best_of(run) == folder else folder
+
+
+def best_of(directory: str) -> str | None:
+    """The folder of the weights that early stopping kept of a run, if it did."""
+    best = os.path.join(directory, BEST)
+    stopped = tf.io.gfile.exists(os.path.join(directory, EVALUATIONS))
+    return best if stopped and steps(best) else None
+
+
+def holds_weights(directory: str) -> bool:
+    """Whether a run has left some."""
+    return bool(steps(directory) or best_of(directory))
 
 
 def _resolve_directory(directory: str) -> str:
-    if steps(os.path.join(directory, BEST)):
-        return _resolve_directory(os.path.join(directory, BEST))
+    directory = best_of(directory) or directory
     state = os.path.join(directory, "checkpoint")
     if tf.io.gfile.exists(state):
         with anywhere.access(state), tf.io.gfile.GFile(state) as file:
@@ -513,7 +527,7 @@ def _settings_path(directory):
 
 
 def _change(name, was, now):
-    if _is_digest(was) and _is_digest(now):  # says nothing to a person
+    if _is_digest(was) or _is_digest(now):  # says nothing to a person
         return f"{name.removesuffix('_sha256')} has changed"
     return f"{name} was {was!r} and is {now!r}"
 

@@ -172,6 +172,7 @@ def _evaluate(this: Run, trainer: loop.Trainer) -> dict[str, Predictions]:
         known[split] = predictions
         prefix = "eval_" if split == task.eval_sets[0] else f"eval_{split}_"
         results |= {f"{prefix}{name}": value for name, value in values.items()}
+        _warn_of_triviality(this, split, predictions, values)
         judgements = task.judge(predictions)
         pages.append(mistakes.Page(split, values, judgements, task.has_classes))
     results["loss"] = results["eval_loss"]
@@ -192,6 +193,16 @@ def _evaluate(this: Run, trainer: loop.Trainer) -> dict[str, Predictions]:
     if any(page.judgements for page in pages):
         this.log.say(f"the worst mistakes are in {path('mistakes.html')}")
     return known
+
+
+def _warn_of_triviality(this, split, predictions, values):
+    trivial = this.task.trivial_score(predictions.examples)
+    metric = this.task.metric
+    if trivial is not None and values[metric] <= trivial:
+        this.log.say(
+            f"{split}: {metric} {values[metric]:.4f} is no better than the same answer to "
+            f"everything ({trivial:.4f}); train longer, or with another --learning_rate"
+        )
 
 
 def _predict(this: Run, trainer: loop.Trainer, split: str, known=None) -> None:

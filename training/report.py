@@ -142,6 +142,8 @@ def _draw(rows: list[dict], path: str) -> None:
 
     known = {name for row in rows if row["kind"] == "train" for name in row}
     scores = {name for row in rows for name in row} - known  # of evaluations alone
+    scores -= {"step", "kind"}
+    scores = {name for name in scores if name != "loss" and not name.endswith("_loss")}
     figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), layout="constrained")
     for axis, (panel, (label, ending)) in zip(axes.flat, _PANELS.items(), strict=True):
         names = [

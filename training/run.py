@@ -281,10 +281,16 @@ def check_text(tokenizer: tokenization.Tokenizer, folder: str) -> dict:
 
 def _check_ids(vocabulary, path):
     """Rows that training never reached may have new tokens: those named [unused...]."""
-    if not tf.io.gfile.exists(path):
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
-        known = [line.decode(errors="replace").strip() for line in file]
+        content = file.read()
+    try:
+        known = [
+            line.strip() for line in content.decode("utf-8-sig").rstrip().split("\n")
+        ]
+    except UnicodeDecodeError:  # as where it is packed
+        return
     for id, (token, learned) in enumerate(zip(vocabulary.tokens, known, strict=False)):
         if token != learned and not learned.startswith("[unused"):
             raise UserError(
@@ -370,7 +376,7 @@ def interruptible(directory: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         done = checkpoint.steps(directory)
-        where = f"goes on from step {done[-1]}" if done else "begins anew"
+        where = f"goes on from step {done[-1]}" if done else "begins this run anew"
         raise KeyboardInterrupt(f"interrupted; the same command {where}") from None
 
 

@@ -1,5 +1,6 @@
 """The paper's search: trains and records every trial, and keeps the best on the dev set."""
 
+import collections
 import dataclasses
 import gc
 import json
@@ -42,7 +43,7 @@ def search(this: Run, trials: list[Trial]) -> loop.Trainer:
         this.log.say(f"{trial} is trained again: its weights were not kept")
         _try(this, trial, again=True)
     trainer = this.trainer(trial)
-    prefix = checkpoint.resolve(_best_directory(directory))
+    prefix = checkpoint.resolve(directory)
     checkpoint.load(trainer.weights, prefix, required="")
     trainer.progress.step = best["global_step"]
     if this.chief:
@@ -58,11 +59,6 @@ def _rank(outcome):
 
 def _trial_directory(given, name):
     return os.path.join(given.output_dir, "runs", name)
-
-
-def _best_directory(directory):
-    best = os.path.join(directory, checkpoint.BEST)
-    return best if checkpoint.steps(best) else directory
 
 
 def _try(this: Run, trial: Trial, again: bool = False) -> dict:
@@ -124,7 +120,8 @@ def _summary(task: Task, this: Run, done: list[dict]) -> dict:
         "metric": task.metric,
         "best": max(done, key=_rank)["name"],
         "mean": float(scores.mean()),
-        "deviation": float(scores.std(ddof=1)) if len(scores) > 1 else 0.0,
+        "deviation": _deviation(scores),
+        "settings": _settings(finished),
         "trivial": trivial,
         "degenerate": [o["name"] for o in done if _rank(o) <= floor],
         "runs": [
@@ -132,6 +129,25 @@ def _summary(task: Task, this: Run, done: list[dict]) -> dict:
             for outcome in done
         ],
     }
+
+
+def _settings(finished: list[dict]) -> dict:
+    """Means over the seeds of each setting."""
+    scores = collections.defaultdict(list)
+    for outcome in finished:
+        scores[outcome["name"].rpartition("-seed")[0]].append(outcome["score"])
+    return {
+        name: {
+            "mean": float(np.mean(some)),
+            "deviation": _deviation(some),
+            "runs": len(some),
+        }
+        for name, some in scores.items()
+    }
+
+
+def _deviation(scores):
+    return float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0
 
 
 def _report_search(this: Run, summary: dict) -> None:
@@ -143,6 +159,10 @@ def _report_search(this: Run, summary: dict) -> None:
     for outcome in runs:
         name, seconds = outcome["name"], duration(outcome["seconds"])
         say(f"  {_score(this.task, outcome)}  {name}  ({seconds})")
+    if 1 < len(summary["settings"]) < len(runs):
+        for name, of in summary["settings"].items():
+            mean = f"mean {of['mean']:.4f}, deviation {of['deviation']:.4f}"
+            say(f"  {mean} over {of['runs']} seeds  {name}")
     finished = sum(outcome["score"] is not None for outcome in runs)
     say(
         f"best: {summary['best']}; mean {summary['mean']:.4f}, deviation "

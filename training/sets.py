@@ -18,6 +18,8 @@ from training.task import Task
 # isort: split
 import tensorflow as tf
 
+_MANY_UNKNOWN = 0.1  # of all tokens; text of the vocabulary's language has far fewer
+
 
 @dataclasses.dataclass
 class Set:
@@ -45,6 +47,7 @@ class Sets:
         self.digest = functools.cache(lambda split: _digest(self.examples(split)))
         self.read = functools.cache(self._read)
         self._layouts = {}
+        self._num_tokens = collections.Counter()
 
     def _examples(self, split: str) -> list:
         task = self.task
@@ -84,6 +87,10 @@ class Sets:
             "output_dir does not hold the same files on all hosts; they must share it",
         )
         counts = [f"; {n} {what}" for what, n in sorted(note["counts"].items()) if n]
+        if share := note["unknown"] / max(note["tokens"], 1):
+            counts.append(f"; {share:.2%} of the tokens are [UNK]")
+        if share > _MANY_UNKNOWN:
+            counts.append(": another vocabulary, --do_lower_case or --strip_accents?")
         counts = "".join(counts)
         if not note["rows"]:
             raise UserError(
@@ -105,10 +112,14 @@ class Sets:
 
     def _rows(self, examples, split):
         self.task.counts.clear()
+        self._num_tokens.clear()
+        unknown = self.task.tokenizer.vocabulary.unk_id
+        num_choices = self._layouts[split].num_choices
         total = len(examples)
         with Progress(f"rows of {split}", total, "examples", brief=True) as progress:
             for number, example in enumerate(examples):
                 for row in self.task.featurize(example, split):
+                    self._num_tokens.update(_tokens_of(row, num_choices, unknown))
                     yield number, row
                 progress.advance(1)
 
@@ -126,6 +137,7 @@ class Sets:
                 "rows": number,
                 "bytes": tf.io.gfile.stat(path).length,
                 "counts": counts,
+                **{name: self._num_tokens[name] for name in ("tokens", "unknown")},
             }
             checkpoint.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
 
@@ -147,6 +159,15 @@ class Sets:
         return _digest(
             [layout, self.task.tokenizer.settings, settings, self.digest(split)]
         )
+
+
+def _tokens_of(row, num_choices, unknown):
+    """How many tokens a row has, and how many of them the vocabulary lacks."""
+    sequences = row.input_ids if num_choices else [row.input_ids]
+    return {
+        "tokens": sum(map(len, sequences)),
+        "unknown": sum(int(np.sum(np.equal(ids, unknown))) for ids in sequences),
+    }
 
 
 def _digest(items):

@@ -28,7 +28,6 @@ from training.task import Predictions, Task
 import tensorflow as tf
 
 _PADDING = -1e9  # in outputs, behind the tokens of a row
-_EVALUATIONS = "evaluations.json"
 _OF_TRAINING_ALONE = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
@@ -101,7 +100,7 @@ class Run:
         given = self.given
         if given.do_train:
             return
-        if checkpoint.steps(given.output_dir):
+        if checkpoint.holds_weights(given.output_dir):
             folder, source = given.output_dir, ""
         elif given.init_checkpoint:
             source = checkpoint.resolve(given.init_checkpoint)
@@ -109,7 +108,9 @@ class Run:
         else:
             return
         state = run.check_text(self.task.tokenizer, folder)
-        if not state and hugging_face.is_weights(source):
+        if state:
+            self._check_network(os.path.join(folder, "bert_config.json"))
+        elif hugging_face.is_weights(source):
             state = hugging_face.read_task(source)
         mine, learned = type(self.task).__name__, state.get("task")
         if learned and learned != mine:
@@ -117,7 +118,6 @@ class Run:
                 f"{folder}: holds a model of the task {learned}, and this is {mine}; give "
                 "the script of its training, or another folder"
             )
-        self._check_network(os.path.join(folder, "bert_config.json"))
         if state:
             self.task.restore(state)
 
@@ -143,7 +143,7 @@ class Run:
         directory = self.given.output_dir
         if self.given.do_train:
             checkpoint.check_settings(directory, self.identity(varied(trials)))
-        elif not (checkpoint.steps(directory) or self.given.init_checkpoint):
+        elif not (checkpoint.holds_weights(directory) or self.given.init_checkpoint):
             raise run.no_checkpoint(directory)
 
     def check_batches(self, trials: list[Trial]) -> None:
@@ -236,7 +236,8 @@ class Run:
 
         def write():
             run.prepare(directory, identity, self.config)
-            if not checkpoint.steps(directory):  # what is left is of an abandoned run
+            # What is left is of an abandoned run, or soon older than the weights.
+            if not (checkpoint.steps(directory) and self.given.early_stopping_patience):
                 _forget_evaluations(directory)
             state = {
                 "task": type(self.task).__name__,
@@ -263,8 +264,7 @@ class Run:
                 for name in trainer.weights
                 if not (on_sequence and name.startswith("bert/pooler/"))
             )
-            best = os.path.join(directory, checkpoint.BEST)
-            directory = best if checkpoint.steps(best) else directory
+            directory = checkpoint.best_of(directory) or directory
         run.start(
             trainer,
             directory,
@@ -369,7 +369,7 @@ class Run:
 def _forget_evaluations(directory: str) -> None:
     checkpoint.remove_all(os.path.join(directory, checkpoint.BEST))
     with contextlib.suppress(tf.errors.NotFoundError):
-        tf.io.gfile.remove(os.path.join(directory, _EVALUATIONS))
+        tf.io.gfile.remove(os.path.join(directory, checkpoint.EVALUATIONS))
 
 
 class Stopping:
@@ -383,7 +383,7 @@ class Stopping:
         self.run, self.trainer = run_, trainer
         self.patience = run_.given.early_stopping_patience
         self.directory = os.path.join(directory, checkpoint.BEST)
-        self.path = os.path.join(directory, _EVALUATIONS)
+        self.path = os.path.join(directory, checkpoint.EVALUATIONS)
         history = (checkpoint.read_json(self.path) or []) if self.patience else []
         # Evaluations of later steps will be repeated.
         self.history = [e for e in history if e["step"] <= trainer.progress.step]
@@ -416,6 +416,5 @@ class Stopping:
             checkpoint.load(self.trainer.weights, self.directory)
             self.trainer.progress.step = best["step"]
             self.run.log.say(
-                f"the best of {len(self.history)} evaluations was at step {best['step']}; "
-                f"its weights are in {self.directory}"
+                f"the best of {len(self.history)} evaluations was at step {best['step']}"
             )

@@ -580,20 +580,19 @@ def _check_paths(given):
             raise UserError(f"{given.input_file}: matches {len(found)} files; name one")
         read += found
     path = given.output_file
-    if given.output_format == "hdf5" and (
-        path == _STANDARD_OUTPUT or (files.is_stream(path) and not os.path.isdir(path))
-    ):
+    if os.path.isdir(path):
+        raise UserError(f"{path}: is a folder; name a file in it")
+    is_stream = path == _STANDARD_OUTPUT or files.is_stream(path)
+    if is_stream and given.output_format == "hdf5":
         raise UserError(f"{path}: HDF5 is written to files alone; name one")
     if path == _STANDARD_OUTPUT:
         return
     files.refuse_inputs([path], read)
     folder = os.path.dirname(path) or "."
-    if os.path.isdir(given.output_file):
-        raise UserError(f"{given.output_file}: is a folder; name a file in it")
     if not os.path.isdir(folder):
         raise UserError(
-            f"{given.output_file}: there is no folder {folder}; make it, or choose "
-            "another --output_file"
+            f"{path}: there is no folder {folder}; make it, or choose another "
+            "--output_file"
         )
 
 

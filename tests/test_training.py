@@ -291,6 +291,16 @@ def test_report_writes_lines_and_curves(tmp_path, capsys):
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_run_too_short_for_a_report_has_its_evaluations_drawn():
+    values = {"loss": 0.5, "accuracy": 0.75, "f1_macro": 0.5}
+    evaluation = {"step": 9, "kind": "eval", **values}
+    scores = {"loss": ["loss"], "accuracy": ["accuracy", "f1_macro"]}
+    nothing = {"learning_rate": [], "gradient_norm": []}
+    assert report._names([evaluation]) == scores | nothing
+    trained = {"step": 5, "kind": "train", "loss": 1.0, "examples_per_second": 9.0}
+    assert report._names([trained, evaluation]) == scores | nothing
+
+
 def _scalars(folder):
     """What TensorBoard reads of a folder: (tag, step) to value."""
     found = {}

@@ -39,7 +39,7 @@ def replacing(path: str, mode: str = "wb"):
 
 
 def is_stream(path: str) -> bool:
-    """Whether a path is a pipe or a device, or what a process has open."""
+    """Whether a path is no file: a pipe, a device, a folder, what a process has open."""
     if not os.path.exists(path):
         return False
     of_system = os.path.abspath(path).startswith(("/dev/", "/proc/"))
@@ -84,4 +84,4 @@ def _runs(process):
         return False
     except PermissionError:
         return True
-    return process != os.getpid()
+    return process != os.getpid()  # an earlier process may have had our number

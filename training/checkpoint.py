@@ -248,15 +248,16 @@ def match(
     ]
     if missing or not report.matched:
         what = _grouped(missing) if report.matched else "all variables of the model"
-        guess = "wrong checkpoint or bert_config_file?"
-        if missing and not any(name.startswith("bert/") for name in missing):
-            guess = "an encoder without this head answers nothing; give --do_train, or"
-            guess += " the --output_dir of a training"
-            raise UserError(f"{prefix}: not in the checkpoint: {what}; {guess}")
-        raise UserError(
-            f"{prefix}: not in the checkpoint: {what}; {guess} It holds "
+        advice = (
+            "wrong checkpoint or bert_config_file? It holds "
             f"{_grouped(shapes) or 'nothing'}"
         )
+        if missing and not any(name.startswith("bert/") for name in missing):
+            advice = (
+                "an encoder without this head answers nothing; give --do_train, or the "
+                "--output_dir of a training"
+            )
+        raise UserError(f"{prefix}: not in the checkpoint: {what}; {advice}")
     return report
 
 

@@ -134,25 +134,28 @@ _PANELS = {
 }
 
 
+def _names(rows: list[dict]) -> dict[str, list[str]]:
+    """What is drawn in each panel."""
+    trained = {name for row in rows if row["kind"] == "train" for name in row}
+    names = dict.fromkeys(name for row in rows for name in row)
+    found = {
+        panel: [n for n in names if n == panel or (ending and n.endswith(ending))]
+        for panel, (_, ending) in _PANELS.items()
+    }
+    # What evaluations alone have are scores.
+    others = trained.union({"step", "kind"}, *found.values())
+    found["accuracy"] += [name for name in names if name not in others]
+    return found
+
+
 def _draw(rows: list[dict], path: str) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    known = {name for row in rows if row["kind"] == "train" for name in row}
-    scores = {name for row in rows for name in row} - known  # of evaluations alone
-    scores -= {"step", "kind"}
-    scores = {name for name in scores if name != "loss" and not name.endswith("_loss")}
     figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), layout="constrained")
-    for axis, (panel, (label, ending)) in zip(axes.flat, _PANELS.items(), strict=True):
-        names = [
-            name
-            for name in dict.fromkeys(name for row in rows for name in row)
-            if name == panel
-            or (ending and name.endswith(ending))
-            or (panel == "accuracy" and name in scores)
-        ]
+    for axis, (panel, names) in zip(axes.flat, _names(rows).items(), strict=True):
         for color, name in enumerate(names):
             for kind, style in (("train", "-"), ("eval", "o--")):
                 points = [
@@ -169,7 +172,7 @@ def _draw(rows: list[dict], path: str) -> None:
                         x, y, style, color=f"C{color}", label=legend, markersize=4
                     )
         axis.set_xlabel("updates")
-        axis.set_ylabel(label)
+        axis.set_ylabel(_PANELS[panel][0])
         axis.grid(alpha=0.3)
         if axis.lines:
             axis.legend()

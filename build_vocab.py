@@ -212,8 +212,8 @@ def _lines(paths, chosen, what):
     """Yields the text line by line, each with whether it is held out."""
     every = round(1 / chosen.heldout_share) if chosen.heldout_share else 0
     line_format = "jsonl" if chosen.input_format == "jsonl" else "sentences"
-    pieces = documents.pieces(paths, line_format)
-    size = sum(span.size for piece in pieces for span in piece)
+    size = sum(map(os.path.getsize, paths))
+    pieces = documents.pieces(paths, line_format, size)
     number = 0
     with progress.Progress(what, size, "MB", scale=1e6) as shown:
         for span in (span for piece in pieces for span in piece):

@@ -20,6 +20,7 @@ from text import documentation
 from text.errors import UserError
 from text.files import replacing
 from text.progress import Progress
+from training import run_folder
 
 _FEWEST_SENTENCES = 2  # of a module; a pair needs as many
 _FEWEST_WORDS = 6  # of a sentence by which its package might be known
@@ -88,11 +89,12 @@ def main(given: Options) -> None:
                 )
                 modules[is_held_out].append((package, sentences))
             progress.advance(1)
+    packages = _choose_packages(given, modules) if given.package_dir else {}
     _write(given.output_file, modules[False])
     if given.held_out_file:
         _write(given.held_out_file, modules[True])
-    if given.package_dir:
-        _write_packages(given, modules)
+    for name, chosen in packages.items():
+        _write_packages(os.path.join(given.package_dir, f"{name}.tsv"), chosen)
 
 
 def _write(path, modules):
@@ -103,8 +105,8 @@ def _write(path, modules):
     print(f"{path}: {len(modules):,} modules, {total:,} sentences")
 
 
-def _write_packages(given, modules):
-    """Writes as many sentences of each package that has enough for both sets."""
+def _choose_packages(given, modules):
+    """As many sentences of each package that has enough for both sets, by set."""
     # What stands in two modules would be no test, or belong to two packages.
     everywhere = collections.Counter(
         sentence
@@ -136,14 +138,18 @@ def _write_packages(given, modules):
             f"{given.package_dev_sentences} in modules held out; two are needed; take "
             "more modules"
         )
-    os.makedirs(given.package_dir, exist_ok=True)
-    for name, chosen in sets.items():
-        path = os.path.join(given.package_dir, f"{name}.tsv")
-        with replacing(path, "w") as file:
-            file.write("text\tlabel\n")
-            for package in packages:
-                file.writelines(f"{text}\t{package}\n" for text in chosen[package])
-        print(f"{path}: sentences of {len(packages)} packages: {', '.join(packages)}")
+    return {
+        name: {package: chosen[package] for package in packages}
+        for name, chosen in sets.items()
+    }
+
+
+def _write_packages(path, chosen):
+    lines = ["text\tlabel"]
+    for package, sentences in chosen.items():
+        lines += (f"{text}\t{package}" for text in sentences)
+    run_folder.write_file(path, "".join(f"{line}\n" for line in lines))
+    print(f"{path}: sentences of {len(chosen)} packages: {', '.join(chosen)}")
 
 
 def _digest(text):

@@ -11,10 +11,12 @@ No number is changed on the way: weights there and back are the same bits, and w
 layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import re
+from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
@@ -23,14 +25,15 @@ import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
 from modeling.config import BertConfig
-from text import inputs, tags
+from text import anywhere, files, inputs, tags
 from text.errors import UserError
 from text.tokenization import Tokenizer, WordSplitter, check_case
 from text.vocabulary import Vocabulary
-from training import checkpoint, hugging_face
+from training import checkpoint, hugging_face, run_folder
 
 # isort: split
 import keras
+import tensorflow as tf
 
 _BUNDLE = "bert_model.ckpt"
 _WORDS = "bert/embeddings/word_embeddings"
@@ -215,8 +218,8 @@ def _check(prefix, config):
 def _task(prefix) -> dict:
     """What the head is for, as far as a file beside a checkpoint says so."""
     path = os.path.join(checkpoint.folder_of(prefix), "task.json")
-    if os.path.exists(path):
-        task = checkpoint.read_json(path)
+    if tf.io.gfile.exists(path):
+        task = run_folder.read_json(path)
         if not isinstance(task, dict):
             raise UserError(f"{path}: is not what a run wrote; remove it, or mend it")
         return task
@@ -316,10 +319,28 @@ def _lengthen(model: Model, number: int) -> None:
 # === Writing =========================================================================
 
 
+def _check_place(directory: str) -> None:
+    """Refuses to write among what is there."""
+    with anywhere.access(directory):
+        if tf.io.gfile.exists(directory) and tf.io.gfile.listdir(directory):
+            raise UserError(f"{directory}: is not empty; choose another --output_dir")
+
+
+@contextlib.contextmanager
+def _alone(directory: str) -> Iterator[None]:
+    """Keeps other conversions out of a folder, where it can be locked."""
+    with contextlib.ExitStack() as stack:
+        if not anywhere.is_remote(directory):
+            with anywhere.access(directory):
+                parent = os.path.dirname(os.path.abspath(directory))
+                os.makedirs(parent, exist_ok=True)
+                stack.enter_context(files.locked(directory))
+        _check_place(directory)
+        yield
+
+
 def _write(model: Model, given: Options, sources: str) -> None:
     directory = given.output_dir
-    if os.path.isdir(directory) and os.listdir(directory):
-        raise UserError(f"{directory}: is not empty; choose another --output_dir")
     beside = {}
     if model.vocabulary is not None:
         beside["vocab.txt"] = "".join(f"{token}\n" for token in model.vocabulary.tokens)
@@ -329,7 +350,8 @@ def _write(model: Model, given: Options, sources: str) -> None:
             task = json.dumps(model.task, ensure_ascii=False, indent=2)
             beside["task.json"] = f"{task}\n"
         for name, content in beside.items():
-            checkpoint.write_file(os.path.join(directory, name), content)
+            with anywhere.replacing(os.path.join(directory, name), "w") as file:
+                file.write(content)
         written = os.path.join(directory, _BUNDLE)
         checkpoint.write_bundle(written, model.tensors)
     else:
@@ -380,6 +402,7 @@ def main(given: Options) -> int:
         return 0
     if given.compare_with:
         return int(not compare(prefixes[0], checkpoint.resolve(given.compare_with)))
+    _check_place(given.output_dir)
     model = _read(given, prefixes)
     if model.vocabulary and (given.add_words_file or given.layout == "hugging_face"):
         _check_tokenization(given, prefixes[0], model.task)
@@ -387,7 +410,8 @@ def main(given: Options) -> int:
         _add_words(model, given)
     if given.max_position_embeddings:
         _lengthen(model, given.max_position_embeddings)
-    _write(model, given, ", ".join(prefixes))
+    with _alone(given.output_dir):
+        _write(model, given, ", ".join(prefixes))
     return 0
 
 

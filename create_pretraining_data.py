@@ -13,7 +13,7 @@ import dataclasses
 import os
 
 import options
-from text import documents, files, generation, inputs, packing, tokenization
+from text import documents, generation, inputs, packing, tokenization
 from text.errors import UserError
 from text.masking import prediction_counts
 
@@ -152,9 +152,6 @@ def main(given: Options) -> None:
         input_files=tuple(inputs.expand(given.input_file)),
         output_files=_output_files(given.output_file),
         **values,
-    )
-    files.refuse_inputs(
-        settings.output_files, (*settings.input_files, settings.vocab_file)
     )
     _warn_of_lost_predictions(given)
     description, was_there = generation.generate(

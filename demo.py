@@ -20,6 +20,7 @@ from text.files import read_json, write_json
 from text.progress import duration
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))
+_MARK = ".demo~bert~"  # lies in the folder that the demo has made
 _SEQ_LENGTH = 64
 _PREDICTIONS = 10
 _COUNTED_RECORDS = 50_000  # they are in random order, so the first are a fair sample
@@ -60,8 +61,7 @@ class Options:
 def main(given: Options) -> None:
     begun = time.monotonic()
     folder = os.path.join(given.output_dir, "short" if given.short else "full")
-    os.makedirs(folder, exist_ok=True)
-
+    _make(folder)
     path = functools.partial(os.path.join, folder)
     size = _SHORT if given.short else _FULL
     print(
@@ -80,6 +80,19 @@ def main(given: Options) -> None:
         "gets wrong (mistakes.html), and export/.\nNext: the same commands on your own "
         "text; README.md goes through them."
     )
+
+
+def _make(folder):
+    """Makes the demo's folder, or takes it up again; replaces nobody's files."""
+    mark = os.path.join(folder, _MARK)
+    if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(mark):
+        raise UserError(
+            f"{folder}: holds files that the demo did not make; choose another "
+            "--output_dir"
+        )
+    os.makedirs(folder, exist_ok=True)
+    with open(mark, "w"):
+        pass
 
 
 def _make_records(path, size):

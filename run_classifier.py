@@ -11,10 +11,12 @@ This one reaches an accuracy of 84 to 88 % on the dev set (2018 README, BERT-Bas
 Your own data goes by --task_name=custom: files with columns, see --help.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +29,7 @@ from text.errors import UserError
 from text.graph_batches import in_parts
 from text.graph_tokenization import pack
 from text.rows import Field, Row
-from training import checkpoint, finetuning, metrics, run
+from training import finetuning, metrics, run, run_folder
 from training.task import Judgement, Task
 
 # isort: split
@@ -92,6 +94,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 _WRITTEN = ("test_results.tsv", "predictions.jsonl")
 _NO_LABEL = "(no label)"
 _MOST_NAMED = 20  # labels of which the log says how often they are
+# float() reads 1_000 too, and the digits of every script.
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _AX = Table("diagnostic.tsv", *_PAIR)
 
 # Metrics are those of GLUE (arXiv:1804.07461); labels stand in the release's order.
@@ -312,6 +316,16 @@ class Classifier(Task):
                 "give --do_predict alone, with --init_checkpoint"
             )
 
+    @property
+    def labels(self):
+        """In their order; () while none are known, None where there are numbers."""
+        return self._labels
+
+    @labels.setter
+    def labels(self, labels):
+        self._labels = labels
+        self._numbers = {label: number for number, label in enumerate(labels or ())}
+
     # --- Files -----------------------------------------------------------------------
 
     def read(self, split):
@@ -359,12 +373,10 @@ class Classifier(Task):
         if "" in labels:
             raise UserError(f"{where}: no label; give one, or leave the line out")
         for label in labels:
-            if self.labels and label not in self.labels:
-                more = ", ..." if len(self.labels) > _MOST_NAMED else ""
+            if self.labels and label not in self._numbers:
                 raise UserError(
-                    f"{where}: label {label!r} is not one of "
-                    f"{', '.join(self.labels[:_MOST_NAMED])}{more}; another "
-                    "--task_name, another column, or give all in --labels?"
+                    f"{where}: label {label!r:.40} is not one of {_some(self.labels)}; "
+                    "another --task_name, another column, or give all in --labels?"
                 )
         return tuple(labels) if self.several else labels[0]
 
@@ -375,7 +387,9 @@ class Classifier(Task):
             ]
         if isinstance(value, list):
             return value
-        raise UserError(f"{where}: {value!r} is neither a list of labels nor a text")
+        raise UserError(
+            f"{where}: {value!r:.40} is neither a list of labels nor a text"
+        )
 
     def settings(self):
         return {"labels": self.labels}
@@ -397,8 +411,8 @@ class Classifier(Task):
             if self.given.is_custom:
                 hint = "leave --labels out, or give these"
             raise UserError(
-                f"the model was trained for the labels {', '.join(known)} in this order, "
-                f"not for {', '.join(self.labels or ['numbers'])}; {hint}"
+                f"the model was trained for the labels {_some(known)} in this order, "
+                f"not for {_some(self.labels or ['numbers'])}; {hint}"
             )
 
     # --- Rows ------------------------------------------------------------------------
@@ -439,10 +453,11 @@ class Classifier(Task):
         if self.labels is None:
             return np.array([example.label for example in examples])
         if self.several:
-            return np.array(
-                [[label in e.label for label in self.labels] for e in examples], int
-            )
-        return np.array([self.labels.index(e.label) for e in examples])
+            gold = np.zeros((len(examples), len(self.labels)), int)
+            for row, example in zip(gold, examples, strict=True):
+                row[[self._numbers[label] for label in example.label]] = 1
+            return gold
+        return np.array([self._numbers[example.label] for example in examples])
 
     # --- Numbers ---------------------------------------------------------------------
 
@@ -479,6 +494,8 @@ class Classifier(Task):
             counts = np.sort(gold.sum(axis=0))[::-1]
             given = len(gold) * np.arange(1, len(counts) + 1)
             return float(np.max(2 * np.cumsum(counts) / (given + counts.sum())))
+        elif self.metric == "accuracy":
+            return float(np.bincount(gold).max() / len(gold))
         else:
             same = [np.full(len(gold), label) for label in range(len(self.labels))]
         return max(self._scores(gold, answer)[self.metric] for answer in same)
@@ -498,12 +515,10 @@ class Classifier(Task):
                 gold, predicted = _as_tuple(example.label), _as_tuple(predicted)
                 chances = answer["probabilities"]
                 loss = -sum(
-                    math.log(max(c if k in gold else 1 - c, 1e-12))
-                    for k, c in chances.items()
-                    if self.several or k in gold
+                    math.log(max(chances[k] if k in gold else 1 - chances[k], 1e-12))
+                    for k in (chances if self.several else gold)
                 )
-                gold = ", ".join(label for label in self.labels if label in gold)
-                gold = gold or _NO_LABEL
+                gold = ", ".join(sorted(set(gold), key=self._numbers.get)) or _NO_LABEL
                 predicted = ", ".join(predicted) or _NO_LABEL
             text = "\n".join(filter(None, (example.text_a, example.text_b)))
             judgements.append(Judgement(text, gold, predicted, loss))
@@ -546,7 +561,7 @@ class Classifier(Task):
         paths = []
         for name, lines in contents.items():
             paths.append(os.path.join(directory, name))
-            checkpoint.write_file(paths[-1], "".join(f"{line}\n" for line in lines))
+            run_folder.write_file(paths[-1], "".join(f"{line}\n" for line in lines))
         return paths
 
     # --- Export ----------------------------------------------------------------------
@@ -608,19 +623,20 @@ def _cell(values, column, where):
 def _text(values, column, where):
     text = _cell(values, column, where)
     if not isinstance(text, str):
-        raise UserError(f"{where}: {column!r} is no text, but {text!r}")
+        raise UserError(f"{where}: {column!r} is no text, but {text!r:.40}")
     return text
 
 
 def _number(value, bounds, where):
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
+    is_written = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
+    number = math.nan
+    if is_written or type(value) in (int, float):  # isinstance takes true for 1
+        with contextlib.suppress(OverflowError):  # an integer beyond all floats
+            number = float(value)
     lowest, highest = bounds or (-_LARGEST, _LARGEST)
     if not lowest <= number <= highest:
         allowed = f"from {lowest:g} to {highest:g}" if bounds else "that float32 holds"
-        raise UserError(f"{where}: label {value!r} is no number {allowed}")
+        raise UserError(f"{where}: label {value!r:.40} is no number {allowed}")
     return number
 
 
@@ -630,9 +646,14 @@ def _class_name(value, where):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise UserError(
-            f"{where}: label {value!r} is neither a text nor a whole number"
+            f"{where}: label {value!r:.40} is neither a text nor a whole number"
         )
     return str(value).strip()
+
+
+def _some(labels):
+    more = ", ..." if len(labels) > _MOST_NAMED else ""
+    return f"{', '.join(labels[:_MOST_NAMED])}{more}"
 
 
 def _as_tuple(label):

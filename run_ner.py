@@ -24,7 +24,6 @@ An exported tagger takes `words`, a list; an empty word in it ends a sentence. W
 """
 
 import dataclasses
-import functools
 import os
 from itertools import chain, groupby
 
@@ -36,7 +35,7 @@ from modeling import heads, tagging
 from text import graph_tags, inputs, tags
 from text.errors import UserError
 from text.rows import Field, Row
-from training import checkpoint, finetuning, metrics, run
+from training import finetuning, metrics, run, run_folder
 from training.task import Judgement, Task
 
 _NOTHING = "no entity"
@@ -113,7 +112,8 @@ class Sentence(tags.Sentence):
     """A sentence that knows its document.
 
     Attributes:
-        context: all words of the document; the sentence begins behind `before` of them.
+        context: all words of the document, one tuple for all of its sentences; this one
+            begins behind `before` of them.
     """
 
     context: tuple[str, ...] = ()
@@ -143,8 +143,7 @@ class Tagger(Task):
         self.scheme = None if given.tag_scheme == "detect" else given.tag_scheme
         self.faults = {}  # split -> what to say of tags against the scheme
         self.test_lines = []
-        # Sentences come one after the other, and so do their documents.
-        self._document = functools.lru_cache(maxsize=1)(self._encode)
+        self._encoded = None, None  # the document that was read last, and its pieces
         if given.document_context:
             self.inputs = {"words": "list", "before": "text", "after": "text"}
         if given.features:
@@ -266,7 +265,7 @@ class Tagger(Task):
 
     def featurize(self, example, split):
         if self.given.document_context:
-            pieces, edges = self._document(example.context)
+            pieces, edges = self._encode_once(example.context)
             first = example.before
             self.counts[
                 "have no -DOCSTART- line before them, and make one document"
@@ -293,6 +292,16 @@ class Tagger(Task):
             label_weights[places] = 1.0
             fields = {"label_ids": label_ids, "label_weights": label_weights}
             yield Row(ids, [0] * len(ids), fields, notes=(own, places))
+
+    def _encode_once(self, context):
+        """As `_encode`; sentences come one after the other, and so do their documents.
+
+        A document is known by its identity: hashing all of its words for each of its
+        sentences would take longer than everything else.
+        """
+        if self._encoded[0] is not context:
+            self._encoded = context, self._encode(context)
+        return self._encoded[1]
 
     def _encode(self, words):
         """The pieces of each word, and how many go before each and in all."""
@@ -445,7 +454,7 @@ class Tagger(Task):
         columns = self._columns(has_tags=False)
         lines = tags.with_column(self.test_lines, columns, added)
         path = os.path.join(directory, "predictions.txt")
-        checkpoint.write_file(path, "".join(f"{line}\n" for line in lines))
+        run_folder.write_file(path, "".join(f"{line}\n" for line in lines))
         return [path]
 
     # --- Export ----------------------------------------------------------------------

@@ -12,10 +12,12 @@ released models were trained for a million updates of 256 records (arXiv:1810.04
 
 import contextlib
 import dataclasses
+import functools
+import hashlib
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -23,12 +25,31 @@ import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
 from modeling.config import BertConfig
-from text import reading, records
+from text import anywhere, reading, records
+from text.descriptions import Description
 from text.errors import UserError
 from text.tokenization import Tokenizer
-from training import checkpoint, distribution, encoder_export, export, loop, report, run
+from training import (
+    checkpoint,
+    distribution,
+    encoder_export,
+    export,
+    loop,
+    report,
+    run,
+    run_folder,
+)
 
-_CHECKED_RECORDS = 16  # at the beginning of every file
+# isort: split
+import tensorflow as tf
+
+# At the beginning of every file.
+_CHECKED_RECORDS = 16
+_COMPARED_BYTES = 1 << 16
+
+_CONTENT = "input_file_sha256"  # a setting of a run
+
+Described = Mapping[str, Description]  # record file to what is beside it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +118,13 @@ class Options(run.RunOptions):
 # --- Records -------------------------------------------------------------------------
 
 
-def _read(patterns: list[str], given: Options, config: BertConfig) -> reading.Records:
+def _read(
+    patterns: list[str], described: Described, given: Options, config: BertConfig
+) -> reading.Records:
     """Opens record files and refuses those that flags or config contradict."""
-    described = reading.describe(reading.find(patterns))
-    for path, description in described.items():
-        _check_description(path, description.content, given, config)
+    for path in reading.find(patterns):
+        if path in described:
+            _check_description(path, described[path].content, given, config)
     schema = records.pretraining_schema(
         given.max_seq_length, given.max_predictions_per_seq
     )
@@ -111,17 +134,18 @@ def _read(patterns: list[str], given: Options, config: BertConfig) -> reading.Re
     return opened
 
 
-def _check_vocabularies(given: Options, tokenizer: Tokenizer | None) -> None:
+def _check_vocabularies(
+    described: Described, given: Options, tokenizer: Tokenizer | None
+) -> None:
     """Raises:
     UserError: the records, as far as they are described, are not of one vocabulary; or
         the tokenizer for the export has another, or other flags.
     """
-    patterns = [*given.input_file, *given.eval_input_file]
-    described = reading.describe(reading.find(patterns)) if patterns else {}
     vocabularies = {d.content.get("vocab_sha256") for d in described.values()}
     if len(vocabularies) > 1:
         raise UserError(
-            f"{','.join(patterns)}: records of {len(vocabularies)} different "
+            f"{','.join([*given.input_file, *given.eval_input_file])}: records of "
+            f"{len(vocabularies)} different "
             "vocabularies; give files of one, to train and to evaluate on"
         )
     if not tokenizer:
@@ -200,6 +224,7 @@ def _identity(given: Options, config: BertConfig, data: reading.Records) -> dict
         "num_warmup_steps",
         "init_checkpoint",
         "dtype",
+        "allow_tf32",
         "bias_correction",
         "seed",
     )
@@ -207,7 +232,18 @@ def _identity(given: Options, config: BertConfig, data: reading.Records) -> dict
         **{name: getattr(given, name) for name in names},
         **dataclasses.asdict(config),
         "input_file": [[os.path.basename(f.path), f.records] for f in data.files],
+        _CONTENT: _digest(data),
     }
+
+
+def _digest(data: reading.Records) -> str:
+    """Of the beginning and the size of each file, which tell records from others."""
+    digest = hashlib.sha256()
+    for file in data.files:
+        with anywhere.access(file.path), tf.io.gfile.GFile(file.path, "rb") as opened:
+            digest.update(hashlib.sha256(opened.read(_COMPARED_BYTES)).digest())
+            digest.update(b"%d\n" % opened.size())
+    return digest.hexdigest()
 
 
 def _evaluate(trainer: loop.Trainer, given: Options, data: reading.Records) -> dict:
@@ -223,14 +259,26 @@ def _evaluate(trainer: loop.Trainer, given: Options, data: reading.Records) -> d
 
 
 def _train(trainer, given, data, held_out, log) -> None:
-    size = given.train_batch_size
     if trainer.progress.step >= given.num_train_steps:
         log.say(f"already finished: {trainer.progress.step} updates are done")
-        return
+    else:
+        _train_on(trainer, given, data, held_out, log)
+    # Also of a run that was killed when all but this was done.
+    if picture := log.draw():
+        log.say(f"finished; curves are in {picture}")
+
+
+def _train_on(trainer, given, data, held_out, log) -> None:
+    size = given.train_batch_size
     log.say(
         f"{data.total} records in {len(data.files)} files: the run takes "
         f"{given.num_train_steps * size / data.total:.1f} epochs"
     )
+    if data.packed:
+        log.say(
+            "note: some records are compressed, so every host reads all files, and a "
+            "resumed run first reads its epoch again up to where it stopped"
+        )
     if given.num_warmup_steps >= given.num_train_steps:
         log.say(
             f"warning: the learning rate never reaches {given.learning_rate}, for "
@@ -249,8 +297,6 @@ def _train(trainer, given, data, held_out, log) -> None:
             )
     except loop.NotFiniteError as error:
         raise _not_finite(error, given, data, trainer.strategy) from error
-    if picture := log.draw():
-        log.say(f"finished; curves are in {picture}")
 
 
 def _not_finite(error, given, data, strategy) -> UserError:
@@ -267,7 +313,7 @@ def _not_finite(error, given, data, strategy) -> UserError:
         **{name: value.numpy() for name, value in batch.items()},
     )
     distribution.on_chief(
-        strategy, lambda: checkpoint.write_file(path, file.getvalue())
+        strategy, lambda: run_folder.write_file(path, file.getvalue())
     )
     some = ", ".join(f"{file}: record {number}" for file, number in places[:3])
     return UserError(
@@ -277,6 +323,7 @@ def _not_finite(error, given, data, strategy) -> UserError:
     )
 
 
+@distribution.together()
 def main(given: Options) -> None:
     """Runs what the flags ask for.
 
@@ -296,24 +343,52 @@ def main(given: Options) -> None:
             given.gradient_accumulation_steps,
         )
     run.check_division("eval_batch_size", given.eval_batch_size, replicas)
+    patterns = [*given.input_file, *given.eval_input_file]
+    described = reading.describe(reading.find(patterns))
     data, held_out = (
-        _read(files, given, config) if files else None
+        _read(files, described, given, config) if files else None
         for files in (given.input_file, given.eval_input_file)
     )
-    _check_vocabularies(given, tokenizer)
-    chief = distribution.is_chief(strategy)
+    _check_vocabularies(described, given, tokenizer)
     log = report.Report(
         given.output_dir,
         total_steps=given.num_train_steps,
         batch_size=given.train_batch_size,
-        active=chief,
+        active=distribution.is_chief(strategy),
     )
-    if given.do_train:
-        identity = _identity(given, config, data)
-        distribution.on_chief(
-            strategy, lambda: run.prepare(given.output_dir, identity, config)
-        )
+    distribution.on_chief(strategy, lambda: export.recover(given.output_dir))
+    with contextlib.ExitStack() as stack:
+        prepare = None
+        if given.do_train:
+            prepare = _check_settings(given, config, data, log)
+            stack.enter_context(run.held(strategy, given.output_dir, log))
+        _run(given, config, tokenizer, strategy, data, held_out, prepare, log)
 
+
+def _check_settings(given, config, data, log) -> Callable:
+    """Holds a run to what it began with; returns what prepares its folder."""
+    identity = _identity(given, config, data)
+    # A run of an earlier version did not note its records, and is not held to them.
+    defaults = run.defaults(given, config) | {_CONTENT: identity[_CONTENT]}
+    run_folder.check_settings(given.output_dir, identity, defaults)
+    began = run_folder.noted_settings(given.output_dir)
+    if began and _CONTENT not in began and not data.packed:
+        log.say(
+            "note: this run was begun by an earlier version, which read records in "
+            "another order; it continues in the order of this version"
+        )
+    return functools.partial(
+        run.prepare,
+        given.output_dir,
+        identity,
+        config,
+        given.init_checkpoint,
+        defaults=defaults,
+    )
+
+
+def _run(given, config, tokenizer, strategy, data, held_out, prepare, log) -> None:
+    """Trains, evaluates and exports; everything but the checkpoint is known to fit."""
     objective = heads.MaskedLMNextSentence()
     trainer = loop.Trainer(
         strategy,
@@ -338,12 +413,13 @@ def main(given: Options) -> None:
         trains=given.do_train,
     )
     if given.do_train:
+        distribution.on_chief(strategy, lambda: prepare(trainer=trainer))
         evaluate = held_out and (lambda: _evaluate(trainer, given, held_out))
         _train(trainer, given, data, evaluate, log)
     if given.do_eval:
         values = _evaluate(trainer, given, held_out or data)
         values = values | {"global_step": trainer.progress.step}
-        if chief:
+        if distribution.is_chief(strategy):
             _write_results(given, values, log)
     if given.do_export:
         distribution.on_chief(
@@ -354,7 +430,7 @@ def main(given: Options) -> None:
 def _write_results(given: Options, values: dict, log: report.Report) -> None:
     path = os.path.join(given.output_dir, "eval_results.txt")
     lines = run.results_lines(values)
-    checkpoint.write_file(path, lines)
+    run_folder.write_file(path, lines)
     log.say(f"evaluated, written to {path}: {', '.join(lines.splitlines())}")
 
 

@@ -30,7 +30,7 @@ from modeling import heads
 from text import graph_batches, graph_spans, inputs, spans
 from text.errors import UserError
 from text.rows import Field, Row
-from training import answers, checkpoint, finetuning, run
+from training import answers, finetuning, run, run_folder
 from training.task import Judgement, Task
 
 _FIRST_UNIQUE_ID = 1000000000
@@ -52,13 +52,17 @@ class Options(finetuning.FineTuningOptions):
         None, help="Questions to train on, in SQuAD's JSON layout."
     )
     predict_file: str | None = options.field(
-        None, help="Questions to answer, in the same layout; --do_eval needs answers."
+        None,
+        help="Questions to answer, in the same layout; --do_eval needs answers. An id that "
+        "is a whole number becomes text, as all keys of JSON are.",
     )
     max_seq_length: int = options.field(
         384, help="Most tokens of a row: question, window and 3 special tokens."
     )
     doc_stride: int = options.field(
-        128, help="Tokens from the start of a window to that of the next."
+        128,
+        help="Tokens from the start of a window to that of the next; windows no longer "
+        "than this do not overlap.",
     )
     max_query_length: int = options.field(
         64, help="Most tokens of a question; more are cut off."
@@ -136,13 +140,13 @@ def read_squad(path: str) -> Iterator[tuple[str, Example]]:
         ) from error
     for in_data, article in _items(content, "data", path):
         for in_article, paragraph in _items(article, "paragraphs", in_data):
-            context = _value(paragraph, "context", str, in_article)
+            context = _value(paragraph, "context", in_article, str)
             for where, question in _items(paragraph, "qas", in_article):
                 yield where, _example(question, context, where)
 
 
 def _items(values, key, where):
-    for number, item in enumerate(_value(values, key, list, where)):
+    for number, item in enumerate(_value(values, key, where, list)):
         within = f"{where}: " if "[" not in where else f"{where}."
         yield f"{within}{key}[{number}]", item
 
@@ -150,14 +154,14 @@ def _items(values, key, where):
 _KINDS = {str: "a text", list: "a list", int: "a whole number", bool: "true or false"}
 
 
-def _value(values, key, kind, where):
+def _value(values, key, where, *kinds):
     if not isinstance(values, dict) or key not in values:
         raise UserError(f"{where}: has no {key!r}; is the file in SQuAD's layout?")
     value = values[key]
-    if type(value) is not kind:
-        shown = json.dumps(value)[:40]
-        raise UserError(f"{where}: {key!r} is {shown}, not {_KINDS[kind]}")
-    if kind is str:
+    if type(value) not in kinds:  # to isinstance, true would be a whole number
+        shown, wanted = json.dumps(value)[:40], " or ".join(_KINDS[k] for k in kinds)
+        raise UserError(f"{where}: {key!r} is {shown}, not {wanted}")
+    if type(value) is str:
         try:
             value.encode()
         except UnicodeEncodeError:
@@ -168,18 +172,19 @@ def _value(values, key, kind, where):
 
 
 def _example(question, context, where):
-    id = _value(question, "id", str, where)
+    # The release keeps whole numbers, but its files of answers have texts too.
+    id = str(_value(question, "id", where, str, int))
     named = []
     # Test sets may leave answers out.
     for where_, answer in _items({"answers": []} | question, "answers", where):
-        start = None
+        text, start = _value(answer, "text", where_, str), None
         if "answer_start" in answer:
-            start = _value(answer, "answer_start", int, where_)
-        named.append((_value(answer, "text", str, where_), start))
+            start = _value(answer, "answer_start", where_, int)
+        named.append((text, start))
     is_impossible = False
     if "is_impossible" in question:
-        is_impossible = _value(question, "is_impossible", bool, where)
-    text = _value(question, "question", str, where)
+        is_impossible = _value(question, "is_impossible", where, bool)
+    text = _value(question, "question", where, str)
     return Example(id, text, context, tuple(named), is_impossible)
 
 
@@ -208,6 +213,21 @@ class Squad(Task):
         self.document = functools.cache(
             lambda context: spans.Document(tokenizer, context)
         )
+        self._warn_of_borders()
+
+    def _warn_of_borders(self):
+        lengths = self.given.lengths
+        if not lengths.always_overlap:
+            logging.warning(
+                "--doc_stride=%d: windows of %d tokens or fewer do not overlap (they have "
+                "%d to %d: --max_seq_length less the question less 3), so an answer across "
+                "a border is in no window; a smaller --doc_stride or a larger "
+                "--max_seq_length keeps it",
+                lengths.doc_stride,
+                lengths.doc_stride,
+                lengths.window(lengths.max_query_length),
+                lengths.window(0),
+            )
 
     def settings(self):
         names = ("doc_stride", "max_query_length", "version_2_with_negative")
@@ -417,7 +437,7 @@ class Squad(Task):
         paths = []
         for name, values in contents.items():
             paths.append(os.path.join(directory, name))
-            checkpoint.write_file(paths[-1], json.dumps(values, indent=4) + "\n")
+            run_folder.write_file(paths[-1], json.dumps(values, indent=4) + "\n")
         return paths
 
     # --- Export ----------------------------------------------------------------------

@@ -37,7 +37,7 @@ from modeling import heads
 from text import graph_choices, packing, tables
 from text.errors import UserError
 from text.rows import Field, Row
-from training import checkpoint, finetuning, metrics, run
+from training import finetuning, metrics, run, run_folder
 from training.task import Judgement, Task
 
 _SAMPLES = (
@@ -124,11 +124,11 @@ def _object(values: dict, where: str) -> Example:
             )
     choices = values["choices"]
     if not isinstance(choices, list):
-        raise UserError(f"{where}: choices is no list, but {choices!r}")
+        raise UserError(f"{where}: choices is no list, but {choices!r:.40}")
     start = values.get("start", "")
     for text in (values["context"], start, *choices):
         if not isinstance(text, str):
-            raise UserError(f"{where}: {text!r} is no text")
+            raise UserError(f"{where}: {text!r:.40} is no text")
     return _example(where, values["context"], start, choices, values.get("label"))
 
 
@@ -144,13 +144,12 @@ def _example(where, context, start, choices, label):
 
 
 def _label(value, num_choices, where):
-    try:
-        label = None if isinstance(value, bool | float) else int(value)
-    except (TypeError, ValueError):
-        label = None
-    if label is None or not 0 <= label < num_choices:
+    # int() would read 1_0, too, and the digits of every script.
+    is_written = isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", value)
+    label = int(value) if is_written or type(value) is int else -1
+    if not 0 <= label < num_choices:
         raise UserError(
-            f"{where}: label {value!r} is none of the {num_choices} choices; they are "
+            f"{where}: label {value!r:.40} is none of the {num_choices} choices; they are "
             f"numbered from 0 to {num_choices - 1}"
         )
     return label
@@ -265,7 +264,7 @@ class MultipleChoice(Task):
         paths = []
         for name, lines in contents.items():
             paths.append(os.path.join(directory, name))
-            checkpoint.write_file(paths[-1], "".join(f"{line}\n" for line in lines))
+            run_folder.write_file(paths[-1], "".join(f"{line}\n" for line in lines))
         return paths
 
     # --- Export ----------------------------------------------------------------------

@@ -53,9 +53,9 @@ class Timed(work.Workers):
 
     seconds: dict[str, float] = {}
 
-    def do_all(self, tasks, sizes, what, unit, scale=1.0):
+    def do_all(self, tasks, total, what, unit, scale=1.0):
         begun = time.monotonic()
-        outcomes = super().do_all(tasks, sizes, what, unit, scale)
+        outcomes = super().do_all(tasks, total, what, unit, scale)
         self.seconds[what] = time.monotonic() - begun
         return outcomes
 

@@ -5,6 +5,8 @@ import difflib
 import json
 from collections.abc import Callable
 
+from absl import logging
+
 # Keys that released bert_config.json files carry beside the architecture; they change
 # nothing in the network, so they are read and forgotten.
 _TOLERATED_KEYS = frozenset(
@@ -86,7 +88,9 @@ class BertConfig:
         # bool is an int to Python; `true` in the JSON is still a mistake here.
         accepted = {int: int, float: (int, float), str: str}[kind]
         if not isinstance(value, accepted) or isinstance(value, bool):
-            raise ValueError(f"{name} is {value!r}; it must be of type {kind.__name__}")
+            raise ValueError(
+                f"{name} is {value!r:.40}; it must be of type {kind.__name__}"
+            )
         if name == "hidden_act":
             allowed, fits = f"one of {', '.join(ACTIVATIONS)}", value in ACTIVATIONS
         elif name.endswith("_prob"):
@@ -94,7 +98,7 @@ class BertConfig:
         else:
             allowed, fits = "above 0 and finite", 0 < value < float("inf")
         if not fits:
-            raise ValueError(f"{name} is {value!r}; it must be {allowed}")
+            raise ValueError(f"{name} is {value!r:.40}; it must be {allowed}")
 
     @classmethod
     def from_dict(cls, values: dict) -> "BertConfig":
@@ -118,7 +122,7 @@ class BertConfig:
             if key not in known | _TOLERATED_KEYS:
                 close = difflib.get_close_matches(key, known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else "remove it"
-                raise ValueError(f"unknown key {key!r}; {hint}")
+                raise ValueError(f"unknown key {key!r:.40}; {hint}")
         if "vocab_size" not in values:
             raise ValueError("no key 'vocab_size'; add the number of word embeddings")
         return cls(**{key: values[key] for key in values if key in known})
@@ -152,6 +156,10 @@ class BertConfig:
                 f"{path}: not UTF-8 (byte {error.start}); "
                 "give the bert_config.json of a model"
             ) from error
+        except RecursionError as error:
+            raise ValueError(
+                f"{path}: nested too deeply; give the bert_config.json of a model"
+            ) from error
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -172,16 +180,35 @@ class BertConfig:
 def _translated(values, known):
     """Hugging Face's keys and values -> those of bert_config.json."""
     for key, expected in _THEIR_FIXED_VALUES.items():
-        if values.get(key, expected) != expected:
+        found = values.get(key)
+        # null stands for the default; but what names no type may be any model.
+        if found != expected and (found is not None or key == "model_type"):
             raise ValueError(
-                f"{key} is {values[key]!r}; only models with {expected!r} are BERT as "
+                f"{key} is {found!r:.40}; only models with {expected!r} are BERT as "
                 "the release has it, so give another model"
             )
+    _warn_of_differences(values)
     values = _THEIR_DEFAULTS | {key: values[key] for key in values if key in known}
     activation = values["hidden_act"]
-    if activation not in _THEIR_ACTIVATIONS:
+    if activation not in list(_THEIR_ACTIVATIONS):  # not hashed: it may be of any type
         raise ValueError(
-            f"hidden_act is {activation!r}; of Hugging Face's activations it must be one "
-            f"of {', '.join(_THEIR_ACTIVATIONS)}"
+            f"hidden_act is {activation!r:.40}; of Hugging Face's activations it must be "
+            f"one of {', '.join(_THEIR_ACTIVATIONS)}"
         )
     return values | {"hidden_act": _THEIR_ACTIVATIONS[activation]}
+
+
+def _warn_of_differences(values):
+    if "position_embedding_type" in values and not values["position_embedding_type"]:
+        logging.warning(
+            "position_embedding_type is null, and is read as 'absolute'; transformers 4 "
+            "gave such a model no positions, so check its answers if it is from there"
+        )
+    used = values.get("hidden_dropout_prob", BertConfig.hidden_dropout_prob)
+    if values.get("classifier_dropout") not in (None, used):
+        logging.warning(
+            "classifier_dropout=%r is not used: heads are trained with the dropout of "
+            "hidden_dropout_prob=%r",
+            values["classifier_dropout"],
+            used,
+        )

@@ -126,7 +126,7 @@ def clip_by_global_norm(gradients: Sequence, clip_norm: float) -> tuple[list, ob
         the scaled tensors (all NaN if the norm is not finite), and the norm before, a
         float32 scalar.
     """
-    norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
+    norm = ops.sqrt(ops.sum(ops.stack([ops.sum(ops.square(g)) for g in gradients])))
     scale = clip_norm / ops.maximum(norm, clip_norm)
     scale = ops.where(ops.isfinite(norm), scale, float("nan"))
     return [g * scale for g in gradients], norm

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
+from text import files
 from text.errors import UserError
-from training import checkpoint
+from training import checkpoint, run_folder
 
 # isort: split
 import tensorflow as tf
 
 GOLDEN = os.path.join(os.path.dirname(__file__), "golden", "checkpoint")
+ENDED = 4194305  # no process has this number
 KERNEL = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -43,6 +45,16 @@ def damage(prefix, part, keep):
     if keep is None:
         content[len(content) // 2] ^= 1
     path.write_bytes(content[:keep])
+
+
+def bundle_files(*steps):
+    parts = ("data-00000-of-00001", "index")
+    return [f"model.ckpt-{step}.{part}" for step in steps for part in parts]
+
+
+def names_in(folder):
+    """What is in a folder, but for the list of what this program made there."""
+    return sorted(set(os.listdir(folder)) - {run_folder.RECORD})
 
 
 def test_tensorflow_finds_and_reads_what_is_saved(tmp_path):
@@ -75,58 +87,85 @@ def test_equal_tensors_give_equal_bytes(tmp_path):
 def test_oldest_checkpoints_are_dropped(tmp_path):
     for step in (1, 2, 10):
         checkpoint.save(str(tmp_path), step, tensors(step), keep=2)
-    assert checkpoint.steps(str(tmp_path)) == [2, 10]
-    assert sorted(os.listdir(tmp_path)) == [
-        "checkpoint",
-        "model.ckpt-10.data-00000-of-00001",
-        "model.ckpt-10.index",
-        "model.ckpt-2.data-00000-of-00001",
-        "model.ckpt-2.index",
-    ]
+    assert run_folder.steps(str(tmp_path)) == [2, 10]
+    assert names_in(tmp_path) == ["checkpoint", *bundle_files(10, 2)]
     checkpoint.save(str(tmp_path), 11, tensors(11), keep=0)
-    assert checkpoint.steps(str(tmp_path)) == [2, 10, 11]
+    assert run_folder.steps(str(tmp_path)) == [2, 10, 11]
+
+
+def left_half_written(prefix, host=None, process=ENDED):
+    """Files as a process leaves them that was killed while it wrote a checkpoint."""
+    name = files.temporary_name(prefix).replace(f"~{os.getpid()}", f"~{process}")
+    name = name.replace(f"~{files.host()}~", f"~{host or files.host()}~")
+    paths = [
+        pathlib.Path(name + end)
+        for end in (".index", ".data-00000-of-00001.tempstate12345")
+    ]
+    for path in paths:
+        path.write_text("x")
+    return paths
 
 
 def test_half_written_checkpoints_are_not_read_and_are_removed(tmp_path):
     directory = str(tmp_path)
     prefix = checkpoint.save(directory, 1, tensors(1), keep=5)
-    for name in (
-        "writing-model.ckpt-2.index",
-        "writing-model.ckpt-2.data-00000-of-00001",
-        "writing-checkpoint",
-        "model.ckpt-3.data-00000-of-00001",  # killed before .index had its name
-    ):
-        shutil.copy(f"{prefix}.index", tmp_path / name)
+    left_half_written(f"{directory}/model.ckpt-2")
+    left_half_written(f"{directory}/model.ckpt-2", host="elsewhere")
+    orphan = tmp_path / "model.ckpt-3.data-00000-of-00001"
+    orphan.write_text("x")  # killed before .index had its name
     os.remove(tmp_path / "checkpoint")  # killed before the first state file
     assert checkpoint.newest(directory)[0] == prefix
     assert checkpoint.resolve(directory) == prefix
-    checkpoint.prepare(directory)
-    assert sorted(os.listdir(tmp_path)) == [
-        "model.ckpt-1.data-00000-of-00001",
-        "model.ckpt-1.index",
-    ]
+    run_folder.clear(directory)
+    assert names_in(tmp_path) == [*bundle_files(1), orphan.name]
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """A power cut must not leave a name without the data."""
+    done = []
+    fsync, rename = os.fsync, tf.io.gfile.rename
+
+    def watched_fsync(file):
+        done.append(("sync", os.fstat(file).st_ino))
+        fsync(file)
+
+    def watched_rename(source, target, **options):
+        done.append(("rename", os.stat(source).st_ino))
+        rename(source, target, **options)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(tf.io.gfile, "rename", watched_rename)
+    checkpoint.save(str(tmp_path), 1, tensors(1), keep=5)
+    renamed = [number for kind, number in done if kind == "rename"]
+    assert len(renamed) == 2
+    for number in renamed:
+        assert done.index(("sync", number)) < done.index(("rename", number))
 
 
 class Killed(BaseException):
     """Nothing catches it, as nothing catches SIGKILL."""
 
 
-# What saving 3 after 1 and 2 with keep=2 does to final names, in this order.
-CHANGES = [
-    "rename model.ckpt-3.data-00000-of-00001",
-    "rename model.ckpt-3.index",
-    "rename checkpoint",
-    "remove model.ckpt-1.index",
-    "remove model.ckpt-1.data-00000-of-00001",
-]
+# What saving 3 after 1 and 2 with keep=2 does to final names, in this order; and which
+# checkpoints are whole then, and what else is there.
+CHANGES = {
+    "replace .made~bert~record": [1, 2],
+    "rename model.ckpt-3.data-00000-of-00001": [1, 2],
+    "rename model.ckpt-3.index": [1, 2, 3],
+    "replace checkpoint": [1, 2, 3],
+    "remove model.ckpt-1.index": [2, 3],
+    "remove model.ckpt-1.data-00000-of-00001": [2, 3],
+    "replace .made~bert~record again": [2, 3],
+}
+HALVES = {2: "model.ckpt-3", 5: "model.ckpt-1"}
 
 
 def record_changes(monkeypatch, allowed):
     """Lists renames (by the new name) and removals; kills before one more than allowed."""
     done = []
 
-    def watch(kind):
-        change = getattr(tf.io.gfile, kind)
+    def watch(module, kind):
+        change = getattr(module, kind)
 
         def watched(*paths, **options):
             if len(done) == allowed:
@@ -134,16 +173,12 @@ def record_changes(monkeypatch, allowed):
             change(*paths, **options)
             done.append(f"{kind} {os.path.basename(paths[-1])}")
 
-        monkeypatch.setattr(tf.io.gfile, kind, watched)
+        monkeypatch.setattr(module, kind, watched)
 
-    watch("rename")
-    watch("remove")
+    watch(tf.io.gfile, "rename")
+    watch(tf.io.gfile, "remove")
+    watch(os, "replace")
     return done
-
-
-def bundle_files(*steps):
-    parts = ("data-00000-of-00001", "index")
-    return [f"model.ckpt-{step}.{part}" for step in steps for part in parts]
 
 
 @pytest.mark.parametrize("allowed", range(len(CHANGES) + 1))
@@ -160,9 +195,9 @@ def test_killed_within_a_save_there_is_a_whole_checkpoint(
                 checkpoint.save(directory, 3, tensors(3), keep=2)
         else:
             checkpoint.save(directory, 3, tensors(3), keep=2)
-    assert done == CHANGES[:allowed]
+    assert done == [name.removesuffix(" again") for name in [*CHANGES][:allowed]]
 
-    whole = ([1, 2], [1, 2], [1, 2, 3], [1, 2, 3], [2, 3], [2, 3])[allowed]
+    whole = [[1, 2], *CHANGES.values()][allowed]
     prefix, found = checkpoint.newest(directory)
     assert prefix == f"{directory}/model.ckpt-{whole[-1]}"
     assert found.keys() == tensors().keys()
@@ -170,13 +205,14 @@ def test_killed_within_a_save_there_is_a_whole_checkpoint(
         np.testing.assert_array_equal(found[name], value)
     # Others go by the state file: what it names is whole too.
     named = checkpoint.read(tf.train.latest_checkpoint(directory))
-    assert named["global_step"] == (2 if allowed < 3 else 3)
+    assert named["global_step"] == (2 if allowed < 4 else 3)
 
-    checkpoint.prepare(directory)
-    assert sorted(os.listdir(tmp_path)) == ["checkpoint", *bundle_files(*whole)]
+    run_folder.clear(directory)
+    half = [f"{HALVES[allowed]}.data-00000-of-00001"] if allowed in HALVES else []
+    assert names_in(tmp_path) == sorted(["checkpoint", *half, *bundle_files(*whole)])
     for step in range(whole[-1] + 1, 5):
         checkpoint.save(directory, step, tensors(step), keep=2)
-    assert sorted(os.listdir(tmp_path)) == ["checkpoint", *bundle_files(3, 4)]
+    assert names_in(tmp_path) == ["checkpoint", *bundle_files(3, 4)]
 
 
 @pytest.mark.parametrize("part", [".index", ".data-00000-of-00001"])
@@ -196,6 +232,24 @@ def test_damaged_checkpoint_is_refused_and_passed_over(tmp_path, capsys, part, k
         checkpoint.newest(directory)
 
 
+def test_a_checkpoint_that_is_dropped_while_it_is_read_is_passed_over(
+    tmp_path, monkeypatch, capsys
+):
+    """As where a training runs beside an evaluation."""
+    directory = str(tmp_path)
+    checkpoint.save(directory, 1, tensors(1), keep=1)
+    read = checkpoint.read
+
+    def read_late(prefix):
+        if prefix.endswith("-1"):
+            checkpoint.save(directory, 2, tensors(2), keep=1)
+        return read(prefix)
+
+    monkeypatch.setattr(checkpoint, "read", read_late)
+    assert checkpoint.newest(directory)[0] == f"{directory}/model.ckpt-2"
+    assert capsys.readouterr().err == ""
+
+
 def test_missing_data_file_is_refused(tmp_path):
     prefix = checkpoint.save(str(tmp_path), 1, tensors(), keep=5)
     os.remove(f"{prefix}.data-00000-of-00001")
@@ -208,7 +262,7 @@ def test_going_back_keeps_what_is_saved_after(tmp_path):
     for step in (1, 9):
         checkpoint.save(str(tmp_path), step, tensors(step), keep=5)
     checkpoint.save(str(tmp_path), 5, tensors(5), keep=1)
-    assert checkpoint.steps(str(tmp_path)) == [5, 9]
+    assert run_folder.steps(str(tmp_path)) == [5, 9]
 
 
 @pytest.mark.parametrize(
@@ -285,18 +339,6 @@ def test_resuming_needs_every_variable_and_slot(tmp_path):
         checkpoint.check_complete("x", model, have)
 
 
-def test_run_goes_on_with_the_settings_it_began_with(tmp_path):
-    directory = str(tmp_path)
-    checkpoint.note_settings(directory, {"seed": 1, "steps": 10, "text": "a" * 64})
-    # Nothing was learned yet: the run may still begin otherwise.
-    checkpoint.note_settings(directory, {"seed": 2, "steps": 10, "text": "a" * 64})
-    checkpoint.save(directory, 1, tensors(), keep=5)
-    checkpoint.note_settings(directory, {"seed": 2, "steps": 10, "text": "a" * 64})
-    message = "seed was 2 and is 1; steps was 10 and is 20; text has changed; choose"
-    with pytest.raises(UserError, match=message):
-        checkpoint.note_settings(directory, {"seed": 1, "steps": 20, "text": "b" * 64})
-
-
 def test_released_checkpoint_is_read_whole():
     released = checkpoint.read(checkpoint.resolve(GOLDEN))
     assert len(released) == 62
@@ -305,5 +347,5 @@ def test_released_checkpoint_is_read_whole():
 
 def test_unwritable_directory_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="model.ckpt-1: cannot be read or written"):
+    with pytest.raises(UserError, match="file: cannot be read or written"):
         checkpoint.save(str(tmp_path / "file"), 1, tensors(), keep=5)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import convert_checkpoint
 import training  # noqa: F401  (first: TensorFlow quietly)
 from modeling import heads
 from modeling.config import BertConfig
+from text import files
 from text.errors import UserError
 from text.tokenization import Tokenizer
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -449,3 +451,41 @@ def test_word_that_is_always_split_is_refused(tmp_path):
             output_dir=str(tmp_path / "new"),
             add_words_file=str(tmp_path / "words.txt"),
         )
+
+
+def test_nothing_that_is_there_is_written_over(tmp_path):
+    output = tmp_path / "new"
+    flags = {"input": [RELEASED], "output_dir": str(output)}
+    for layout in ("release", "hugging_face"):
+        with files.locked(str(output)):
+            with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
+                convert(layout=layout, **flags)
+        assert not output.exists()
+        output.mkdir()
+        (output / ".mine").write_text("mine")
+        with pytest.raises(UserError, match="new: is not empty; choose another"):
+            convert(layout=layout, **flags)
+        assert [path.name for path in output.iterdir()] == [".mine"]
+        shutil.rmtree(output)
+        convert(layout=layout, **flags)
+        assert not [path for path in tmp_path.rglob("*") if "~bert~" in path.name]
+        shutil.rmtree(output)
+
+
+def test_weights_are_on_the_disk_before_they_have_their_name(tmp_path, monkeypatch):
+    done = []
+
+    def watch(name, number):
+        change = getattr(os, name)
+
+        def watched(*given):
+            done.append((name, number(*given)))
+            change(*given)
+
+        monkeypatch.setattr(os, name, watched)
+
+    watch("fsync", lambda file: os.fstat(file).st_ino)
+    watch("replace", lambda source, target: os.stat(source).st_ino)
+    convert(input=[RELEASED], output_dir=str(tmp_path / "new"), layout="hugging_face")
+    weights = os.stat(tmp_path / "new" / "model.safetensors").st_ino
+    assert done.index(("fsync", weights)) < done.index(("replace", weights))

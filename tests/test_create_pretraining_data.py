@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 import create_pretraining_data
 from create_pretraining_data import Options
-from text import documents, generation, records
+from text import documents, files, generation, records
 from text.errors import UserError
 from text.vocabulary import Vocabulary
 
@@ -104,7 +105,7 @@ def test_all_formats_hold_the_same_text():
 def test_a_text_without_empty_lines_is_read_in_bounded_pieces(monkeypatch):
     lines = [f"the {'and ' * (i % 7)}of.\nThe" for i in range(300)]
     write("text.txt", "\n".join(lines))
-    span = documents.pieces(["text.txt"], "files")[0][0]
+    span = documents.Span("text.txt", 0, None, os.path.getsize("text.txt"))
     whole = list(documents.read(span, "files", "text", True))
     monkeypatch.setattr(documents, "_PARAGRAPH_CHARACTERS", 50)
     assert list(documents.read(span, "files", "text", True)) == whole
@@ -259,6 +260,18 @@ REFUSED = {
         {"output_file": ["./text.txt"], "overwrite": True},
         "text.txt: is an input too",
     ),
+    "description is input": (
+        {"input_file": ["text.txt"], "output_file": ["o", "o.description.json"]},
+        "o.description.json: this is where the description of the records goes",
+    ),
+    "output is the work folder": (
+        {"output_file": ["o", "./o.work"]},
+        "o.work: o.work is the folder for the unfinished work",
+    ),
+    "output in the work folder": (
+        {"output_file": ["o", "o.work/p"]},
+        "o.work/p: o.work is the folder for the unfinished work",
+    ),
     "output is vocabulary": (
         {"output_file": [str(VOCAB_FILE)], "overwrite": True},
         "is an input too",
@@ -293,6 +306,18 @@ def test_refused_with_one_line(given, message):
         make(**given)
     assert "\n" not in str(error.value)
     assert os.listdir() == ["text.txt"]
+
+
+def test_a_description_or_a_link_is_not_written_over_an_input():
+    write("o.description.json", TEXT)
+    os.symlink("o.description.json", "link")
+    for output in ("o", "link"):
+        with pytest.raises(UserError, match=f"{output}.*: is an input too"):
+            make(
+                input_file=["o.description.json"], output_file=[output], overwrite=True
+            )
+    assert pathlib.Path("o.description.json").read_text() == TEXT
+    assert sorted(os.listdir()) == ["link", "o.description.json"]
 
 
 def test_a_bad_line_in_a_later_piece_is_counted_from_the_file_s_start(monkeypatch):
@@ -358,8 +383,11 @@ def test_a_mistake_ends_in_one_line(flags, status, message):
     assert os.listdir() == ["bad.txt"]
 
 
+# Beside the text that the release makes its records of, packed text, which one process
+# unpacks for the others.
+PACKED = "../packed.gz"
 FLAGS = (
-    f"--input_file={CORPUS}",
+    f"--input_file={CORPUS},{PACKED}",
     "--output_file=out@2",
     "--max_seq_length=64",
     "--dupe_factor=2",
@@ -371,12 +399,20 @@ def outputs():
     return {
         path.name: path.read_bytes()
         for path in pathlib.Path().iterdir()
-        if path.is_file() and ".tmp-" not in path.name
+        if path.is_file() and not files.is_own(path.name)
     }
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def packed(tmp_path_factory):
+    """The text, packed; beside the folders of the tests."""
+    path = tmp_path_factory.getbasetemp() / "packed.gz"
+    path.write_bytes(gzip.compress(CORPUS.read_bytes(), mtime=0))
+    os.utime(path, (1, 1))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(packed, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
     process = start(*FLAGS, "--num_workers=1", program=MANY_TASKS, cwd=folder)
     _, complained = process.communicate(timeout=60)
@@ -394,8 +430,11 @@ def test_the_bytes_do_not_depend_on_the_workers(undisturbed, num_workers):
     assert sorted(os.listdir()) == sorted(undisturbed)
 
 
-def is_killed_after(seconds, undisturbed):
-    """Starts the command and kills it if it still runs then; returns whether it did.
+WORK = pathlib.Path("out-00000-of-00002.work")
+
+
+def is_killed_when(condition, undisturbed):
+    """Starts the command and kills it if that becomes true; returns whether it did.
 
     All the while, what stands under a final name must be whole.
     """
@@ -405,8 +444,7 @@ def is_killed_after(seconds, undisturbed):
             assert content == undisturbed[name], f"{name} is half written"
 
     process = start(*FLAGS, "--num_workers=2", program=MANY_TASKS)
-    end = time.monotonic() + seconds
-    while process.poll() is None and time.monotonic() < end:
+    while process.poll() is None and not condition():
         check_what_stands()
         time.sleep(0.005)
     process.kill()  # the parent alone: the others end by themselves
@@ -414,6 +452,26 @@ def is_killed_after(seconds, undisturbed):
     check_what_stands()
     assert process.returncode in (0, -signal.SIGKILL), complained
     return process.returncode != 0
+
+
+def is_killed_after(seconds, undisturbed):
+    end = time.monotonic() + seconds
+    return is_killed_when(lambda: time.monotonic() > end, undisturbed)
+
+
+@pytest.mark.slow
+def test_killed_while_unpacking_it_ends_with_the_same_bytes(undisturbed):
+    plain = -(-CORPUS.stat().st_size // 2_000)
+
+    def tokenized():
+        return len(list(WORK.glob("piece-*.json")))
+
+    for pieces in range(plain // 2, 2 * plain, plain // 5):
+        assert is_killed_when(lambda pieces=pieces: tokenized() >= pieces, undisturbed)
+        assert tokenized() >= pieces and not (WORK / "corpus.json").exists()
+    assert not is_killed_when(lambda: False, undisturbed)
+    assert outputs() == undisturbed
+    assert sorted(os.listdir()) == sorted(undisturbed)
 
 
 @pytest.mark.slow
@@ -433,7 +491,7 @@ def test_killed_at_twenty_random_moments_it_ends_with_the_same_bytes(undisturbed
     while kills < 20:
         if is_killed_after(rng.uniform(0.2, 1) * length, undisturbed):
             kills += 1
-            kills_at_work += os.path.exists("out-00000-of-00002.work/origin.json")
+            kills_at_work += (WORK / "origin.json").exists()
         else:  # nearly all was done before; the next kills hit a new beginning
             check_and_clear()
             ends += 1
@@ -467,13 +525,12 @@ def wait_for(condition, seconds=60):
 def start_long():
     """Starts a run that lasts and waits until its workers are at work."""
     process = start(*FLAGS, "--dupe_factor=400", "--num_workers=2", program=MANY_TASKS)
-    folder = pathlib.Path("out-00000-of-00002.work")
-    wait_for(lambda: list(folder.glob("plan-*.json")))
-    return process, folder
+    wait_for(lambda: list(WORK.glob("plan-*.json")))
+    return process, WORK
 
 
 @pytest.mark.slow
-def test_workers_end_with_a_parent_that_is_killed():
+def test_workers_end_with_a_parent_that_is_killed(packed):
     process, _ = start_long()
     assert len(group_members(process.pid)) > 2
     process.kill()
@@ -483,7 +540,7 @@ def test_workers_end_with_a_parent_that_is_killed():
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_in_one_line_and_can_go_on():
+def test_ctrl_c_stops_in_one_line_and_can_go_on(packed):
     process, folder = start_long()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
     _, complained = process.communicate(timeout=60)
@@ -497,7 +554,7 @@ def test_ctrl_c_stops_in_one_line_and_can_go_on():
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_reported():
+def test_a_killed_worker_is_reported(packed):
     process, _ = start_long()
     workers = [pid for pid in group_members(process.pid) if pid != process.pid]
     command = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_text() for pid in workers}
@@ -507,6 +564,60 @@ def test_a_killed_worker_is_reported():
     assert process.returncode == 1
     assert "error: a worker process was killed from outside" in complained
     assert "Traceback" not in complained
+
+
+@pytest.mark.slow
+def test_one_process_at_a_time_writes_an_output(packed):
+    first, folder = start_long()
+    second = (f"--input_file={CORPUS}", "--output_file=new,out-00001-of-00002")
+    for flags in (second, (*second, "--overwrite"), (*FLAGS, "--overwrite")):
+        process = start(*flags)
+        _, complained = process.communicate(timeout=60)
+        assert process.returncode == 1, complained
+        assert f"in use by process {first.pid} on " in complained
+        assert complained.count("\n") == 1
+    assert first.poll() is None
+    assert [name for name in os.listdir() if not name.startswith(".")] == [str(folder)]
+    first.kill()
+    first.communicate()
+    # What was killed holds nothing any more; its folder and the free name are no matter.
+    process = start(*second)
+    _, complained = process.communicate(timeout=60)
+    assert process.returncode == 0, complained
+    assert set(outputs()) == {"new", "new.description.json", "out-00001-of-00002"}
+
+
+@pytest.mark.parametrize(
+    "hard, message",
+    [
+        (600, ""),
+        (
+            300,
+            "files open here, which allows 43 outputs; name fewer, or raise the limit",
+        ),
+    ],
+)
+def test_as_many_outputs_as_files_may_be_open(hard, message):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, hard))
+
+    flags = (f"--input_file={CORPUS}", "--output_file=o@100", "--num_workers=1")
+    process = subprocess.run(
+        [sys.executable, ROOT / "create_pretraining_data.py", *flags]
+        + [f"--vocab_file={VOCAB_FILE}"],
+        capture_output=True,
+        text=True,
+        preexec_fn=limit,
+    )
+    assert process.returncode == (1 if message else 0), process.stderr
+    assert message in process.stderr
+    assert len(os.listdir()) == (0 if message else 101)
+
+
+def test_outputs_whose_long_names_begin_alike():
+    write("text.txt", TEXT)
+    make(output_file=[f"{'n' * 120}@3"], dupe_factor=5)
+    assert len(os.listdir()) == 5
 
 
 FULL = """
@@ -530,5 +641,5 @@ def test_a_full_disk_keeps_what_is_finished():
         f"full.py: error: {os.getcwd()}/o: the disk is full; free some space"
     )
     assert "Traceback" not in complained
-    assert pathlib.Path("o/out.work/text-000000.tokens").exists()
+    assert pathlib.Path("o/out.work/piece-000000.tokens").exists()
     assert os.listdir("o") == ["out.work"]

@@ -23,13 +23,14 @@ import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling import heads
 from modeling.config import BertConfig
 from tests import tiny
+from text import files
 from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
 from text.tokenization import Tokenizer
 from text.vocabulary import Vocabulary
 from training import encoder_export, export, portable
 from training.checkpoint import load
-from training.predictor import Predictor
+from training.predictor import Predictor, _find
 
 # isort: split
 import tensorflow as tf
@@ -207,42 +208,127 @@ def test_an_export_that_answers_otherwise_leaves_nothing(folder, monkeypatch):
     with pytest.raises(UserError, match="the export was removed: once loaded, it answ"):
         run(folder, do_train=False, do_export=True)
     assert (folder / "output" / "export" / "export.json").read_bytes() == before
-    assert not list((folder / "output").glob("*-export"))
+    assert not list((folder / "output").glob(".export~bert~*"))
+
+
+def replace(final, content):
+    """Exports a file, as `export.save` does."""
+    with export._replacing(str(final)) as folder:
+        pathlib.Path(folder, "file").write_text(content)
+        if content == "bad":
+            raise UserError("bad")
+        description = {"files": ["file", "export.json"]}
+        pathlib.Path(folder, "export.json").write_text(json.dumps(description))
+
+
+def everything(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+EXPORTED = ["export", "export/export.json", "export/file"]
+
+
+def left_by_a_killed_process(final, name="export"):
+    """The name of a folder in which it wrote."""
+    place = files.temporary_name(str(final.parent / name))
+    return pathlib.Path(place.replace(f"~{os.getpid()}", "~4194305"))
 
 
 def test_an_export_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     final = tmp_path / "export"
-
-    def replace(content):
-        with export._replacing(str(final)) as folder:
-            pathlib.Path(folder, "file").write_text(content)
-            if content == "bad":
-                raise UserError("bad")
-
-    replace("first")
-    replace("second")
+    replace(final, "first")
+    replace(final, "second")
     with pytest.raises(UserError):
-        replace("bad")
+        replace(final, "bad")
     assert (final / "file").read_text() == "second"
-    assert os.listdir(tmp_path) == ["export"]
-    # Killed between its two renames, and while it wrote.
-    final.rename(tmp_path / "replaced-export")
-    (tmp_path / "writing-export").mkdir()
-    with pytest.raises(UserError):
-        replace("bad")
+    assert everything(tmp_path) == EXPORTED
+
+
+def test_an_export_killed_between_its_renames_is_found_again(tmp_path):
+    final = tmp_path / "export"
+    replace(final, "first")
+    old = left_by_a_killed_process(final, "export.replaced")
+    final.rename(old)
+    replace(final, "second")
+    assert everything(tmp_path) == EXPORTED
+    # The new one is whole and was checked; the old one has no name any more.
+    new = left_by_a_killed_process(final)
+    final.rename(new)
+    for directory in (tmp_path, final):
+        assert _find(str(directory))[1] == str(new / "export.json")
+    export.recover(str(tmp_path))
     assert (final / "file").read_text() == "second"
-    assert os.listdir(tmp_path) == ["export"]
+    # Killed while it wrote: not whole, and removed by the next export alone.
+    new.mkdir()
+    (new / "file").write_text("half")
+    export.recover(str(tmp_path))
+    assert new.exists()
+    replace(final, "third")
+    assert everything(tmp_path) == EXPORTED
+
+
+def test_a_process_that_exports_is_left_alone(tmp_path):
+    final = tmp_path / "export"
+    running = files.temporary_name(str(final))
+    running = pathlib.Path(running.replace(f"~{os.getpid()}", f"~{os.getppid()}"))
+    running.mkdir()
+    replace(final, "first")
+    assert running.exists()
+    with files.locked(str(final)):
+        with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
+            replace(final, "second")
+        final.rename(left_by_a_killed_process(final))
+        export.recover(str(tmp_path))
+        assert not final.exists()
+    export.recover(str(tmp_path))
+    assert (final / "file").read_text() == "first"
+
+
+@pytest.mark.parametrize("place", ["notes", "text/2/saved_model.pb", ".hidden"])
+def test_what_an_export_did_not_make_is_kept(tmp_path, place, capsys):
+    final = tmp_path / "export"
+    mine = [final / place]
+    for name in ("writing-export", "replaced-export", ".export", ".export~bert~mine"):
+        mine.append(tmp_path / name / "thesis.txt")
+    replace(final, "first")
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    replace(final, "second")
+    replace(final, "third")
+    mine[0] = tmp_path / "export.kept-1" / place
+    assert [path.read_text() for path in mine] == ["mine"] * len(mine)
+    assert (final / "file").read_text() == "third"
+    assert (tmp_path / "export.kept-1" / "file").read_text() == "first"
+    assert f"it is now {final}.kept-1" in capsys.readouterr().err
+
+
+def test_an_export_that_does_not_say_what_it_holds_is_kept(tmp_path):
+    """As those of earlier versions."""
+    final = tmp_path / "export"
+    replace(final, "first")
+    (final / "export.json").write_text("{}")
+    replace(final, "second")
+    assert (tmp_path / "export.kept-1" / "file").read_text() == "first"
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_after_it_was_killed_while_exporting(folder):
+def test_any_next_run_finds_an_export_that_was_interrupted(folder):
     write_sets(folder, KINDS["single"][0], pairs=False)
     run(folder, do_export=True)
     output = folder / "output"
-    (output / "export").rename(output / "writing-export")
-    run(folder, do_export=True)
-    assert not (output / "writing-export").exists()
-    assert (output / "export" / "export.json").exists()
+    final, left = output / "export", left_by_a_killed_process(output / "export")
+    description = json.loads((final / "export.json").read_text())
+    assert description["files"] == sorted(
+        str(path.relative_to(final))
+        for path in final.rglob("*")
+        if path.is_file() or not any(path.iterdir())
+    )
+    answers = Predictor(str(output)).predict([{"text": "a cat"}])
+    final.rename(left)
+    assert Predictor(str(output)).predict([{"text": "a cat"}]) == answers
+    run(folder, do_train=False, do_eval=True)
+    assert final.exists() and not left.exists()
 
 
 def test_what_stands_in_an_exports_place_is_kept(folder):

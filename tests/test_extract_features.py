@@ -18,6 +18,7 @@ import pytest
 
 import extract_features
 from extract_features import Counts, Encoder, Options, encode, make_rows
+from text import files
 from text.errors import UserError
 from text.tokenization import Tokenizer
 from text.vocabulary import Vocabulary
@@ -489,9 +490,13 @@ def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
 def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "output").symlink_to(tmp_path / "kept" / "features")
-    left = tmp_path / "kept" / "features.tmp-99999999"
+    own, process = files.temporary_name(f"{tmp_path}/kept/features"), os.getpid()
+    left = pathlib.Path(own.replace(f"~{process}", "~99999999"))
     left.write_text("half")
-    others = [f"{tmp_path}/kept/features.tmp-{name}" for name in (os.getppid(), "mine")]
+    others = [
+        own.replace(f"~{process}", f"~{os.getppid()}"),
+        f"{tmp_path}/kept/a.tmp-9",
+    ]
     for other in others:
         pathlib.Path(other).write_text("of a process that runs, and of a user")
     found = run(tmp_path, layers=[-1])

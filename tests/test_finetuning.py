@@ -16,9 +16,10 @@ import pytest
 import training  # noqa: F401  (first: TensorFlow quietly)
 from tests import tiny
 from tests.programs import hosts, parity
+from text import files
 from text.errors import UserError
 from text.vocabulary import SPECIAL_TOKENS
-from training import checkpoint, trials
+from training import checkpoint, run_folder, trials
 
 ROOT = pathlib.Path(__file__).parents[1]
 TINY = tiny.config(vocab_size=8)
@@ -186,9 +187,11 @@ def test_other_settings_do_not_go_on_in_the_same_folder(folder):
 def test_finished_run_says_so_and_keeps_its_weights(folder, capsys):
     run(folder)
     before = weights(folder)
+    (folder / "output" / "curves.png").unlink()
     capsys.readouterr()
     run(folder)
     assert "already finished: 24 updates are done" in capsys.readouterr().out
+    assert (folder / "output" / "curves.png").exists()
     for name, value in weights(folder).items():
         assert np.array_equal(before[name], value)
 
@@ -278,7 +281,7 @@ def test_evaluations_of_an_abandoned_run_are_forgotten(folder):
     (folder / "output" / "evaluations.json").write_text('[{"step": 99, "score": 9.0}]')
     run(folder, num_train_epochs=[1.0], do_eval=True)
     assert results(folder)["global_step"] == 8
-    assert not checkpoint.steps(str(best))
+    assert not run_folder.steps(str(best))
     run(folder, do_train=False, do_eval=True)
     assert results(folder)["global_step"] == 8
 
@@ -313,8 +316,8 @@ def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
     )
     said = capsys.readouterr().out
     assert "the best of 5 evaluations was at step 4" in said
-    assert checkpoint.steps(str(folder / "output")) == [10]
-    assert checkpoint.steps(str(folder / "output" / "best")) == [4]
+    assert run_folder.steps(str(folder / "output")) == [10]
+    assert run_folder.steps(str(folder / "output" / "best")) == [4]
     assert "global_step" in weights(folder, "output/best")
     best = weights(folder, "output/best")
     assert int(best["global_step"]) == 4
@@ -330,13 +333,217 @@ def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
     assert results(folder)["eval_accuracy"] == 0.9
 
 
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches SIGKILL."""
+
+
+def test_after_a_resume_the_best_is_that_of_the_run(folder, capsys, monkeypatch):
+    """Scores need not repeat, as on another number of devices."""
+    scores = iter([0.80, 0.78, 0.85, None, 0.79, 0.77, 0.5])
+
+    def score(self, predictions):
+        if (accuracy := next(scores)) is None:
+            raise Killed
+        return {"accuracy": accuracy}
+
+    monkeypatch.setattr(parity.Parity, "score", score)
+    changes = {
+        "num_train_epochs": [5.0],
+        "early_stopping_patience": 9,
+        "eval_every_steps": 10,
+        "save_checkpoints_steps": 20,
+    }
+    with pytest.raises(Killed):
+        run(folder, **changes)
+    best = folder / "output" / "best"
+    assert run_folder.steps(str(best)) == [10, 30]
+    run(folder, do_eval=True, **changes)
+    assert "the best of 4 evaluations was at step 10" in capsys.readouterr().out
+    assert run_folder.steps(str(best)) == [10]
+    assert weights(folder)["global_step"] == 10
+    numbers = results(folder)
+    assert numbers["global_step"] == 10
+    monkeypatch.undo()
+    one = {"init_checkpoint": str(best / "model.ckpt-10"), "do_train": False}
+    run(folder, do_eval=True, output_dir=str(folder / "one"), **one)
+    assert results(folder, "one")["eval_loss"] == numbers["eval_loss"]
+
+
+def test_early_stopping_is_held_to_what_it_depends_on(folder):
+    stops = {"num_train_epochs": [1.0], "early_stopping_patience": 9}
+    run(folder, **stops)
+    with pytest.raises(UserError, match="eval_every_steps was 0 and is 2;"):
+        run(folder, eval_every_steps=2, **stops)
+    (folder / "dev.txt").write_text("a b\n")
+    with pytest.raises(UserError, match="dev_examples has changed"):
+        run(folder, **stops)
+    # Without it, evaluations decide nothing; and earlier versions did not note them.
+    plain = {"num_train_epochs": [1.0], "output_dir": str(folder / "plain")}
+    run(folder, **plain)
+    run(folder, eval_every_steps=4, **plain)
+    path = folder / "output" / "run.json"
+    began = json.loads(path.read_text())
+    for name in ("eval_every_steps", "dev_examples"):
+        del began[name]
+    path.write_text(json.dumps(began))
+    run(folder, **stops)
+
+
+# --- Nothing of the user's is lost ---------------------------------------------------
+
+
+def users(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_output_dir_may_be_the_users_own_folder(folder, capsys):
+    """As README's my/, with vocabulary, config and data in it."""
+    (folder / "bert_config.json").write_text(TINY.to_json_string().replace(" ", ""))
+    (folder / "eval_results.txt").write_text("of a paper")
+    (folder / "metrics.jsonl").write_text("of something else")
+    prompts = folder / "writing-prompts"
+    prompts.mkdir()
+    for split in ("train", "dev", "test"):
+        (prompts / f"{split}.txt").write_text("a b\nb\n" * 16)
+    (folder / "writing-style-notes.md").write_text("mine")
+    before = users(folder)
+    here = {"output_dir": str(folder), "data_dir": str(prompts)}
+    here |= {"bert_config_file": str(folder / "config.json"), "do_eval": True}
+    with pytest.raises(UserError, match="holds no checkpoint to evaluate"):
+        run(folder, do_train=False, **here)
+    assert users(folder) == before
+    for epochs in (1.0, 2.0):
+        (folder / "run.json").unlink(missing_ok=True)
+        run(folder, num_train_epochs=[epochs], **here)
+    after = users(folder)
+    renamed = ("bert_config.json", "eval_results.txt", "metrics.jsonl")
+    for path, content in before.items():
+        kept = f"{path}.kept-1" if path.name in renamed else str(path)
+        assert after[pathlib.Path(kept)] == content
+    assert len(list(folder.glob("*.kept-*"))) == 3
+    said = capsys.readouterr().err
+    assert all(f"{folder / name} was not made by" in said for name in renamed)
+
+
+@pytest.mark.parametrize("patience", [0, 9])
+def test_a_run_may_begin_from_what_lies_in_its_own_folder(
+    folder, patience, monkeypatch
+):
+    """best/ of somebody else; and, with patience, of an early-stopped run of ours, killed
+    when it had a best of its own and no checkpoint.
+    """
+    output, best = folder / "output", folder / "output" / "best"
+    stops = {"early_stopping_patience": patience, "eval_every_steps": 8}
+    if patience:
+        run(folder, num_train_epochs=[2.0], **stops)
+        run_folder.drop_all(str(output))
+    else:
+        run(folder, num_train_epochs=[1.0], output_dir=str(best))
+    (step,) = run_folder.steps(str(best))
+    prefix = str(best / f"model.ckpt-{step}")
+    before = checkpoint.read(prefix)
+    again = {"init_checkpoint": str(best), "num_train_epochs": [0.5], "seed": 3}
+    again |= stops | {"eval_every_steps": 2}
+    if patience:
+        scores = iter([0.5])
+        with monkeypatch.context() as patch, pytest.raises(StopIteration):
+            patch.setattr(
+                parity.Parity, "score", lambda *given: {"accuracy": next(scores)}
+            )
+            run(folder, **again)
+        assert 2 in run_folder.steps(str(best))
+    run(folder, **again)
+    for name, value in checkpoint.read(prefix).items():
+        assert np.array_equal(before[name], value)
+    straight = str(folder / "straight")
+    run(folder, **again | {"init_checkpoint": prefix, "output_dir": straight})
+    for name, value in weights(folder, "straight").items():
+        assert np.array_equal(weights(folder)[name], value)
+    run(folder, do_train=False, do_eval=True)
+    assert results(folder)["global_step"] == weights(folder)["global_step"] <= 4
+
+
+def test_a_checkpoint_that_does_not_fit_costs_nothing(folder):
+    run(folder, early_stopping_patience=9, num_train_epochs=[1.0])
+    run_folder.drop_all(str(folder / "output"))
+    config = dataclasses.replace(TINY, hidden_size=8)
+    (folder / "config.json").write_text(config.to_json_string())
+    before = users(folder / "output")
+    with pytest.raises(UserError, match="wrong bert_config_file"):
+        run(folder, init_checkpoint=str(folder / "output" / "best"))
+    assert users(folder / "output") == before
+
+
+def test_an_evaluation_leaves_alone_what_a_training_is_writing(folder):
+    run(folder, num_train_epochs=[1.0])
+    name = files.temporary_name(str(folder / "output" / "model.ckpt-18"))
+    name = name.replace(f"~{os.getpid()}", f"~{os.getppid()}")  # which runs
+    parts = [pathlib.Path(name + part) for part in run_folder.PARTS]
+    parts.append(folder / "output" / "model.ckpt-17.data-00000-of-00001")
+    for path in parts:
+        path.write_text("half")
+    for changes in ({"do_train": False, "do_eval": True}, {}):
+        run(folder, num_train_epochs=[1.0], **changes)
+        assert [path.read_text() for path in parts] == ["half"] * 3
+
+
+@pytest.mark.slow
+def test_of_two_trainings_the_second_is_refused_and_changes_nothing(folder):
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    processes = []
+    for seed in (1, 2):
+        line = command(folder, seed=seed, num_train_epochs=[60.0], do_eval=True)
+        given = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
+        processes.append(subprocess.Popen(line, env=env, **given))
+        time.sleep(1.5)
+    errors = [process.communicate()[1] for process in processes]
+    (winner,) = (i for i, process in enumerate(processes) if process.returncode == 0)
+    loser = errors[1 - winner].splitlines()[-1]
+    holder = f"in use by process {processes[winner].pid} on {files.host()}, since"
+    assert processes[1 - winner].returncode == 1
+    assert loser.startswith("parity.py: error: ") and holder in loser
+    assert "Traceback" not in errors[1 - winner]
+    began = json.loads((folder / "output" / "run.json").read_text())
+    assert began["seed"] == winner + 1
+    straight = {"output_dir": str(folder / "straight"), "num_train_epochs": [60.0]}
+    run(folder, seed=winner + 1, do_eval=True, **straight)
+    assert results(folder) == results(folder, "straight")
+
+
+@pytest.mark.slow
+def test_evaluations_beside_a_training_that_saves_often(folder):
+    often = {"num_train_epochs": [50.0], "save_checkpoints_steps": 2}
+    often |= {"iterations_per_loop": 2, "keep_checkpoint_max": 3}
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    given = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
+    process = subprocess.Popen(command(folder, **often), env=env, **given)
+    output = folder / "output"
+    while process.poll() is None and not run_folder.steps(str(output)):
+        time.sleep(0.01)
+    beside = 0
+    while process.poll() is None:
+        run(folder, do_train=False, do_eval=True, do_predict=True)
+        beside += 1
+    assert process.communicate()[1] == "" and process.returncode == 0
+    assert beside
+    run(folder, output_dir=str(folder / "straight"), **often)
+    for name, value in weights(folder, "straight").items():
+        assert np.array_equal(weights(folder)[name], value)
+    lines = {
+        name: len((folder / name / "metrics.jsonl").read_text().splitlines())
+        for name in ("output", "straight")
+    }
+    assert lines["output"] == lines["straight"]
+    assert results(folder) and (output / "parity.txt").exists()
+
+
 def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypatch):
     scores = itertools.chain([0.5, 0.1], itertools.repeat(0.0))
     monkeypatch.setattr(
         parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
     )
     run(folder, early_stopping_patience=1, eval_every_steps=2)
-    assert checkpoint.steps(str(folder / "output")) == [4]
+    assert run_folder.steps(str(folder / "output")) == [4]
     there = {"do_train": False, "do_eval": True, "output_dir": str(folder / "there")}
     loss = []
     for source in ("output", "output/best"):
@@ -346,7 +553,7 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypa
     assert loss[0] == loss[1]
     assert weights(folder)["global_step"] == 2 and last["global_step"] == 4
     # Also where the run left nothing else, and where there is no best any more.
-    checkpoint.remove_all(str(folder / "output"))
+    run_folder.drop_all(str(folder / "output"))
     run(folder, do_train=False, do_eval=True)
     assert results(folder)["eval_loss"] == loss[0]
     # What is beside the run holds for its best.
@@ -364,10 +571,10 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypa
 def test_a_run_that_goes_on_without_early_stopping_has_no_best(folder):
     stops = {"early_stopping_patience": 9, "eval_every_steps": 2}
     run(folder, num_train_epochs=[1.0], **stops)
-    assert checkpoint.best_of(str(folder / "output"))
+    assert run_folder.best_of(str(folder / "output"))
     (folder / "output" / "run.json").unlink()
     run(folder, num_train_epochs=[2.0])
-    assert not checkpoint.best_of(str(folder / "output"))
+    assert not run_folder.best_of(str(folder / "output"))
     assert weights(folder)["global_step"] == 16
 
 
@@ -391,11 +598,11 @@ def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(
     )
     search = {"num_train_epochs": [1.0, 2.0]}
     run(folder, **search)
-    assert checkpoint.steps(str(folder / "output")) == [16]
+    assert run_folder.steps(str(folder / "output")) == [16]
     (folder / "dev.txt").write_text("a a b\nb\n")
     scores = iter([0.8, 0.2, 0.8, 0.3])
     run(folder, **search)
-    assert checkpoint.steps(str(folder / "output")) == [8]
+    assert run_folder.steps(str(folder / "output")) == [8]
     run(folder, do_train=False, do_eval=True)
     assert results(folder)["global_step"] == 8
 

@@ -5,11 +5,12 @@ import gzip
 import json
 import os
 import pathlib
+import pickle
 
 import numpy as np
 import pytest
 
-from text import documents, generation, pairs, records, work
+from text import descriptions, documents, files, generation, pairs, records, work
 from text.errors import UserError
 from text.generation import Settings, generate
 from text.vocabulary import Vocabulary
@@ -87,6 +88,7 @@ def made_in(folder):
 @pytest.fixture
 def many_tasks(monkeypatch):
     """Pieces so small that a short text makes many tasks."""
+    monkeypatch.setattr(descriptions, "OFFSET_EVERY", 8)
     monkeypatch.setattr(documents, "_PIECE_BYTES", 1000)
     monkeypatch.setattr(generation, "_BLOCK_TOKENS", 300)
     monkeypatch.setattr(generation, "_SEGMENT_ROWS", 40)
@@ -220,6 +222,69 @@ def test_packed_records_are_the_same_records(folder, many_tasks):
     assert pathlib.Path(packed.output_files[0]).read_bytes() == packed_content
 
 
+def begins(content):
+    """Where the records of a TFRecord file begin."""
+    found, position = [], 0
+    while position < len(content):
+        found.append(position)
+        position += 16 + int.from_bytes(content[position : position + 8], "little")
+    return found
+
+
+@pytest.mark.parametrize("segment_rows", [40, 1 << 16])
+def test_the_description_says_where_records_begin(
+    folder, many_tasks, monkeypatch, segment_rows
+):
+    monkeypatch.setattr(generation, "_SEGMENT_ROWS", segment_rows)
+    outputs = tuple(f"{folder}/out-{i}" for i in range(2))
+    settings = make_settings(folder, output_files=outputs)
+    description, _ = generate(settings)
+    for path, output in zip(outputs, description["outputs"], strict=True):
+        expected = begins(pathlib.Path(path).read_bytes())
+        assert len(expected) == output["instances"] > 60
+        assert output["offsets"] == expected[::8]
+    packed = make_settings(folder, output_files=outputs, gzip_compress=True)
+    description, _ = generate(packed, overwrite=True)
+    assert not any("offsets" in output for output in description["outputs"])
+
+
+def test_batches_and_segments_begin_where_offsets_are_noted():
+    for rows in (generation._BATCH_ROWS, generation._SEGMENT_ROWS):
+        assert rows % descriptions.OFFSET_EVERY == 0
+
+
+def test_tasks_and_notes_do_not_grow_with_the_number_of_files(
+    folder, many_tasks, monkeypatch
+):
+    monkeypatch.setattr(documents, "_PIECE_FILES", 4)
+    do_all = work.Workers.do_all
+
+    def sizes_with(number):
+        names = [folder / f"a rather long name {i:09d}.txt" for i in range(number)]
+        for path in names:
+            path.write_text("The one.\nIs two.\n")
+        largest = 0
+
+        def spy(self, tasks, *arguments, **named):
+            def noted():
+                nonlocal largest
+                for size, task in tasks:
+                    if task[1] is not generation._join_segments:
+                        largest = max(largest, len(pickle.dumps(task)))
+                    yield size, task
+
+            return do_all(self, noted(), *arguments, **named)
+
+        monkeypatch.setattr(work.Workers, "do_all", spy)
+        settings = make_settings(folder, input_files=tuple(map(str, names)))
+        description, _ = generate(settings, overwrite=True)
+        return largest, len(json.dumps(description["origin"]))
+
+    few, many = sizes_with(8), sizes_with(80)
+    for size_of_few, size_of_many in zip(few, many, strict=True):
+        assert size_of_many < 1.05 * size_of_few  # numbers get longer
+
+
 def test_a_large_vocabulary_takes_wide_ids(tmp_path):
     words = [f"w{i}" for i in range(70_000)]
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -303,7 +368,7 @@ def test_started_again_it_does_only_what_is_missing(folder, many_tasks, monkeypa
     with pytest.raises(Killed):
         generate(settings)
     monkeypatch.setattr(generation, "_write", write)
-    for name in ("_tokenize", "_plan", "_join_corpus", "_join_plan"):
+    for name in ("_tokenize", "_make_corpus", "_plan", "_join_plan"):
         monkeypatch.setattr(generation, name, fail)
     description, was_there = generate(settings)
     assert not was_there and description["counts"]["sentences"] == 108
@@ -405,23 +470,170 @@ def test_an_unfinished_run_goes_on_with_its_own_settings_only(folder):
     }
 
 
-def test_one_process_at_a_time(folder):
+def as_earlier_version_noted(origin, folder):
+    """What earlier versions had for an origin: all input files, listed."""
+    status = (folder / "text.txt").stat()
+    listed = [[str(folder / "text.txt"), status.st_size, status.st_mtime_ns]]
+    return {**origin, "inputs": listed}
+
+
+def test_what_an_earlier_version_finished_is_known(folder):
     settings = make_settings(folder)
-    interrupt(settings)
-    with work.Folder(settings.work_folder, {}).open():
-        before = made_in(folder / "out.tfrecord.work")
-        for overwrite in (False, True):
-            with pytest.raises(UserError, match="another process is at work"):
-                generate(settings, overwrite=overwrite)
-            with pytest.raises(UserError, match="another process is at work"):
-                generate(make_settings(folder, random_seed=2), overwrite=overwrite)
-        assert made_in(folder / "out.tfrecord.work") == before
+    description, _ = generate(settings)
+    description["origin"] = as_earlier_version_noted(description["origin"], folder)
+    del description["outputs"][0]["offsets"]
+    path = folder / "out.tfrecord.description.json"
+    path.write_text(json.dumps(description))
+    assert generate(settings) == (description, True)
+    with pytest.raises(
+        UserError, match=r"\(different: --random_seed=1 there, 2 here\)"
+    ):
+        generate(make_settings(folder, random_seed=2))
+    (folder / "text.txt").write_text(TEXT[1:])
+    with pytest.raises(UserError, match="changed since .1 of 4,348 bytes there, 1 of"):
+        generate(settings)
+
+
+def test_what_an_earlier_version_began_goes_on(folder, many_tasks, monkeypatch):
+    settings = make_settings(folder)
+    complete, _ = generate(settings)
+    expected = made_in(folder)
+    for name in expected:
+        (folder / name).unlink()
+    write = generation._write
+    written = []
+
+    def write_some(*arguments):
+        if len(written) > 1:
+            raise Killed
+        written.append(arguments)
+        return write(*arguments)
+
+    monkeypatch.setattr(generation, "_write", write_some)
+    with pytest.raises(Killed):
+        generate(settings)
+    # As it left the folder: notes by piece, none for the whole, no offsets, a lock.
+    place = folder / "out.tfrecord.work"
+    origin = json.loads((place / "origin.json").read_text())
+    origin = as_earlier_version_noted(origin, folder)
+    (place / "origin.json").write_text(json.dumps(origin))
+    (place / "corpus.json").write_text('{"documents": 12}')
+    for piece in place.glob("piece-*.json"):
+        piece.rename(place / piece.name.replace("piece", "text"))
+    for note in place.glob("rows-*.json"):
+        noted = json.loads(note.read_text())
+        del noted["offsets"], noted["bytes"]
+        note.write_text(json.dumps(noted))
+    (place / "settings.json").unlink()
+    (place / "lock").touch()
+    monkeypatch.setattr(generation, "_write", write)
+    monkeypatch.setattr(generation, "_tokenize", lambda *_: 1 / 0)
+    description, was_there = generate(settings)
+    assert not was_there and description["counts"] == complete["counts"]
+    assert "offsets" not in description["outputs"][0]
+    assert made_in(folder).keys() == expected.keys()
+    assert (folder / "out.tfrecord").read_bytes() == expected["out.tfrecord"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("origin", [None, "lock", "7", "{}", '{"flags": {}}'])
+def test_a_folder_of_something_else_is_not_touched(folder, origin, overwrite):
+    place = folder / "out.tfrecord.work"
+    (place / "sub").mkdir(parents=True)
+    (place / "corpus.json").write_text("{}")
+    if origin == "lock":
+        (place / "lock").touch()
+        (place / "notes.txt").touch()
+    elif origin:
+        (place / "origin.json").write_text(origin)
+    before = made_in_folders(folder)
+    with pytest.raises(UserError, match=r"here is something else \("):
+        generate(make_settings(folder), overwrite=overwrite)
+    assert made_in_folders(folder) == before
+
+
+def made_in_folders(folder):
+    return {p: p.is_file() and p.read_bytes() for p in folder.glob("**/*")}
+
+
+def test_a_file_in_the_folder_s_place_is_kept(folder):
+    (folder / "out.tfrecord.work").write_text("precious")
+    with pytest.raises(UserError, match="and here is something else"):
+        generate(make_settings(folder), overwrite=True)
+    assert (folder / "out.tfrecord.work").read_text() == "precious"
+
+
+def test_a_finished_run_leaves_a_folder_of_something_else_alone(folder):
+    settings = make_settings(folder)
     generate(settings)
+    place = folder / "out.tfrecord.work"
+    place.mkdir()
+    (place / "corpus.json").write_text("precious")
+    _, was_there = generate(settings)
+    assert was_there and (place / "corpus.json").read_text() == "precious"
+
+
+def test_what_others_put_into_the_folder_stays(folder, capsys):
+    interrupt(make_settings(folder))
+    place = folder / "out.tfrecord.work"
+    (place / "plan.pairs.bak").write_text("precious")
+    (place / "corpus.documents.d").mkdir()
+    generate(make_settings(folder, random_seed=2), overwrite=True)
+    assert sorted(p.name for p in place.iterdir()) == [
+        "corpus.documents.d",
+        "plan.pairs.bak",
+    ]
+    said = "not removed, because it holds files of something else (corpus.documents.d,"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("names", [[], ["lock"], ["lock", "plan.json", "rows-0.json"]])
+def test_an_empty_folder_and_what_earlier_versions_left_are_taken(folder, names):
+    (folder / "out.tfrecord.work").mkdir()
+    for name in names:
+        (folder / "out.tfrecord.work" / name).touch()
+    generate(make_settings(folder))
+    assert set(made_in(folder)) == {"out.tfrecord", "out.tfrecord.description.json"}
+
+
+def test_killed_at_any_removal_it_ends_with_the_same_bytes(folder, monkeypatch):
+    other = make_settings(folder, random_seed=2)
+    settings = make_settings(folder)
+    generate(settings)
+    undisturbed = made_in(folder)
+    remove = os.remove
+
+    def remove_or_die(path):
+        nonlocal alive
+        alive -= 1
+        if alive < 0:
+            raise Killed
+        remove(path)
+
+    monkeypatch.setattr(os, "remove", remove_or_die)
+    alive, survived, kills = 1 << 30, 0, -1
+    while survived >= 0:
+        kills += 1
+        for name in undisturbed:
+            (folder / name).unlink()
+        interrupt(other)  # what it left is removed at the beginning
+        alive = survived
+        try:
+            generate(settings, overwrite=True)
+            survived = -1
+        except Killed:
+            survived += 1
+            alive = 1 << 30
+            generate(settings, overwrite=True)
+        alive = 1 << 30
+        assert made_in(folder) == undisturbed
+    assert kills > 20
 
 
 def test_what_a_killed_process_left_beside_the_outputs_goes(folder):
     for name in ("out.tfrecord", "out.tfrecord.description.json"):
-        (folder / f"{name}.tmp-4194305").write_text("half")
+        own = os.path.basename(files.temporary_name(name))
+        (folder / own.replace(str(os.getpid()), "4194305")).write_text("half")
     generate(make_settings(folder))
     assert set(made_in(folder)) == {"out.tfrecord", "out.tfrecord.description.json"}
 

@@ -45,7 +45,13 @@ TEXTS = strategies.lists(
     strategies.sampled_from([*WORDS, *OTHERS, *SPACES]), max_size=60
 ).map("".join)
 PAIRS = strategies.lists(strategies.tuples(TEXTS, TEXTS), max_size=4)
-LENGTHS = [spans.Lengths(12, 2, 4), spans.Lengths(16, 7, 3), spans.Lengths(64, 20, 8)]
+LENGTHS = [
+    spans.Lengths(12, 2, 4),
+    spans.Lengths(16, 7, 3),
+    spans.Lengths(64, 20, 8),
+    spans.Lengths(8, 128, 4),  # windows side by side
+    spans.Lengths(12, 6, 4),  # side by side behind long questions alone
+]
 
 
 # --- Both ways -----------------------------------------------------------------------
@@ -192,10 +198,10 @@ def test_rows_are_those_of_python(pairs, lengths):
     check_rows(Asked(pairs, lengths))
 
 
-@pytest.mark.parametrize("length", [9, 12, 17, 24])
+@pytest.mark.parametrize("length", [8, 9, 12, 17, 24])
 def test_tokens_belong_to_the_windows_that_python_gives_them(length):
     """Every number of tokens, and all strides: ties fall as in the release."""
-    for stride in range(1, length - 7):
+    for stride in (*range(1, length), 128, 10**12):
         lengths = spans.Lengths(length, stride, 4)
         check_rows(Asked([("a a", "cat " * size) for size in range(40)], lengths))
 

@@ -227,6 +227,10 @@ def test_config_has_their_defaults():
         ({"pruned_heads": {"1": [0]}}, "pruned_heads is"),
         ({"quantization_config": {"load_in_8bit": True}}, "quantization_config is"),
         ({"hidden_act": "silu"}, "hidden_act is 'silu'; .* one of gelu, "),
+        ({"hidden_act": {"a": 1}}, "hidden_act is {'a': 1}; .* one of gelu, "),
+        ({"hidden_act": ["gelu"]}, r"hidden_act is \['gelu'\]; .* one of gelu, "),
+        ({"model_type": None}, "model_type is None; only .* 'bert'"),
+        ({"hidden_act": "x" * 10_000}, "hidden_act is 'x{39}; of Hugging"),
         ({"hidden_size": 50}, "hidden_size is 50, which 4 attention heads"),
         ({"hidden_size": "48"}, "hidden_size is '48'; it must be of type int"),
     ],
@@ -235,6 +239,26 @@ def test_other_networks_are_refused(folder, change, message):
     change_config(folder, **change)
     with pytest.raises(UserError, match=rf"model/config.json: {message}"):
         checkpoint.read_config(str(folder))
+
+
+def test_null_is_their_default(folder, caplog):
+    change_config(folder, layer_norm_eps=None, is_decoder=None, pruned_heads=None)
+    assert checkpoint.read_config(str(folder)) == config_of()
+    assert not caplog.text
+    # Not all versions of transformers agreed.
+    change_config(folder, position_embedding_type=None)
+    assert checkpoint.read_config(str(folder)) == config_of()
+    assert "position_embedding_type is null, and is read as 'absolute'" in caplog.text
+
+
+def test_dropout_of_a_head_is_not_dropped_in_silence(folder, caplog):
+    for value in (None, 0.1):  # 0.1 is its hidden_dropout_prob
+        change_config(folder, classifier_dropout=value)
+        assert checkpoint.read_config(str(folder)) == config_of()
+    assert not caplog.text
+    change_config(folder, classifier_dropout=0.5)
+    assert checkpoint.read_config(str(folder)) == config_of()
+    assert "classifier_dropout=0.5 is not used" in caplog.text
 
 
 def test_config_that_is_not_there(folder):
@@ -320,6 +344,41 @@ def test_quantized_weights_are_refused(folder):
         load_encoder(folder)
 
 
+# Eight values each; numpy has none of these types.
+@pytest.mark.parametrize(("kind", "size"), [("F4", 4), ("F8_E4M3", 8), ("F6_E2M3", 6)])
+def test_types_that_numpy_lacks_are_refused(folder, kind, size):
+    name = "extra"
+    entry = {"dtype": kind, "shape": [8], "data_offsets": [0, size]}
+    head = json.dumps({name: entry}).encode()
+    content = len(head).to_bytes(8, "little") + head + bytes(size)
+    (folder / "model.safetensors").write_bytes(content)
+    assert hugging_face.shapes(str(folder / "model.safetensors")) == {name: (8,)}
+    with pytest.raises(UserError, match=f"extra is of type {kind}; .* not quantized"):
+        hugging_face.read(str(folder / "model.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("bert.pooler.dense.bias", "pooler.dense.bias"),
+        ("bert.embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.gamma"),
+        ("bert.pooler.dense.bias", "bert/pooler/dense/bias"),
+    ],
+)
+def test_a_weight_under_two_names_is_refused(folder, name, other):
+    change_weights(folder, lambda t: t | {other: t[name] + 1})
+    with pytest.raises(UserError, match="are the same weight.*; remove one") as error:
+        load_encoder(folder)
+    assert name in str(error.value) and other in str(error.value)
+
+
+def test_folder_under_the_name_is_refused(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").mkdir()
+    with pytest.raises(UserError, match="safetensors: cannot be read as a safetensors"):
+        load_encoder(folder)
+
+
 def test_model_without_an_encoder_is_refused(folder):
     change_weights(folder, lambda t: {k: v for k, v in t.items() if "bert." not in k})
     with pytest.raises(UserError, match="not in the checkpoint: all variables"):
@@ -334,6 +393,16 @@ def test_missing_layer_is_refused(folder):
         UserError, match=r"not in the checkpoint: bert/encoder/layer_\*"
     ):
         load_encoder(folder)
+
+
+@pytest.mark.parametrize("labels", [{"0": 1}, {"0": None}, {"1": "a"}, "ab", [5]])
+def test_labels_that_are_no_texts_are_refused(folder, labels):
+    change_config(folder, id2label=labels, architectures=True)
+    with pytest.raises(UserError, match="config.json: id2label must have a label for"):
+        hugging_face.read_task(str(folder / "model.safetensors"))
+    change_config(folder, id2label={"0": "a"})
+    path = str(folder / "model.safetensors")
+    assert hugging_face.read_task(path) == {"labels": ["a"]}
 
 
 def test_shapes_are_named_as_the_release_has_them(folder):
@@ -410,6 +479,7 @@ def test_tokenizer_that_says_nothing_passes(folder):
         ('{"tokenizer_class": "BertJapaneseTokenizer"}', "'BertJapaneseTokenizer'"),
         ('{"do_lower_case":', "not the JSON of a tokenizer"),
         ("3", "not the JSON of a tokenizer"),
+        ("[" * 100_000, "not the JSON of a tokenizer"),
     ],
 )
 def test_other_tokenizers_are_refused(folder, content, message):

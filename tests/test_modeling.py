@@ -464,3 +464,7 @@ def test_config_that_is_no_json_object_is_refused(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="UTF-8"):
         BertConfig.from_json_file(path)
+    for content in ("[" * 100_000, '{"vocab_size": %s9' % ('{"a": ' * 100_000)):
+        path.write_text(content)
+        with pytest.raises(ValueError, match="bert_config.json: nested too deeply"):
+            BertConfig.from_json_file(path)

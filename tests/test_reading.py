@@ -4,10 +4,11 @@ import gzip
 import json
 import os
 
+import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: it sets TensorFlow's log level)
-from text import reading, records
+from text import blocks, reading, records
 from text.errors import UserError
 
 # isort: split
@@ -47,14 +48,16 @@ def numbers(dataset, batches):
     ]
 
 
-@pytest.fixture
-def three_files(tmp_path):
+@pytest.fixture(params=["plain", "one packed"])
+def three_files(tmp_path, request):
     write(tmp_path / "a", range(0, 5))
     write(tmp_path / "b", range(5, 7))
-    (tmp_path / "c").write_bytes(
-        gzip.compress(records.frame([example(n) for n in range(7, 10)]))
-    )
-    return opened(f"{tmp_path}/*")
+    write(tmp_path / "c", range(7, 10))
+    if request.param == "one packed":
+        (tmp_path / "c").write_bytes(gzip.compress((tmp_path / "c").read_bytes()))
+    data = opened(f"{tmp_path}/*")
+    assert data.packed == (request.param == "one packed")
+    return data
 
 
 def test_every_epoch_holds_every_record_once_in_another_order(three_files):
@@ -84,8 +87,9 @@ def test_hosts_and_replicas_share_the_batches(three_files):
         part = reading.Part(host=host, hosts=2, replicas=4)
         return numbers(three_files.training(4, seed=3, part=part), 10)
 
+    # A host has every second record; its first replica takes the first half of them.
     a, b = of_host(0), of_host(1)
-    together = [a[i] + a[i + 1] + b[i] + b[i + 1] for i in range(0, 10, 2)]
+    together = [a[i] + b[i] + a[i + 1] + b[i + 1] for i in range(0, 10, 2)]
     assert together == whole
 
 
@@ -226,14 +230,112 @@ def test_description_gives_the_number_of_records(tmp_path):
     assert [(f.path, f.records) for f in files] == [(a, 3), (c, 2)]
 
 
-def test_file_that_lost_records_stops_the_reading(tmp_path):
+def test_description_of_another_file_is_refused(tmp_path):
     a = write(tmp_path / "a", range(3))
-    describe(tmp_path / "a.description.json", [(a, 4)])
-    data = opened(a)
+    size = os.path.getsize(a)
+    description = tmp_path / "a.description.json"
+    for output, message in (
+        ({"instances": 4}, "a: 3 records, not 4 as"),
+        (
+            {"instances": 3, "bytes": size + 1},
+            f"a: has {size} bytes, not {size + 1} as",
+        ),
+        (
+            {"instances": 3, "offsets": []},
+            "json: its offsets for .*a are not those of 3",
+        ),
+        ({"instances": 3, "offsets": [7]}, "its offsets"),
+        ({"instances": 1025, "offsets": [0, 0]}, "its offsets"),
+        ({"instances": 1025, "offsets": [0, size]}, "its offsets"),
+        ({"instances": 3, "offsets": ["x"]}, "its offsets"),
+        ({"instances": 3, "offsets": 0}, "its offsets"),
+    ):
+        description.write_text(json.dumps({"outputs": [{"file": "a"} | output]}))
+        with pytest.raises(UserError, match=message) as error:
+            opened(a)
+        assert "\n" not in str(error.value)
+    given = {"file": "a", "instances": 3, "bytes": size, "offsets": [0]}
+    description.write_text(json.dumps({"outputs": [given]}))
+    assert sorted(sum(numbers(opened(a).training(3, seed=0), 1), [])) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("place", ["a plain file", "ram://"])
+def test_offsets_are_found_where_no_description_has_them(tmp_path, place, monkeypatch):
+    """On ram://, as on gs://, a file cannot be mapped."""
+    monkeypatch.setattr(blocks, "BLOCK", 4)
+    content = records.frame([example(8**n) for n in range(11)])
+    path = str(tmp_path / "a") if place == "a plain file" else "ram://offsets/a"
+    tf.io.gfile.makedirs(os.path.dirname(path))
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(content)
+    (found,) = reading.survey([path], {})
+    assert found.records == 11
+    edges = [
+        len(records.frame([example(8**i) for i in range(n)])) for n in (0, 4, 8, 11)
+    ]
+    assert found.offsets.tolist() == edges
+    (batch,) = numbers(reading.Records([found], SCHEMA).training(11, seed=0), 1)
+    assert sorted(batch) == [8**n for n in range(11)]
+
+
+def test_wrong_offset_is_noticed_and_named(tmp_path):
+    a = write(tmp_path / "a", range(3000))
+    frames = [len(records.frame([example(n)])) for n in range(3000)]
+    starts = (np.cumsum(frames) - frames).tolist()
+    right = [0, starts[1024], starts[2048]]
+    output = {"file": "a", "instances": 3000, "bytes": os.path.getsize(a)}
+    description = tmp_path / "a.description.json"
+    for wrong in (
+        [0, starts[1025], starts[2048]],  # there a record begins, too
+        [0, starts[1024], starts[2047]],
+        [0, starts[1024] + 1, starts[2048]],
+    ):
+        description.write_text(json.dumps({"outputs": [output | {"offsets": wrong}]}))
+        data = opened(a)
+        with pytest.raises(reading.ERRORS):
+            numbers(data.training(3000, seed=0), 1)
+        with pytest.raises(UserError, match="a: record (1025|2049) begins at byte"):
+            data.check()
+    description.write_text(json.dumps({"outputs": [output | {"offsets": right}]}))
+    (batch,) = numbers(opened(a).training(3000, seed=0), 1)
+    assert sorted(batch) == list(range(3000))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_file_that_lost_records_stops_the_reading(tmp_path, packed):
+    pack = gzip.compress if packed else bytes
+    path = tmp_path / "a"
+    path.write_bytes(pack(records.frame([example(n) for n in range(4)])))
+    data = opened(str(path))
+    path.write_bytes(pack(records.frame([example(n) for n in range(3)])))
     with pytest.raises(reading.ERRORS):
         numbers(data.training(2, seed=0), 5)
     with pytest.raises(UserError, match="a: 3 records, not 4"):
         data.check()
+    path.write_bytes(b"")
+    with pytest.raises(UserError, match="a: 0 records, not 4"):
+        data.check()
+
+
+def test_host_reads_its_own_blocks_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 4)
+    path = write(tmp_path / "a", range(128))  # two rounds of 16 blocks, and no rest
+    data = opened(path)
+    ((_, number),) = data.places(1, seed=3, batch=0)
+    content = bytearray((tmp_path / "a").read_bytes())
+    damaged = content.index(records.frame([example(number - 1)])) + 20
+    content[damaged] ^= 1
+    (tmp_path / "a").write_bytes(content)
+
+    def epoch(host):
+        part = reading.Part(host=host, hosts=2, replicas=2)
+        return sum(numbers(data.training(4, seed=3, part=part), 32), [])
+
+    assert len(set(epoch(host=1))) == 64
+    with pytest.raises(reading.ERRORS):
+        epoch(host=0)
+    # Nor does who enters in the second round.
+    assert len(numbers(data.training(4, seed=3, first_batch=16), 16)) == 16
 
 
 def test_bad_description_and_missing_file_are_named(tmp_path):
@@ -243,3 +345,13 @@ def test_bad_description_and_missing_file_are_named(tmp_path):
         reading.describe([a])
     with pytest.raises(UserError, match="nothing: no file matches"):
         reading.find([f"{tmp_path}/nothing"])
+
+
+def test_name_that_looks_like_a_pattern_is_taken_literally(tmp_path):
+    path = write(tmp_path / "y[1].tfrecord", range(3))
+    assert reading.find([path]) == [path]
+    write(tmp_path / "y1.tfrecord", range(3))
+    assert reading.find([path]) == [path]
+    assert reading.find([f"{tmp_path}/y[12].tfrecord"]) == [f"{tmp_path}/y1.tfrecord"]
+    data = opened(path)
+    assert len(numbers(data.training(3, seed=0), 1)) == 1

@@ -1,5 +1,6 @@
 """Fine-tuning rows: what is written is read, in batches that waste little and lose none."""
 
+import hashlib
 import pathlib
 
 import numpy as np
@@ -9,6 +10,9 @@ import training  # noqa: F401  (first: TensorFlow quietly)
 from text import reading
 from text.errors import UserError
 from text.rows import Field, Layout, Row, Rows, write
+
+# isort: split
+import tensorflow as tf
 
 LAYOUT = Layout(
     max_seq_length=32,
@@ -137,6 +141,57 @@ def test_hosts_and_replicas_share_the_same_batches(path):
     assert joined == whole
 
 
+def digest(dataset):
+    digest = hashlib.sha256()
+    for batch in dataset.as_numpy_iterator():
+        for name, x in sorted(batch.items()):
+            digest.update(f"{name} {x.dtype} {x.shape}".encode() + x.tobytes())
+    return digest.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(
+    ("division", "whole", "resumed", "evaluated"),
+    [
+        ((True, 0, 1, 1), "f701805f84801e8e", "a7fe83b91cd8cda2", "c914831656243cce"),
+        ((True, 0, 1, 2), "452e8e5b8bdae72e", "4ff14f1ff1063338", "050cc97c672c7984"),
+        ((True, 0, 2, 4), "b0441d95d463bef1", "dc7de9b72a008303", "34ff135bdedd5313"),
+        ((True, 1, 2, 4), "7704327958120e80", "d7a9d5c3e31c57a0", "810cf78c714e341f"),
+        ((False, 0, 1, 1), "cc210918650c4fdc", "556f6b415f7c09b1", "20f3d4fa46627a58"),
+        ((False, 0, 1, 2), "e48b06a9194f4c9e", "6105dc2e49d6f460", "b005c8d328e09ceb"),
+        ((False, 0, 2, 4), "f20b41a494c9de59", "55c2225ed4aa8dc0", "d53987e2d61e76ef"),
+        ((False, 1, 2, 4), "0f6662e0db9b2791", "3db3f82dbccf4c96", "a85cc5593924060d"),
+    ],
+)
+def test_batches_never_change(path, division, whole, resumed, evaluated):
+    """Not from one version to the next: a run that was begun goes on with the other."""
+    bucketed, *part = division
+    rows, part = Rows(path, LAYOUT, bucketed=bucketed), reading.Part(*part)
+    run = {"seed": 3, "num_batches": 150, "part": part}
+    assert digest(rows.training(8, **run)) == whole
+    assert digest(rows.training(8, first_batch=77, **run)) == resumed
+    assert digest(rows.evaluation(8, part=part)) == evaluated
+
+
+def operations(dataset):
+    """The kinds of operations in the graph of a dataset and in its functions."""
+    graph = tf.compat.v1.GraphDef.FromString(
+        tf.raw_ops.DatasetToGraphV2(
+            input_dataset=tf.data.experimental.to_variant(dataset)
+        ).numpy()
+    )
+    functions = (node for f in graph.library.function for node in f.node_def)
+    return {node.op for node in (*graph.node, *functions)}
+
+
+def test_batches_come_without_python(path):
+    """Which is not on the hosts of a remote TPU."""
+    rows = Rows(path, LAYOUT)
+    for dataset in (rows.training(8, seed=3, num_batches=9), rows.evaluation(8)):
+        found = operations(dataset)
+        assert "ParseExampleV2" in found  # the map's function was looked into
+        assert not [op for op in found if "PyFunc" in op or "Generator" in op]
+
+
 def test_choices_have_an_axis_of_their_own(tmp_path):
     layout = Layout(16, num_choices=3, labels={"label_ids": Field()})
     path = str(tmp_path / "rows")
@@ -148,11 +203,29 @@ def test_choices_have_an_axis_of_their_own(tmp_path):
     assert batch["segment_ids"].sum(axis=-1).tolist() == [[0, 9, 0]]
 
 
-def test_cut_off_file_and_other_rows_are_refused(path, tmp_path):
+def test_damaged_file_and_other_rows_are_refused(path, tmp_path):
     content = pathlib.Path(path).read_bytes()
-    cut = tmp_path / "cut"
-    cut.write_bytes(content[:-7])
-    with pytest.raises(UserError, match="cut: cut off"):
-        Rows(str(cut), LAYOUT)
-    with pytest.raises(UserError, match="rows are of another kind"):
+    bad = tmp_path / "bad"
+    for damaged in (content[:-7], content[:900] + b"\xff" + content[901:]):
+        bad.write_bytes(damaged)
+        with pytest.raises(UserError, match="bad: damaged; delete it and run"):
+            Rows(str(bad), LAYOUT)
+    with pytest.raises(UserError, match="has rows of another kind; delete it"):
         Rows(path, Layout(16))
+
+
+def test_file_that_turns_bad_is_named(path):
+    file = pathlib.Path(path)
+    content, rows = file.read_bytes(), Rows(path, LAYOUT)
+    for damaged, message in (
+        (content[:-1] + b"\xff", "train.tf_record: damaged; delete it"),
+        (content[:-9], "train.tf_record: damaged"),
+        (content[: len(content) // 2], "train.tf_record: no longer holds the 100 rows"),
+        (content + content, "train.tf_record: no longer holds the 100 rows"),
+        (None, "train.tf_record: cannot be read"),
+    ):
+        file.write_bytes(damaged) if damaged is not None else file.unlink()
+        with pytest.raises(UserError, match=message):
+            rows.training(8, seed=3, num_batches=9)
+        with pytest.raises(UserError, match=message):
+            rows.evaluation(8)

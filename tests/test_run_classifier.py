@@ -578,6 +578,69 @@ def test_numbers_beyond_the_scale_of_the_task_are_refused(folder):
         task(folder, "STS-B").read("train")
 
 
+@pytest.mark.parametrize(
+    ("ending", "label", "shown"),
+    [
+        ("jsonl", "9" * 400, "9" * 40),
+        ("jsonl", "true", "True"),
+        ("jsonl", "[1.5]", r"\[1.5\]"),
+        ("tsv", "1_000", "'1_000'"),
+        ("tsv", "١٢", "'١٢'"),
+        ("tsv", "1,5", "'1,5'"),
+        ("tsv", "inf", "'inf'"),
+        ("tsv", "", "''"),
+    ],
+)
+def test_what_only_python_takes_for_a_number_is_refused(folder, ending, label, shown):
+    content = (
+        f'{{"text": "a", "label": {label}}}' if ending == "jsonl" else f"a\t{label}"
+    )
+    header = [] if ending == "jsonl" else ["text\tlabel"]
+    write_lines(folder / f"train.{ending}", [*header, content])
+    this = task(folder, "custom", label_kind="number", train_file=f"train.{ending}")
+    message = rf"train.{ending}:\d: label {shown} is no number that float32 holds$"
+    with pytest.raises(UserError, match=message):
+        this.read("train")
+
+
+def test_numbers_as_files_have_them(folder):
+    written = ["1", "-1.50", " +.5 ", "2.", "1e3", "1E-2"]
+    write_lines(folder / "train.tsv", ["text\tlabel", *(f"a\t{x}" for x in written)])
+    this = task(folder, "custom", label_kind="number")
+    assert [e.label for e in this.read("train")] == [1, -1.5, 0.5, 2, 1000, 0.01]
+
+
+@pytest.mark.parametrize("kind", ["single", "several"])
+def test_the_work_for_a_text_does_not_grow_with_the_number_of_labels(folder, kind):
+    compared = 0
+
+    class Label(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+    write_lines(folder / "train.jsonl", ['{"text": "a", "label": "l299"}'] * 10)
+    labels = [Label(f"l{i}") for i in range(300)]
+    changes = {"labels": labels, "label_kind": kind, "train_file": "train.jsonl"}
+    this = task(folder, "custom", **changes)
+    compared = 0
+    gold = this._gold(this.read("train"))
+    assert compared < 100
+    assert gold.tolist() == [299 if kind == "single" else [0] * 299 + [1]] * 10
+
+
+def test_many_labels_make_no_long_refusal(folder):
+    this = task(folder, "custom", labels=[f"l{i}" for i in range(30_000)])
+    with pytest.raises(
+        UserError, match="trained for the labels m0, .*, m19, .* in"
+    ) as e:
+        this.restore({"labels": [f"m{i}" for i in range(30_000)]})
+    assert len(str(e.value)) < 400
+
+
 def test_several_labels_that_are_always_the_same_are_trivial(folder):
     """No label is in half of the texts, and none at all is not the best answer."""
     labels = [*"aaaabbbccd"]

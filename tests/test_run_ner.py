@@ -331,7 +331,6 @@ def test_document_context_fills_rows_with_the_sentences_around(folder):
 
     def rows(**changes):
         task.given = dataclasses.replace(task.given, **changes)
-        task._document.cache_clear()
         examples = task.read("dev")
         made = [row for e in examples for row in task.featurize(e, "dev")]
         texts = [" ".join(VOCABULARY[id] for id in row.input_ids) for row in made]
@@ -345,6 +344,48 @@ def test_document_context_fills_rows_with_the_sentences_around(folder):
     )
     alone = ["[CLS] a P ##a [SEP]", "[CLS] b . [SEP]", "[CLS] L ##a ##b [SEP]"]
     assert rows(document_context=False) == (alone, [[1, 2], [1, 2], [1]])
+
+
+def test_the_work_for_a_sentence_does_not_grow_with_its_document(folder):
+    """Without -DOCSTART- lines a whole file is one document."""
+    looked_at = 0
+
+    class Word(str):
+        def __hash__(self):
+            nonlocal looked_at
+            looked_at += 1
+            return super().__hash__()
+
+        def __eq__(self, other):
+            nonlocal looked_at
+            looked_at += 1
+            return super().__eq__(other)
+
+    task = task_of(folder, document_context=True, entity_types=["X"])
+    counts = []
+    for number in (100, 200):
+        looked_at = 0
+        sentences = [
+            tags.Sentence((Word("Pa"), Word("b")), None, 1, 0, 2 * i)
+            for i in range(number)
+        ]
+        made = [
+            list(task.featurize(example, "test"))
+            for example in run_ner._in_documents(sentences)
+        ]
+        assert sum(map(len, made)) == number
+        counts.append(looked_at)
+    assert counts[1] <= 2 * counts[0]
+
+
+def test_documents_of_like_number_are_not_taken_for_each_other(folder):
+    task = task_of(folder, document_context=True, entity_types=["X"])
+    for words in (("a", "b"), ("b", "a"), ("a", "b")):
+        sentences = [tags.Sentence(words, None, 1, 0, 0)]
+        (example,) = run_ner._in_documents(sentences)
+        (row,) = task.featurize(example, "dev")
+        inside = [task.tokenizer.vocabulary.ids[word] for word in words]
+        assert row.input_ids[1:-1] == inside
 
 
 def test_document_context_trains_and_says_where_no_document_begins(folder, capsys):

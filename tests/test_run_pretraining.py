@@ -18,7 +18,7 @@ from modeling.config import BertConfig
 from tests.programs import hosts
 from text import records
 from text.errors import UserError
-from training import checkpoint
+from training import checkpoint, run_folder
 
 # isort: split
 import tensorflow as tf
@@ -34,6 +34,9 @@ TINY = BertConfig(
     intermediate_size=8,
     max_position_embeddings=64,
     type_vocab_size=2,
+)
+STILL = dataclasses.replace(
+    TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
 )
 
 
@@ -82,6 +85,7 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys):
     )
     output = tmp_path / "output"
     assert [p.name for p in sorted(output.iterdir()) if "tfevents" not in p.name] == [
+        run_folder.RECORD,
         "bert_config.json",
         "checkpoint",
         "curves.png",
@@ -120,10 +124,14 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys):
     assert saved["cls/seq_relationship/output_weights/adam_v"].shape == (2, 8)
     assert BertConfig.from_json_file(str(output / "bert_config.json")) == TINY
 
-    # The same command again has nothing to do, and says so.
+    # The same command again has nothing to do, and says so. What a run did not come to,
+    # because it was killed behind its last checkpoint, is made up for.
+    curves = (output / "curves.png").read_bytes()
+    (output / "curves.png").unlink()
     capsys.readouterr()
     run(tmp_path)
     assert "already finished: 6 updates are done" in capsys.readouterr().out
+    assert (output / "curves.png").read_bytes() == curves
     # Evaluation alone; a flag of the training does not matter to it.
     run(tmp_path, do_train=False, do_eval=True, max_eval_steps=2, train_batch_size=7)
     assert results(tmp_path)["global_step"] == "6"
@@ -182,11 +190,10 @@ def metrics(directory):
         ({"seed": -1}, "--seed=-1: must be from 0"),
         ({"learning_rate": float("nan")}, "--learning_rate=nan: must be above 0"),
         ({"eval_every_steps": 5}, "--eval_every_steps needs held-out"),
-        ({"use_tpu": True}, "a TPU needs --tpu_name"),
         ({"use_tpu": True, "tpu_name": "t"}, "cannot read or write local files"),
         (
             {"distribution": "tpu", "tpu_name": "t", "input_file": ["gs://a"]},
-            "output: a TPU cannot read or write local files",
+            "output: the hosts of the TPU 't' are other machines",
         ),
     ],
 )
@@ -258,6 +265,41 @@ def test_description_that_contradicts_is_refused(tmp_path, changes, message):
         run(tmp_path, input_file=[str(file) for file in files])
 
 
+def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys):
+    golden = list(records.read(RECORDS))
+    output = tmp_path / "output"
+
+    def train(examples=golden, folder=tmp_path, **changes):
+        """From the checkpoint of step 4 on."""
+        for file in output.glob("model.ckpt-6*"):
+            file.unlink()
+        (folder / "a").write_bytes(records.frame(examples))
+        run(tmp_path, input_file=[str(folder / "a")], **changes)
+        return capsys.readouterr().out
+
+    train()
+    # Wherever they lie, and whatever is beside them.
+    (tmp_path / "moved").mkdir()
+    description = {"outputs": [{"file": "a", "instances": 838}]}
+    (tmp_path / "moved" / "a.description.json").write_text(json.dumps(description))
+    assert "going on from step 4" in train(folder=tmp_path / "moved")
+    others = [golden[1], golden[0], *golden[2:]]
+    longer = [*golden[:-1], golden[-1] + golden[-1]]
+    for changed in (others, longer):
+        with pytest.raises(UserError, match="other settings: input_file has changed"):
+            train(changed)
+    # An earlier version did not note all; from its next start on the run is held to it.
+    settings = json.loads((output / "run.json").read_text())
+    del settings["input_file_sha256"], settings["allow_tf32"]
+    (output / "run.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match="allow_tf32 was False and is True"):
+        train(allow_tf32=True)
+    assert "begun by an earlier version" in train()
+    assert "begun by an earlier version" not in train()
+    with pytest.raises(UserError, match="other settings: input_file has changed"):
+        train(others)
+
+
 def broken_record(tmp_path, **features):
     """The golden records with one more, as their 839th, that has other features."""
     golden = list(records.read(RECORDS))
@@ -276,8 +318,9 @@ def test_bad_record_met_while_training_is_named(tmp_path):
     with pytest.raises(UserError, match="record 839 has 3 values of input_ids, not 64"):
         run(tmp_path, input_file=[path], num_train_steps=110)
     path = broken_record(tmp_path, input_ids=[3000] * 64)
+    other = str(tmp_path / "other")
     with pytest.raises(UserError, match="record 839 has 3000 in input_ids"):
-        run(tmp_path, input_file=[path], num_train_steps=110)
+        run(tmp_path, input_file=[path], num_train_steps=110, output_dir=other)
 
 
 @pytest.mark.parametrize("changes", [{"do_train": False}, {"eval_every_steps": 2}])
@@ -352,17 +395,17 @@ def test_killed_run_ends_with_the_same_bits(tmp_path):
     output = tmp_path / "killed" / "output"
     randomness = random.Random(5)
     for _ in range(3):
-        before = set(checkpoint.steps(str(output)))
+        before = set(run_folder.steps(str(output)))
         process = subprocess.Popen(
             given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         # It has gone on at least a little when it dies.
-        while set(checkpoint.steps(str(output))) <= before and process.poll() is None:
+        while set(run_folder.steps(str(output))) <= before and process.poll() is None:
             time.sleep(0.01)
         time.sleep(randomness.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL  # and did not end before
-        assert checkpoint.steps(str(output))[-1] < 400
+        assert run_folder.steps(str(output))[-1] < 400
     done = subprocess.run(given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "going on from step" in done.stdout
@@ -375,11 +418,49 @@ def test_killed_run_ends_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
+def test_run_goes_on_with_other_replicas_and_back(tmp_path):
+    """One replica, then two, then one; over the end of whole rounds and of an epoch."""
+    many = tmp_path / "many"
+    many.write_bytes(records.frame(list(records.read(RECORDS)) * 21))  # 17,598
+    changes = {
+        "input_file": [str(many)],
+        "train_batch_size": 1024,
+        "log_every_steps": 1,
+    }
+    changes |= {"config": STILL, "num_train_steps": 20}
+    (tmp_path / "straight").mkdir()
+    (tmp_path / "elastic").mkdir()
+    run(tmp_path / "straight", **changes)
+    output = tmp_path / "elastic" / "output"
+    on_two = [sys.executable, f"{ROOT}/tests/programs/on_two_cpus.py"]
+    for devices, begin, end in ((1, 0, 6), (2, 6, 17), (1, 17, 20)):
+        changes["save_checkpoints_steps"] = end
+        given = flags(tmp_path / "elastic", **changes)
+        if devices == 2:
+            given["distribution"] = "mirrored"
+        done = subprocess.run(
+            [*on_two, *command(given)[1:]],
+            env=os.environ | {"PYTHONPATH": ROOT},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"on {devices} device" in done.stdout
+        assert begin == 0 or f"going on from step {begin}" in done.stdout
+        # What it would be, had it been killed here.
+        for step in run_folder.steps(str(output)):
+            if step > end:
+                for file in output.glob(f"model.ckpt-{step}.*"):
+                    file.unlink()
+    found, expected = metrics(tmp_path / "elastic"), metrics(tmp_path / "straight")
+    assert [row["step"] for row in found] == list(range(1, 21))
+    for row, other in zip(found, expected, strict=True):
+        assert row["loss"] == pytest.approx(other["loss"], rel=1e-5)
+
+
+@pytest.mark.slow
 def test_two_hosts_agree_with_one(tmp_path):
-    still = dataclasses.replace(
-        TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    changes = {"config": still, "num_train_steps": 5, "do_eval": True}
+    changes = {"config": STILL, "num_train_steps": 5, "do_eval": True}
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     run(tmp_path / "one", **changes)

@@ -327,6 +327,47 @@ def test_texts_without_tokens_and_any_script_are_answered(folder):
     assert not (folder / "output" / "null_threshold.json").exists()
 
 
+@pytest.mark.parametrize(
+    "doc_stride, rows, lost", [(6, 4, 0), (15, 3, 0), (16, 2, 1), (128, 2, 1)]
+)
+def test_windows_that_may_not_overlap_are_said(
+    folder, capsys, caplog, doc_stride, rows, lost
+):
+    """As the release's command lines have them, with --doc_stride left at 128.
+
+    Behind the three tokens of the question a window has 18 of the text's 34; behind the
+    five of the longest one 16.
+    """
+    text = " ".join(["mud"] * 15 + ["gold"] * 4 + ["mud"] * 15)
+    answer = {"text": " ".join(["gold"] * 4), "answer_start": 60}
+    question = {"id": "q", "question": "what shines?", "answers": [answer]}
+    content = squad([{"context": text, "qas": [question]}])
+    for name in ("train.json", "dev.json"):
+        (folder / name).write_text(json.dumps(content))
+    given = {"doc_stride": doc_stride, "train_batch_size": [1]}
+    run(folder, do_train=True, do_predict=True, **given)
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if "train: 1 exa" in x)
+    assert f", {rows} rows" in line
+    assert ("1 answers whole in no window" in line) == (lost == 1)
+    said = f"--doc_stride={doc_stride}: windows of {doc_stride} tokens or fewer do not"
+    assert caplog.text.count(said) == (doc_stride > 15)
+    assert read(folder, "predictions.json")["q"] in text
+
+
+def test_whole_numbers_as_ids_are_texts_in_the_answers(folder):
+    """What json.dumps makes of them as keys; the numbers that scores need stay."""
+    content = shining(3, 2)
+    paragraphs = content["data"][0]["paragraphs"]
+    for id, paragraph in zip((7, -1, 10**30), paragraphs, strict=True):
+        paragraph["qas"][0]["id"] = id
+    for name in ("train.json", "dev.json"):
+        (folder / name).write_text(json.dumps(content))
+    run(folder, do_train=True, do_predict=True, do_eval=True, train_batch_size=[1])
+    for name in OUTPUTS[:2]:
+        assert list(read(folder, name)) == ["7", "-1", str(10**30)]
+    assert read(folder, "eval_results.json")["eval_total"] == 3
+
+
 # --- Refusals ------------------------------------------------------------------------
 
 TRAINING = {
@@ -343,10 +384,16 @@ TRAINING = {
         r"data\[0\].paragraphs\[0\]: has no 'context'",
     ),
     "no id": (one(id=None), r"qas\[0\]: has no 'id'"),
-    "number as id": (one(id=5), r"qas\[0\]: 'id' is 5, not a text"),
+    "true as id": (one(id=True), r"'id' is true, not a text or a whole number"),
+    "half as id": (one(id=0.5), r"qas\[0\]: 'id' is 0.5, not a text or a whole"),
+    "null as id": (
+        squad([{"context": "mud", "qas": [{"id": None}]}]),
+        "'id' is null, not a text or a whole number",
+    ),
     "no question text": (one(question=None), r"qas\[0\]: has no 'question'"),
     "answers": (one(answers="gold"), "'answers' is \"gold\", not a list"),
     "no answer": (one(answers=[]), "no answer to train on; .*--version_2_with"),
+    "number as answer": (one(answers=[5]), r"answers\[0\]: has no 'text'"),
     "no answer text": (one(answer={"text": None}), r"answers\[0\]: has no 'text'"),
     "text start": (one(answer={"answer_start": "4"}), "'answer_start' is \"4\""),
     "no start": (one(answer={"answer_start": None}), "has no 'answer_start'"),
@@ -394,10 +441,12 @@ def test_a_file_in_another_encoding_is_refused(folder):
 
 
 def test_an_id_twice_is_refused_where_answers_go_by_it(folder):
-    paragraph = one()["data"][0]["paragraphs"][0]
-    (folder / "dev.json").write_text(json.dumps(squad([paragraph, paragraph])))
     place = r"data\[0\].paragraphs\[0\].qas\[0\]"
-    refused(folder, f"id 'q' is that of {place} too", do_predict=True)
+    for first, second in (("q", "q"), ("1", 1), (1, "1")):
+        paragraphs = [one(id=id)["data"][0]["paragraphs"][0] for id in (first, second)]
+        (folder / "dev.json").write_text(json.dumps(squad(paragraphs)))
+        message = f"id '{first}' is that of {place} too; answers are written by id"
+        refused(folder, message, do_predict=True)
 
 
 @pytest.mark.parametrize(
@@ -431,12 +480,9 @@ def test_what_has_no_answers_is_not_scored(folder, answers, message):
             {"do_train": True, "eval_every_steps": 2, "predict_file": None},
             "--eval_every_steps, --early_stopping_patience and a search need",
         ),
+        ({"do_predict": True, "doc_stride": 0}, "--doc_stride=0: must be at least 1"),
         (
-            {"do_predict": True, "doc_stride": 16},
-            "--doc_stride=16: must be from 1 to 15",
-        ),
-        (
-            {"do_predict": True, "max_query_length": 20},
+            {"do_predict": True, "max_query_length": 21},
             "--max_seq_length=24: must be at",
         ),
         ({"do_predict": True, "max_query_length": 0}, "--max_query_length=0: must be"),

@@ -350,6 +350,8 @@ BROKEN_CSV = {
     ),
     "label -1": (with_column("label", "-1"), r"val.csv:3: label '-1' is none"),
     "label gold": (with_column("label", "gold"), r"val.csv:3: label 'gold' is none"),
+    "label 0_1": (with_column("label", "0_1"), r"val.csv:3: label '0_1' is none"),
+    "label ١": (with_column("label", "١"), r"val.csv:3: label '١' is none"),
     "label missing": (with_column("label", ""), r"val.csv:3: no label"),
     "empty ending": (with_column("ending1", " "), r"val.csv:3: choice 1 is empty"),
     "label of an empty ending": (

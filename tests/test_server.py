@@ -323,9 +323,9 @@ def test_request_that_never_comes_to_its_end(predictor, monkeypatch):
             assert b" 408 " in client.recv(1000).splitlines()[0]
 
 
-def half_sent(port):
+def half_sent(port, part=b"GET / HTTP/1.1\r\nHost: "):
     client = socket.create_connection(("127.0.0.1", port), timeout=30)
-    client.sendall(b"GET / HTTP/1.1\r\nHost: ")
+    client.sendall(part)
     return client
 
 
@@ -340,6 +340,54 @@ def test_heads_that_never_come_to_their_end(predictor, monkeypatch):
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
     with serving(predictor("label")) as port, half_sent(port) as client:
         assert is_ended(client)
+
+
+def ask(client, head):
+    """Sends a request, and reads the answer to its end."""
+    client.sendall(head + b"\r\nHost: localhost\r\n\r\n")
+    answer = http.client.HTTPResponse(client)
+    answer.begin()
+    answer.read()
+    assert not answer.will_close
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1",
+        # Answered at once, and the rest of the body is waited for.
+        b"GET /nowhere HTTP/1.1\r\nContent-Length: 1000000",
+    ],
+)
+def test_what_never_comes_to_its_end_behind_an_answer(predictor, monkeypatch, head):
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    with serving(predictor("label")) as port, half_sent(port, b"") as client:
+        ask(client, head)
+        client.settimeout(0.05)
+        for _ in range(600):  # a byte now and then keeps no place
+            with contextlib.suppress(TimeoutError):
+                if is_ended(client):
+                    break
+            with contextlib.suppress(ConnectionError):
+                client.sendall(b"G")
+        else:
+            pytest.fail("still open")
+
+
+def test_a_request_in_pieces_may_take_the_model_longer_than_its_head(monkeypatch):
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    model = Faulty()
+    with serving(model) as port, half_sent(port, b"") as client:
+        client.settimeout(30)
+        ask(client, b"GET / HTTP/1.1")
+        body = b'{"instances": ["good"]}'
+        head = f"POST {PREDICT} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}"
+        client.sendall(head.encode())
+        client.sendall(b"\r\n\r\n" + body)
+        wait_until(lambda: model.batches)
+        time.sleep(0.5)
+        model.go.set()
+        assert client.recv(12) == b"HTTP/1.1 200"
 
 
 def test_more_connections_than_a_process_may_have(predictor, monkeypatch):

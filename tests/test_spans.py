@@ -247,14 +247,15 @@ def test_null_odds_equal_the_release(uncased):
 
 
 def slow_windows(num_tokens, length, stride):
-    """The same by the definition: every token asks every window."""
+    """By the definition: the release's steps, and every token asks every window."""
     bounds = []
     start = 0
     while start < num_tokens:
-        bounds.append((start, min(start + length, num_tokens)))
-        if bounds[-1][1] == num_tokens:
+        size = min(num_tokens - start, length)
+        bounds.append((start, start + size))
+        if start + size == num_tokens:
             break
-        start += stride
+        start += min(size, stride)
 
     def context(bound, token):
         first, stop = bound
@@ -271,10 +272,8 @@ def slow_windows(num_tokens, length, stride):
 
 @pytest.mark.parametrize("num_tokens", [*range(30), 299, 300, 301, 307])
 def test_each_token_belongs_to_the_window_with_the_most_context(num_tokens):
-    sizes = itertools.product((2, 5, 8, 13, 200), (1, 2, 4, 7, 100, 199))
-    for length, stride in sizes:
-        if stride >= length:
-            continue
+    lengths, strides = (1, 2, 5, 8, 13, 200), (1, 2, 4, 5, 7, 8, 9, 100, 199, 200, 500)
+    for length, stride in itertools.product(lengths, strides):
         expected, owners = slow_windows(num_tokens, length, stride)
         found = spans.windows(num_tokens, length, stride)
         sizes_of_own = [(f, s, stop - first) for f, s, first, stop in found]
@@ -335,10 +334,9 @@ def test_a_document_without_tokens_has_no_row(text):
 @pytest.mark.parametrize(
     "lengths, message",
     [
-        ((384, 317, 64), "--doc_stride=317: must be from 1 to 316"),
-        ((384, 0, 64), "--doc_stride=0: must be from 1 to 316"),
-        ((384, -1, 64), "--doc_stride=-1: must be"),
-        ((68, 1, 64), "--max_seq_length=68: must be at least 69"),
+        ((384, 0, 64), "--doc_stride=0: must be at least 1"),
+        ((384, -1, 64), "--doc_stride=-1: must be at least 1"),
+        ((67, 1, 64), "--max_seq_length=67: must be at least 68"),
         ((384, 128, 0), "--max_query_length=0: must be at least 1"),
     ],
 )
@@ -348,9 +346,34 @@ def test_lengths_that_do_not_fit_are_refused(lengths, message):
     assert "\n" not in str(caught.value)
 
 
-def test_the_tightest_lengths_are_allowed():
-    assert Lengths(384, 316, 64).window(64) == 317
-    assert Lengths(69, 1, 64).window(64) == 2
+def test_the_release_s_lengths_are_allowed():
+    """It takes every stride, and a window of one token."""
+    assert Lengths(384, 316, 64).always_overlap
+    assert not Lengths(384, 317, 64).always_overlap
+    assert Lengths(68, 1, 64).window(64) == 1
+
+
+def test_windows_side_by_side_show_every_token_once():
+    """Of an answer across a border no row is told; its parts can still be answered."""
+    tokenizer = letters()
+    document = Document(tokenizer, "the cat in the dog")
+    lengths = Lengths(max_seq_length=6, doc_stride=128, max_query_length=2)
+    question = tokenizer.encode("dog")
+    made = list(spans.rows(document, question, tokenizer.vocabulary, lengths, (1, 2)))
+    windows = [row.window for row in made]
+    assert windows == [
+        Window(0, 2, 0, 2, 3),
+        Window(2, 4, 2, 4, 1),
+        Window(4, 5, 4, 5, -1),
+    ]
+    assert [(row.start_position, row.end_position) for row in made] == [(0, 0)] * 3
+    logits = np.zeros((2, 3, 6), np.float32)
+    logits[0, 1, 3] = logits[1, 1, 4] = logits[1, 0, 4] = 9.0
+    (answer,) = spans.best_answers([document], [0, 0, 0], windows, *logits)
+    assert answer.nbest[0].text == "in the"
+    assert {span.text for span in answer.nbest} == {
+        *("the", "cat", "the cat", "in", "in the", "dog")
+    }
 
 
 # --- Annotated answers ---------------------------------------------------------------

@@ -12,8 +12,8 @@ import pytest
 import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling import heads
 from modeling.config import BertConfig
-from text import reading, records
-from training import checkpoint, distribution, loop, report
+from text import anywhere, reading, records
+from training import checkpoint, distribution, loop, report, run_folder
 
 # isort: split
 import tensorflow as tf
@@ -318,8 +318,55 @@ def test_lines_of_repeated_steps_are_cut_off(tmp_path):
     path = tmp_path / "metrics.jsonl"
     lines = [json.dumps({"step": n, "kind": "train"}) + "\n" for n in (1, 2, 3)]
     path.write_text("".join(lines) + '{"step": 4, "ki')  # killed while writing
+    run_folder.claim(str(path))
     report.Report(str(tmp_path), total_steps=9, batch_size=1).begin(2)
     assert path.read_text() == "".join(lines[:2])
+
+
+def test_a_bad_line_of_metrics_hides_none_behind_it(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    run_folder.claim(str(path))
+    good = [json.dumps({"step": n, "kind": "eval", "loss": 1.0}) for n in (1, 2, 3)]
+    bad = ['{"step": 1,', "[1]", "7", '{"step": "one", "kind": "eval"}', "caf\udce9"]
+    lines = [good[0], *bad, good[1], good[2]]
+    content = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+    path.write_bytes(content)
+    written = path.stat().st_mtime_ns
+    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    log.begin(3)  # nothing is to be cut: the file is not written again
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, written)
+    log.begin(2)
+    assert path.read_bytes() == content[: -len(good[2]) - 1]
+    assert log.draw()
+    # A whole line without its end, as of a user's editor, does not swallow the next.
+    path.write_text(good[0])
+    log.begin(1)
+    log.evaluation(2, {"loss": 2.0})
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [
+        1,
+        2,
+    ]
+
+
+def test_where_appending_is_dear_lines_are_written_together(tmp_path, monkeypatch):
+    """On gs:// to append is to write the whole file again."""
+    monkeypatch.setattr(anywhere, "is_remote", lambda path: True)
+    path = tmp_path / "metrics.jsonl"
+    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    log.begin(0)
+    sizes = []
+    for step in range(1, 6):
+        log.evaluation(step, {"loss": 1.0})
+        sizes.append(len(path.read_text().splitlines()))
+    assert sizes == [1] * 5
+    log.say("saved")  # what is reported of a step is there once it is saved
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 def test_host_that_is_no_chief_writes_nothing(tmp_path, capsys):

@@ -6,12 +6,15 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from text import files
 from text.errors import UserError
 
 SUFFIX = ".description.json"
 
 
 UNFINISHED = ".work"  # the folder of a run that has not come to its end
+# The "offsets" of an output are where its records 0, 1024, 2048, ... begin, in bytes.
+OFFSET_EVERY = 1 << 10
 
 
 class Description(NamedTuple):
@@ -20,12 +23,14 @@ class Description(NamedTuple):
     path: str
     content: dict
 
+    def output(self, file: str) -> dict:
+        """What it says of a file: "instances", "bytes", and "offsets" of plain ones."""
+        name = os.path.basename(file)
+        return next(o for o in self.content["outputs"] if o["file"] == name)
+
     def instances(self, file: str) -> int:
         """The records that a file has by this description."""
-        name = os.path.basename(file)
-        return next(
-            o["instances"] for o in self.content["outputs"] if o["file"] == name
-        )
+        return self.output(file)["instances"]
 
 
 def records_among(paths: Iterable[str]) -> list[str]:
@@ -43,7 +48,8 @@ def records_among(paths: Iterable[str]) -> list[str]:
                 f"{path.removesuffix(UNFINISHED)}: these records are unfinished; give "
                 "the command of create_pretraining_data.py again"
             )
-        if not path.endswith(SUFFIX) and ".tmp-" not in os.path.basename(path):
+        name = os.path.basename(path)
+        if not (name.endswith(SUFFIX) or files.is_own(name)):
             kept.append(path)
     return kept
 

@@ -1,12 +1,29 @@
-"""Knows how a file appears under its name: whole, or not at all."""
+"""Knows how a file appears under its name, whole or not at all, and who may write it."""
 
 import contextlib
+import errno
+import fcntl
 import glob
+import hashlib
 import json
 import os
-from collections.abc import Iterable
+import re
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator
 
 from text.errors import UserError
+
+# What this program makes beside a file carries a mark that nobody else's names have, and a
+# dot in front, so that a glob for the file does not find it.
+_MARK = "~bert~"
+_TEMPORARY = re.compile(
+    rf"\.(?P<name>.+){_MARK}(?P<host>[^~]+)~(?P<process>\d+)(\..*)?", re.DOTALL
+)
+_LONGEST_NAME = 100  # bytes; a file system takes 255 with all that is added
+# What flock raises where the file system has no locks.
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 @contextlib.contextmanager
@@ -15,7 +32,7 @@ def replacing(path: str, mode: str = "wb"):
 
     A block that fails leaves `path` as it was. Two processes may write the same path: each
     has a temporary name of its own, and the last one stays. A link stays a link. What is
-    no file of its own, as a pipe or /dev/stdout, is written to as it stands.
+    not a file of its own, as a pipe or /dev/stdout, is written to directly.
     """
     encoding = None if "b" in mode else "utf-8"
     if is_stream(path):
@@ -23,15 +40,14 @@ def replacing(path: str, mode: str = "wb"):
             yield file
         return
     path = os.path.realpath(path)
-    temporary = f"{path}.tmp-{os.getpid()}"
+    temporary = temporary_name(path)
     try:
         with open(temporary, mode, encoding=encoding) as file:
+            _try_lock(file, fcntl.LOCK_EX)  # see remove_temporaries
             yield file
             file.flush()
-            os.fsync(
-                file.fileno()
-            )  # else a power cut could leave the name without data
-        os.replace(temporary, path)
+            os.fsync(file.fileno())  # a power cut must not leave a name without data
+            os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
@@ -69,12 +85,64 @@ def refuse_inputs(outputs: Iterable[str], read: Iterable[str]) -> None:
             raise UserError(f"{path}: is an input too; choose another output")
 
 
+# --- Temporary files -----------------------------------------------------------------
+
+
+def host() -> str:
+    """The name of this machine, as it is part of file names."""
+    return re.sub(r"[^\w.-]", "_", socket.gethostname())[:32] or "unknown"
+
+
+def temporary_name(path: str) -> str:
+    """Where this process writes what shall appear at `path`; a name only it uses.
+
+    It lies in the same folder and names the host and the process. What is written may
+    add endings that begin with a dot.
+    """
+    folder, name = os.path.split(path)
+    name = f".{_shortened(name)}{_MARK}{host()}~{os.getpid()}"
+    return os.path.join(folder, name)
+
+
+def _shortened(name):
+    return os.fsencode(name)[:_LONGEST_NAME].decode(errors="ignore")
+
+
+def is_own(name: str) -> bool:
+    """Whether it is the name of a temporary file or of a lock, of any process."""
+    return temporary_parts(name) is not None or bool(
+        re.fullmatch(rf"\..+{_MARK}lock", name, re.DOTALL)
+    )
+
+
+def temporary_parts(name: str) -> tuple[str, str, int] | None:
+    """What `temporary_name` made a file's name of: the name it is for (of a long one, the
+    beginning), the host and the process; None for any other name.
+    """
+    match = _TEMPORARY.fullmatch(name)
+    return match and (match["name"], match["host"], int(match["process"]))
+
+
 def remove_temporaries(path: str) -> None:
-    """Removes what processes that were killed left beside `path`."""
-    for name in glob.glob(f"{glob.escape(path)}.tmp-*"):
-        process = name.rpartition("-")[2]
-        if process.isdecimal() and not _runs(int(process)):
-            os.remove(name)
+    """Removes what processes of this host that were killed left beside `path`."""
+    folder, name = os.path.split(path)
+    beginning = f".{_shortened(name)}{_MARK}"
+    for found in glob.glob(
+        f"{glob.escape(os.path.join(folder, beginning))}*", include_hidden=True
+    ):
+        parts = temporary_parts(os.path.basename(found))
+        if parts and is_left_over(parts) and os.path.isfile(found):
+            # The process of a container has a number there that says nothing here. Open
+            # for writing: the locks of NFS ask for it.
+            with contextlib.suppress(PermissionError), open(found, "r+b") as file:
+                if _try_lock(file, fcntl.LOCK_EX):
+                    os.remove(found)
+
+
+def is_left_over(parts: tuple[str, str, int]) -> bool:
+    """Whether the process of a temporary name was one of this host, and has ended."""
+    _, of, process = parts
+    return of == host() and not _runs(process)
 
 
 def _runs(process):
@@ -85,3 +153,92 @@ def _runs(process):
     except PermissionError:
         return True
     return process != os.getpid()  # an earlier process may have had our number
+
+
+# --- Locks ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
+    """Keeps other processes from holding `path`, a file or folder, at the same time.
+
+    The lock is a file beside it, `.<name>~bert~lock`, which names the holder, ends with the
+    process however that ends, and is removed when it is given back. It holds between hosts
+    where the file system's locks do (NFS). Where there are none, that is said on stderr.
+
+    Args:
+        shared: for those who read: any number of them may hold it together, but none
+            beside one who writes.
+        wait: until it is free, however long that takes; for what takes a moment.
+    Raises:
+        UserError: another process holds it; names the process and its host.
+        OSError: the folder is not there or not writable.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    if len(os.fsencode(name)) > _LONGEST_NAME:  # others may begin alike
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
+    place = os.path.join(folder, f".{name}{_MARK}lock")
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    with contextlib.ExitStack() as stack:
+        while True:
+            file = stack.enter_context(open(place, "a+", encoding="utf-8"))
+            if not _try_lock(file, kind, place, wait):
+                file.seek(0)
+                raise UserError(
+                    f"{path}: in use by {_holder(file.read())}; wait until that has "
+                    "ended, or choose another output"
+                )
+            if _is_at(file, place):
+                break
+            # The holder removed it between our opening and our locking.
+            stack.close()
+        if not shared:
+            file.truncate(0)
+        file.write(
+            f"process {os.getpid()} on {host()}, "
+            f"since {time.strftime('%Y-%m-%d %H:%M:%S')}\n"
+        )
+        file.flush()
+        try:
+            yield
+        finally:
+            # Others who share it need it still.
+            if not shared or _try_lock(file, fcntl.LOCK_EX):
+                with contextlib.suppress(OSError):
+                    os.remove(place)
+
+
+def _holder(noted):
+    """Who of those that noted themselves still runs, as far as this host can tell."""
+    for line in reversed(noted.splitlines()):
+        match = re.match(r"process (\d+) on ([^,]+),", line)
+        if match and (match[2], int(match[1])) == (host(), os.getpid()):
+            return line
+        if match and not is_left_over(("", match[2], int(match[1]))):
+            return line
+    return "another process"
+
+
+def _try_lock(file, kind, place=None, wait=False):
+    """False if another process holds it; where there are no locks, True."""
+    try:
+        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        if error.errno not in _NO_LOCKS:
+            raise
+        if place:
+            print(
+                f"warning: {place}: this file system has no locks; take care that no "
+                "other process writes here",
+                file=sys.stderr,
+            )
+    return True
+
+
+def _is_at(file, place):
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(place))
+    except FileNotFoundError:
+        return False

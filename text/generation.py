@@ -16,8 +16,11 @@ import contextlib
 import dataclasses
 import errno
 import functools
+import glob
 import gzip
+import itertools
 import os
+import re
 import shutil
 
 import numpy as np
@@ -34,16 +37,23 @@ from text import (
     work,
 )
 from text.errors import UserError
-from text.files import replacing, write_json
+from text.files import read_json, replacing, write_json
 from text.masking import Masking, mask, prediction_counts
 from text.permutation import permute, round_keys
 from text.vocabulary import Vocabulary
 
-_FORMAT = 1  # of the description
+_FORMAT = 2  # of the description; 1 listed all inputs and had no offsets
 _BLOCK_TOKENS = 1 << 21
 _SEGMENT_ROWS = 1 << 16
-_BATCH_ROWS = 1 << 11
+_BATCH_ROWS = 1 << 11  # both multiples of descriptions.OFFSET_EVERY
 _PLAN, _ORDER, _MASK = range(3)  # what a random generator is for
+# What a run makes in its folder; text-000000 is what earlier versions called a piece.
+_MADE = re.compile(
+    r"(origin|settings|room|file-\d+)\.json"
+    r"|((piece|text)-\d+|corpus)\.(json|tokens|words|lengths|ends|sentences|documents)"
+    r"|plan(-\d+-\d+)?\.(json|pairs)"
+    r"|rows-\d+\.(json|tfrecord)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +94,11 @@ class Settings:
         return self.output_files[0] + descriptions.UNFINISHED
 
     @property
+    def settings_file(self) -> str:
+        """Where tasks find the settings."""
+        return f"{self.work_folder}/settings.json"
+
+    @property
     def words_from_spaces(self) -> bool:
         return self.do_whole_word_mask and self.word_boundaries == "spaces"
 
@@ -113,23 +128,30 @@ def generate(
     Returns:
         the description, and whether all of it was there already.
     Raises:
-        UserError: the text or the outputs do not allow it.
+        UserError: the text or the outputs do not allow it, or another process writes
+            one of the outputs.
         OSError: a file cannot be read or written.
         KeyboardInterrupt: with a line for the user.
     """
     vocabulary = Vocabulary.load(settings.vocab_file)
-    folder = work.Folder(settings.work_folder, outputs.origin(settings, vocabulary))
+    outputs.refuse_overlaps(settings)
+    origin = outputs.origin(settings, vocabulary)
+    folder = work.Folder(settings.work_folder, origin, _MADE)
     outputs.make_folders(settings)
-    with folder.open(), _disk_full_explained(folder):
-        is_resumed = folder.unfinished_origin() == folder.origin
-        if description := outputs.finished(settings, folder.origin):
-            if is_resumed:
+    with outputs.locked(settings), _disk_full_explained(folder):
+        unfinished = outputs.summarized(folder.unfinished_origin())
+        is_resumed = unfinished == origin
+        if description := outputs.finished(settings, origin):
+            if is_resumed or not (unfinished or folder.strangers()):
                 folder.remove()
             return description, True
+        folder.refuse_strangers()
         if not is_resumed:
             if not overwrite:
                 outputs.refuse_what_is_there(settings, folder)
             folder.begin()
+        flags = dataclasses.asdict(dataclasses.replace(settings, input_files=()))
+        write_json(settings.settings_file, flags)
         try:
             with work.Workers(num_workers) as workers:
                 description = _generate(settings, folder, workers, len(vocabulary))
@@ -143,8 +165,7 @@ def generate(
                 "interrupted; the same command goes on from there"
             ) from interrupt
         finally:
-            _load_tokenizer.cache_clear()
-            _open_corpus.cache_clear()
+            _shared.cache_clear()
         folder.remove()
     return description, False
 
@@ -189,17 +210,11 @@ def _generate(settings, folder, workers, vocabulary_size):
 
 
 def _tokenize_all(settings, folder, workers, counts):
-    pieces = documents.pieces(settings.input_files, settings.input_format)
-    prefixes = [f"{folder.path}/text-{i:06d}" for i in range(len(pieces))]
-    tasks = [
-        (prefix, _tokenize, settings, piece)
-        for prefix, piece in zip(prefixes, pieces, strict=True)
-    ]
-    sizes = [sum(span.size for span in piece) for piece in pieces]
-    for noted in workers.do_all(tasks, sizes, "1/3 tokenizing", "MB", scale=1e6):
-        counts.update(noted)
-    joined, _ = work.do(f"{folder.path}/corpus", _join_corpus, settings, prefixes)
-    counts.update(joined)
+    noted = work.do(f"{folder.path}/corpus", _make_corpus, settings, folder, workers)
+    counts.update(noted)
+    if "sentences" not in noted:  # by an earlier version, which counted by piece
+        for path in sorted(glob.glob(f"{glob.escape(folder.path)}/text-*.json")):
+            counts.update(read_json(path))
     if not counts["sentences"]:
         raise UserError(
             f"{', '.join(settings.input_files[:3])}: no line of the "
@@ -214,15 +229,38 @@ def _tokenize_all(settings, folder, workers, counts):
         )
 
 
+def _make_corpus(path, settings, folder, workers):
+    total = folder.origin["inputs"]["bytes"]
+    prefixes = []
+
+    def tasks():
+        pieces = documents.pieces(settings.input_files, settings.input_format, total)
+        for number, piece in enumerate(pieces):
+            prefixes.append(f"{folder.path}/piece-{number:06d}")
+            size = sum(span.size for span in piece)
+            yield size, (prefixes[-1], _tokenize, settings.settings_file, piece)
+
+    counts = collections.Counter()
+    for noted in workers.do_all(tasks(), total, "1/3 tokenizing", "MB", scale=1e6):
+        counts.update(noted)
+    if not os.path.exists(f"{path}.documents"):  # the last that join writes
+        corpus.join(prefixes, path, settings.words_from_spaces)
+    corpus.remove_pieces(prefixes)
+    counts["documents"] = _shared(settings.settings_file).corpus.num_documents
+    return counts
+
+
 def _plan_all(settings, folder, workers, counts):
-    blocks = list(_blocks(_open_corpus(settings)))
+    file = settings.settings_file
+    blocks = list(_blocks(_shared(file).corpus))
     tasks = [
-        (f"{folder.path}/plan-{number}-{first}", _plan, settings, number, first, last)
+        (f"{folder.path}/plan-{number}-{first}", _plan, file, number, first, last)
         for number in range(settings.dupe_factor)
         for first, last in blocks
     ]
-    sizes = [last - first for first, last in blocks] * settings.dupe_factor
-    for noted in workers.do_all(tasks, sizes, "2/3 planning", "documents"):
+    sized = [(task[-1] - task[-2], task) for task in tasks]
+    total = counts["documents"] * settings.dupe_factor
+    for noted in workers.do_all(sized, total, "2/3 planning", "documents"):
         counts.update(noted)
     work.do(f"{folder.path}/plan", _join_plan, [task[0] for task in tasks])
     if not counts["instances"]:
@@ -251,41 +289,81 @@ def _write_all(settings, folder, workers, counts):
         segments = [path] if len(starts) == 1 else [f"{p}.tfrecord" for p in prefixes]
         for prefix, segment, start in zip(prefixes, segments, starts, strict=True):
             rows = start, min(start + _SEGMENT_ROWS, last)
-            tasks.append((prefix, _write, settings, segment, *rows, total))
+            task = prefix, _write, settings.settings_file, segment, *rows, total
+            tasks.append((rows[1] - rows[0], task))
         if len(segments) > 1:
-            joins.append((f"{folder.path}/file-{file}", _join_segments, path, segments))
-    sizes = [task[-2] - task[-3] for task in tasks]
-    for noted in workers.do_all(tasks, sizes, "3/3 writing", "instances"):
-        counts.update(noted)
+            join = f"{folder.path}/file-{file}", _join_segments, path, segments
+            joins.append((1, join))
+    noted = iter(workers.do_all(tasks, total, "3/3 writing", "instances"))
     if joins:
-        workers.do_all(joins, [1] * len(joins), "joining", "files")
+        workers.do_all(joins, len(joins), "joining", "files")
     for output, path in zip(written, settings.output_files, strict=True):
+        num_segments = -(-output["instances"] // _SEGMENT_ROWS)
+        segments = list(itertools.islice(noted, num_segments))
         output["bytes"] = os.path.getsize(path)
+        if offsets := _offsets(segments):
+            output["offsets"] = offsets
+        for segment in segments:
+            segment.pop("bytes", None)
+            segment.pop("offsets", None)
+            counts.update(segment)
     return written
+
+
+def _offsets(segments):
+    """Where in a file each 1024th record begins, from what its segments noted.
+
+    None in packed files, and where a segment is of an earlier version, which noted none.
+    """
+    if not all("offsets" in segment for segment in segments):
+        return None
+    begins = itertools.accumulate((s["bytes"] for s in segments), initial=0)
+    return [
+        begin + offset
+        for begin, segment in zip(begins, segments, strict=False)
+        for offset in segment["offsets"]
+    ]
 
 
 # === Tasks: the first argument is the prefix of their files, the outcome is counts ===
 
 
-@functools.lru_cache(maxsize=1)
-def _load_tokenizer(settings):
-    return tokenization.Tokenizer(
-        Vocabulary.load(settings.vocab_file),
-        do_lower_case=settings.do_lower_case,
-        strip_accents=settings.strip_accents,
-        split_cjk=settings.split_cjk,
-    )
+class _Shared:
+    """What all tasks of a run have in common; each process loads it once.
+
+    Tasks carry the name of the settings' file, not the settings: there may be many tasks.
+    """
+
+    def __init__(self, settings_file: str):
+        flags = read_json(settings_file)
+        for name in ("input_files", "output_files"):
+            flags[name] = tuple(flags[name])
+        self.settings = Settings(**flags)
+
+    @functools.cached_property
+    def tokenizer(self) -> tokenization.Tokenizer:
+        return tokenization.Tokenizer(
+            Vocabulary.load(self.settings.vocab_file),
+            do_lower_case=self.settings.do_lower_case,
+            strip_accents=self.settings.strip_accents,
+            split_cjk=self.settings.split_cjk,
+        )
+
+    @functools.cached_property
+    def corpus(self) -> corpus.Corpus:
+        return corpus.Corpus(
+            f"{self.settings.work_folder}/corpus",
+            len(self.tokenizer.vocabulary),
+            self.settings.words_from_spaces,
+        )
 
 
-@functools.lru_cache(maxsize=1)
-def _open_corpus(settings):
-    size = len(_load_tokenizer(settings).vocabulary)
-    path = f"{settings.work_folder}/corpus"
-    return corpus.Corpus(path, size, settings.words_from_spaces)
+_shared = functools.lru_cache(maxsize=1)(_Shared)
 
 
-def _tokenize(prefix, settings, spans):
-    tokenizer = _load_tokenizer(settings)
+def _tokenize(prefix, settings_file, spans):
+    shared = _shared(settings_file)
+    settings, tokenizer = shared.settings, shared.tokenizer
     vocabulary = tokenizer.vocabulary
     counts = collections.Counter()
     words = None
@@ -320,13 +398,6 @@ def _sentences(settings, spans):
         )
 
 
-def _join_corpus(path, settings, prefixes):
-    if not os.path.exists(f"{path}.documents"):  # the last that join writes
-        corpus.join(prefixes, path, settings.words_from_spaces)
-    corpus.remove_pieces(prefixes)
-    return {"documents": _open_corpus(settings).num_documents}
-
-
 def _blocks(whole):
     """Yields (first, last) document of runs of about equally many tokens."""
     first, num_documents = 0, whole.num_documents
@@ -338,8 +409,9 @@ def _blocks(whole):
         first = last
 
 
-def _plan(prefix, settings, number, first, last):
-    whole = _open_corpus(settings)
+def _plan(prefix, settings_file, number, first, last):
+    shared = _shared(settings_file)
+    settings, whole = shared.settings, shared.corpus
     planned, counts = pairs.plan(
         whole.sentences,
         whole.documents,
@@ -370,15 +442,21 @@ def _make_room(prefix, settings):
     return {}
 
 
-def _write(prefix, settings, path, first, last, total):
-    """Writes the rows `first` to `last` of all `total` rows in their random order."""
+def _write(prefix, settings_file, path, first, last, total):
+    """Writes the rows `first` to `last` of all `total` rows in their random order.
+
+    Notes, beside counts, the bytes and where each 1024th record begins in them.
+    """
     del prefix
+    shared = _shared(settings_file)
+    settings = shared.settings
     order = round_keys(np.random.default_rng([settings.random_seed, _ORDER]))
     plan = corpus.FlatFile(f"{settings.work_folder}/plan.pairs", pairs.PAIR)
     schema = records.pretraining_schema(
         settings.max_seq_length, settings.max_predictions_per_seq
     )
     counts = collections.Counter()
+    offsets = []
     with replacing(path) as file, contextlib.ExitStack() as stack:
         if settings.gzip_compress:
             # Neither name nor time: equal records are equal bytes.
@@ -388,18 +466,25 @@ def _write(prefix, settings, path, first, last, total):
             rows = np.arange(start, min(start + _BATCH_ROWS, last))
             planned = plan.gather(permute(rows, total, order), np.ones_like(rows))
             batch, noted = _assemble(
-                settings,
+                shared,
                 planned,
                 np.random.default_rng([settings.random_seed, _MASK, start]),
             )
-            file.write(records.frame(records.encode(batch, schema)))
+            examples = records.encode(batch, schema)
+            for i in range(0, len(examples), descriptions.OFFSET_EVERY):
+                offsets.append(file.tell())
+                file.write(records.frame(examples[i : i + descriptions.OFFSET_EVERY]))
             counts.update(noted)
-    return counts
+        size = file.tell()
+    if settings.gzip_compress:
+        return counts
+    return {**counts, "bytes": size, "offsets": offsets}
 
 
-def _assemble(settings, planned, rng):
+def _assemble(shared, planned, rng):
     """Span pairs to a batch of masked rows, and counts."""
-    whole, vocabulary = _open_corpus(settings), _load_tokenizer(settings).vocabulary
+    settings, whole = shared.settings, shared.corpus
+    vocabulary = shared.tokenizer.vocabulary
     starts = np.stack([planned["a_start"], planned["b_start"]], axis=1).ravel()
     lengths = np.stack([planned["a_length"], planned["b_length"]], axis=1).astype(int)
     tokens = whole.ids.gather(starts, lengths.ravel())

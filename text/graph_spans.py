@@ -54,11 +54,13 @@ def windows(
     query = tf.cast(questions.row_lengths(), tf.int32)
     query = tf.minimum(query, lengths.max_query_length)
     beyond = tf.maximum(sizes - lengths.window(query), 0)
-    number = 1 + (beyond + lengths.doc_stride - 1) // lengths.doc_stride
+    stride = min(lengths.doc_stride, lengths.max_seq_length)  # may be beyond int32
+    stride = tf.minimum(stride, lengths.window(query))
+    number = 1 + (beyond + stride - 1) // stride
     number = tf.where(sizes > 0, number, 0)
     question = tf.repeat(tf.range(tf.size(number)), number)  # [rows]
     before = tf.gather(tf.cumsum(number, exclusive=True), question)
-    first = (tf.range(tf.size(question)) - before) * lengths.doc_stride
+    first = (tf.range(tf.size(question)) - before) * tf.gather(stride, question)
     query, sizes = tf.gather(query, question), tf.gather(sizes, question)
     stop = tf.minimum(first + lengths.window(query), sizes)
     begin = tf.gather(tf.cast(documents.row_starts(), tf.int32), question)

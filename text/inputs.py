@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import gzip
+import io
 import os
 import sys
 import zlib
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from text.errors import UserError
 
 STANDARD_INPUT = "-"
+DAMAGE = gzip.BadGzipFile, EOFError, zlib.error  # what damaged gzip data raises
 
 
 def expand(patterns: list[str]) -> list[str]:
@@ -31,9 +33,15 @@ def expand(patterns: list[str]) -> list[str]:
                 f"{pattern}: is a folder; name its files, as in "
                 f"{os.path.join(pattern, '*.txt')!r}"
             )
-        found = [pattern] if os.path.exists(pattern) else _glob(pattern)
-        for path in found:
-            if not os.path.isfile(path):
+        is_name = os.path.exists(pattern)
+        found = []
+        for path in (
+            [pattern] if is_name else sorted(glob.glob(pattern, recursive=True))
+        ):
+            # There may be millions: most are asked once what they are.
+            if os.path.isfile(path):
+                found.append(path)
+            elif not os.path.isdir(path):
                 raise UserError(
                     f"{path}: is no regular file; a pipe can be read only once, so write "
                     "its text to a file"
@@ -49,12 +57,9 @@ def expand(patterns: list[str]) -> list[str]:
     return list(files)
 
 
-def _glob(pattern):
-    matches = glob.glob(pattern, recursive=True)
-    return sorted(match for match in matches if not os.path.isdir(match))
-
-
-def lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
+def lines(
+    path: str, start: int = 0, stop: int | None = None, block: bytes | None = None
+) -> Iterator[str]:
     """Yields the lines of a UTF-8 file, unpacked where its name ends in `.gz`; of standard
     input where it is "-".
 
@@ -62,8 +67,9 @@ def lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
     take), so line numbers are those of an editor. A byte order mark is left out.
 
     Args:
-        start, stop: bytes of a file that is not packed; lines that begin in between are
+        start, stop: bytes of the text, counted unpacked; lines that begin in between are
             read, and `start` is where a line begins.
+        block: the text from `start` to `stop`, if it has been read already.
     Raises:
         UserError: a line is not UTF-8, or the compressed data is damaged; the message
             starts with `path:line:`.
@@ -71,10 +77,10 @@ def lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
     """
     number = 0
     position = start
-    with _open(path) as file:
-        if start:
-            file.seek(start)
+    with _open(path) if block is None else io.BytesIO(block) as file:
         try:
+            if start and block is None:
+                file.seek(start)
             for line in file:
                 if stop is not None and position >= stop:
                     return
@@ -88,10 +94,11 @@ def lines(path: str, start: int = 0, stop: int | None = None) -> Iterator[str]:
                 f"0x{error.object[error.start]:02x} after {error.start} bytes of the "
                 "line); convert the file, for example with iconv -t UTF-8"
             ) from error
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        except DAMAGE as error:
+            number += 1 + lines_before(path, start)
             raise UserError(
-                f"{path}:{number + 1}: the compressed data is damaged ({error}); "
-                "compress or copy the file again"
+                f"{path}:{number}: the compressed data is damaged ({error}); compress or "
+                "copy the file again"
             ) from error
 
 
@@ -107,11 +114,11 @@ def _open(path):
 
 
 def lines_before(path: str, position: int) -> int:
-    """How many lines end before a byte of a file; reads that far."""
+    """How many lines end before a byte of a file, counted unpacked; reads that far."""
     if not position:
         return 0
     count = 0
-    with open(path, "rb") as file:
+    with _open(path) as file:
         while position > 0 and (block := file.read(min(position, 1 << 20))):
             count += block.count(b"\n")
             position -= len(block)

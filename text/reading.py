@@ -1,9 +1,11 @@
-"""Knows TFRecord files as batches, in an order that seed and epoch determine.
+"""Reads TFRecord files in batches, in an order that seed and epoch determine.
 
-Every host runs the same global order and takes its own part of each batch before
-parsing, so that one replica, two replicas and two hosts see the same batches.
+One replica, two replicas and two hosts see the same batches. Plain files are read in
+blocks, so a run can be resumed anywhere and a host reads only its own share. Files packed
+by gzip can only be read from their beginning; see `Records.packed`.
 """
 
+import array
 import dataclasses
 import itertools
 import mmap
@@ -15,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from text import anywhere, descriptions, records
+from text import anywhere, blocks, descriptions, records
 from text.descriptions import Description
 from text.errors import UserError
 
@@ -42,25 +44,38 @@ class Limit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RecordFile:
-    """One TFRecord file: how it is compressed and how many records it holds."""
+    """One TFRecord file: how it is compressed and how many records it holds.
+
+    Attributes:
+        offsets: int64 [blocks + 1], the byte at which each block begins, and the file's
+            size; None where the file is packed.
+    """
 
     path: str
     compression: str  # "" or "GZIP"
     records: int
+    offsets: np.ndarray | None = dataclasses.field(repr=False, compare=False)
 
 
 # --- Finding files and what describes them -------------------------------------------
 
 
 def find(patterns: Iterable[str]) -> list[str]:
-    """Expands file names and globs.
+    """Expands file names and globs; an existing name is taken literally.
 
     Raises:
         UserError: a pattern matches nothing.
     """
     paths = []
     for pattern in patterns:
-        found = descriptions.records_among(sorted(tf.io.gfile.glob(pattern)))
+        literal = tf.io.gfile.exists(pattern)
+        if literal and tf.io.gfile.isdir(pattern):
+            raise UserError(
+                f"{pattern}: is a folder; name its files, as in "
+                f"{os.path.join(pattern, '*.tfrecord')!r}"
+            )
+        found = [pattern] if literal else sorted(tf.io.gfile.glob(pattern))
+        found = descriptions.records_among(found)
         if not found:
             raise UserError(f"{pattern}: no file matches; give TFRecord files or globs")
         paths += found
@@ -77,44 +92,107 @@ def survey(
 ) -> list[RecordFile]:
     """Lists the record files that patterns name, with the number of records in each.
 
-    The number comes from the file's description; without one the records are counted.
-    Files that by their description hold nothing are left out.
+    Number and offsets come from the file's description. Without one, or with one that has
+    no offsets, a plain file of this machine is scanned by the lengths of its records,
+    others are read. Files that by their description hold nothing are left out.
 
     Raises:
-        UserError: a file is empty, cut off, unreadable or no TFRecord file.
+        UserError: a file is empty, cut off, unreadable, no TFRecord file, or not the one
+            that is described.
     """
     files = []
     for path in find(patterns):
-        known = described[path].instances(path) if path in described else None
-        if known == 0:
-            continue
         with anywhere.access(path):
-            if not tf.io.gfile.stat(path).length:
-                raise UserError(f"{path}: the file is empty; write its records again")
+            size = tf.io.gfile.stat(path).length
+        number, offsets = _described(path, size, described.get(path))
+        if number == 0:
+            continue
+        if not size:
+            raise UserError(f"{path}: the file is empty; write its records again")
+        with anywhere.access(path):
             compression = "GZIP" if records.is_gzip(path, tf.io.gfile.GFile) else ""
-        number = known or _count(path, compression)
-        files.append(RecordFile(path, compression, number))
+        if number is None or (offsets is None and not compression):
+            found, offsets = _count(path, compression)
+            _check_number(path, found, found if number is None else number)
+            number = found
+        files.append(
+            RecordFile(path, compression, number, None if compression else offsets)
+        )
     if not files:
         raise UserError(f"{','.join(patterns)}: the files hold no records")
     return files
 
 
+def _described(path, size, description):
+    """Number and offsets of a file's records by its description, or None."""
+    if description is None:
+        return None, None
+    output = description.output(path)
+    if output.get("bytes", size) != size:
+        raise UserError(
+            f"{path}: has {size} bytes, not {output['bytes']} as {description.path} says; "
+            "copy both again, or write the records again"
+        )
+    number, starts = output["instances"], output.get("offsets")
+    if starts is None:
+        return number, None
+    try:
+        offsets = np.array([*starts, size], np.int64)
+    except (TypeError, ValueError, OverflowError):
+        offsets = np.zeros(0, np.int64)
+    blocks_of_file = -(-number // blocks.BLOCK)
+    if (
+        len(offsets) != blocks_of_file + 1
+        or offsets[0]
+        or (np.diff(offsets) <= 0).any()
+    ):
+        raise UserError(
+            f"{description.path}: its offsets for {path} are not those of {number} "
+            "records; copy both again, or write the records again"
+        )
+    return number, offsets
+
+
+def _check_number(path, found, expected):
+    if found != expected:
+        raise UserError(
+            f"{path}: {found} records, not {expected} as when the run began or as its "
+            "description says; copy or write it again"
+        )
+
+
 def _count(path, compression):
-    """Counts records; in a plain file of this machine by their lengths alone."""
-    if not compression and os.path.isfile(path):
-        number = position = 0
-        with (
-            open(path, "rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        ):
-            while position + 16 <= len(content):
-                (length,) = struct.unpack_from("<Q", content, position)
-                position += 16 + length
-                number += 1
-            if position == len(content):
-                return number
+    """The number of a file's records and, if it is plain, the offsets of its blocks."""
+    if not compression and os.path.isfile(path) and os.path.getsize(path):
+        number, offsets = _index(_lengths(path))
+        if offsets[-1] == os.path.getsize(path):
+            return number, offsets
     # Where the lengths do not add up, this says at which record.
-    return sum(1 for _ in scan(path))
+    return _index(map(len, scan(path)))
+
+
+def _lengths(path):
+    """Yields the lengths of records in a plain file of this machine, unchecked."""
+    with (
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        position = 0
+        while position + blocks.FRAME <= len(content):
+            (length,) = struct.unpack_from("<Q", content, position)
+            yield length
+            position += blocks.FRAME + length
+
+
+def _index(lengths):
+    """The number of records of these lengths, and the offsets of blocks of them."""
+    number = position = 0
+    offsets = array.array("q")
+    for number, length in enumerate(lengths, 1):
+        if not (number - 1) % blocks.BLOCK:
+            offsets.append(position)
+        position += blocks.FRAME + length
+    return number, np.array([*offsets, position], np.int64)
 
 
 def scan(path: str) -> Iterator[bytes]:
@@ -164,6 +242,9 @@ class Records:
     ):
         self.files = files
         self.total = sum(file.records for file in files)
+        # Whether a file is packed: then all are read from the beginning of the epoch, by
+        # every host.
+        self.packed = any(file.compression for file in files)
         self._schema = schema
         self._limits = limits or {}
         self._names = {}  # our name of a feature -> its name in these files
@@ -209,6 +290,8 @@ class Records:
         Raises:
             UserError: names the file and the record that is damaged or does not fit.
         """
+        if first is None:
+            self._check_layout()
         for file in self.files:
             found = itertools.islice(scan(file.path), first)
             number = 0
@@ -217,10 +300,21 @@ class Records:
                     row, what = fault
                     raise UserError(f"{file.path}: record {number + row + 1} {what}")
                 number += len(examples)
-            if first is None and number != file.records:
+            if first is None:
+                _check_number(file.path, number, file.records)
+
+    def _check_layout(self):
+        """Checks where the records of plain files begin, which takes no parsing."""
+        for file in self.files:
+            if file.offsets is None:
+                continue
+            number, offsets = _count(file.path, file.compression)
+            _check_number(file.path, number, file.records)
+            for block in np.flatnonzero(offsets != file.offsets)[:1]:
                 raise UserError(
-                    f"{file.path}: {number} records, not {file.records} as when the "
-                    "run began or as its description says; copy or write it again"
+                    f"{file.path}: record {block * blocks.BLOCK + 1} begins at byte "
+                    f"{offsets[block]}, not {file.offsets[block]} as its description "
+                    "says; copy both again, or write the records again"
                 )
 
     def _fault(self, examples):
@@ -266,38 +360,48 @@ class Records:
         dataset = tf.data.TFRecordDataset(paths[index], compressions[index])
         return dataset.enumerate(start=1).map(lambda number, x: (index, number, x))
 
-    def _epoch(self, seed, epoch):
-        """Every record once: shuffled files, read together, and shuffled records."""
-        order = tf.random.experimental.stateless_shuffle(
-            tf.range(len(self.files)), tf.stack([seed, epoch])
-        )
-        dataset = tf.data.Dataset.from_tensor_slices(order).interleave(
-            self._open,
-            cycle_length=min(_OPEN_FILES, len(self.files)),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-        # A file that lost records would shift the order of every later epoch.
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.total))
-        return dataset.shuffle(
-            min(_SHUFFLED_RECORDS, self.total),
-            seed=seed * 2**32 + epoch,
-            reshuffle_each_iteration=False,
-        )
+    def _sequence(self, seed: int, first: int) -> tf.data.Dataset:
+        """(file, record number, record) for ever, read from the beginning of each epoch.
 
-    def _ordered(self, seed: int, first: int) -> tf.data.Dataset:
-        """Records for ever, epoch after epoch, from global number `first` on."""
-        epoch, inside = divmod(first, self.total)
-        seed = tf.constant(seed, tf.int64)
-        epochs = tf.data.Dataset.range(epoch, tf.int64.max)
-        return epochs.flat_map(lambda e: self._epoch(seed, e)).skip(inside)
+        Files are shuffled and read together, and records are shuffled on their way.
+        """
+
+        def epoch(number):
+            order = tf.random.experimental.stateless_shuffle(
+                tf.range(len(self.files)), tf.stack([key, number])
+            )
+            dataset = tf.data.Dataset.from_tensor_slices(order).interleave(
+                self._open,
+                cycle_length=min(_OPEN_FILES, len(self.files)),
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
+            )
+            # A file that lost records would shift the order of every later epoch.
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.total))
+            return dataset.shuffle(
+                min(_SHUFFLED_RECORDS, self.total),
+                seed=key * 2**32 + number,
+                reshuffle_each_iteration=False,
+            )
+
+        key = tf.constant(seed, tf.int64)
+        begun, inside = divmod(first, self.total)
+        return tf.data.Dataset.range(begun, tf.int64.max).flat_map(epoch).skip(inside)
+
+    def _blocks(self) -> blocks.Blocks:
+        return blocks.Blocks(
+            [file.path for file in self.files],
+            [file.offsets for file in self.files],
+            [file.records for file in self.files],
+        )
 
     def training(
         self, batch_size: int, *, seed: int, first_batch: int = 0, part: Part = WHOLE
     ) -> tf.data.Dataset:
-        """Batches for ever, the same for every division into hosts and replicas.
+        """Batches for ever, the same records in each for every division into hosts.
 
-        Batches straddle the ends of epochs, so that none is short.
+        Batches straddle the ends of epochs, so that none is short. Host h of H has every
+        H-th record of a batch, from the h-th on. For the order see text/blocks.py.
 
         Args:
             batch_size: records of all hosts together, a multiple of part.replicas.
@@ -306,11 +410,20 @@ class Records:
             Dataset of dicts [batch_size / replicas, ...], one for each of this host's
             replicas in turn.
         """
-        dataset = self._ordered(seed, first_batch * batch_size)
-        batches = dataset.batch(batch_size, drop_remainder=True)
-        local = batches.map(lambda file, number, x: part.of(x)).unbatch()
-        size = batch_size // part.replicas
-        parsed = local.map(
+        first, size = first_batch * batch_size, batch_size // part.replicas
+        if self.packed:
+            mine = self._sequence(seed, first).shard(part.hosts, part.host)
+            batches = mine.map(lambda file, number, x: x).batch(size)
+        else:
+            plain = self._blocks()
+            batches = plain.order(
+                plain.reader(),
+                seed=seed,
+                first=first,
+                host=part.host,
+                hosts=part.hosts,
+            ).rebatch(size)
+        parsed = batches.map(
             lambda x: self._parse(tf.ensure_shape(x, [size])),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
@@ -320,11 +433,16 @@ class Records:
         self, batch_size: int, *, seed: int, batch: int
     ) -> list[tuple[str, int]]:
         """The file and record number of every record in one batch of `training`."""
-        dataset = self._ordered(seed, batch * batch_size).take(batch_size)
-        return [
-            (self.files[file].path, int(number))
-            for file, number, _ in dataset.as_numpy_iterator()
-        ]
+        first = batch * batch_size
+        if self.packed:
+            dataset = self._sequence(seed, first).take(batch_size)
+            return [
+                (self.files[file].path, int(number))
+                for file, number, _ in dataset.as_numpy_iterator()
+            ]
+        plain = self._blocks()
+        order = plain.order(plain.numbers, seed=seed, first=first)
+        return [plain.place(i) for i in next(iter(order.rebatch(batch_size))).numpy()]
 
     def evaluation(
         self, batch_size: int, *, max_batches: int, part: Part = WHOLE

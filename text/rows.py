@@ -1,15 +1,16 @@
-"""Knows a fine-tuning set as rows in a TFRecord file, any of which is at hand.
+"""Writes a fine-tuning set as rows of a TFRecord file and reads them in any order.
 
-Rows stay in the file; memory holds where each begins and how many tokens it has. So a
-set is shuffled as a whole, and rows of like length share a batch, which then needs little
-padding. Order and batches follow from the seed alone, on every host.
+While batches are drawn, memory holds the rows as the file does, serialized: about 600
+bytes a row of 128 tokens. So a set is shuffled as a whole, and rows of similar length share
+a batch, which then needs little padding. Order and batches depend on the seed alone, on
+every host. They come from graph operations, which also run where this process does not: on
+the hosts of a remote TPU, which read the file themselves.
 """
 
+import contextlib
 import dataclasses
+import functools
 import itertools
-import mmap
-import os
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from text.errors import UserError
 _WRITTEN_TOGETHER = 1024
 _PARSED_TOGETHER = 4096
 _WINDOW = 64  # batches among which rows are sorted by length
+_REBUILT = "delete it and run the command again, which rebuilds it"
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
@@ -127,19 +129,14 @@ def write(path: str, rows: Iterable[Row], layout: Layout) -> int:
     Raises:
         UserError: the disk is full or not writable.
     """
-    directory, name = os.path.split(path)
-    temporary = os.path.join(directory, f"writing-{name}")
     number = 0
-    with anywhere.access(path):
-        tf.io.gfile.makedirs(directory or ".")
-        with tf.io.gfile.GFile(temporary, "wb") as file:
-            file.write(b"")  # else there were no file without a row
-            for some in _chunks(rows, _WRITTEN_TOGETHER):
-                batch = layout.pack(some)
-                batch = {name: x.reshape(len(some), -1) for name, x in batch.items()}
-                file.write(records.frame(records.encode(batch, layout.schema)))
-                number += len(some)
-        tf.io.gfile.rename(temporary, path, overwrite=True)
+    with anywhere.replacing(path) as file:
+        file.write(b"")  # else a remote file without rows would not come into being
+        for some in _chunks(rows, _WRITTEN_TOGETHER):
+            batch = layout.pack(some)
+            batch = {name: x.reshape(len(some), -1) for name, x in batch.items()}
+            file.write(records.frame(records.encode(batch, layout.schema)))
+            number += len(some)
     return number
 
 
@@ -162,55 +159,35 @@ class Rows:
         bucketed: pad a batch to the longest of its rows, out of a few lengths, and let
             rows of like length share one; else to layout.max_seq_length.
     Raises:
-        UserError: the file is cut off or holds other rows.
+        UserError: the file is damaged or holds other rows.
     """
 
     def __init__(self, path: str, layout: Layout, *, bucketed: bool = True):
         self.path = path
         self.layout = layout
-        self._content = _content(path)
-        self._starts, self._stops = _spans(path, self._content)
         self.lengths = self._count_tokens()
         longest = layout.max_seq_length
         self._lengths = np.array(
             packing.static_lengths(longest) if bucketed else [longest]
         )
         # Of each row, the shortest of the static lengths that holds it.
-        self._buckets = np.searchsorted(self._lengths, self.lengths)
+        self._buckets = np.searchsorted(self._lengths, self.lengths).astype(np.int16)
 
     def __len__(self) -> int:
-        return len(self._starts)
-
-    def _records(self, rows) -> list[bytes]:
-        return [self._content[self._starts[i] : self._stops[i]] for i in rows]
+        return len(self.lengths)
 
     def _count_tokens(self):
         """int [rows]: tokens of a row; the longest where it has several sequences."""
         shape = self.layout.shape("input_mask")
         spec = {"input_mask": tf.io.FixedLenFeature(shape, tf.int64)}
         counts = [np.zeros(0, np.int64)]
-        for some in _chunks(range(len(self)), _PARSED_TOGETHER):
-            try:
-                mask = tf.io.parse_example(self._records(some), spec)["input_mask"]
-            except tf.errors.InvalidArgumentError as error:
-                raise UserError(
-                    f"{self.path}: its rows are of another kind; remove it, and it is "
-                    "made again"
-                ) from error
-            longest = mask.numpy().sum(axis=-1).reshape(len(some), -1).max(axis=1)
-            counts.append(longest)
+        with _reading(self.path):
+            for some in tf.data.TFRecordDataset(self.path).batch(_PARSED_TOGETHER):
+                mask = tf.io.parse_example(some, spec)["input_mask"].numpy()
+                counts.append(mask.sum(axis=-1).reshape(len(mask), -1).max(axis=1))
         return np.concatenate(counts)
 
     # --- Which rows share a batch ----------------------------------------------------
-
-    def _shuffled(self, seed: int, start: int, stop: int) -> np.ndarray:
-        """Rows `start` to `stop` of an endless sequence of shuffled epochs."""
-        parts = []
-        for epoch in range(start // len(self), -(-stop // len(self))):
-            order = np.random.default_rng((seed, epoch)).permutation(len(self))
-            first = epoch * len(self)
-            parts.append(order[max(0, start - first) : stop - first])
-        return np.concatenate(parts)
 
     def _batches(self, batch_size, seed, first_batch, num_batches):
         """Yields the rows of each batch.
@@ -218,10 +195,24 @@ class Rows:
         Every epoch has every row once, whatever the lengths: rows are exchanged only
         between the batches of a window.
         """
+
+        @functools.lru_cache(2)  # a batch may have rows of two epochs
+        def order(epoch):
+            return np.random.default_rng((seed, epoch)).permutation(len(self))
+
+        def shuffled(start, stop):
+            """Rows `start` to `stop` of an endless sequence of shuffled epochs."""
+            return np.concatenate(
+                [
+                    order(i)[max(0, start - i * len(self)) : stop - i * len(self)]
+                    for i in range(start // len(self), -(-stop // len(self)))
+                ]
+            )
+
         for begin, end in self._windows(batch_size, num_batches):
             if end <= first_batch:
                 continue
-            rows = self._shuffled(seed, begin * batch_size, end * batch_size)
+            rows = shuffled(begin * batch_size, end * batch_size)
             if len(self._lengths) > 1:
                 rows = rows[np.argsort(self._buckets[rows], kind="stable")]
             batches = rows.reshape(-1, batch_size)
@@ -261,6 +252,9 @@ class Rows:
     ) -> tf.data.Dataset:
         """The batches of a run, epoch after epoch, the same for every division.
 
+        Which rows they have is computed at once. It takes 5 bytes a row, 160 MB for a
+        million batches of 32, and three times that while it is computed.
+
         Args:
             batch_size: rows of all hosts together, a multiple of part.replicas.
             num_batches: of the whole run.
@@ -268,13 +262,15 @@ class Rows:
         Returns:
             Dataset of dicts [batch_size / replicas, ...], one for each of this host's
             replicas in turn.
+        Raises:
+            UserError: the file has been damaged or replaced since.
         """
-
-        def batches():
-            for rows in self._batches(batch_size, seed, first_batch, num_batches):
-                yield rows, np.ones(batch_size, np.float32)
-
-        return self._dataset(batches, batch_size, part)
+        rows = np.fromiter(
+            self._batches(batch_size, seed, first_batch, num_batches),
+            np.dtype((np.int32, batch_size)),
+            num_batches - first_batch,
+        )
+        return self._dataset(rows, np.ones(rows.shape, bool), part)
 
     def places(
         self, batch_size: int, *, seed: int, num_batches: int, batch: int
@@ -283,12 +279,12 @@ class Rows:
         return next(self._batches(batch_size, seed, batch, num_batches)).tolist()
 
     def in_order(self, batch_size: int) -> np.ndarray:
-        """int [batches, batch_size]: rows of each batch of `evaluation`.
+        """int32 [batches, batch_size]: rows of each batch of `evaluation`.
 
         The last batch is filled up with -1.
         """
         order = np.argsort(self._buckets, kind="stable")
-        filled = np.full(-(-len(self) // batch_size) * batch_size, -1)
+        filled = np.full(-(-len(self) // batch_size) * batch_size, -1, np.int32)
         filled[: len(self)] = order
         return filled.reshape(-1, batch_size)
 
@@ -299,36 +295,47 @@ class Rows:
 
         The last batch is filled up with copies of a row for which `is_real_example`
         [batch], else 1.0, is 0.0.
+
+        Raises:
+            UserError: the file has been damaged or replaced since.
         """
-
-        def batches():
-            for rows in self.in_order(batch_size):
-                real = rows >= 0
-                yield np.where(real, rows, rows[0]), real.astype(np.float32)
-
-        return self._dataset(batches, batch_size, part)
+        rows = self.in_order(batch_size)
+        real = rows >= 0
+        return self._dataset(np.where(real, rows, rows[:, :1]), real, part)
 
     # --- Batches ---------------------------------------------------------------------
 
-    def _dataset(self, batches, batch_size, part):
+    def _dataset(self, rows, real, part):
+        """Dataset of rows [batches, batch_size], of which `real` ones are no filling."""
         local = part.replicas // part.hosts
-        size = batch_size // part.replicas
         mine = slice(part.host * local, (part.host + 1) * local)
 
-        def generate() -> Iterator[tuple]:
-            for rows, real in batches():
-                length = self._lengths[self._buckets[rows].max()]
-                for some in np.split(np.arange(batch_size), part.replicas)[mine]:
-                    yield self._records(rows[some]), real[some], length
+        def of_host(x):
+            x = x.reshape(len(x), part.replicas, -1)[:, mine]
+            return x.reshape(-1, x.shape[-1])
 
-        signature = (
-            tf.TensorSpec([size], tf.string),
-            tf.TensorSpec([size], tf.float32),
-            tf.TensorSpec([], tf.int32),
+        lengths = self._lengths[self._buckets[rows].max(axis=1, initial=0)]
+        elements = of_host(rows), of_host(real), lengths.repeat(local).astype(np.int32)
+        content = self._read()
+        parsed = tf.data.Dataset.from_tensor_slices(elements).map(
+            lambda rows, real, length: self._parse(
+                tf.gather(content, rows), tf.cast(real, tf.float32), length
+            ),
+            num_parallel_calls=tf.data.AUTOTUNE,
         )
-        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-        parsed = dataset.map(self._parse, num_parallel_calls=tf.data.AUTOTUNE)
         return parsed.with_options(reading.options()).prefetch(tf.data.AUTOTUNE)
+
+    def _read(self):
+        """string [rows]: the serialized rows, on the device for which a dataset is made."""
+        with _reading(self.path):
+            batches = tf.data.TFRecordDataset(self.path).batch(len(self) + 1)
+            content = batches.take(1).get_single_element()
+        if len(content) != len(self):
+            raise UserError(
+                f"{self.path}: no longer holds the {len(self)} rows of this run; run the "
+                "command again when no other one writes there"
+            )
+        return content
 
     def _parse(self, serialized, real, length):
         fields = self.layout.fields
@@ -351,25 +358,13 @@ class Rows:
         return values[(*[slice(None)] * axis, slice(length))]
 
 
-def _content(path):
-    """The bytes of a file: mapped where it is on this machine, else read."""
+@contextlib.contextmanager
+def _reading(path) -> Iterator[None]:
+    """Names a file that is found to be damaged; TensorFlow looks at all checksums."""
     with anywhere.access(path):
-        if os.path.isfile(path) and os.path.getsize(path):
-            with open(path, "rb") as file:
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read()
-
-
-def _spans(path, content):
-    """Where the record of each row begins and ends."""
-    starts, stops, position = [], [], 0
-    while position < len(content):
-        length = content[position : position + 8]
-        size = struct.unpack("<Q", length)[0] if len(length) == 8 else len(content)
-        position += 12 + size + 4
-        if position > len(content):
-            raise UserError(f"{path}: cut off; remove it, and it is made again")
-        starts.append(position - 4 - size)
-        stops.append(position - 4)
-    return np.array(starts, np.int64), np.array(stops, np.int64)
+        try:
+            yield
+        except tf.errors.DataLossError as error:
+            raise UserError(f"{path}: damaged; {_REBUILT}") from error
+        except tf.errors.InvalidArgumentError as error:
+            raise UserError(f"{path}: has rows of another kind; {_REBUILT}") from error

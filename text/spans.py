@@ -33,10 +33,11 @@ class Lengths:
 
     Attributes:
         max_seq_length: of the whole row, `[CLS] question [SEP] window [SEP]`.
-        doc_stride: from the start of one window to that of the next.
+        doc_stride: from the start of one window to that of the next; a window that is
+            shorter is followed by the next without a gap.
         max_query_length: what is left of a longer question.
     Raises:
-        UserError: a row has no room for a window, or windows do not overlap.
+        UserError: a row has no room for a window, or windows would not move on.
     """
 
     max_seq_length: int = 384
@@ -48,21 +49,19 @@ class Lengths:
             raise UserError(
                 f"--max_query_length={self.max_query_length}: must be at least 1"
             )
-        window = self.window(self.max_query_length)
-        if window < 2:
+        if self.window(self.max_query_length) < 1:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least "
-                f"{self.max_query_length + 5}, for --max_query_length="
-                f"{self.max_query_length}, 3 special tokens and 2 of the document"
+                f"{self.max_query_length + 4}, for --max_query_length="
+                f"{self.max_query_length}, 3 special tokens and 1 of the document"
             )
-        # Differs from the release: with such a stride it puts windows side by side, and
-        # an answer across their border is in neither.
-        if not 1 <= self.doc_stride < window:
-            raise UserError(
-                f"--doc_stride={self.doc_stride}: must be from 1 to {window - 1}, so that "
-                f"windows overlap: they have {window} tokens (--max_seq_length less "
-                "--max_query_length less 3)"
-            )
+        if self.doc_stride < 1:
+            raise UserError(f"--doc_stride={self.doc_stride}: must be at least 1")
+
+    @property
+    def always_overlap(self) -> bool:
+        """Whether the windows behind every question overlap."""
+        return self.doc_stride < self.window(self.max_query_length)
 
     def window(self, num_query_tokens: int) -> int:
         """The most tokens of a document that stand behind so long a question."""
@@ -150,7 +149,7 @@ class Window(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 14)  # many questions of one length share a document
 def windows(num_tokens: int, length: int, stride: int) -> tuple[tuple[int, ...], ...]:
-    """Overlapping windows over a document, and who answers for each token.
+    """Windows over a document, and who answers for each token.
 
     A token that several windows show belongs to the one where the shorter of its two
     sides is longest, on a tie to the earlier one. A shorter last window is at a
@@ -158,7 +157,7 @@ def windows(num_tokens: int, length: int, stride: int) -> tuple[tuple[int, ...],
 
     Args:
         length: of every window but the last.
-        stride: from start to start, less than `length`.
+        stride: from start to start; windows side by side where it is `length` or more.
     Returns:
         for each window `first, stop, own_first, own_stop`, token numbers; those that
         windows own lie side by side.
@@ -167,6 +166,7 @@ def windows(num_tokens: int, length: int, stride: int) -> tuple[tuple[int, ...],
     """
     if not num_tokens:
         return ()
+    stride = min(stride, length)
     starts = range(0, max(num_tokens - length, 0) + stride, stride)
     most = np.full(num_tokens, -1.0)
     owner = np.zeros(num_tokens, np.int64)

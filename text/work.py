@@ -1,83 +1,137 @@
-"""Knows how a long job is cut into tasks that several processes do, each once.
+"""Cuts a long job into tasks that several processes do, each once.
 
-A task's counts are noted in the job's folder when its files are whole; what is noted is not
-done again, so a job that was killed goes on where it was.
+A task's counts are noted in the job's folder when its files are whole. What is noted is not
+done again, so a job that was killed continues where it was.
 """
 
+import collections
 import concurrent.futures
 import contextlib
-import fcntl
-import itertools
 import multiprocessing
 import os
-import shutil
+import re
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
+from text import files
 from text.errors import UserError
 from text.files import read_json, write_json
 from text.progress import Progress
 
+_ORIGIN = "origin.json"
+_ENDED = "ended~bert~.json"  # the origin of a job whose files are being removed
+_EARLIER_LOCK = "lock"  # of earlier versions, an empty file
+
 
 class Folder:
-    """Where a job keeps what it has done; one process at a time may work with it."""
+    """Where a job keeps what it has done.
 
-    def __init__(self, path: str, origin: dict):
+    Only one process may use it at a time; whoever does holds a lock on the job's output.
+    """
+
+    def __init__(self, path: str, origin: dict, made: re.Pattern):
         """Args:
-        path: of the folder, which is made when `open` needs it.
+        path: of the folder, which `begin` makes.
         origin: what the job is made of, as JSON holds it.
+        made: matches the names of the files that the job makes in it.
         """
         self.path = path
         self.origin = origin
+        self._made = made
 
     def unfinished_origin(self) -> dict | None:
         """The origin of a job that has not come to its end, if there is one."""
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            return read_json(os.path.join(self.path, "origin.json"))
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
+            origin = read_json(self._file(_ORIGIN))
+            if isinstance(origin, dict) and origin.keys() >= self.origin.keys():
+                return origin
 
-    @contextlib.contextmanager
-    def open(self) -> Iterator[None]:
-        """Holds the folder, new or as an earlier start left it.
+    def strangers(self) -> list[str]:
+        """What is in the folder, or in its place, if that is not the folder of a job."""
+        if not os.path.lexists(self.path):
+            return []
+        if not os.path.isdir(self.path):
+            return [self.path]
+        if self.unfinished_origin() or os.path.exists(self._file(_ENDED)):
+            return []
+        names = [name for name in os.listdir(self.path) if not files.is_own(name)]
+        if any(map(self._is_earlier_lock, names)):  # killed while it removed the rest
+            names = [name for name in names if not self._is_made(name)]
+        return sorted(names)
 
-        Raises:
-            UserError: another process holds it.
+    def refuse_strangers(self) -> None:
+        """Raises:
+        UserError: the folder, or what is in its place, is not of a job.
         """
-        os.makedirs(self.path, exist_ok=True)
-        with open(os.path.join(self.path, "lock"), "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UserError(
-                    f"{self.path}: another process is at work on the same output; wait "
-                    "for it, or choose another output"
-                ) from error
-            try:
-                yield
-            finally:
-                if self.unfinished_origin() is None:
-                    self.remove()
+        if names := self.strangers():
+            raise UserError(
+                f"{self.path}: the unfinished work goes into this folder, and here is "
+                f"something else ({_some(names)}); move it, or choose another output"
+            )
 
     def begin(self) -> None:
         """Starts the job anew; what an earlier one left in the folder is removed."""
-        self._forget()
-        for name in os.listdir(self.path):
-            if name != "lock":
-                os.remove(os.path.join(self.path, name))
-        write_json(os.path.join(self.path, "origin.json"), self.origin)
+        os.makedirs(self.path, exist_ok=True)
+        self._clear()
+        write_json(self._file(_ORIGIN), self.origin)
+        self._remove_file(_ENDED)
 
     def remove(self) -> None:
-        self._forget()
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Removes the job's files, and the folder unless it holds other ones."""
+        if not os.path.isdir(self.path):
+            return
+        self._clear()
+        self._remove_file(_ENDED)
+        if others := os.listdir(self.path):
+            print(
+                f"{self.path}: not removed, because it holds files of something else "
+                f"({_some(others)})",
+                file=sys.stderr,
+            )
+        else:
+            os.rmdir(self.path)
 
-    def _forget(self):
-        # Removed before all else: without it nothing in the folder counts as done.
+    def _clear(self):
+        # First of all the origin gets another name: without it nothing counts as done, and
+        # by that name the folder is known as a job's as long as there is a file in it.
         with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(self.path, "origin.json"))
+            os.replace(self._file(_ORIGIN), self._file(_ENDED))
+        for name in os.listdir(self.path):
+            if self._is_made(name) or files.is_own(name):
+                self._remove_file(name)
+
+    def _is_made(self, name):
+        return self._is_earlier_lock(name) or self._made.fullmatch(name) is not None
+
+    def _is_earlier_lock(self, name):
+        path = self._file(name)
+        return (
+            name == _EARLIER_LOCK and os.path.isfile(path) and not os.path.getsize(path)
+        )
+
+    def _remove_file(self, name):
+        path = self._file(name)
+        if os.path.isfile(path):
+            os.remove(path)
+
+    def _file(self, name):
+        return os.path.join(self.path, name)
 
 
-def do(path: str, function: Callable[..., dict], *arguments) -> tuple[dict, bool]:
+def _some(names):
+    return ", ".join(sorted(names)[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def noted(path: str) -> dict | None:
+    """What a task has noted, or None if it is not done; `path` as for `do`."""
+    with contextlib.suppress(FileNotFoundError):
+        return read_json(f"{path}.json")
+
+
+def do(path: str, function: Callable[..., dict], *arguments) -> dict:
     """Does a task unless it is noted.
 
     Args:
@@ -85,14 +139,13 @@ def do(path: str, function: Callable[..., dict], *arguments) -> tuple[dict, bool
             the names of its files.
         function: returns what to note, a dict as JSON holds it.
     Returns:
-        what is noted, and whether it was already.
+        what is noted.
     """
-    note = f"{path}.json"
-    if os.path.exists(note):
-        return read_json(note), True
-    outcome = function(path, *arguments)
-    write_json(note, outcome)
-    return outcome, False
+    outcome = noted(path)
+    if outcome is None:
+        outcome = function(path, *arguments)
+        write_json(f"{path}.json", outcome)
+    return outcome
 
 
 class Workers:
@@ -105,6 +158,8 @@ class Workers:
 
     def __init__(self, count: int):
         self._executor = None
+        # Each process has a task, and the next one waits: what tasks carry takes memory.
+        self._most_unfinished = count + 1
         if count > 1:
             self._executor = concurrent.futures.ProcessPoolExecutor(
                 count,
@@ -125,8 +180,8 @@ class Workers:
 
     def do_all(
         self,
-        tasks: Sequence[tuple],
-        sizes: Sequence[float],
+        tasks: Iterable[tuple[float, tuple]],
+        total: float,
         what: str,
         unit: str,
         scale: float = 1.0,
@@ -134,19 +189,19 @@ class Workers:
         """Does tasks and shows how far they are.
 
         Args:
-            tasks: the arguments of `do` for each.
-            sizes: how much each adds to what is done, in `unit` times `scale`.
+            tasks: the size of each and its arguments of `do`; taken only as processes get
+                free, so a generator's tasks are never all in memory.
+            total: the sum of the sizes, in `unit` times `scale`.
         Returns:
             what each noted, in the order given.
         Raises:
-            UserError: a process was killed from outside, or a task raised it.
+            UserError: a task raised it.
+            OSError: a process was killed from outside.
         """
         outcomes = []
-        with Progress(what, sum(sizes), unit, scale) as progress:
+        with Progress(what, total, unit, scale) as progress:
             try:
-                for size, (outcome, was_noted) in zip(
-                    sizes, self._map(tasks), strict=True
-                ):
+                for size, outcome, was_noted in self._outcomes(tasks):
                     outcomes.append(outcome)
                     progress.advance(size, was_noted)
             except concurrent.futures.BrokenExecutor as error:
@@ -156,16 +211,42 @@ class Workers:
                 ) from error
         return outcomes
 
-    def _map(self, tasks):
-        if self._executor is None or not tasks:
-            return itertools.starmap(do, tasks)
+    def _outcomes(self, tasks) -> Iterator[tuple[float, dict, bool]]:
+        """Yields the size of each task, what it noted, and whether it had already."""
+        ahead = collections.deque()
+        unfinished = set()
+        for size, task in tasks:
+            outcome = noted(task[0])
+            was_noted = outcome is not None
+            future = _known(outcome) if was_noted else self._submit(task)
+            ahead.append((size, future, was_noted))
+            unfinished.add(future)
+            if len(unfinished) > self._most_unfinished:
+                _, unfinished = concurrent.futures.wait(
+                    unfinished, return_when=concurrent.futures.FIRST_COMPLETED
+                )
+            while ahead and ahead[0][1].done():
+                size, future, was_noted = ahead.popleft()
+                yield size, future.result(), was_noted
+        for size, future, was_noted in ahead:
+            yield size, future.result(), was_noted
+
+    def _submit(self, task):
+        if self._executor is None:
+            return _known(do(*task))
         # Processes start when tasks come, and inherit that Ctrl-C is held back; here it
         # takes effect behind the block.
         held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            return self._executor.map(do, *zip(*tasks, strict=True))
+            return self._executor.submit(do, *task)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
+
+
+def _known(outcome):
+    future = concurrent.futures.Future()
+    future.set_result(outcome)
+    return future
 
 
 def _follow_parent(parent):

@@ -12,7 +12,6 @@ Hugging Face's model.safetensors can be read as well, under the released names.
 """
 
 import dataclasses
-import json
 import os
 import re
 import sys
@@ -22,20 +21,13 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.config import BertConfig
-from text import anywhere
+from text import anywhere, files
 from text.errors import UserError
-from training import hugging_face
+from training import hugging_face, run_folder
 
 # Without the pooler, which a model of spans or tags may lack and does not need.
 ENCODER = ("bert/embeddings/", "bert/encoder/")
 
-# What early stopping leaves in the folder of a run: what it knows, and a folder of the best
-# weights.
-EVALUATIONS = "evaluations.json"
-BEST = "best"
-
-_PREFIX = "model.ckpt-"
-_WRITING = "writing-"  # what a killed process leaves under this name is never read
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 
@@ -116,35 +108,19 @@ def folder_of(source: str) -> str:
     """
     folder = os.path.dirname(source)
     run = os.path.dirname(folder)
-    return run if best_of(run) == folder else folder
-
-
-def best_of(directory: str) -> str | None:
-    """The folder of the weights that early stopping kept of a run, if it did."""
-    best = os.path.join(directory, BEST)
-    stopped = tf.io.gfile.exists(os.path.join(directory, EVALUATIONS))
-    return best if stopped and steps(best) else None
-
-
-def holds_weights(directory: str) -> bool:
-    """Whether a run has left some."""
-    return bool(steps(directory) or best_of(directory))
+    return run if run_folder.best_of(run) == folder else folder
 
 
 def _resolve_directory(directory: str) -> str:
-    directory = best_of(directory) or directory
-    state = os.path.join(directory, "checkpoint")
-    if tf.io.gfile.exists(state):
-        with anywhere.access(state), tf.io.gfile.GFile(state) as file:
-            match = re.search(r'^model_checkpoint_path: "(.*)"', file.read(), re.M)
-        # Absolute paths in a state file go stale when the directory is moved.
-        prefix = os.path.join(directory, os.path.basename(match[1])) if match else ""
-        if prefix and tf.io.gfile.exists(f"{prefix}.index"):
+    directory = run_folder.best_of(directory) or directory
+    if name := run_folder.newest_of(directory):
+        prefix = os.path.join(directory, name)
+        if tf.io.gfile.exists(f"{prefix}.index"):
             return prefix
     found = [
         os.path.join(directory, name)
         for name in sorted(tf.io.gfile.listdir(directory))
-        if name.endswith(".index") and not name.startswith(_WRITING)
+        if name.endswith(".index") and not files.is_own(name)
     ]
     if not found and (weights := hugging_face.find(directory)):
         return weights
@@ -299,18 +275,6 @@ def read_config(path: str) -> BertConfig:
 # --- A run's own checkpoints ---------------------------------------------------------
 
 
-def steps(directory: str) -> list[int]:
-    """The steps of which a directory holds a whole checkpoint, ascending."""
-    pattern = re.compile(re.escape(_PREFIX) + r"(\d+)\.index$")
-    with anywhere.access(directory):
-        names = tf.io.gfile.listdir(directory) if tf.io.gfile.exists(directory) else []
-    return sorted(int(m[1]) for m in map(pattern.match, names) if m)
-
-
-def prefix_of(directory: str, step: int) -> str:
-    return os.path.join(directory, f"{_PREFIX}{step}")
-
-
 def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) -> str:
     """Writes `model.ckpt-<step>` and names it in the state file; drops the oldest.
 
@@ -318,28 +282,29 @@ def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) ->
 
     Args:
         tensors: names to arrays or tensors.
-        keep: how many checkpoints stay; 0 keeps all. Later ones than `step`, which only
-            a damaged checkpoint leaves behind, are neither counted nor dropped.
+        keep: how many checkpoints stay; 0 keeps all. Those that this program did not make
+            here are neither counted nor dropped, nor are later ones than `step`, which
+            only a damaged checkpoint leaves behind.
     Returns:
         The checkpoint's prefix.
     Raises:
-        UserError: the disk is full or not writable.
+        UserError: the disk is full or not writable, or another process has taken over
+            the training.
     """
-    prefix = prefix_of(directory, step)
+    run_folder.check_held()
+    prefix = run_folder.prefix_of(directory, step)
+    run_folder.make_room_for_checkpoint(prefix)
     write_bundle(prefix, tensors)
-    with anywhere.access(prefix):
-        written = [s for s in steps(directory) if s <= step]
-        kept = written[-keep:] if keep else written
-        _write_state(directory, kept)
-        for old in written[: len(written) - len(kept)]:
-            _remove(directory, f"{_PREFIX}{old}")
+    written = sorted({*run_folder.made_steps(directory), step})
+    written = written[: written.index(step) + 1]
+    kept = written[-keep:] if keep else written
+    run_folder.keep(directory, kept, until=step)
     return prefix
 
 
 def write_bundle(prefix: str, tensors: Mapping[str, object]) -> None:
     """Writes one bundle, which appears under its name as a whole; see `save`."""
-    directory, name = os.path.split(prefix)
-    temporary = os.path.join(directory, _WRITING + name)
+    temporary = files.temporary_name(prefix)
     names = sorted(tensors)
     with anywhere.access(prefix):
         tf.raw_ops.SaveV2(
@@ -348,93 +313,10 @@ def write_bundle(prefix: str, tensors: Mapping[str, object]) -> None:
             shape_and_slices=[""] * len(names),
             tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
         )
-        # The data first: an .index under its final name says that all is there.
-        for part in (".data-00000-of-00001", ".index"):
+        for part in run_folder.PARTS:
+            anywhere.sync(temporary + part)
+        for part in run_folder.PARTS:
             tf.io.gfile.rename(temporary + part, prefix + part, overwrite=True)
-
-
-def _write_state(directory: str, kept: list[int]) -> None:
-    lines = [f'model_checkpoint_path: "{_PREFIX}{kept[-1]}"\n']
-    lines += [f'all_model_checkpoint_paths: "{_PREFIX}{step}"\n' for step in kept]
-    write_file(os.path.join(directory, "checkpoint"), "".join(lines))
-
-
-def write_file(path: str, content: str | bytes) -> None:
-    """Writes a file that appears under its name as a whole; makes its directory.
-
-    Raises:
-        UserError: the disk is full or not writable.
-    """
-    directory, name = os.path.split(path)
-    temporary = os.path.join(directory, _WRITING + name)
-    mode = "w" if isinstance(content, str) else "wb"
-    with anywhere.access(path):
-        if directory:
-            tf.io.gfile.makedirs(directory)
-        with tf.io.gfile.GFile(temporary, mode) as file:
-            file.write(content)
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-
-
-def read_json(path: str):
-    """What a file that `write_file` wrote holds; None where it is absent or no JSON."""
-    if not tf.io.gfile.exists(path):
-        return None
-    with anywhere.access(path), tf.io.gfile.GFile(path) as file:
-        try:
-            return json.load(file)
-        except ValueError:
-            return None
-
-
-def _remove(directory: str, name: str) -> None:
-    """Removes a bundle, its .index first so that no half of it is taken for whole."""
-    # No glob: the directory's name may hold what globs take for patterns.
-    found = [n for n in tf.io.gfile.listdir(directory) if n.startswith(f"{name}.")]
-    for file in sorted(found, key=lambda n: not n.endswith(".index")):
-        tf.io.gfile.remove(os.path.join(directory, file))
-
-
-def keep_only(directory: str, step: int) -> None:
-    """Removes all checkpoints of a run but one."""
-    with anywhere.access(directory):
-        _write_state(directory, [step])
-        for other in steps(directory):
-            if other != step:
-                _remove(directory, f"{_PREFIX}{other}")
-
-
-def remove_all(directory: str) -> None:
-    """Removes all checkpoints of a run, and the state file that names them."""
-    for step in steps(directory):
-        _remove(directory, f"{_PREFIX}{step}")
-    state = os.path.join(directory, "checkpoint")
-    if tf.io.gfile.exists(state):
-        tf.io.gfile.remove(state)
-
-
-def prepare(directory: str) -> None:
-    """Makes a run's directory and removes what a killed process left half written.
-
-    Only the chief may call it.
-
-    Raises:
-        UserError: it is no directory, or not writable.
-    """
-    with anywhere.access(directory):
-        tf.io.gfile.makedirs(directory)
-        whole = set(steps(directory))
-        for name in tf.io.gfile.listdir(directory):
-            data = re.match(re.escape(_PREFIX) + r"(\d+)\.data-", name)
-            path = os.path.join(directory, name)
-            if name.startswith(_WRITING) or (data and int(data[1]) not in whole):
-                remove = tf.io.gfile.rmtree if _is_folder(path) else tf.io.gfile.remove
-                remove(path)
-
-
-def _is_folder(path):
-    # On gs:// a folder is listed with a slash, and is one in its name only.
-    return path.endswith("/") or tf.io.gfile.isdir(path)
 
 
 def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
@@ -448,11 +330,13 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
         UserError: there are checkpoints and all are damaged.
     """
     damaged = []
-    for step in reversed(steps(directory)):
-        prefix = prefix_of(directory, step)
+    for step in reversed(run_folder.steps(directory)):
+        prefix = run_folder.prefix_of(directory, step)
         try:
             tensors = read(prefix)
         except UserError as error:
+            if step not in run_folder.steps(directory):
+                return newest(directory)  # a training that runs has just dropped it
             damaged.append(str(error))
             continue
         for line in damaged:
@@ -481,57 +365,3 @@ def check_complete(
             f"{prefix}: not a checkpoint of this run; choose another output_dir, or give "
             f"it as init_checkpoint: {'; '.join(problems[:5])}{more}"
         )
-
-
-# --- A run's settings ----------------------------------------------------------------
-
-
-def note_settings(directory: str, settings: dict) -> None:
-    """Writes down the settings with which a run begins, or holds it to them.
-
-    Raises:
-        UserError: see `check_settings`.
-    """
-    check_settings(directory, settings)
-    if not steps(directory) or not tf.io.gfile.exists(_settings_path(directory)):
-        content = json.dumps(settings, indent=2, sort_keys=True) + "\n"
-        write_file(_settings_path(directory), content)
-
-
-def check_settings(directory: str, settings: dict) -> None:
-    """Holds a run to the settings it began with, if it began.
-
-    Raises:
-        UserError: a setting differs (all are listed).
-    """
-    path = _settings_path(directory)
-    if not tf.io.gfile.exists(path) or not steps(directory):
-        return
-    with anywhere.access(path), tf.io.gfile.GFile(path) as file:
-        began = json.load(file)
-    changed = [
-        _change(name, began.get(name), settings.get(name))
-        for name in sorted(began.keys() | settings)
-        if began.get(name) != settings.get(name)
-    ]
-    if changed:
-        raise UserError(
-            f"{directory} holds a run that began with other settings: "
-            f"{'; '.join(changed)}; choose another output_dir (--init_checkpoint="
-            f"{directory} goes on from these weights), or remove {path} to go on "
-            "regardless"
-        )
-
-
-def _settings_path(directory):
-    return os.path.join(directory, "run.json")
-
-
-def _change(name, was, now):
-    if _is_digest(was) or _is_digest(now):  # says nothing to a person
-        return f"{name.removesuffix('_sha256')} has changed"
-    return f"{name} was {was!r} and is {now!r}"
-
-
-def _is_digest(value):
-    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None

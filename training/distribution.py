@@ -1,14 +1,19 @@
 """Which devices a run uses; knows no models and no steps."""
 
+import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
 from text import reading
 from text.errors import UserError
 
+# What TensorFlow says where one host waits for another that has ended.
+_LEFT_ALONE = "Collective ops is aborted"
+
+LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
 KINDS = ("one", "mirrored", "multi_worker", "tpu")
 
 
@@ -61,6 +66,21 @@ def _connect_tpu(tpu, zone, project):
         reason = " ".join(str(error).split())
         raise UserError(f"TPU {tpu!r} cannot be reached: {reason}") from error
     return tf.distribute.TPUStrategy(resolver)
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """Around all that a run does: says in one line if another host left it.
+
+    Raises:
+        UserError: another host refused the run or broke down, and this one waited for it.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if _LEFT_ALONE not in error.message:
+            raise
+        raise UserError("another host ended or refused; see what it says") from error
 
 
 def is_chief(strategy) -> bool:

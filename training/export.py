@@ -10,7 +10,8 @@ An export is a folder that appears when it is whole:
 
 Both are of core TensorFlow operations only, and lie as TensorFlow Serving wants its models.
 Before the folder appears, another process loads both and has to give the answers that
-this one computed by the way of text/ and of the script.
+this one computed by the way of text/ and of the script. Its export.json is written last
+and lists its files: a folder that holds more is never removed.
 """
 
 import base64
@@ -31,14 +32,15 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.config import BertConfig
-from text import anywhere, records
+from text import anywhere, files, records
 from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
 from text.rows import Layout
 from text.tokenization import Tokenizer
-from training import checkpoint, forms, portable, predictor
+from training import forms, portable, predictor, run_folder
 
 FOLDER = "export"
+_REPLACED = ".replaced"
 TEXT, TENSORS = os.path.join("text", "1"), os.path.join("tensors", "1")
 _RELOAD = os.path.join(os.path.dirname(__file__), "reload.py")
 # How far numbers may lie apart.
@@ -110,8 +112,8 @@ def save(output_dir: str, product: Product) -> str:
     Returns:
         the folder.
     Raises:
-        UserError: the disk is full or not writable; or the reloaded model answers
-            otherwise, and nothing is left of it.
+        UserError: the disk is full or not writable; another process exports to the same
+            folder; or the reloaded model answers otherwise, and nothing is left of it.
     """
     final = os.path.join(output_dir, FOLDER)
     with _replacing(final) as directory:
@@ -122,6 +124,7 @@ def save(output_dir: str, product: Product) -> str:
             with _quiet():
                 found = portable.write(name, network, directory, product.batch)
             _compare_arrays(f"the {name} file gives other", product.outputs, found)
+        _describe(product, directory)
     return final
 
 
@@ -141,35 +144,85 @@ def check_place(output_dir: str) -> None:
             )
 
 
+def recover(output_dir: str) -> None:
+    """Gives its name to an export that was whole when its process was killed."""
+    final = os.path.join(output_dir, FOLDER)
+    with anywhere.access(final):
+        whole = not tf.io.gfile.exists(final) and predictor.interrupted(final)
+    if whole:
+        # Its process may be about to do so itself.
+        with contextlib.suppress(UserError), _held(final), anywhere.access(final):
+            tf.io.gfile.rename(whole, final)
+
+
 @contextlib.contextmanager
 def _replacing(final: str) -> Iterator[str]:
     """A folder that takes the place of another if nothing goes wrong."""
+    new, old = files.temporary_name(final), files.temporary_name(f"{final}{_REPLACED}")
+    recover(os.path.dirname(final))
+    with _held(final):
+        _clear(final)
+        try:
+            with anywhere.access(new):
+                tf.io.gfile.makedirs(new)
+            yield new
+            with anywhere.access(final):
+                if tf.io.gfile.exists(final):
+                    if _is_ours(final) and not os.path.islink(final):
+                        tf.io.gfile.rename(final, old)
+                    else:
+                        run_folder.set_aside(final)
+                tf.io.gfile.rename(new, final)
+        finally:
+            with anywhere.access(final):
+                if tf.io.gfile.exists(old) and not tf.io.gfile.exists(final):
+                    tf.io.gfile.rename(old, final)
+                _remove(new)
+                _remove(old)
+
+
+@contextlib.contextmanager
+def _held(final: str) -> Iterator[None]:
+    """Keeps other exports out, where the file system has locks."""
+    with contextlib.ExitStack() as stack:
+        with anywhere.access(final):
+            tf.io.gfile.makedirs(os.path.dirname(final))
+            if not anywhere.is_remote(final):
+                stack.enter_context(files.locked(final))
+        yield
+
+
+def _clear(final: str) -> None:
+    """Removes what killed processes left of an export; only who holds it may do so."""
     parent, name = os.path.split(final)
-    new, old = (os.path.join(parent, f"{p}-{name}") for p in ("writing", "replaced"))
+    with anywhere.access(parent):
+        for found in tf.io.gfile.listdir(parent):
+            parts = files.temporary_parts(found.rstrip("/"))
+            if not parts or parts[0] not in (name, name + _REPLACED):
+                continue
+            elsewhere = parts[1] != files.host() and not anywhere.is_remote(final)
+            if elsewhere or files.is_left_over(parts):
+                _remove(os.path.join(parent, found.rstrip("/")))
 
-    def clear():
-        """Also what a run that was killed has left."""
-        with anywhere.access(final):
-            _remove(new)
-            if tf.io.gfile.exists(old) and not tf.io.gfile.exists(final):
-                tf.io.gfile.rename(old, final)
-            _remove(old)
 
-    clear()
-    try:
-        with anywhere.access(new):
-            tf.io.gfile.makedirs(new)
-        yield new
-        with anywhere.access(final):
-            if tf.io.gfile.exists(final):
-                tf.io.gfile.rename(final, old)
-            tf.io.gfile.rename(new, final)
-    finally:
-        clear()
+def _is_ours(final: str) -> bool:
+    """Whether an export holds nothing but what it was made of."""
+    description = run_folder.read_json(os.path.join(final, predictor.DESCRIPTION))
+    made = description.get("files", []) if isinstance(description, dict) else []
+    return set(_files(final)) <= set(made)
+
+
+def _files(directory: str) -> list[str]:
+    """The files in a folder and below, and the empty folders, by their paths in it."""
+    return [
+        os.path.relpath(os.path.join(folder, name), directory)
+        for folder, folders, names in tf.io.gfile.walk(directory)
+        for name in (names if folders or names else [""])
+    ]
 
 
 def _remove(directory):
-    if tf.io.gfile.exists(directory):
+    if tf.io.gfile.isdir(directory):
         tf.io.gfile.rmtree(directory)
 
 
@@ -197,10 +250,21 @@ def _write(product: Product, directory: str) -> None:
             os.path.join(directory, TEXT),
             tokenizer=tokenizer,
         )
-    checkpoint.write_file(
-        os.path.join(directory, predictor.DESCRIPTION),
-        json.dumps(_description(product), ensure_ascii=False, indent=2) + "\n",
-    )
+
+
+def _describe(product: Product, directory: str) -> None:
+    """Writes export.json, the last file, when all others are on the disk."""
+    written = _files(directory)
+    for name in written:
+        if not tf.io.gfile.isdir(path := os.path.join(directory, name)):
+            anywhere.sync(path)
+    description = _description(product)
+    description["files"] = sorted([*written, predictor.DESCRIPTION])
+    content = json.dumps(description, ensure_ascii=False, indent=2) + "\n"
+    with anywhere.replacing(
+        os.path.join(directory, predictor.DESCRIPTION), "w"
+    ) as file:
+        file.write(content)
 
 
 def _save_model(model, signatures, path, **parts):

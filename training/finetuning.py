@@ -6,6 +6,7 @@ before anything is computed; then every trial trains in a directory of its own; 
 best model is evaluated, predicts and is exported.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -17,7 +18,7 @@ import numpy as np
 import options
 from text import rows
 from text.errors import UserError
-from training import checkpoint, distribution, export, loop, mistakes, run
+from training import distribution, export, loop, mistakes, run, run_folder
 from training.search import search
 from training.task import Predictions, Task
 from training.trials import Run, Trial, every_trial, varied
@@ -99,6 +100,7 @@ class FineTuningOptions(run.RunOptions):
 # === The run =========================================================================
 
 
+@distribution.together()
 def finetune(task: Task, given) -> None:
     """Does what the flags ask for.
 
@@ -111,6 +113,12 @@ def finetune(task: Task, given) -> None:
             "text; `Task` names what it has to"
         )
     this = Run(task, given)
+    with contextlib.closing(this.sets):
+        _run(this)
+
+
+def _run(this: Run) -> None:
+    task, given = this.task, this.given
     splits = [
         *(["train"] if given.do_train else []),
         *(task.eval_sets if evaluates(given) else ()),
@@ -121,18 +129,18 @@ def finetune(task: Task, given) -> None:
     trials = every_trial(given)
     this.check_batches(trials)
     this.check_place(trials)
-    for split in splits:
-        this.sets.read(split)
-    if given.do_train and len(trials) > 1:
-        trainer = search(this, trials)
-    else:
-        trainer = _single(this, trials[0])
-    known = _evaluate(this, trainer) if given.do_eval else {}
-    if given.do_predict:
-        for split in task.test_sets:
-            _predict(this, trainer, split, known.get(split))
-    if given.do_export:
-        distribution.on_chief(this.strategy, lambda: _export(this, trainer))
+    with this.held():
+        if given.do_train and len(trials) > 1:
+            this.read(splits)
+            trainer = search(this, trials)
+        else:
+            trainer = _single(this, trials[0], splits)
+        known = _evaluate(this, trainer) if given.do_eval else {}
+        if given.do_predict:
+            for split in task.test_sets:
+                _predict(this, trainer, split, known.get(split))
+        if given.do_export:
+            distribution.on_chief(this.strategy, lambda: _export(this, trainer))
 
 
 def evaluates(given: FineTuningOptions) -> bool:
@@ -147,13 +155,15 @@ def evaluates(given: FineTuningOptions) -> bool:
     )
 
 
-def _single(this: Run, trial: Trial) -> loop.Trainer:
+def _single(this: Run, trial: Trial, splits: list[str]) -> loop.Trainer:
     given = this.given
-    if given.do_train:
-        this.prepare(given.output_dir, this.identity(varied([trial])))
     trainer = this.trainer(trial)
+    # First, for a checkpoint that does not fit is refused before rows are written.
     this.start(trainer, given.output_dir)
+    this.read(splits)
     if given.do_train:
+        identity = this.identity(varied([trial]))
+        this.prepare(given.output_dir, identity, trainer)
         this.train(trainer, trial, given.output_dir)
         if this.is_small:
             this.log.say(
@@ -181,11 +191,11 @@ def _evaluate(this: Run, trainer: loop.Trainer) -> dict[str, Predictions]:
         return known
     path = functools.partial(os.path.join, given.output_dir)
     lines = run.results_lines(results)
-    checkpoint.write_file(path("eval_results.txt"), lines)
-    checkpoint.write_file(
+    run_folder.write_file(path("eval_results.txt"), lines)
+    run_folder.write_file(
         path("eval_results.json"), json.dumps(results, indent=2, sort_keys=True) + "\n"
     )
-    checkpoint.write_file(path("mistakes.html"), mistakes.render(pages))
+    run_folder.write_file(path("mistakes.html"), mistakes.render(pages))
     this.log.say(
         f"evaluated, written to {path('eval_results.txt')}: "
         f"{', '.join(lines.splitlines())}"

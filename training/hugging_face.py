@@ -210,6 +210,10 @@ def _opened(path: str) -> Iterator:
         try:
             with safetensors.safe_open(local, framework="numpy") as file:
                 yield file
+        except OSError as error:
+            raise UserError(
+                f"{path}: cannot be read as a safetensors file ({error})"
+            ) from error
         except safetensors.SafetensorError as error:
             raise UserError(
                 f"{path}: the file is damaged or incomplete ({error}); copy or download "
@@ -217,7 +221,7 @@ def _opened(path: str) -> Iterator:
             ) from error
 
 
-def _tensors(file) -> dict[str, tuple[str, bool]]:
+def _tensors(path, file) -> dict[str, tuple[str, bool]]:
     """Released name -> name in the file and whether transposed.
 
     What the release has no name for keeps its own.
@@ -225,7 +229,13 @@ def _tensors(file) -> dict[str, tuple[str, bool]]:
     found = {}
     for name in file.keys():
         pair = pair_of(name)
-        found[pair.released if pair else name] = (name, bool(pair and pair.transposed))
+        released = pair.released if pair else name
+        if released in found:
+            raise UserError(
+                f"{path}: {found[released][0]} and {name} are the same weight "
+                f"({released}); remove one of them from the file"
+            )
+        found[released] = (name, bool(pair and pair.transposed))
     return found
 
 
@@ -233,14 +243,14 @@ def shapes(path: str) -> dict[str, tuple[int, ...]]:
     """Released names to the shapes that the release gives these variables.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: the file is damaged, or has a weight twice.
     """
     with _opened(path) as file:
         return {
             released: tuple(
                 file.get_slice(name).get_shape()[:: -1 if transposed else 1]
             )
-            for released, (name, transposed) in _tensors(file).items()
+            for released, (name, transposed) in _tensors(path, file).items()
         }
 
 
@@ -253,11 +263,11 @@ def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]
     Returns:
         Released names to arrays; float32 where the file has floats of any size.
     Raises:
-        UserError: the file is damaged, its weights are quantized, or its masked-LM head
-            has a matrix of its own.
+        UserError: the file is damaged or has a weight twice, its weights are quantized,
+            or its masked-LM head has a matrix of its own.
     """
     with _opened(path) as file:
-        tensors = _tensors(file)
+        tensors = _tensors(path, file)
         names = list(tensors if names is None else names)
         if "cls/predictions/output_bias" in names:
             _check_tied(path, file, tensors)
@@ -267,7 +277,8 @@ def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]
 def _value(path, file, released, name, transposed):
     stored = file.get_slice(name).get_dtype()
     if stored not in _FLOATS:
-        if released != name:
+        # What has no name in the release may be of any other type that numpy has.
+        if released != name or stored.startswith("F"):
             raise UserError(
                 f"{path}: {name} is of type {stored}; only weights that are not "
                 f"quantized are read ({', '.join(_FLOATS)}), so give the original model"
@@ -281,8 +292,12 @@ def _check_tied(path, file, tensors):
     for theirs, (released, what) in _TIED.items():
         if theirs not in tensors:
             continue
-        name, _ = tensors[released]
-        if not np.array_equal(file.get_tensor(theirs), file.get_tensor(name)):
+        values = [
+            _value(path, file, which, *tensors[which])
+            for which in (theirs, released)
+            if which in tensors
+        ]
+        if len(values) < 2 or not np.array_equal(*values):
             raise UserError(
                 f"{path}: {theirs} is not {what}, so its masked-LM head is another than "
                 "the release's; only its encoder can be used"
@@ -333,18 +348,12 @@ def write(
     files = dict(beside or {})
     for name, value in values.items():
         files[name] = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    path = os.path.join(directory, WEIGHTS)
-    with anywhere.access(path):
-        tf.io.gfile.makedirs(directory)
-        for name, content in files.items():
-            with tf.io.gfile.GFile(os.path.join(directory, name), "w") as file:
-                file.write(content)
-        # The weights last: whoever looks for a model looks for them.
-        temporary = f"{path}.writing"
-        with tf.io.gfile.GFile(temporary, "wb") as file:
-            file.write(weights)
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    return path
+    # The weights last: whoever looks for a model looks for them.
+    for name, content in {**files, WEIGHTS: weights}.items():
+        content = content.encode() if isinstance(content, str) else content
+        with anywhere.replacing(os.path.join(directory, name)) as file:
+            file.write(content)
+    return os.path.join(directory, WEIGHTS)
 
 
 def _under_their_names(tensors, said) -> dict[str, np.ndarray]:
@@ -451,12 +460,15 @@ def read_task(path: str) -> dict:
             said = dict(json.loads(file.read()))
             names = dict(said.get("id2label") or {})
             labels = [names[str(i)] for i in range(len(names))]
-        except (ValueError, TypeError, KeyError) as error:
+            if not all(isinstance(label, str) for label in labels):
+                raise TypeError("not all are texts")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise UserError(
                 f"{config}: id2label must have a label for each of 0, 1, 2 ... ({error!r})"
             ) from error
+    classes = said.get("architectures")
     for head, name in HEADS.items():
-        if name in (said.get("architectures") or ()):
+        if isinstance(classes, list) and name in classes:
             task["head"] = head
     if labels != [f"LABEL_{i}" for i in range(len(labels))]:  # those of no name
         task["labels"] = labels
@@ -482,7 +494,7 @@ def check_tokenizer(path: str, splitter: WordSplitter) -> None:
     try:
         with anywhere.access(config), tf.io.gfile.GFile(config, "rb") as file:
             said = dict(json.loads(file.read()))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{config}: not the JSON of a tokenizer ({error})") from error
     if said.get("tokenizer_class") not in _TOKENIZERS:
         raise UserError(

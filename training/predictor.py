@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 
-from text import anywhere
+from text import anywhere, files
 from text.errors import UserError
 from training import forms
 
@@ -190,13 +190,38 @@ def _find(directory):
                 f"{directory}: a SavedModel without {DESCRIPTION} two folders above it; "
                 "give a folder that --do_export wrote"
             )
-        for folder in (directory, join(directory, "export")):
-            if gfile.exists(join(folder, DESCRIPTION)):
+        for final in (directory, join(directory, "export")):
+            folder = final if gfile.exists(final) else interrupted(final)
+            if folder and gfile.exists(join(folder, DESCRIPTION)):
                 return join(folder, "text", "1"), join(folder, DESCRIPTION)
     raise UserError(
         f"{directory}: holds no exported model ({DESCRIPTION}); give the --output_dir of "
         "a run with --do_export"
     )
+
+
+def interrupted(final: str) -> str | None:
+    """Where an export lies that was whole, and whose process was killed before it had its
+    name.
+
+    Args:
+        final: the folder that it should be.
+    """
+    parent, name = os.path.split(final.rstrip("/"))
+    for found in _folders(parent or "."):
+        parts = files.temporary_parts(found)
+        folder = os.path.join(parent, found)
+        # The description is written last.
+        is_whole = tf.io.gfile.exists(os.path.join(folder, DESCRIPTION))
+        if parts and parts[0] == name and is_whole:
+            return folder
+    return None
+
+
+def _folders(parent):
+    if not tf.io.gfile.isdir(parent):
+        return []
+    return [name.rstrip("/") for name in sorted(tf.io.gfile.listdir(parent))]
 
 
 def _read(path):

@@ -1,5 +1,6 @@
 """What a run says of itself: console, metrics.jsonl, TensorBoard, curves; knows no task."""
 
+import atexit
 import io
 import json
 import os
@@ -9,9 +10,9 @@ import tensorflow as tf
 
 from text import anywhere
 from text.progress import duration
-from training import checkpoint
+from training import run_folder
 
-_JSON_LINES = "metrics.jsonl"
+_SECONDS_PER_WRITE = 60  # on gs://, where to append is to write the file again
 _CURVES = "curves.png"
 
 
@@ -38,14 +39,28 @@ class Report:
         self._batch_size = batch_size
         self._active = active
         self._events = {}
+        self._path = os.path.join(directory, run_folder.METRICS)
+        self._unwritten, self._written = [], 0.0
+        if anywhere.is_remote(directory):
+            atexit.register(self._flush)
 
     def begin(self, step: int) -> None:
         """Cuts off what metrics.jsonl says of later steps: they will be repeated."""
         if self._active:
-            _cut(os.path.join(self._directory, _JSON_LINES), step)
+            run_folder.make_room(self._path)
+            _cut(self._path, step)
 
     def say(self, message: str) -> None:
-        """Prints a line with the time of day."""
+        """Prints a line with the time of day.
+
+        What was reported before is in metrics.jsonl by then: a line may say that a
+        checkpoint was saved.
+        """
+        if self._active:
+            self._flush()
+            self._print(message)
+
+    def _print(self, message):
         if self._active:
             print(f"{time.strftime('%H:%M:%S')} {message}", flush=True)
 
@@ -56,20 +71,21 @@ class Report:
         per_second = updates / seconds
         values = values | {"examples_per_second": per_second * self._batch_size}
         left = duration((self._total_steps - step) / per_second)
-        self.say(f"step {step}/{self._total_steps}, {left} left: {_line(values)}")
+        self._print(f"step {step}/{self._total_steps}, {left} left: {_line(values)}")
         self._write(step, values, kind="train")
 
     def evaluation(self, step: int, values: dict[str, float]) -> None:
         """Reports losses and metrics on held-out records."""
-        self.say(f"step {step}, held out: {_line(values)}")
+        self._print(f"step {step}, held out: {_line(values)}")
         self._write(step, values, kind="eval")
 
     def _write(self, step, values, kind):
         if not self._active:
             return
-        path = os.path.join(self._directory, _JSON_LINES)
-        with anywhere.access(path), tf.io.gfile.GFile(path, "a") as file:
-            file.write(json.dumps({"step": step, "kind": kind, **values}) + "\n")
+        self._unwritten.append(json.dumps({"step": step, "kind": kind, **values}))
+        recently = time.monotonic() - self._written < _SECONDS_PER_WRITE
+        if not (recently and anywhere.is_remote(self._path)):
+            self._flush()
         # As the Estimator: held-out values in a folder of their own, so that
         # TensorBoard draws both into one chart.
         folder = os.path.join(self._directory, "eval" if kind == "eval" else "")
@@ -81,9 +97,19 @@ class Report:
                     _write_scalar(name, value, step)
             self._events[kind].flush()
 
+    def _flush(self):
+        if self._unwritten:
+            with (
+                anywhere.access(self._path),
+                tf.io.gfile.GFile(self._path, "a") as file,
+            ):
+                file.write("".join(f"{line}\n" for line in self._unwritten))
+            self._unwritten, self._written = [], time.monotonic()
+
     def draw(self) -> str | None:
         """Draws the whole run, earlier processes included; returns the picture's path."""
-        rows = _rows(os.path.join(self._directory, _JSON_LINES))
+        self._flush()
+        rows = [row for _, row in _lines(self._path) if row]
         if not self._active or not rows:
             return None
         path = os.path.join(self._directory, _CURVES)
@@ -106,24 +132,34 @@ def _line(values: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
 
 
-def _rows(path: str) -> list[dict]:
-    """The lines of metrics.jsonl; the last may be half written by a killed process."""
+def _lines(path: str) -> list[tuple[bytes, dict | None]]:
+    """The lines of metrics.jsonl, and what each says; None where it is no report."""
     if not tf.io.gfile.exists(path):
         return []
-    with anywhere.access(path), tf.io.gfile.GFile(path) as file:
-        lines = file.read().split("\n")
-    rows = []
-    for line in lines:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
-    return rows
+    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+        lines = io.BytesIO(file.read()).readlines()
+    return [(line, _report_of(line)) for line in lines]
+
+
+def _report_of(line):
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    is_report = isinstance(row, dict) and isinstance(row.get("step"), int)
+    return row if is_report and "kind" in row else None
 
 
 def _cut(path: str, step: int) -> None:
-    kept = [row for row in _rows(path) if row["step"] <= step]
-    checkpoint.write_file(path, "".join(json.dumps(row) + "\n" for row in kept))
+    """Removes the reports of later steps, and one that a killed process half wrote."""
+    lines = _lines(path)
+    kept = [
+        line.removesuffix(b"\n") + b"\n"
+        for line, row in lines
+        if (row["step"] <= step if row else line.endswith(b"\n"))
+    ]
+    if kept != [line for line, _ in lines]:
+        run_folder.write_file(path, b"".join(kept))
 
 
 _PANELS = {
@@ -178,5 +214,5 @@ def _draw(rows: list[dict], path: str) -> None:
             axis.legend()
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=100)
-    checkpoint.write_file(path, picture.getvalue())
+    run_folder.write_file(path, picture.getvalue())
     pyplot.close(figure)

@@ -17,11 +17,13 @@ from text.errors import UserError
 from text.vocabulary import Vocabulary
 from training import (
     checkpoint,
+    determinism,
     distribution,
     hugging_face,
     loop,
     portable,
     report,
+    run_folder,
 )
 
 # isort: split
@@ -70,7 +72,11 @@ class RunOptions:
         1000, help="Most updates between two returns to Python."
     )
     use_tpu: bool = options.field(False, help="The same as --distribution=tpu.")
-    tpu_name: str | None = options.field(None, help="The TPU's name or address.")
+    tpu_name: str | None = options.field(
+        None,
+        help="The TPU's name or grpc:// address, where it is another machine: files are "
+        "then on gs://. By default the TPU of this machine, as with 'local'.",
+    )
     tpu_zone: str | None = options.field(None, help="The TPU's zone.")
     gcp_project: str | None = options.field(None, help="The TPU's project.")
     master: str | None = options.field(
@@ -95,6 +101,16 @@ class RunOptions:
         help="Type of the matrix products; weights are float32 in any case.",
     )
     xla: bool = options.field(False, help="Compile with XLA.")
+    deterministic: bool | None = options.field(
+        None,
+        help="Have GPUs compute the same bits each time, which is slower; CPUs and TPUs "
+        "always do.",
+    )
+    allow_tf32: bool = options.field(
+        False,
+        help="Let GPUs round the factors of float32 matrix products to TF32: faster, with "
+        "10 bits after the point in the place of 23.",
+    )
     bias_correction: bool = options.field(
         False,
         help="Correct Adam's moments in the first updates, which the release does not; "
@@ -156,20 +172,27 @@ class RunOptions:
             *([self.init_checkpoint] if self.init_checkpoint else []),
         ]
 
+    @property
+    def _tpu(self) -> str:
+        return self.tpu_name or self.master or distribution.LOCAL_TPU
+
     def _check_tpu(self):
-        if not (self.tpu_name or self.master):
-            raise UserError("a TPU needs --tpu_name")
+        if self._tpu == distribution.LOCAL_TPU:
+            return
         for path in self.files():
             if not path.startswith("gs://"):
                 raise UserError(
-                    f"{path}: a TPU cannot read or write local files; give gs:// paths"
+                    f"{path}: the hosts of the TPU {self._tpu!r} are other machines, which "
+                    "cannot read or write local files; give gs:// paths, or, on a TPU VM, "
+                    f"--tpu_name={distribution.LOCAL_TPU}"
                 )
 
     def strategy(self):
         """Connects to the devices; to be called before TensorFlow looks for any."""
+        determinism.configure(self.deterministic, self.allow_tf32)
         return distribution.make(
             "tpu" if self.uses_tpu else self.distribution,
-            tpu=self.tpu_name or self.master,
+            tpu=self._tpu,
             zone=self.tpu_zone,
             project=self.gcp_project,
         )
@@ -263,7 +286,9 @@ def check_text(tokenizer: tokenization.Tokenizer, folder: str) -> dict:
         UserError: other flags, or another vocabulary.
     """
     path = os.path.join(folder, TASK_FILE)
-    state = checkpoint.read_json(path) or {}
+    state = run_folder.read_json(path)
+    if not isinstance(state, dict):  # absent, or somebody else's
+        return {}
     for name, value in tokenizer.settings.items():
         if state.get(name, value) == value:
             continue
@@ -314,12 +339,69 @@ def check_vocabulary(
         )
 
 
-def prepare(directory: str, identity: dict, config: BertConfig) -> None:
-    """Makes a run's directory and holds it to what the run began with; see checkpoint."""
-    checkpoint.prepare(directory)
-    checkpoint.note_settings(directory, identity)
+@contextlib.contextmanager
+def held(strategy, directory: str, log: report.Report) -> Iterator[None]:
+    """Keeps other trainings out of a directory; see `run_folder.held`.
+
+    Raises:
+        UserError: another training has it; on every host.
+    """
+    with contextlib.ExitStack() as stack:
+        hold = run_folder.held(directory, log.say)
+        distribution.on_chief(strategy, lambda: stack.enter_context(hold))
+        yield
+
+
+def defaults(given: RunOptions, config: BertConfig) -> dict:
+    """What a flag or a key of the config counts as in a run that did not note it.
+
+    A run of an earlier version, which did not have it, then goes on.
+    """
+    return {
+        field.name: field.default
+        for of in (given, config)
+        for field in dataclasses.fields(of)
+        if field.default is not dataclasses.MISSING
+    }
+
+
+def prepare(
+    directory: str,
+    identity: dict,
+    config: BertConfig,
+    init_checkpoint: str | None,
+    *,
+    defaults: dict | None = None,
+    trainer: loop.Trainer | None = None,
+) -> None:
+    """Makes a directory that of a training which `start` began or took up.
+
+    Only the chief may call it, and only when nothing is left that could be refused.
+
+    Args:
+        identity, defaults: see `run_folder.check_settings`.
+        trainer: of the training, unless that is a search.
+    """
+    source = None
+    if init_checkpoint and not (trainer and run_folder.steps(directory)):
+        source = checkpoint.resolve(init_checkpoint)
+    for folder in (directory, os.path.join(directory, run_folder.BEST)):
+        run_folder.clear(folder)
+    run_folder.note_settings(directory, identity, defaults)
     path = os.path.join(directory, "bert_config.json")
-    checkpoint.write_file(path, config.to_json_string())
+    run_folder.write_file(path, config.to_json_string())
+    if source and _is_inside(source, directory):
+        # The run writes into the folder that holds its start. The start stays; and since
+        # init_checkpoint may soon mean other weights, a resume does not need it.
+        run_folder.release(source)
+        if trainer:
+            trainer.save(directory)
+
+
+def _is_inside(path, directory):
+    return os.path.realpath(path).startswith(
+        os.path.join(os.path.realpath(directory), "")
+    )
 
 
 def start(
@@ -375,7 +457,7 @@ def interruptible(directory: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        done = checkpoint.steps(directory)
+        done = run_folder.steps(directory)
         where = f"goes on from step {done[-1]}" if done else "begins this run anew"
         raise KeyboardInterrupt(f"interrupted; the same command {where}") from None
 

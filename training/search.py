@@ -12,9 +12,9 @@ import numpy as np
 
 from text.errors import UserError
 from text.progress import duration
-from training import checkpoint, loop
+from training import checkpoint, loop, run_folder
 from training.task import Task
-from training.trials import DivergedError, Run, Trial, varied
+from training.trials import DivergedError, Run, Trial, load, varied
 
 
 def search(this: Run, trials: list[Trial]) -> loop.Trainer:
@@ -30,7 +30,9 @@ def search(this: Run, trials: list[Trial]) -> loop.Trainer:
         if this.chief:
             for outcome in done:
                 if outcome is not best:
-                    _drop_weights(_trial_directory(given, outcome["name"]))
+                    directory = _trial_directory(given, outcome["name"])
+                    run_folder.drop_all(directory)
+                    run_folder.drop_all(os.path.join(directory, run_folder.BEST))
         gc.collect()  # a model and its functions refer to each other
     if best["score"] is None:
         raise UserError(f"all {len(done)} runs failed; of the last: {best['failed']}")
@@ -38,19 +40,24 @@ def search(this: Run, trials: list[Trial]) -> loop.Trainer:
     _report_search(this, summary)
     trial = trials[[str(trial) for trial in trials].index(best["name"])]
     directory = _trial_directory(given, best["name"])
-    if not checkpoint.steps(directory):
+    if not run_folder.steps(directory):
         # An earlier search found a better one, which is not among these.
         this.log.say(f"{trial} is trained again: its weights were not kept")
         _try(this, trial, again=True)
     trainer = this.trainer(trial)
-    prefix = checkpoint.resolve(directory)
-    checkpoint.load(trainer.weights, prefix, required="")
-    trainer.progress.step = best["global_step"]
+    load(trainer, checkpoint.resolve(directory), this.log)
     if this.chief:
-        trainer.save(given.output_dir)
-        # An earlier search's best may have had more updates.
-        checkpoint.keep_only(given.output_dir, best["global_step"])
+        _keep(trainer, given.output_dir)
     return trainer
+
+
+def _keep(trainer: loop.Trainer, directory: str) -> None:
+    """Makes a trainer's weights those of the search."""
+    trainer.save(directory)
+    # What else is there is of an earlier search, whose best may have had more updates, or
+    # of an abandoned run.
+    run_folder.keep(directory, [trainer.progress.step])
+    run_folder.forget_best(directory)
 
 
 def _rank(outcome):
@@ -67,17 +74,18 @@ def _try(this: Run, trial: Trial, again: bool = False) -> dict:
     path = os.path.join(directory, "outcome.json")
     identity = this.identity(dataclasses.asdict(trial))
     dev = this.sets.read(this.task.eval_sets[0]).fingerprint
-    outcome = checkpoint.read_json(path) or {}
-    of_this = outcome.get("identity") == identity and outcome.get("dev_rows") == dev
-    if of_this and not again:
+    outcome = run_folder.read_json(path)
+    if not isinstance(outcome, dict):
+        outcome = {}
+    changed = run_folder.changes(outcome.get("identity", {}), identity, this.defaults())
+    if not (changed or outcome.get("dev_rows") != dev or again):
         this.log.say(f"already finished: {_score(this.task, outcome)}")
         return outcome
-    this.prepare(directory, identity)
     begun = time.monotonic()
     trainer = this.trainer(trial)
     values, failed = {}, None
+    this.begin(trainer, directory, identity)
     try:
-        this.start(trainer, directory)
         this.train(trainer, trial, directory)
         _, values = this.score(trainer, this.task.eval_sets[0])
     except DivergedError as error:
@@ -94,7 +102,7 @@ def _try(this: Run, trial: Trial, again: bool = False) -> dict:
         "dev_rows": dev,
     }
     if this.chief:
-        checkpoint.write_file(path, json.dumps(outcome, indent=2) + "\n")
+        run_folder.write_file(path, json.dumps(outcome, indent=2) + "\n")
     scores = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
     this.log.say(f"{trial}: {failed or scores}")
     return outcome
@@ -104,11 +112,6 @@ def _score(task, outcome):
     if outcome["score"] is None:
         return "failed, its numbers were not finite"
     return f"{task.metric} {outcome['score']:.4f}"
-
-
-def _drop_weights(directory: str) -> None:
-    for folder in (directory, os.path.join(directory, checkpoint.BEST)):
-        checkpoint.remove_all(folder)
 
 
 def _summary(task: Task, this: Run, done: list[dict]) -> dict:
@@ -153,7 +156,7 @@ def _deviation(scores):
 def _report_search(this: Run, summary: dict) -> None:
     path = os.path.join(this.given.output_dir, "search.json")
     if this.chief:
-        checkpoint.write_file(path, json.dumps(summary, indent=2) + "\n")
+        run_folder.write_file(path, json.dumps(summary, indent=2) + "\n")
     say = this.log.say
     runs = sorted(summary["runs"], key=_rank, reverse=True)
     for outcome in runs:

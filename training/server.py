@@ -47,7 +47,7 @@ MAX_INSTANCES = 1024  # of a request, and of a batch that several make together
 MAX_CHARACTERS = 100_000  # of a text
 MAX_TEXTS = 10_000  # of a list
 MAX_WAITING = 256  # requests at a time
-HEAD_SECONDS = 10  # for the head of a first request to arrive
+HEAD_SECONDS = 10  # for the head of a request to arrive
 BODY_SECONDS = 30  # for the rest of it
 MAX_CONNECTIONS = 512  # often a process may have 1,024 files open
 
@@ -205,16 +205,30 @@ def _plain(host):
 class _Connection(H11Protocol):
     """Ends one that asks nothing, or is one too many: the others need the place."""
 
+    _end = None  # what ends it, while it begins a request
+
     def connection_made(self, transport):
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
-            self.loop.call_later(HEAD_SECONDS, self._end_unless_asked)
+            self._limit()
 
-    def _end_unless_asked(self):
-        if self.cycle is None:
-            self.transport.abort()
+    def data_received(self, data):
+        super().data_received(data)
+        self._limit()
+
+    def _limit(self):
+        """Gives every head its time, and the rest of a body that was answered early.
+
+        uvicorn's own limit, between two requests, is over with their first byte.
+        """
+        is_asked = self.cycle is not None and not self.cycle.response_complete
+        if is_asked and self._end is not None:
+            self._end.cancel()
+            self._end = None
+        elif not is_asked and self._end is None:
+            self._end = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
 
 
 # --- Requests ----------------------------------------------------------------------------

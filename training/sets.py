@@ -1,23 +1,26 @@
 """The sets of a fine-tuning task: read, made rows, kept in files; knows no models."""
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import json
 import os
+import time
 
 import numpy as np
 
-from text import rows
+from text import anywhere, files, rows
 from text.errors import UserError
 from text.progress import Progress
-from training import checkpoint, distribution
+from training import distribution, run_folder
 from training.task import Task
 
 # isort: split
 import tensorflow as tf
 
+_NOTED = {"fingerprint", "rows", "sha256", "counts", "tokens", "unknown"}
 _MANY_UNKNOWN = 0.1  # of all tokens; text of the vocabulary's language has far fewer
 
 
@@ -36,8 +39,10 @@ class Set:
 class Sets:
     """Reads and featurizes the splits of a task.
 
-    Rows go to TFRecord files in output_dir. Those of the training set are used again by
-    the next run where examples, vocabulary and flags are the same.
+    Rows go to TFRecord files in output_dir, and are used again where examples, vocabulary
+    and flags are the same. The note beside a file, <file>.json, says what it was made of.
+    Until `close`, no other process of this program writes to a file that was read; remote
+    files have no such lock.
     """
 
     def __init__(self, task: Task, given, strategy, log):
@@ -48,6 +53,11 @@ class Sets:
         self.read = functools.cache(self._read)
         self._layouts = {}
         self._num_tokens = collections.Counter()
+        self._locks = contextlib.ExitStack()
+
+    def close(self) -> None:
+        """Lets other processes write to the files again."""
+        self._locks.close()
 
     def _examples(self, split: str) -> list:
         task = self.task
@@ -63,24 +73,24 @@ class Sets:
         fingerprint = self._fingerprint(split, layout)
         path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
         notes, numbers = [], []
-        if split == "train":
-            fresh = self._is_fresh(path, fingerprint)
-            # Together: a host that is late may find what the chief wrote meanwhile.
-            if distribution.any_host(self.strategy, not fresh):
-                self._write(path, self._rows(examples, split), layout, fingerprint)
-        else:
 
-            def noted():
-                for number, row in self._rows(examples, split):
+        def made():
+            for number, row in self._rows(examples, split):
+                if split != "train":
                     notes.append(row.notes)
                     numbers.append(number)
-                    yield number, row
+                yield row
 
-            made = noted()
-            if not distribution.is_chief(self.strategy):
-                collections.deque(made, maxlen=0)  # it scores as the chief does
-            self._write(path, made, layout, fingerprint)
-        note = checkpoint.read_json(f"{path}.json") or {}
+        made = made()
+        # Scoring needs the notes, on every host, also of rows that need not be written.
+        noted = made if split != "train" else ()
+        if not distribution.is_chief(self.strategy):
+            collections.deque(noted, maxlen=0)
+        distribution.on_chief(
+            self.strategy, lambda: self._provide(path, made, layout, fingerprint)
+        )
+        collections.deque(noted, maxlen=0)
+        note = _read_note(path)
         distribution.check_same(
             self.strategy,
             note.get("rows", -1),
@@ -103,12 +113,40 @@ class Sets:
         )
         return Set(split, examples, notes, np.array(numbers), file, fingerprint)
 
-    def _is_fresh(self, path, fingerprint):
-        """Whether a file of rows is whole and of this very set."""
-        note = checkpoint.read_json(f"{path}.json") or {}
-        if note.get("fingerprint") != fingerprint or not tf.io.gfile.exists(path):
-            return False
-        return tf.io.gfile.stat(path).length == note.get("bytes")
+    def _provide(self, path, made, layout, fingerprint):
+        """Sees to it that a file has these rows, and that it keeps them until `close`."""
+        with anywhere.access(path):
+            tf.io.gfile.makedirs(self.given.output_dir)
+            if anywhere.is_remote(path):
+                self._refresh(path, made, layout, fingerprint)
+                return
+            waiting = False
+            while True:
+                # Who checks or writes a file has it alone, for a while; those who read it
+                # share it, to their end.
+                with contextlib.ExitStack() as alone:
+                    in_use = _try_lock(alone, path, shared=False)
+                    if not in_use:
+                        files.remove_temporaries(path)
+                        self._refresh(path, made, layout, fingerprint)
+                if not _try_lock(self._locks, path, shared=True):
+                    break
+                if not waiting:
+                    self.log.say(f"{path}: waiting for another process to write it")
+                waiting = True
+                time.sleep(0.5)
+        if in_use and not _is_fresh(path, fingerprint):
+            raise in_use
+
+    def _refresh(self, path, made, layout, fingerprint):
+        """Writes a file unless it is there, whole and of this very set."""
+        if _is_fresh(path, fingerprint):
+            return
+        _make_room(path)
+        note = _read_note(path)
+        if note.get("fingerprint") == fingerprint and note.keys() >= _NOTED:
+            self.log.say(f"{path}: damaged or unfinished; it is made again")
+        self._write(path, made, layout, fingerprint)
 
     def _rows(self, examples, split):
         self.task.counts.clear()
@@ -123,25 +161,17 @@ class Sets:
                     yield number, row
                 progress.advance(1)
 
-    def _write(self, path, numbered, layout, fingerprint):
+    def _write(self, path, made, layout, fingerprint):
         """Writes rows, and beside them what they were made of."""
-
-        def write():
-            # Without its note a file counts for nothing.
-            if tf.io.gfile.exists(f"{path}.json"):
-                tf.io.gfile.remove(f"{path}.json")
-            number = rows.write(path, (row for _, row in numbered), layout)
-            counts = dict(self.task.counts)
-            note = {
-                "fingerprint": fingerprint,
-                "rows": number,
-                "bytes": tf.io.gfile.stat(path).length,
-                "counts": counts,
-                **{name: self._num_tokens[name] for name in ("tokens", "unknown")},
-            }
-            checkpoint.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
-
-        distribution.on_chief(self.strategy, write)
+        # First, so that a killed process leaves no file without a note, which would seem
+        # to be somebody else's. Without a sum it describes no file.
+        note = {"fingerprint": fingerprint}
+        _write_note(path, note)
+        note["rows"] = rows.write(path, made, layout)
+        note["sha256"] = _sha256(path)
+        note["counts"] = dict(self.task.counts)
+        note |= {name: self._num_tokens[name] for name in ("tokens", "unknown")}
+        _write_note(path, note)
 
     def _name(self, split):
         """The release's names: train, eval, predict; further sets add their own."""
@@ -159,6 +189,52 @@ class Sets:
         return _digest(
             [layout, self.task.tokenizer.settings, settings, self.digest(split)]
         )
+
+
+def _try_lock(stack, path, *, shared) -> UserError | None:
+    """Enters a lock, or says who has it."""
+    try:
+        stack.enter_context(files.locked(path, shared=shared))
+    except UserError as error:
+        return error
+
+
+def _read_note(path) -> dict:
+    """What is known of a file of rows; nothing, where the note is not this program's."""
+    note = run_folder.read_json(f"{path}.json")
+    return note if isinstance(note, dict) and "fingerprint" in note else {}
+
+
+def _write_note(path, note):
+    run_folder.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
+
+
+def _is_fresh(path, fingerprint):
+    """Whether a file is whole and of this very set."""
+    note = _read_note(path)
+    return (
+        note.keys() >= _NOTED
+        and note["fingerprint"] == fingerprint
+        and tf.io.gfile.exists(path)
+        and note["sha256"] == _sha256(path)
+    )
+
+
+def _make_room(path):
+    """Renames what somebody else has put where rows belong."""
+    if _read_note(path):
+        return
+    for place in (path, f"{path}.json"):
+        if tf.io.gfile.exists(place):
+            run_folder.set_aside(place)
+
+
+def _sha256(path):
+    digest = hashlib.sha256()
+    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _tokens_of(row, num_choices, unknown):

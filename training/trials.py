@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import math
 import os
 
 import numpy as np
@@ -20,6 +19,7 @@ from training import (
     loop,
     report,
     run,
+    run_folder,
 )
 from training.sets import Sets
 from training.task import Predictions, Task
@@ -86,9 +86,7 @@ class Run:
         self.strategy = given.strategy()
         self.chief = distribution.is_chief(self.strategy)
         self.log = self._report(given.output_dir, 1, 1)
-        distribution.on_chief(
-            self.strategy, lambda: checkpoint.prepare(given.output_dir)
-        )
+        distribution.on_chief(self.strategy, lambda: export.recover(given.output_dir))
         self._recall()
         self.sets = Sets(task, given, self.strategy, self.log)
 
@@ -100,7 +98,7 @@ class Run:
         given = self.given
         if given.do_train:
             return
-        if checkpoint.holds_weights(given.output_dir):
+        if run_folder.holds_weights(given.output_dir):
             folder, source = given.output_dir, ""
         elif given.init_checkpoint:
             source = checkpoint.resolve(given.init_checkpoint)
@@ -134,6 +132,11 @@ class Run:
                     "that one"
                 )
 
+    def read(self, splits: list[str]) -> None:
+        """Makes the rows of these sets."""
+        for split in splits:
+            self.sets.read(split)
+
     def check_place(self, trials: list[Trial]) -> None:
         """Refuses, before anything of another run is replaced, what cannot begin.
 
@@ -142,9 +145,16 @@ class Run:
         """
         directory = self.given.output_dir
         if self.given.do_train:
-            checkpoint.check_settings(directory, self.identity(varied(trials)))
-        elif not (checkpoint.holds_weights(directory) or self.given.init_checkpoint):
+            identity = self.identity(varied(trials))
+            run_folder.check_settings(directory, identity, self.defaults())
+        elif not (run_folder.holds_weights(directory) or self.given.init_checkpoint):
             raise run.no_checkpoint(directory)
+
+    def held(self) -> contextlib.AbstractContextManager:
+        """Keeps other trainings out of output_dir, where this one trains."""
+        if not self.given.do_train:
+            return contextlib.nullcontext()
+        return run.held(self.strategy, self.given.output_dir, self.log)
 
     def check_batches(self, trials: list[Trial]) -> None:
         given, replicas = self.given, self.strategy.num_replicas_in_sync
@@ -214,6 +224,7 @@ class Run:
             "init_checkpoint",
             "init_encoder_only",
             "dtype",
+            "allow_tf32",
             "bias_correction",
             "warmup_proportion",
             "early_stopping_patience",
@@ -229,25 +240,58 @@ class Run:
             "training_examples": self.sets.digest("train"),
         }
         # As it is read back: JSON has lists where Python has tuples.
-        return json.loads(json.dumps(identity))
+        return json.loads(json.dumps(identity | self._stopping()))
 
-    def prepare(self, directory: str, identity: dict) -> None:
-        """Makes the directory of a training, and puts there what the model needs."""
+    def defaults(self) -> dict:
+        """What a run of an earlier version counts as that it did not note."""
+        return run.defaults(self.given, self.config) | self._stopping()
+
+    def _stopping(self) -> dict:
+        """What decides when an early-stopped run ends."""
+        given = self.given
+        if not given.early_stopping_patience:
+            return {}
+        return {
+            "eval_every_steps": given.eval_every_steps,
+            "dev_examples": self.sets.digest(self.task.eval_sets[0]),
+        }
+
+    def begin(self, trainer: loop.Trainer, directory: str, identity: dict) -> None:
+        """Begins or takes up a training; what cannot begin is refused before it changes
+        anything in its directory.
+        """
+        run_folder.check_settings(directory, identity, self.defaults())
+        self.start(trainer, directory)
+        self.prepare(directory, identity, trainer)
+
+    def prepare(
+        self, directory: str, identity: dict, trainer: loop.Trainer | None = None
+    ) -> None:
+        """Puts into the directory of a training what it and its model need; see run."""
+        given = self.given
 
         def write():
-            run.prepare(directory, identity, self.config)
+            taken_up = run_folder.steps(directory) and given.early_stopping_patience
+            run.prepare(
+                directory,
+                identity,
+                self.config,
+                given.init_checkpoint,
+                defaults=self.defaults(),
+                trainer=trainer,
+            )
             # What is left is of an abandoned run, or soon older than the weights.
-            if not (checkpoint.steps(directory) and self.given.early_stopping_patience):
-                _forget_evaluations(directory)
+            if trainer and not taken_up:
+                run_folder.forget_best(directory)
             state = {
                 "task": type(self.task).__name__,
                 **self.task.state(),
                 **self.task.tokenizer.settings,
             }
             content = json.dumps(state, ensure_ascii=False, indent=2) + "\n"
-            checkpoint.write_file(os.path.join(directory, run.TASK_FILE), content)
-            with open(self.given.vocab_file, "rb") as file:
-                checkpoint.write_file(os.path.join(directory, "vocab.txt"), file.read())
+            run_folder.write_file(os.path.join(directory, run.TASK_FILE), content)
+            with open(given.vocab_file, "rb") as file:
+                run_folder.write_file(os.path.join(directory, "vocab.txt"), file.read())
 
         distribution.on_chief(self.strategy, write)
 
@@ -255,6 +299,9 @@ class Run:
         given = self.given
         if given.do_train:
             required = checkpoint.ENCODER
+        elif run_folder.best_of(directory):
+            load(trainer, checkpoint.resolve(directory), self.log)
+            return
         else:
             # A head without training answers at random. One that stands on the sequence
             # does not see the pooler, which Hugging Face then leaves out.
@@ -264,7 +311,6 @@ class Run:
                 for name in trainer.weights
                 if not (on_sequence and name.startswith("bert/pooler/"))
             )
-            directory = checkpoint.best_of(directory) or directory
         run.start(
             trainer,
             directory,
@@ -289,8 +335,9 @@ class Run:
             log.say(f"{total} updates of {trial.train_batch_size} rows")
             with run.interruptible(directory):
                 self._train(trainer, trial, data, directory, log, stopping)
-            if picture := log.draw():
-                log.say(f"finished; curves are in {picture}")
+        # Also of a run that was killed when all but this was done.
+        if picture := log.draw():
+            log.say(f"finished; curves are in {picture}")
         stopping.take_best()
 
     def _train(self, trainer, trial, data, directory, log, stopping):
@@ -366,25 +413,26 @@ class Run:
         return predictions, {"loss": values["loss"], **scores}
 
 
-def _forget_evaluations(directory: str) -> None:
-    checkpoint.remove_all(os.path.join(directory, checkpoint.BEST))
-    with contextlib.suppress(tf.errors.NotFoundError):
-        tf.io.gfile.remove(os.path.join(directory, checkpoint.EVALUATIONS))
+def load(trainer: loop.Trainer, prefix: str, log: report.Report) -> None:
+    """Gives a trainer the weights of a finished training, and says of which step."""
+    checkpoint.load(trainer.weights, prefix, required="")
+    trainer.progress.step = int(checkpoint.read(prefix, ["global_step"])["global_step"])
+    log.say(f"the weights are those of step {trainer.progress.step}, in {prefix}")
 
 
 class Stopping:
     """Evaluates while a trial trains; with patience, keeps the best and says when to stop.
 
-    What it knows stands in a file, so that a resumed run decides as one that never
-    stopped.
+    What it knows is in a file, so that a resumed run decides as one that never stopped.
     """
 
     def __init__(self, run_: Run, trainer: loop.Trainer, directory: str):
         self.run, self.trainer = run_, trainer
         self.patience = run_.given.early_stopping_patience
-        self.directory = os.path.join(directory, checkpoint.BEST)
-        self.path = os.path.join(directory, checkpoint.EVALUATIONS)
-        history = (checkpoint.read_json(self.path) or []) if self.patience else []
+        self.directory = directory
+        self.best = os.path.join(directory, run_folder.BEST)
+        self.path = os.path.join(directory, run_folder.EVALUATIONS)
+        history = run_folder.evaluations(directory) if self.patience else []
         # Evaluations of later steps will be repeated.
         self.history = [e for e in history if e["step"] <= trainer.progress.step]
 
@@ -393,16 +441,29 @@ class Stopping:
         _, values = self.run.score(self.trainer, task.eval_sets[0])
         if self.patience:
             step, score = self.trainer.progress.step, values[task.metric]
-            better = score > max((e["score"] for e in self.history), default=-math.inf)
-            if better and self.run.chief:
-                tensors = {k: v.value for k, v in self.trainer.variables.items()}
-                tensors["global_step"] = tf.constant(step, tf.int64)
-                checkpoint.save(self.directory, step, tensors, keep=1)
             self.history = [e for e in self.history if e["step"] < step]
             self.history.append({"step": step, "score": score})
             if self.run.chief:
-                checkpoint.write_file(self.path, json.dumps(self.history) + "\n")
+                if self._best_until(step) == step:
+                    tensors = {k: v.value for k, v in self.trainer.variables.items()}
+                    tensors["global_step"] = tf.constant(step, tf.int64)
+                    checkpoint.save(self.best, step, tensors, keep=0)
+                run_folder.write_file(self.path, json.dumps(self.history) + "\n")
+                self._drop_others()
         return values
+
+    def _best_until(self, step) -> int | None:
+        """The step of the best of the evaluations so far; the first of several."""
+        history = [e for e in self.history if e["step"] <= step]
+        return max(history, key=lambda e: e["score"])["step"] if history else None
+
+    def _drop_others(self):
+        """Drops weights for which no resume of the run, from any checkpoint, will look."""
+        now = self.trainer.progress.step
+        stops = (*run_folder.steps(self.directory), now)
+        best = self._best_until(now)
+        others = {self._best_until(step) for step in stops} - {best, None}
+        run_folder.keep(self.best, [*others, best])
 
     def enough(self) -> bool:
         if not self.patience or not self.history:
@@ -412,9 +473,10 @@ class Stopping:
 
     def take_best(self) -> None:
         if self.patience and self.history:
-            best = max(self.history, key=lambda e: e["score"])
-            checkpoint.load(self.trainer.weights, self.directory)
-            self.trainer.progress.step = best["step"]
+            step = self._best_until(self.trainer.progress.step)
+            if self.run.chief:
+                self._drop_others()
             self.run.log.say(
-                f"the best of {len(self.history)} evaluations was at step {best['step']}"
+                f"the best of {len(self.history)} evaluations was at step {step}"
             )
+            load(self.trainer, run_folder.prefix_of(self.best, step), self.run.log)

@@ -2,9 +2,10 @@
 
 import create_pretraining_data
 import options
-from text import documents, generation
+from text import descriptions, documents, generation
 
 # Outside the guard below, as worker processes import this file and need the same.
+descriptions.OFFSET_EVERY = 8
 documents._PIECE_BYTES = 2_000
 generation._BLOCK_TOKENS = 1_000
 generation._SEGMENT_ROWS = 40

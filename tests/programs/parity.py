@@ -7,7 +7,7 @@ import options
 import training  # noqa: F401
 from modeling import heads
 from text.rows import Field, Row
-from training import checkpoint, finetuning, metrics, run
+from training import finetuning, metrics, run, run_folder
 from training.task import Task
 
 
@@ -44,7 +44,7 @@ class Parity(Task):
     def write_predictions(self, predictions, directory):
         path = f"{directory}/parity.txt"
         answers = predictions.outputs["logits"].argmax(axis=1)
-        checkpoint.write_file(path, "".join(f"{answer}\n" for answer in answers))
+        run_folder.write_file(path, "".join(f"{answer}\n" for answer in answers))
         return [path]
 
 

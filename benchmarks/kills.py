@@ -1,0 +1,222 @@
+"""Kills jobs at random moments, starts them again until they end, and compares every byte.
+
+python -m benchmarks.kills --kills=50 [--jobs=generation,pretraining,fine_tuning]
+
+The jobs have the size of small real ones: 30,522 words, two layers of 64, dropout,
+length buckets. Their files are compared with those of a run that nobody disturbed.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import pathlib
+import random
+import signal
+import string
+import subprocess
+import sys
+import tempfile
+import time
+
+import options
+
+ROOT = pathlib.Path(__file__).parent.parent
+CONFIG = {
+    "vocab_size": 30522,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 256,
+    "max_position_embeddings": 128,
+}
+_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_SPEED = "examples_per_second"  # the one figure of a run that is another each time
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    kills: int = options.field(50, help="At least so many for each job.")
+    jobs: list[str] = options.field(
+        ["generation", "pretraining", "fine_tuning"], help="Which jobs to kill."
+    )
+    seed: int = options.field(0, help="Decides when a job is killed.")
+    size: float = options.field(1.0, help="How much each job has to do.")
+
+
+# --- What is killed ------------------------------------------------------------------
+
+
+def write_inputs(folder: pathlib.Path, size: float = 1.0) -> None:
+    """Writes a vocabulary, a config, labelled texts, and 6 MB times `size` of corpus."""
+    rng = random.Random(0)
+    letters = itertools.product(string.ascii_lowercase, repeat=4)
+    count = CONFIG["vocab_size"] - len(_SPECIAL_TOKENS)
+    words = ["".join(word) for word in itertools.islice(letters, count)]
+    (folder / "vocab.txt").write_text("\n".join((*_SPECIAL_TOKENS, *words)) + "\n")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+
+    def sentence(longest):
+        return " ".join(rng.choices(words, k=rng.randint(3, longest)))
+
+    with open(folder / "corpus.txt", "w") as file:
+        for _ in range(int(8_000 * size)):
+            for _ in range(rng.randint(2, 20)):
+                file.write(sentence(25) + "\n")
+            file.write("\n")
+    for name, rows in (("train", int(1_500 * size)), ("dev", 100), ("test", 100)):
+        lines = [f"{sentence(90)}\t{rng.choice('ab')}\n" for _ in range(rows)]
+        (folder / f"{name}.tsv").write_text("text\tlabel\n" + "".join(lines))
+
+
+def commands(inputs: pathlib.Path, size: float = 1.0) -> dict[str, list[str]]:
+    """Job to its command, which writes into the folder "output" where it runs.
+
+    The records of pre-training are those that the generation left in inputs/output.
+    """
+    common = (f"--vocab_file={inputs}/vocab.txt", "--max_seq_length=128")
+    trains = (
+        f"--bert_config_file={inputs}/config.json",
+        "--output_dir=output",
+        "--do_train",
+        "--do_eval",
+        "--log_every_steps=7",
+        "--eval_every_steps=15",
+    )
+    found = {
+        "generation": [
+            "create_pretraining_data.py",
+            *common,
+            f"--input_file={inputs}/corpus.txt",
+            "--output_file=output/records@3",
+            "--dupe_factor=5",
+            "--num_workers=2",
+        ],
+        "pretraining": [
+            "run_pretraining.py",
+            *trains,
+            "--max_seq_length=128",
+            f"--input_file={inputs}/output/records-0000[01]-of-00003",
+            f"--eval_input_file={inputs}/output/records-00002-of-00003",
+            "--max_eval_steps=3",
+            "--train_batch_size=16",
+            f"--num_train_steps={int(120 * size)}",
+            "--num_warmup_steps=10",
+            "--learning_rate=1e-3",
+            "--save_checkpoints_steps=10",
+        ],
+        "fine_tuning": [
+            "run_classifier.py",
+            *common,
+            *trains,
+            "--do_predict",
+            "--task_name=custom",
+            f"--data_dir={inputs}",
+            "--train_file=train.tsv",
+            "--dev_file=dev.tsv",
+            "--test_file=test.tsv",
+            "--train_batch_size=16",
+            "--num_train_epochs=1",
+            "--learning_rate=1e-3",
+            "--save_checkpoints_steps=10",
+            "--early_stopping_patience=1000",
+        ],
+    }
+    return {
+        job: [sys.executable, str(ROOT / script), *flags]
+        for job, (script, *flags) in found.items()
+    }
+
+
+# --- Killing and comparing -----------------------------------------------------------
+
+
+def run(command: list[str], folder: pathlib.Path, seconds: float | None = None) -> bool:
+    """Runs a command; whether it ended before it was killed, after `seconds`.
+
+    Raises:
+        RuntimeError: it failed; with what it said.
+    """
+    folder.mkdir(exist_ok=True)
+    with open(folder / "log", "a+") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+        if process.wait() not in (0, -signal.SIGKILL):
+            log.seek(0)
+            raise RuntimeError(f"{' '.join(command)}:\n{log.read()[-2000:]}")
+    return process.returncode == 0
+
+
+def killed(command: list[str], folder: pathlib.Path, moments: list[float]) -> int:
+    """Kills a command after each of `moments` seconds, until it ends or is let alone.
+
+    Returns:
+        how many of the moments it took.
+    """
+    for number, moment in enumerate(moments):
+        if run(command, folder, moment):
+            return number
+    run(command, folder)
+    return len(moments)
+
+
+def digests(folder: pathlib.Path) -> dict[str, str]:
+    """File to the SHA-256 of what is in it, without times and speeds.
+
+    Left out are events of TensorBoard, which hold times, and hidden files, which are notes
+    of the program to itself.
+    """
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_dir() or path.name.startswith(".") or "tfevents" in path.name:
+            continue
+        content = path.read_bytes()
+        if path.name == "metrics.jsonl":
+            rows = [json.loads(line) for line in content.splitlines()]
+            rows = [{k: v for k, v in row.items() if k != _SPEED} for row in rows]
+            content = json.dumps(rows).encode()
+        found[name] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+def differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    """The files that only one has, or that differ."""
+    return sorted(n for n in one.keys() | other.keys() if one.get(n) != other.get(n))
+
+
+def main(given: Options) -> None:
+    rng = random.Random(given.seed)
+    with tempfile.TemporaryDirectory() as temporary:
+        inputs = pathlib.Path(temporary, "inputs")
+        inputs.mkdir()
+        write_inputs(inputs, given.size)
+        jobs = commands(inputs, given.size)
+        run(jobs["generation"], inputs)
+        for job in given.jobs:
+            began = time.monotonic()
+            straight = pathlib.Path(temporary, job)
+            run(jobs[job], straight)
+            expected = digests(straight / "output")
+            duration = time.monotonic() - began
+            kills = runs = 0
+            wrong = []
+            while kills < given.kills:
+                folder = pathlib.Path(temporary, f"{job}-{runs}")
+                most = given.kills - kills
+                moments = [rng.uniform(0, duration) for _ in range(most)]
+                kills += killed(jobs[job], folder, moments)
+                wrong += differing(expected, digests(folder / "output"))
+                runs += 1
+                print(
+                    f"{job}: {kills} kills in {runs} runs of {duration:.0f} s, "
+                    f"{len(expected)} files each: {len(wrong)} differ {wrong[:5] or ''}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

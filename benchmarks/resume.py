@@ -1,0 +1,148 @@
+"""Seconds from the start of a process to its first update, early and late in an epoch.
+
+python -m benchmarks.resume [--records=3000000]
+
+Records have 16 tokens, so that millions fit on a small disk, and the model is tiny: what
+is measured is how long it takes to find the place in the records. They lie in a temporary
+folder, with the description that create_pretraining_data.py would write.
+"""
+
+import dataclasses
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import options
+import training  # noqa: F401  (first: it chooses Keras's backend)
+from modeling import heads
+from modeling.config import BertConfig
+from text import blocks, reading, records
+from training import distribution, loop
+
+_FILES = 8
+_VOCAB_SIZE = 30522
+_SCHEMA = records.pretraining_schema(max_seq_length=16, max_predictions_per_seq=4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    records: int = options.field(3_000_000, help="Records of an epoch.")
+    batch_size: int = options.field(256, help="Records of an update.")
+    rounds: int = options.field(5, help="Processes of each kind, in turns.")
+
+
+def write(folder: str, count: int) -> None:
+    """Writes random records into several files, and their description."""
+    rng = np.random.default_rng(0)
+    outputs = []
+    for number in range(_FILES):
+        name = f"records-{number}"
+        instances = count * (number + 1) // _FILES - count * number // _FILES
+        offsets = []
+        with open(os.path.join(folder, name), "wb") as file:
+            for begin in range(0, instances, blocks.BLOCK):
+                rows = min(blocks.BLOCK, instances - begin)
+                batch = {
+                    feature.name: rng.integers(
+                        0,
+                        _VOCAB_SIZE if feature.name.endswith("_ids") else 2,
+                        (rows, feature.length),
+                    )
+                    for feature in _SCHEMA
+                }
+                batch["segment_ids"] %= 2
+                offsets.append(file.tell())
+                file.write(records.frame(records.encode(batch, _SCHEMA)))
+            size = file.tell()
+        output = {"file": name, "instances": instances, "bytes": size}
+        outputs.append(output | {"offsets": offsets})
+    with open(os.path.join(folder, "records-0.description.json"), "w") as file:
+        json.dump({"outputs": outputs}, file)
+
+
+def update_once(folder: str, batch_size: int, first_batch: int) -> None:
+    """Runs the update of one batch, as run_pretraining.py does after a start."""
+    patterns = [os.path.join(folder, "records-?")]
+    described = reading.describe(reading.find(patterns))
+    data = reading.Records(reading.survey(patterns, described), _SCHEMA)
+    config = BertConfig(
+        vocab_size=_VOCAB_SIZE,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=16,
+        type_vocab_size=2,
+    )
+    objective = heads.MaskedLMNextSentence()
+    trainer = loop.Trainer(
+        distribution.make("one"),
+        lambda: objective.model(config, seed=1),
+        objective,
+        loop.Settings(
+            num_train_steps=1000,
+            num_warmup_steps=100,
+            learning_rate=1e-4,
+            batch_size=batch_size,
+        ),
+    )
+    batches = distribution.distribute(
+        trainer.strategy,
+        lambda part: data.training(
+            batch_size, seed=1, first_batch=first_batch, part=part
+        ),
+    )
+    trainer.run_updates(batches, 1)
+
+
+def seconds(folder: str, chosen: Options, first_batch: int) -> tuple[float, float]:
+    """From the start of a process to its first update, and its processor time."""
+    call = f"resume.update_once({folder!r}, {chosen.batch_size}, {first_batch})"
+    code = f"from benchmarks import resume; {call}; print('updated', flush=True)"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as process:
+        updated = process.stdout.readline() == "updated\n"
+        took = time.perf_counter() - began
+    if not updated:
+        sys.exit("the process ended without an update")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return took, used
+
+
+def main(chosen: Options) -> None:
+    """Prints the medians and their ratio."""
+    batches = chosen.records // chosen.batch_size
+    # As late as possible before the epoch's end is shuffled as a whole, and there.
+    places = {"first batch": 0, "99 %": batches * 99 // 100, "last batch": batches - 1}
+    taken = {name: [] for name in places}
+    with tempfile.TemporaryDirectory() as folder:
+        write(folder, chosen.records)
+        for _ in range(chosen.rounds):
+            for name, first_batch in places.items():
+                taken[name].append(seconds(folder, chosen, first_batch))
+    print(f"{chosen.records:,} records, batches of {chosen.batch_size}")
+    medians = {
+        name: [statistics.median(values) for values in zip(*times, strict=True)]
+        for name, times in taken.items()
+    }
+    base = medians["first batch"][0]
+    for name, (took, used) in medians.items():
+        print(
+            f"{name:12} {took:6.2f} s to the first update, {took / base:.2f} times; "
+            f"processor time {used:.2f} s"
+        )
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

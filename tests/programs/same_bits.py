@@ -1,0 +1,110 @@
+"""Trains in every way that a user may ask for, and prints a digest of each result.
+
+At sizes where order shows: with few weights or activations, sums that have no fixed order
+come out the same by chance.
+"""
+
+import hashlib
+import json
+
+import training  # noqa: F401  (first: it chooses Keras's backend)
+from modeling import heads
+from modeling.config import BertConfig
+from training import distribution, loop
+
+# isort: split
+import numpy as np
+import tensorflow as tf
+
+_PREDICTIONS = 20
+# Many weights: 30,522 words, two layers of 64.
+_WEIGHTS = {"vocab_size": 30522, "layers": 2, "heads": 2, "rows": 16, "length": 128}
+# Many activations: attention of 8 heads over 512 tokens.
+_ACTIVATIONS = {"vocab_size": 1000, "layers": 1, "heads": 8, "rows": 8, "length": 512}
+_BFLOAT16 = "mixed_bfloat16"
+
+
+def batches(vocab_size, rows, length):
+    """Four batches of random tokens, for ever."""
+    rng = np.random.default_rng(0)
+
+    def integers(high, *shape):
+        return rng.integers(0, high, (4, rows, *shape), dtype=np.int32)
+
+    batch = {
+        "input_ids": integers(vocab_size, length),
+        "input_mask": np.ones((4, rows, length), np.int32),
+        "segment_ids": integers(2, length),
+        "masked_lm_positions": integers(length, _PREDICTIONS),
+        "masked_lm_ids": integers(vocab_size, _PREDICTIONS),
+        "masked_lm_weights": np.ones((4, rows, _PREDICTIONS), np.float32),
+        "next_sentence_labels": integers(2, 1),
+    }
+    return tf.data.Dataset.from_tensor_slices(batch).repeat()
+
+
+def digest(strategy, size, updates, *, dtype="float32", accumulation=1, xla=False):
+    """SHA-256 of all weights and slots after some updates with dropout."""
+    config = BertConfig(
+        vocab_size=size["vocab_size"],
+        hidden_size=64,
+        num_hidden_layers=size["layers"],
+        num_attention_heads=size["heads"],
+        intermediate_size=256,
+        max_position_embeddings=512,
+    )
+    objective = heads.MaskedLMNextSentence()
+    settings = loop.Settings(
+        num_train_steps=1000,
+        num_warmup_steps=4,
+        learning_rate=1e-3,
+        batch_size=size["rows"],
+        accumulation_steps=accumulation,
+        xla=xla,
+    )
+    trainer = loop.Trainer(
+        strategy,
+        lambda: objective.model(config, seed=1, dtype=dtype),
+        objective,
+        settings,
+    )
+    rows = size["rows"] // strategy.num_replicas_in_sync
+    data = distribution.distribute(
+        strategy, lambda part: batches(size["vocab_size"], rows, size["length"])
+    )
+    for _ in range(2):
+        trainer.run_updates(data, updates // 2)
+    found = hashlib.sha256()
+    for name in sorted(trainer.variables):
+        found.update(trainer.variables[name].numpy().tobytes())
+    return found.hexdigest()
+
+
+def main():
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    two = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(cpu, two)
+    one, mirrored = distribution.make("one"), distribution.make("mirrored")
+    ways = {
+        "plain": digest(one, _WEIGHTS, 40),
+        "bfloat16": digest(one, _WEIGHTS, 40, dtype=_BFLOAT16),
+        "accumulation": digest(one, _WEIGHTS, 10, accumulation=4),
+        "accumulation, bfloat16": digest(
+            one, _WEIGHTS, 10, accumulation=4, dtype=_BFLOAT16
+        ),
+        "replicas": digest(mirrored, _WEIGHTS, 10),
+        "replicas, accumulation, bfloat16": digest(
+            mirrored, _WEIGHTS, 10, accumulation=2, dtype=_BFLOAT16
+        ),
+        "XLA": digest(one, _WEIGHTS, 10, xla=True),
+        "XLA, bfloat16": digest(one, _WEIGHTS, 10, xla=True, dtype=_BFLOAT16),
+        "long rows": digest(one, _ACTIVATIONS, 10),
+        "long rows, accumulation, bfloat16": digest(
+            one, _ACTIVATIONS, 4, accumulation=2, dtype=_BFLOAT16
+        ),
+    }
+    print(json.dumps(ways))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Files to pieces: wherever they are cut, the same sentences and documents come out."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from text import documents, inputs
+from text.documents import Span
+from text.errors import UserError
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(documents, "_PIECE_BYTES", 64)
+    monkeypatch.setattr(documents, "_PARAGRAPH_CHARACTERS", 200)
+
+
+def cut(*paths, input_format):
+    total = sum(path.stat().st_size for path in paths)
+    return list(documents.pieces(list(map(str, paths)), input_format, total))
+
+
+def read(pieces, input_format, ends_at_file_end=True):
+    """What documents hold, in the order of the pieces: lists of sentences."""
+    found = [[]]
+    for span in (span for piece in pieces for span in piece):
+        for item in documents.read(span, input_format, "text", ends_at_file_end):
+            if item is None:
+                found.append([])
+            else:
+                found[-1].append(item)
+    return [document for document in found if document]
+
+
+def write(folder, name, content):
+    path = folder / name
+    if name.endswith(".gz"):
+        content = gzip.compress(content, compresslevel=0)  # as large as the text
+    path.write_bytes(content)
+    return path
+
+
+LINE = st.sampled_from(
+    ["", "", " \t", "The first one. And a second", "x" * 90 + ". Y", "of it.", "\u3000"]
+)
+TEXT = st.lists(LINE, max_size=60)
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+@pytest.mark.parametrize("input_format", documents.FORMATS)
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(lines=TEXT, ends_at_file_end=st.booleans())
+def test_pieces_hold_what_the_whole_files_hold(
+    tmp_path, small_pieces, input_format, name, ending, lines, ends_at_file_end
+):
+    if input_format == "jsonl":
+        lines = [line.strip() and json.dumps({"text": line}) for line in lines]
+    contents = ending.join(lines), ending.join(lines[:3]), ending.join(lines) + ending
+    paths = [
+        write(tmp_path, f"{number}.{name}", content.encode("utf-8-sig"))
+        for number, content in enumerate(contents)
+    ]
+    whole = [[Span(str(path), 0, None, path.stat().st_size)] for path in paths]
+    pieces = cut(*paths, input_format=input_format)
+    assert read(pieces, input_format, ends_at_file_end) == read(
+        whole, input_format, ends_at_file_end
+    )
+    size = sum(span.size for piece in pieces for span in piece)
+    assert size == sum(path.stat().st_size for path in paths)
+
+
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+@pytest.mark.parametrize("input_format", documents.FORMATS)
+def test_a_large_file_is_read_by_many(tmp_path, small_pieces, name, input_format):
+    line = '{"text": "One."}' if input_format == "jsonl" else "The one."
+    path = write(tmp_path, name, f"{line}\n\n".encode() * 200)
+    pieces = cut(path, input_format=input_format)
+    assert len(pieces) > 10
+    for piece in pieces:
+        assert sum((s.stop or path.stat().st_size) - s.start for s in piece) < 200
+
+
+def test_a_paragraph_too_long_to_hand_out_is_left_to_its_reader(tmp_path, small_pieces):
+    text = "Some one.\n\n" * 9 + "The one line.\n" * 50 + "\nThe end.\n\n" * 9
+    path = write(tmp_path, "text.gz", text.encode())
+    pieces = cut(path, input_format="files")
+    spans = [span for piece in pieces for span in piece]
+    assert [span for span in spans if span.block is None]
+    assert max(len(span.block or b"") for span in spans) <= 128
+    assert len(spans) > 3
+    whole = [[Span(str(path), 0, None, path.stat().st_size)]]
+    assert read(pieces, "files") == read(whole, "files")
+
+
+def test_many_packed_files_are_unpacked_by_those_who_read_them(tmp_path, small_pieces):
+    paths = [write(tmp_path, f"{i:02d}.gz", b"The one.\n" * 50) for i in range(12)]
+    pieces = cut(*paths, input_format="sentences")
+    assert [[span.path for span in piece] for piece in pieces] == [
+        [str(path)] for path in paths
+    ]
+    assert len(cut(*paths[:2], input_format="sentences")) > 4
+
+
+def test_small_files_share_a_piece(tmp_path, monkeypatch):
+    paths = [write(tmp_path, f"{i}.txt", b"The one.\n") for i in range(9)]
+    (piece,) = cut(*paths, input_format="files")
+    assert len(piece) == 9
+    monkeypatch.setattr(documents, "_PIECE_FILES", 4)
+    assert list(map(len, cut(*paths, input_format="files"))) == [4, 4, 1]
+
+
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+def test_a_mistake_in_a_later_piece_is_named_by_its_line(tmp_path, small_pieces, name):
+    path = write(tmp_path, name, b"The one.\n\n" * 40 + b"caf\xe9\n" + b"It is.\n" * 40)
+    for input_format in ("sentences", "paragraphs", "files"):
+        pieces = cut(path, input_format=input_format)
+        with pytest.raises(UserError, match=rf"{name}:81: not UTF-8 .byte 0xe9"):
+            read(pieces, input_format)
+    line = b'{"text": "One. Two."}\n'
+    path = write(tmp_path, name, line * 40 + b'\n{"text"\n' + line * 40)
+    with pytest.raises(UserError, match=rf"{name}:42: not JSON"):
+        read(cut(path, input_format="jsonl"), "jsonl")
+
+
+@pytest.mark.parametrize("input_format", documents.FORMATS)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda packed: packed[: len(packed) // 2],
+        lambda packed: packed[:-2],
+        lambda packed: packed[:-6] + b"xx" + packed[-4:],
+        lambda packed: packed + b"no gzip",
+    ],
+    ids=["half", "cut", "checksum", "more"],
+)
+def test_damage_in_a_later_piece_is_named_by_its_line(
+    tmp_path, monkeypatch, damage, input_format
+):
+    monkeypatch.setattr(documents, "_PIECE_BYTES", 20_000)
+    line = b'{"text": "One. Two."}\n' if input_format == "jsonl" else b"One. Two.\n\n"
+    path = write(tmp_path, "text.gz", line * 20_000)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UserError) as expected:
+        list(inputs.lines(str(path)))
+    where = r"text\.gz:(\d+): the compressed data is damaged"
+    pieces = cut(path, input_format=input_format)
+    assert len(pieces) > 3
+    with pytest.raises(UserError, match=where) as error:
+        read(pieces, input_format)
+    named, as_a_whole = (int(str(e.value).split(":")[1]) for e in (error, expected))
+    assert abs(named - as_a_whole) <= 2 * (1 << 17) // len(line)  # buffers

@@ -1,0 +1,65 @@
+"""Tasks on several processes: in order, and never all of them at once."""
+
+import os
+import pathlib
+import time
+
+import pytest
+
+from text import work
+from text.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def no_fsync(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+def number_of(path, number):
+    """A task; the first waits until some others are done."""
+    folder = pathlib.Path(path).parent
+    end = time.monotonic() + 30
+    while number == 0 and len(list(folder.glob("*.json"))) < 5:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    if number == 13:
+        raise UserError("thirteen")
+    return {"number": number}
+
+
+def tasks(folder, numbers):
+    return [(1, (f"{folder}/task-{n}", number_of, n)) for n in numbers]
+
+
+@pytest.mark.slow
+def test_outcomes_come_in_order_and_tasks_only_as_they_are_done(tmp_path):
+    most = 0
+
+    def handed_out():
+        nonlocal most
+        for number, task in enumerate(tasks(tmp_path, range(12))):
+            most = max(most, number - len(list(tmp_path.glob("*.json"))))
+            yield task
+
+    with work.Workers(2) as workers:
+        outcomes = workers.do_all(handed_out(), 12, "counting", "numbers")
+    assert outcomes == [{"number": n} for n in range(12)]
+    assert most <= 3
+
+
+@pytest.mark.slow
+def test_the_first_mistake_is_raised_and_what_is_noted_stays(tmp_path):
+    with pytest.raises(UserError, match="thirteen"), work.Workers(2) as workers:
+        workers.do_all(tasks(tmp_path, range(10, 15)), 5, "counting", "numbers")
+    assert (tmp_path / "task-12.json").exists()
+    assert not (tmp_path / "task-13.json").exists()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_noted_is_handed_to_nobody(tmp_path, count, monkeypatch):
+    for number in range(6):
+        (tmp_path / f"task-{number}.json").write_text(f'{{"number": {number + 70}}}')
+    monkeypatch.setattr(work.Workers, "_submit", lambda *_: 1 / 0)
+    with work.Workers(count) as workers:
+        outcomes = workers.do_all(tasks(tmp_path, range(6)), 6, "counting", "numbers")
+    assert [outcome["number"] for outcome in outcomes] == list(range(70, 76))

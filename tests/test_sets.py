@@ -84,7 +84,7 @@ def test_no_flipped_bit_gets_through(folder, split):
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         _, said = read(folder, split)
-        assert f"{path}: damaged or unfinished; it is made again" in said
+        assert f"{path}: damaged; it is made again" in said
         assert path.read_bytes() == whole
 
 
@@ -170,6 +170,21 @@ def test_who_comes_while_rows_are_written_waits_for_them(folder):
     thread.join()
     assert len(got[0].file) == 30
     these.close()
+
+
+def test_who_loses_the_rows_before_reading_them_makes_them_again(folder, monkeypatch):
+    locked, lost = sets._try_lock, []
+
+    def late(stack, path, *, shared):
+        if shared and not lost:  # another process comes between, and ends
+            lost.append(path)
+            read(folder, "train", max_seq_length=12)
+            return UserError("in use")
+        return locked(stack, path, shared=shared)
+
+    monkeypatch.setattr(sets, "_try_lock", late)
+    made, _ = read(folder, "train")
+    assert lost and made.file.layout.max_seq_length == 16 and len(made.file) == 40
 
 
 def test_commands_that_start_together_do_not_spoil_each_others_rows(folder):

@@ -422,6 +422,13 @@ REFUSED_TRAININGS = {
     "no data": Case("classifier", ALL, "dev.tsv", arrange=no("dev.tsv")),
     "no batch": Case("classifier", ALL | {"train_batch_size": [64]}, "lower it"),
     "damaged": Case("classifier", ALL | DAMAGED, "is damaged", TRAIN | START, damaged),
+    "search, damaged": Case(
+        "classifier",
+        ALL | DAMAGED | {"learning_rate": [1e-3, 1e-4]},
+        "is damaged",
+        TRAIN | START,
+        damaged,
+    ),
     "in use": Case("classifier", ALL, "in use by", arrange=held),
     "other settings": Case(
         "classifier", TRAIN | {"seed": 1}, "began with other settings", before=TRAIN

@@ -131,6 +131,7 @@ def _run(this: Run) -> None:
     this.check_place(trials)
     with this.held():
         if given.do_train and len(trials) > 1:
+            this.check_start(trials[0])
             this.read(splits)
             trainer = search(this, trials)
         else:

@@ -6,7 +6,7 @@ Knows no task and no data.
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -427,9 +427,7 @@ def start(
     if step is not None:
         log.say(f"going on from step {step} in {directory}")
     elif init_checkpoint:
-        weights = trainer.weights
-        if only:
-            weights = {k: v for k, v in weights.items() if k.startswith(only)}
+        weights = chosen(trainer.weights, only)
         log.say(str(checkpoint.load(weights, init_checkpoint, required)))
     elif not trains:
         raise no_checkpoint(directory)
@@ -441,6 +439,11 @@ def start(
         "the newest checkpoint in output_dir is not the same on all hosts; they must "
         "share output_dir",
     )
+
+
+def chosen(weights: Mapping, only: str | None) -> dict:
+    """The weights whose names begin so; all, without a beginning."""
+    return {k: v for k, v in weights.items() if k.startswith(only or "")}
 
 
 def no_checkpoint(directory: str) -> UserError:

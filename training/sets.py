@@ -74,40 +74,44 @@ class Sets:
         path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
         notes, numbers = [], []
 
-        def made():
+        def made():  # each time from the beginning
+            notes.clear()
+            numbers.clear()
             for number, row in self._rows(examples, split):
                 if split != "train":
                     notes.append(row.notes)
                     numbers.append(number)
                 yield row
 
-        made = made()
-        # Scoring needs the notes, on every host, also of rows that need not be written.
-        noted = made if split != "train" else ()
+        def note():
+            # Scoring needs the notes, on every host, also of rows that need not be written.
+            if split != "train" and not numbers:
+                collections.deque(made(), maxlen=0)
+
         if not distribution.is_chief(self.strategy):
-            collections.deque(noted, maxlen=0)
+            note()
         distribution.on_chief(
             self.strategy, lambda: self._provide(path, made, layout, fingerprint)
         )
-        collections.deque(noted, maxlen=0)
-        note = _read_note(path)
+        note()
+        known = _read_note(path)
         distribution.check_same(
             self.strategy,
-            note.get("rows", -1),
+            known.get("rows", -1),
             "output_dir does not hold the same files on all hosts; they must share it",
         )
-        counts = [f"; {n} {what}" for what, n in sorted(note["counts"].items()) if n]
-        if share := note["unknown"] / max(note["tokens"], 1):
+        counts = [f"; {n} {what}" for what, n in sorted(known["counts"].items()) if n]
+        if share := known["unknown"] / max(known["tokens"], 1):
             counts.append(f"; {share:.2%} of the tokens are [UNK]")
         if share > _MANY_UNKNOWN:
             counts.append(": another vocabulary, --do_lower_case or --strip_accents?")
         counts = "".join(counts)
-        if not note["rows"]:
+        if not known["rows"]:
             raise UserError(
                 f"{split}: none of {len(examples)} examples makes a row{counts}; is it the "
                 "right file?"
             )
-        self.log.say(f"{split}: {len(examples)} examples, {note['rows']} rows{counts}")
+        self.log.say(f"{split}: {len(examples)} examples, {known['rows']} rows{counts}")
         file = rows.Rows(
             path, layout, bucketed=given.length_buckets and not given.uses_tpu
         )
@@ -145,7 +149,7 @@ class Sets:
         _make_room(path)
         note = _read_note(path)
         if note.get("fingerprint") == fingerprint and note.keys() >= _NOTED:
-            self.log.say(f"{path}: damaged or unfinished; it is made again")
+            self.log.say(f"{path}: damaged; it is made again")
         self._write(path, made, layout, fingerprint)
 
     def _rows(self, examples, split):
@@ -167,7 +171,7 @@ class Sets:
         # to be somebody else's. Without a sum it describes no file.
         note = {"fingerprint": fingerprint}
         _write_note(path, note)
-        note["rows"] = rows.write(path, made, layout)
+        note["rows"] = rows.write(path, made(), layout)
         note["sha256"] = _sha256(path)
         note["counts"] = dict(self.task.counts)
         note |= {name: self._num_tokens[name] for name in ("tokens", "unknown")}

@@ -318,8 +318,24 @@ class Run:
             self.log,
             required=required,
             trains=given.do_train,
-            only="bert/" if given.init_encoder_only else None,
+            only=self._only,
         )
+
+    def check_start(self, trial: Trial) -> None:
+        """Refuses, before rows are written, an init_checkpoint that cannot be taken.
+
+        Raises:
+            UserError: see `checkpoint.load`.
+        """
+        given = self.given
+        if given.init_checkpoint and not run_folder.steps(given.output_dir):
+            weights = run.chosen(self.trainer(trial).weights, self._only)
+            checkpoint.load(weights, given.init_checkpoint, checkpoint.ENCODER)
+
+    @property
+    def _only(self):
+        """What the names begin with of the weights that init_checkpoint gives."""
+        return "bert/" if self.given.init_encoder_only else None
 
     # --- Training --------------------------------------------------------------------
 

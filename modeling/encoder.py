@@ -68,50 +68,36 @@ class BertEncoder(keras.layers.Layer):
             self.pooler.build((None, self.config.hidden_size))
         self.built = True
 
-    def call(self, inputs, training=False, seed=None, return_all=False):
+    def call(self, inputs, dropouts=layers.no_dropout, return_all=False):
         """Encodes a batch.
 
         Args:
             inputs: dict of int tensors [b, s]: input_ids, and optionally input_mask
                 (1 = real token, the default) and segment_ids (0 by default). Other keys
                 are ignored.
-            training: whether dropout acts.
-            seed: int tensor [2] from which every dropout mask follows; needed when
-                dropout acts.
+            dropouts: in training, the `layers.Dropouts` of this pass.
             return_all: return the outputs below the last layer, too.
         Returns:
             dict of sequence_output [b, s, h] and pooled_output [b, h]; with return_all
             also embedding_output [b, s, h] and layer_outputs, a list of [b, s, h].
         Raises:
-            ValueError: dropout acts without a seed, or the sequence is too long.
+            ValueError: the sequence is too long.
         """
-        seed = self._dropout_seed(training, seed)
         hidden = self.embeddings(
-            inputs["input_ids"], segment_ids=inputs.get("segment_ids"), seed=seed
+            inputs["input_ids"],
+            segment_ids=inputs.get("segment_ids"),
+            dropouts=dropouts,
         )
         outputs = {"embedding_output": hidden, "layer_outputs": []}
         input_mask = inputs.get("input_mask")
         for layer in self.transformer_layers:
-            hidden = layer(hidden, input_mask=input_mask, seed=seed)
+            hidden = layer(hidden, input_mask=input_mask, dropouts=dropouts)
             outputs["layer_outputs"].append(hidden)
         if not return_all:
             outputs = {}
         outputs["sequence_output"] = hidden
         outputs["pooled_output"] = self.pooler(hidden[:, 0])
         return outputs
-
-    def _dropout_seed(self, training, seed):
-        rates = (
-            self.config.hidden_dropout_prob,
-            self.config.attention_probs_dropout_prob,
-        )
-        if not training or not any(rates):
-            return None
-        if seed is None:
-            raise ValueError(
-                f"training with dropout rates {rates} but no seed; pass seed=[run, step]"
-            )
-        return seed
 
 
 class _Embeddings(keras.layers.Layer):
@@ -142,7 +128,7 @@ class _Embeddings(keras.layers.Layer):
         self.norm.build((None, None, config.hidden_size))
         self.built = True
 
-    def call(self, input_ids, segment_ids=None, seed=None):
+    def call(self, input_ids, segment_ids=None, dropouts=layers.no_dropout):
         seq_length = ops.shape(input_ids)[1]  # a tensor where it differs by batch
         if (input_ids.shape[1] or 0) > self.config.max_position_embeddings:
             raise ValueError(
@@ -158,7 +144,7 @@ class _Embeddings(keras.layers.Layer):
         hidden += ops.matmul(types, self.token_type_embeddings)
         hidden += self.position_embeddings[:seq_length]
         hidden = ops.cast(self.norm(hidden), self.compute_dtype)
-        return layers.dropout(hidden, self.config.hidden_dropout_prob, seed, site=0)
+        return dropouts(hidden, self.config.hidden_dropout_prob)
 
 
 def _dense(table):
@@ -174,10 +160,8 @@ class _TransformerLayer(keras.layers.Layer):
 
     def __init__(self, config, initializers, index, dtype):
         super().__init__(name=f"layer_{index}", dtype=dtype)
-        # Each layer has three dropouts; site 0 is the embeddings'.
-        sites = range(3 * index + 1, 3 * index + 4)
-        self.attention = _SelfAttention(config, initializers, sites[0], dtype)
-        self.attention_output = _Output(config, initializers, sites[1], dtype)
+        self.attention = _SelfAttention(config, initializers, dtype)
+        self.attention_output = _Output(config, initializers, dtype)
         self.intermediate = keras.layers.Dense(
             config.intermediate_size,
             activation=layers.activation(config.hidden_act),
@@ -185,7 +169,7 @@ class _TransformerLayer(keras.layers.Layer):
             dtype=dtype,
             name="dense",
         )
-        self.output_layer = _Output(config, initializers, sites[2], dtype)
+        self.output_layer = _Output(config, initializers, dtype)
         self.intermediate_size = config.intermediate_size
 
     def build(self, input_shape):
@@ -197,21 +181,21 @@ class _TransformerLayer(keras.layers.Layer):
         self.output_layer.build((None, None, self.intermediate_size))
         self.built = True
 
-    def call(self, hidden, input_mask=None, seed=None):
-        context = self.attention(hidden, input_mask=input_mask, seed=seed)
-        hidden = self.attention_output(context, residual=hidden, seed=seed)
-        return self.output_layer(self.intermediate(hidden), residual=hidden, seed=seed)
+    def call(self, hidden, input_mask=None, dropouts=layers.no_dropout):
+        context = self.attention(hidden, input_mask=input_mask, dropouts=dropouts)
+        hidden = self.attention_output(context, residual=hidden, dropouts=dropouts)
+        inner = self.intermediate(hidden)
+        return self.output_layer(inner, residual=hidden, dropouts=dropouts)
 
 
 class _SelfAttention(keras.layers.Layer):
     """[b, s, h] -> [b, s, h]: what each position reads from the others."""
 
-    def __init__(self, config, initializers, site, dtype):
+    def __init__(self, config, initializers, dtype):
         super().__init__(name="self", dtype=dtype)
         self.num_heads = config.num_attention_heads
         self.head_size = config.hidden_size // config.num_attention_heads
         self.dropout_prob = config.attention_probs_dropout_prob
-        self.site = site
         self.query, self.key, self.value = (
             keras.layers.Dense(
                 config.hidden_size,
@@ -227,7 +211,7 @@ class _SelfAttention(keras.layers.Layer):
             layer.build(input_shape)
         self.built = True
 
-    def call(self, hidden, input_mask=None, seed=None):
+    def call(self, hidden, input_mask=None, dropouts=layers.no_dropout):
         # Scaling here instead of the scores: the same, on far fewer numbers.
         query = self._split_heads(self.query(hidden)) * self.head_size**-0.5
         key = self._split_heads(self.key(hidden))
@@ -238,7 +222,7 @@ class _SelfAttention(keras.layers.Layer):
             padding = 1.0 - ops.cast(input_mask, "float32")
             scores += _PADDING_SCORE * padding[:, None, None, :]
         probs = ops.cast(ops.softmax(scores), value.dtype)
-        probs = layers.dropout(probs, self.dropout_prob, seed, self.site)
+        probs = dropouts(probs, self.dropout_prob)
         context = ops.matmul(probs, value)  # [b, n, s, d]
         return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(hidden))
 
@@ -251,10 +235,9 @@ class _SelfAttention(keras.layers.Layer):
 class _Output(keras.layers.Layer):
     """Back to [b, s, h]: projection, dropout, residual, layer normalization."""
 
-    def __init__(self, config, initializers, site, dtype):
+    def __init__(self, config, initializers, dtype):
         super().__init__(name="output", dtype=dtype)
         self.dropout_prob = config.hidden_dropout_prob
-        self.site = site
         self.dense = keras.layers.Dense(
             config.hidden_size,
             kernel_initializer=next(initializers),
@@ -268,6 +251,5 @@ class _Output(keras.layers.Layer):
         self.norm.build((*input_shape[:-1], self.dense.units))
         self.built = True
 
-    def call(self, x, residual=None, seed=None):
-        x = layers.dropout(self.dense(x), self.dropout_prob, seed, self.site)
-        return self.norm(x + residual)
+    def call(self, x, residual=None, dropouts=layers.no_dropout):
+        return self.norm(dropouts(self.dense(x), self.dropout_prob) + residual)

@@ -38,17 +38,17 @@ class PretrainingModel(keras.layers.Layer):
             self.next_sentence.build()
         self.built = True
 
-    def call(self, batch, training=False, seed=None):
+    def call(self, batch, dropouts=layers.no_dropout):
         """Predicts the masked tokens and whether the second segment is the next.
 
         Args:
             batch: dict of the encoder's inputs and masked_lm_positions [b, p].
-            training, seed: as `BertEncoder.call` takes them.
+            dropouts: as `BertEncoder.call` takes them.
         Returns:
             dict of masked_lm_logits [b, p, vocab_size], next_sentence_logits [b, 2], and
             the encoder's sequence_output [b, s, h] and pooled_output [b, h]; float32.
         """
-        outputs = self.encoder(batch, training=training, seed=seed)
+        outputs = self.encoder(batch, dropouts=dropouts)
         return {
             **{name: ops.cast(value, "float32") for name, value in outputs.items()},
             "masked_lm_logits": self.masked_lm(
@@ -270,10 +270,9 @@ class TaskModel(keras.layers.Layer):
             )
         self.built = True
 
-    def logits(self, hidden, seed=None):
-        """[..., num_inputs] -> float32 [..., num_outputs]; with a seed, after dropout."""
-        site = 3 * self.config.num_hidden_layers + 1  # the encoder uses those below
-        hidden = layers.dropout(hidden, self.config.hidden_dropout_prob, seed, site)
+    def logits(self, hidden, dropouts=layers.no_dropout):
+        """[..., num_inputs] -> float32 [..., num_outputs]."""
+        hidden = dropouts(hidden, self.config.hidden_dropout_prob)
         weights = ops.cast(self.output_weights, hidden.dtype)
         logits = ops.cast(ops.matmul(hidden, ops.transpose(weights)), "float32")
         if self.output_bias is None:
@@ -282,23 +281,23 @@ class TaskModel(keras.layers.Layer):
 
 
 class _PooledModel(TaskModel):
-    def call(self, batch, training=False, seed=None):
+    def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, num_outputs]; arguments as `BertEncoder.call`'s."""
-        outputs = self.encoder(batch, training=training, seed=seed)
-        return {"logits": self.logits(outputs["pooled_output"], seed)}
+        outputs = self.encoder(batch, dropouts=dropouts)
+        return {"logits": self.logits(outputs["pooled_output"], dropouts)}
 
 
 class _SpanModel(TaskModel):
-    def call(self, batch, training=False, seed=None):
+    def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of start_logits and end_logits [b, s]."""
-        outputs = self.encoder(batch, training=training, seed=seed)
+        outputs = self.encoder(batch, dropouts=dropouts)
         # As in the release, no dropout here.
         logits = self.logits(outputs["sequence_output"])
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
 class _ChoiceModel(TaskModel):
-    def call(self, batch, training=False, seed=None):
+    def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, choices], very low where there is no such choice.
 
         The inputs are [b, choices, s]; every choice is a sequence for the encoder.
@@ -308,17 +307,17 @@ class _ChoiceModel(TaskModel):
             name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))
             for name in ("input_ids", "input_mask", "segment_ids")
         }
-        outputs = self.encoder(inputs, training=training, seed=seed)
-        logits = ops.reshape(self.logits(outputs["pooled_output"], seed), shape[:2])
+        outputs = self.encoder(inputs, dropouts=dropouts)
+        logits = ops.reshape(self.logits(outputs["pooled_output"], dropouts), shape[:2])
         exists = ops.any(ops.cast(batch["input_mask"], "bool"), axis=-1)
         return {"logits": ops.where(exists, logits, _NO_CHOICE)}
 
 
 class _TokenModel(TaskModel):
-    def call(self, batch, training=False, seed=None):
+    def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, s, num_outputs]."""
-        outputs = self.encoder(batch, training=training, seed=seed)
-        return {"logits": self.logits(outputs["sequence_output"], seed)}
+        outputs = self.encoder(batch, dropouts=dropouts)
+        return {"logits": self.logits(outputs["sequence_output"], dropouts)}
 
 
 # Finite, so that its product with a weight of 0 is 0.

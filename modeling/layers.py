@@ -13,26 +13,42 @@ from modeling.config import BertConfig
 _SITE_STRIDE = -1640531527
 
 
-def dropout(x, rate: float, seed, site: int):
-    """Zeroes each number of x with chance `rate` and scales up the others.
+class Dropouts:
+    """The dropouts of one forward pass, which every layer calls in its turn.
 
-    The mask depends on `seed` and `site` alone, so that a resumed run draws the same
-    masks, and replicas draw different ones if the caller gives them different seeds.
+    A mask follows from the seed and from the number of calls before this one. So a
+    resumed run draws the same masks, replicas with different seeds draw different ones,
+    and a layer that is used several times draws a new one each time.
 
     Args:
-        x: float tensor of any shape.
-        rate: the chance.
-        seed: int tensor [2], or None: no dropout.
-        site: which of the model's dropouts this is; the same seed gives different
-            masks at different sites.
-    Returns:
-        tensor like x.
+        seed: int tensor [2], a new one for each pass.
     """
-    if seed is None or rate == 0.0:
-        return x
-    # uniform takes its seed as a tensor on JAX only; elsewhere it wants an object.
-    kept = keras.random.uniform(ops.shape(x), seed=_Seed(seed, site)) >= rate
-    return x * (ops.cast(kept, x.dtype) * (1.0 / (1.0 - rate)))
+
+    def __init__(self, seed):
+        self._seed = seed
+        self._num_calls = 0
+
+    def __call__(self, x, rate: float):
+        """Zeroes each number of x with probability `rate` and scales up the others.
+
+        Args:
+            x: float tensor of any shape.
+        Returns:
+            tensor like x.
+        """
+        site = self._num_calls
+        self._num_calls += 1  # also at a rate of 0, so that other masks do not move
+        if rate == 0.0:
+            return x
+        # uniform takes its seed as a tensor on JAX only; elsewhere it wants an object.
+        kept = keras.random.uniform(ops.shape(x), seed=_Seed(self._seed, site)) >= rate
+        return x * (ops.cast(kept, x.dtype) * (1.0 / (1.0 - rate)))
+
+
+def no_dropout(x, rate: float):
+    """Takes the place of `Dropouts` outside training."""
+    del rate
+    return x
 
 
 class _Seed(keras.random.SeedGenerator):

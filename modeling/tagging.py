@@ -5,7 +5,7 @@ import random
 import keras
 from keras import ops
 
-from modeling import heads
+from modeling import heads, layers
 
 # What is taken of the encoder, and how many layers it must have for that.
 FEATURES = {
@@ -72,32 +72,33 @@ class _FrozenModel(heads.TaskModel):
             self.lstms.append(lstm)
             width = 2 * objective.lstm_size
 
-    def call(self, batch, training=False, seed=None):
+    def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, s, num_outputs]."""
-        # Never in training: dropout would make the features of a text change.
-        outputs = self.encoder(batch, training=False, return_all=True)
+        # Without dropout, which would make the features of a text change.
+        outputs = self.encoder(batch, return_all=True)
         hidden = self._features(outputs["embedding_output"], outputs["layer_outputs"])
         mask = ops.cast(batch["input_mask"], "bool")
         for lstm in self.lstms:
             hidden = lstm(hidden, mask=mask)  # [b, s, 2 * lstm_size]
-        return {"logits": self.logits(hidden, seed)}
+        return {"logits": self.logits(hidden, dropouts)}
 
-    def _features(self, embeddings, layers):
+    def _features(self, embeddings, layer_outputs):
         """float32 [b, s, h], or [b, s, 4 h]."""
-        embeddings, *layers = (
-            ops.stop_gradient(ops.cast(x, "float32")) for x in (embeddings, *layers)
+        embeddings, *outputs = (
+            ops.stop_gradient(ops.cast(x, "float32"))
+            for x in (embeddings, *layer_outputs)
         )
         if self.features == "embeddings":
             return embeddings
         if self.features == "sum_last_four":
-            return sum(layers[-4:])
+            return sum(outputs[-4:])
         if self.features == "concat_last_four":
-            return ops.concatenate(layers[-4:], axis=-1)
+            return ops.concatenate(outputs[-4:], axis=-1)
         if self.features == "weighted_sum_all":
             return ops.tensordot(
-                ops.softmax(self.layer_weights), ops.stack(layers), axes=1
+                ops.softmax(self.layer_weights), ops.stack(outputs), axes=1
             )
-        return layers[{"last": -1, "second_to_last": -2}[self.features]]
+        return outputs[{"last": -1, "second_to_last": -2}[self.features]]
 
 
 def _bidirectional(objective, seeds, name):

@@ -223,16 +223,18 @@ def test_seed_determines_initial_weights():
 
 def test_dropout_keeps_and_scales():
     x = tf.ones((100, 100))
-    y = layers.dropout(x, 0.1, [1, 2], site=0).numpy()
+    y = layers.Dropouts([1, 2])(x, 0.1).numpy()
     assert set(np.unique(y)) == {0.0, np.float32(1 / 0.9)}
     assert (y == 0).mean() == pytest.approx(0.1, abs=0.01)
-    assert layers.dropout(x, 0.1, None, site=0) is x
-    assert layers.dropout(x, 0.0, [1, 2], site=0) is x
+    assert layers.no_dropout(x, 0.1) is x
+    assert layers.Dropouts([1, 2])(x, 0.0) is x
 
 
-def test_dropout_masks_follow_from_seed_and_site():
-    def mask(seed, site):
-        return layers.dropout(tf.ones(1000), 0.5, seed, site).numpy() > 0
+def test_dropout_masks_follow_from_seed_and_number_of_the_call():
+    def mask(seed, number):
+        dropouts = layers.Dropouts(seed)
+        masks = [dropouts(tf.ones(1000), 0.5) for _ in range(number + 1)]
+        return masks[-1].numpy() > 0
 
     assert (mask([1, 2], 3) == mask([1, 2], 3)).all()
     others = [mask([1, 3], 3), mask([2, 2], 3), mask([1, 2], 4), mask([1, 1], 4)]
@@ -240,23 +242,45 @@ def test_dropout_masks_follow_from_seed_and_site():
         assert (mask([1, 2], 3) == other).mean() == pytest.approx(0.5, abs=0.1)
 
 
-def test_model_dropout_acts_in_training_only_and_follows_the_seed():
+def test_a_rate_of_zero_moves_no_other_mask():
+    some, others = layers.Dropouts([1, 2]), layers.Dropouts([1, 2])
+    some(tf.ones(100), 0.0)
+    others(tf.ones(100), 0.5)
+    masked = (dropouts(tf.ones(100), 0.5).numpy() for dropouts in (some, others))
+    np.testing.assert_array_equal(*masked)
+
+
+MASKS = "fbe42707 395393f0 f60f40a2 358c9d7a b9b119e1 5fd50e2f 139f8d58 965adc2a"
+
+
+def test_masks_stay_from_one_version_to_the_next():
+    """So that a run survives an upgrade; drawn when every site still had a number."""
+    dropouts = layers.Dropouts([12345, 7])
+    masks = [dropouts(tf.ones(32), 0.5).numpy() > 0 for _ in range(8)]
+    found = [np.packbits(mask).tobytes().hex() for mask in masks]
+    assert found == MASKS.split()
+
+
+def test_model_dropout_follows_the_seed():
     model, batch = heads.PretrainingModel(TINY), tiny_batch()
 
-    def logits(**options):
-        return model(batch, **options)["masked_lm_logits"].numpy()
+    def logits(*seed):
+        dropouts = {"dropouts": layers.Dropouts(seed)} if seed else {}
+        return model(batch, **dropouts)["masked_lm_logits"].numpy()
 
-    assert (logits() == logits(training=False, seed=[1, 1])).all()
-    assert (logits(training=True, seed=[1, 1]) != logits()).any()
-    first = logits(training=True, seed=[1, 1])
-    assert (first == logits(training=True, seed=[1, 1])).all()
-    assert (first != logits(training=True, seed=[1, 2])).any()
+    assert (logits(1, 1) != logits()).any()
+    assert (logits(1, 1) == logits(1, 1)).all()
+    assert (logits(1, 1) != logits(1, 2)).any()
 
 
-def test_training_with_dropout_needs_a_seed():
-    with pytest.raises(ValueError, match="seed"):
-        BertEncoder(TINY)(tiny_batch(), training=True)
-    BertEncoder(STILL)(tiny_batch(), training=True)
+def test_a_layer_that_is_used_twice_draws_twice():
+    layer = BertEncoder(TINY).transformer_layers[0]
+    dropouts, hidden = layers.Dropouts([1, 1]), tf.ones((2, 4, TINY.hidden_size))
+    assert (
+        (layer(hidden, dropouts=dropouts) != layer(hidden, dropouts=dropouts))
+        .numpy()
+        .any()
+    )
 
 
 # --- inputs -------------------------------------------------------------------------
@@ -371,7 +395,8 @@ def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
 def gradients(model, batch, seed):
     objective = heads.MaskedLMNextSentence()
     with tf.GradientTape() as tape:
-        outputs = model(batch, training=True, seed=seed)
+        dropouts = {} if seed is None else {"dropouts": layers.Dropouts(seed)}
+        outputs = model(batch, **dropouts)
         losses = objective.losses(batch, outputs)
         loss = sum(heads.mean(*pair) for pair in losses.values())
     return tape.gradient(loss, [v.value for v in model.trainable_variables])
@@ -393,7 +418,7 @@ def test_a_training_step_compiles_with_xla(dtype):
 def test_dropout_compiles_with_xla_and_follows_the_seed():
     # XLA draws other masks than TensorFlow does, by the same rule.
     compiled = tf.function(
-        lambda seed: layers.dropout(tf.ones(10_000), 0.1, seed, site=2),
+        lambda seed: layers.Dropouts(seed)(tf.ones(10_000), 0.1),
         jit_compile=True,
     )
     first = compiled(tf.constant([5, 7])).numpy()

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import run_ner
-from modeling import tagging
+from modeling import layers, tagging
 from modeling.encoder import BertEncoder
 from tests import serving, tiny
 from tests.test_tags import conlleval
@@ -494,23 +494,24 @@ def test_features_and_lstms_are_what_they_are_called(features):
     )
 
     logits = np.array(model(batch())["logits"])
-    training = model(batch(), training=True, seed=np.array([1, 2]))["logits"]
+    dropouts = layers.Dropouts(np.array([1, 2]))
+    training = model(batch(), dropouts=dropouts)["logits"]
     np.testing.assert_array_equal(logits, training)  # no dropout in the encoder
 
     all_of_it = model.encoder(batch(), return_all=True)
-    embeddings, *layers = (
+    embeddings, *encoded = (
         np.array(x)
         for x in (all_of_it["embedding_output"], *all_of_it["layer_outputs"])
     )
     odds = np.exp(weights.get("layer_weights", np.zeros(4)))
     expected = {
         "embeddings": embeddings,
-        "second_to_last": layers[2],
-        "last": layers[3],
-        "sum_last_four": layers[0] + layers[1] + layers[2] + layers[3],
-        "concat_last_four": np.concatenate(layers, axis=-1),
+        "second_to_last": encoded[2],
+        "last": encoded[3],
+        "sum_last_four": encoded[0] + encoded[1] + encoded[2] + encoded[3],
+        "concat_last_four": np.concatenate(encoded, axis=-1),
         "weighted_sum_all": sum(
-            w * x for w, x in zip(odds / odds.sum(), layers, strict=True)
+            w * x for w, x in zip(odds / odds.sum(), encoded, strict=True)
         ),
     }[features]
     for row, length in enumerate((5, 7)):  # what lies behind has no influence

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from modeling import heads, optimization
+from modeling import heads, layers, optimization
 from training import checkpoint, distribution, report
 
 _CLIP_NORM = 1.0
@@ -178,7 +178,7 @@ class Trainer:
 
     def _micro_batch(self, batch, weights, seed):
         with tf.GradientTape() as tape:
-            outputs = self.model(batch, training=True, seed=seed)
+            outputs = self.model(batch, dropouts=layers.Dropouts(seed))
             losses = self.objective.losses(batch, outputs)
             loss = sum(heads.mean(losses[k][0], weights[k]) for k in losses)
         gradients = tape.gradient(
@@ -278,7 +278,7 @@ class Trainer:
         return outputs, context.all_reduce("SUM", sums)
 
     def _forward(self, batch):
-        outputs = self.model(batch, training=False)
+        outputs = self.model(batch)
         sums = self._sums(
             self.objective.losses(batch, outputs),
             self.objective.metrics(batch, outputs),

@@ -10,7 +10,7 @@ import jax  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-from modeling import heads, optimization  # noqa: E402
+from modeling import heads, layers, optimization  # noqa: E402
 from modeling.config import BertConfig  # noqa: E402
 
 assert keras.backend.backend() == "jax"
@@ -43,7 +43,7 @@ for key in ("sequence_output", "pooled_output"):
 
 @jax.jit
 def logits(seed):
-    return model(batch, training=True, seed=seed)["next_sentence_logits"]
+    return model(batch, dropouts=layers.Dropouts(seed))["next_sentence_logits"]
 
 
 first = logits(np.array([1, 2]))
@@ -62,7 +62,7 @@ trained = model.trainable_variables
 
 
 def loss(values, batch):
-    outputs, _ = model.stateless_call(values, [], batch, training=True)
+    outputs, _ = model.stateless_call(values, [], batch)
     return sum(heads.mean(*x) for x in objective.losses(batch, outputs).values())
 
 

@@ -10,7 +10,7 @@ import json
 import sys
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling import heads
+from modeling import heads, layers
 from modeling.config import BertConfig
 from text import reading, records
 from training import distribution, loop
@@ -91,7 +91,7 @@ def differences_by_dropout(strategy, data):
     def outputs(step):
         def on_replica():
             seeds = trainer._seeds(tf.distribute.get_replica_context(), step)
-            outputs = trainer.model(batch, training=True, seed=seeds[0])
+            outputs = trainer.model(batch, dropouts=layers.Dropouts(seeds[0]))
             return outputs["next_sentence_logits"]
 
         return strategy.experimental_local_results(strategy.run(on_replica))

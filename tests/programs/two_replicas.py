@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from modeling import heads, optimization
+from modeling import heads, layers, optimization
 from modeling.config import BertConfig
 
 cpu = tf.config.list_physical_devices("CPU")[0]
@@ -36,7 +36,7 @@ def replica_step(step):
     context = tf.distribute.get_replica_context()
     seed = tf.stack([0, 2 * step + context.replica_id_in_sync_group])
     with tf.GradientTape() as tape:
-        outputs = model(batch, training=True, seed=seed)
+        outputs = model(batch, dropouts=layers.Dropouts(seed))
         losses = heads.MaskedLMNextSentence().losses(batch, outputs)
         loss = sum(total for total, _ in losses.values()) / 4.0
     gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])

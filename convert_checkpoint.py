@@ -23,8 +23,8 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling import heads
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 from text import anywhere, files, inputs, tags
 from text.errors import UserError
 from text.tokenization import Tokenizer, WordSplitter, check_case
@@ -195,7 +195,7 @@ def _read(given: Options, prefixes: list[str]) -> Model:
 def _check(prefix, config):
     """Refuses a checkpoint that is not whole, or of another model than the config's."""
     with keras.StatelessScope(initialize_variables=False):  # of shapes alone
-        network = heads.PretrainingModel(config)
+        network = pretraining.PretrainingModel(config)
     variables = {variable.path: variable for variable in network.variables}
     report = checkpoint.match(variables, prefix, checkpoint.ENCODER)
     theirs = hugging_face.is_weights(prefix)

@@ -11,7 +11,7 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling import heads
+from modeling.objectives import pretraining
 from text import masks
 from text.errors import UserError
 from text.vocabulary import MASK
@@ -52,7 +52,7 @@ def main(given: Options) -> None:
             f"{given.vocab_file}: {len(vocabulary)} tokens, but the checkpoint has "
             f"vocab_size={config.vocab_size}; another vocabulary?"
         )
-    model = heads.PretrainingModel(config)
+    model = pretraining.PretrainingModel(config)
     checkpoint.load({v.path: v for v in model.variables}, prefix, required="")
     lines = [given.text] if given.text is not None else sys.stdin
     skipped = 0

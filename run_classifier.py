@@ -23,7 +23,7 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling import heads
+from modeling.objectives import tasks
 from text import files, packing, tables
 from text.errors import UserError
 from text.graph_batches import in_parts
@@ -444,8 +444,8 @@ class Classifier(Task):
 
     def objective(self):
         if self.labels is None:
-            return heads.Regression()
-        kind = heads.MultiLabel if self.several else heads.Classification
+            return tasks.Regression()
+        kind = tasks.MultiLabel if self.several else tasks.Classification
         return kind(len(self.labels))
 
     def _gold(self, examples):

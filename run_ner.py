@@ -31,7 +31,7 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling import heads, tagging
+from modeling.objectives import frozen_tagging, tasks
 from text import graph_tags, inputs, tags
 from text.errors import UserError
 from text.rows import Field, Row
@@ -82,7 +82,7 @@ class Options(finetuning.FineTuningOptions):
     )
     features: str | None = options.field(
         None,
-        choices=tuple(tagging.FEATURES),
+        choices=tuple(frozen_tagging.FEATURES),
         help="Leave the encoder as it is, and train BiLSTM layers on this of it.",
     )
     lstm_size: int = options.field(
@@ -152,7 +152,7 @@ class Tagger(Task):
     def _check_layers(self):
         given = self.given
         number = run.read_config(given).num_hidden_layers
-        if number < tagging.FEATURES[given.features]:
+        if number < frozen_tagging.FEATURES[given.features]:
             raise UserError(
                 f"--features={given.features}: {given.bert_config_file} has "
                 f"num_hidden_layers={number} only"
@@ -329,10 +329,10 @@ class Tagger(Task):
     def objective(self):
         given, number = self.given, len(self.labels)
         if not given.features:
-            return heads.Tagging(number)
+            return tasks.Tagging(number)
         # An export with cuDNN's LSTM would be of no use without a GPU.
         fused = not (given.xla or given.do_export)
-        return tagging.FrozenTagging(
+        return frozen_tagging.FrozenTagging(
             number, given.features, lstm_size=given.lstm_size, fused=fused
         )
 

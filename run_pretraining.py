@@ -23,8 +23,8 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling import heads
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 from text import anywhere, reading, records
 from text.descriptions import Description
 from text.errors import UserError
@@ -389,10 +389,10 @@ def _check_settings(given, config, data, log) -> Callable:
 
 def _run(given, config, tokenizer, strategy, data, held_out, prepare, log) -> None:
     """Trains, evaluates and exports; everything but the checkpoint is known to fit."""
-    objective = heads.MaskedLMNextSentence()
+    objective = pretraining.MaskedLMNextSentence()
     trainer = loop.Trainer(
         strategy,
-        lambda: objective.model(config, seed=given.seed, dtype=given.dtype),
+        lambda: objective.network(config, seed=given.seed, dtype=given.dtype),
         objective,
         given.settings(
             num_train_steps=given.num_train_steps,

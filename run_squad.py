@@ -26,7 +26,7 @@ from absl import logging
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling import heads
+from modeling.objectives import tasks
 from text import graph_batches, graph_spans, inputs, spans
 from text.errors import UserError
 from text.rows import Field, Row
@@ -234,7 +234,7 @@ class Squad(Task):
         return {name: getattr(self.given, name) for name in names}
 
     def objective(self):
-        return heads.Span()
+        return tasks.Span()
 
     # --- Files -----------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling import heads
+from modeling.objectives import tasks
 from text import graph_choices, packing, tables
 from text.errors import UserError
 from text.rows import Field, Row
@@ -211,7 +211,7 @@ class MultipleChoice(Task):
         yield Row(ids, segments, {"label_ids": example.label or 0})
 
     def objective(self):
-        return heads.Choice()
+        return tasks.Choice()
 
     # --- Numbers ---------------------------------------------------------------------
 

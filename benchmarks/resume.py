@@ -21,8 +21,8 @@ import numpy as np
 
 import options
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling import heads
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 from text import blocks, reading, records
 from training import distribution, loop
 
@@ -81,10 +81,10 @@ def update_once(folder: str, batch_size: int, first_batch: int) -> None:
         max_position_embeddings=16,
         type_vocab_size=2,
     )
-    objective = heads.MaskedLMNextSentence()
+    objective = pretraining.MaskedLMNextSentence()
     trainer = loop.Trainer(
         distribution.make("one"),
-        lambda: objective.model(config, seed=1),
+        lambda: objective.network(config, seed=1),
         objective,
         loop.Settings(
             num_train_steps=1000,

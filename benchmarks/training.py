@@ -11,8 +11,8 @@ import numpy as np
 
 import options
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling import heads
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 from training import distribution, loop
 
 # isort: split
@@ -67,10 +67,10 @@ def updater(chosen: Options, dtype: str, xla: bool):
         intermediate_size=4 * chosen.hidden_size,
         type_vocab_size=2,
     )
-    objective = heads.MaskedLMNextSentence()
+    objective = pretraining.MaskedLMNextSentence()
     trainer = loop.Trainer(
         distribution.make("one"),
-        lambda: objective.model(config, dtype=dtype),
+        lambda: objective.network(config, dtype=dtype),
         objective,
         loop.Settings(
             num_train_steps=1000,

@@ -14,8 +14,8 @@ import safetensors.numpy
 
 import convert_checkpoint
 import training  # noqa: F401  (first: TensorFlow quietly)
-from modeling import heads
 from modeling.config import BertConfig
+from modeling.objectives import pretraining, tasks
 from text import files
 from text.errors import UserError
 from text.tokenization import Tokenizer
@@ -43,7 +43,7 @@ def convert(**flags):
 
 def made(folder, objective, seed=0, config=TINY):
     """A model of random weights, with all that stands beside one."""
-    model = objective.model(config, seed=seed)
+    model = objective.network(config, seed=seed)
     rng = np.random.default_rng(seed)
     for variable in model.weights:
         variable.assign(rng.normal(size=variable.shape))
@@ -57,11 +57,11 @@ def made(folder, objective, seed=0, config=TINY):
 @pytest.mark.parametrize(
     ("objective", "architecture", "flags"),
     [
-        (heads.MaskedLMNextSentence(), "BertForPreTraining", {}),
-        (heads.Classification(3), "BertForSequenceClassification", {}),
-        (heads.Tagging(5), "BertForTokenClassification", {"head": "tagging"}),
-        (heads.Span(), "BertForQuestionAnswering", {}),
-        (heads.Choice(), "BertForMultipleChoice", {}),
+        (pretraining.MaskedLMNextSentence(), "BertForPreTraining", {}),
+        (tasks.Classification(3), "BertForSequenceClassification", {}),
+        (tasks.Tagging(5), "BertForTokenClassification", {"head": "tagging"}),
+        (tasks.Span(), "BertForQuestionAnswering", {}),
+        (tasks.Choice(), "BertForMultipleChoice", {}),
     ],
 )
 def test_every_head_comes_back_bit_for_bit(tmp_path, objective, architecture, flags):
@@ -130,7 +130,7 @@ def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path):
     ("objective", "task", "said"),
     [
         (
-            heads.Classification(2),
+            tasks.Classification(2),
             {"labels": ["좋아요", "no"]},
             {
                 "architectures": ["BertForSequenceClassification"],
@@ -138,21 +138,21 @@ def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path):
                 "label2id": {"좋아요": 0, "no": 1},
             },
         ),
-        (heads.Regression(), {"labels": None}, {"problem_type": "regression"}),
+        (tasks.Regression(), {"labels": None}, {"problem_type": "regression"}),
         (
-            heads.MultiLabel(2),
+            tasks.MultiLabel(2),
             {"labels": ["a", "b"], "several_labels": True},
             {"problem_type": "multi_label_classification"},
         ),
         (
-            heads.Tagging(3),
+            tasks.Tagging(3),
             {"entity_types": ["LOC"], "tag_scheme": "iobes"},
             {
                 "architectures": ["BertForTokenClassification"],
                 "id2label": {"0": "O", "1": "B-LOC", "2": "I-LOC"},
             },
         ),
-        (heads.Choice(), {}, {"architectures": ["BertForMultipleChoice"]}),
+        (tasks.Choice(), {}, {"architectures": ["BertForMultipleChoice"]}),
     ],
 )
 def test_what_a_head_is_for_goes_along(tmp_path, objective, task, said):
@@ -229,7 +229,7 @@ def test_without_a_vocabulary_there_is_no_tokenizer(tmp_path, capsys):
 
 def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
-    tensors = [made(f, heads.Span(), seed) for seed, f in enumerate(folders)]
+    tensors = [made(f, tasks.Span(), seed) for seed, f in enumerate(folders)]
     convert(input=[str(f) for f in folders], output_dir=str(tmp_path / "mean"))
     found = checkpoint.read(str(tmp_path / "mean" / "bert_model.ckpt"))
     assert found.keys() == tensors[0].keys()
@@ -239,7 +239,7 @@ def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
 
 
 def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
-    tensors = made(tmp_path, heads.Span())
+    tensors = made(tmp_path, tasks.Span())
     slots = {f"{n}/adam_{k}": v for n, v in tensors.items() for k in "mv"}
     checkpoint.save(str(tmp_path), 8, tensors | slots | {"global_step": 8}, keep=1)
     for keep, names in ((False, tensors.keys()), (True, tensors | slots)):
@@ -250,7 +250,7 @@ def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
 
 
 def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
-    tensors = made(tmp_path, heads.MaskedLMNextSentence())
+    tensors = made(tmp_path, pretraining.MaskedLMNextSentence())
     (tmp_path / "words.txt").write_text("Playing\nthe\n\nplayer\n")
     convert(
         input=[str(tmp_path)],
@@ -278,13 +278,13 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     )
     config = BertConfig.from_json_file(str(tmp_path / "larger" / "bert_config.json"))
     assert config.vocab_size == 18
-    model = heads.PretrainingModel(config)
+    model = pretraining.PretrainingModel(config)
     weights = {v.path: v for v in model.weights}
     checkpoint.load(weights, str(tmp_path / "larger"), required="")
 
 
 def test_positions_are_lengthened_by_copies(tmp_path):
-    tensors = made(tmp_path, heads.Span())
+    tensors = made(tmp_path, tasks.Span())
     convert(
         input=[str(tmp_path)],
         output_dir=str(tmp_path / "longer"),
@@ -299,8 +299,8 @@ def test_positions_are_lengthened_by_copies(tmp_path):
 
 
 def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
-    a = made(tmp_path / "a", heads.Classification(2))
-    made(tmp_path / "b", heads.Classification(2))
+    a = made(tmp_path / "a", tasks.Classification(2))
+    made(tmp_path / "b", tasks.Classification(2))
     assert convert(input=[str(tmp_path / "a")], show=True) == 0
     said = capsys.readouterr().out
     number = sum(value.size for value in a.values())
@@ -308,7 +308,7 @@ def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
     assert "output_weights" in said and "[2, 8]" in said
     both = {"input": [str(tmp_path / "a")], "compare_with": str(tmp_path / "b")}
     assert convert(**both) == 0
-    made(tmp_path / "b", heads.Classification(2), seed=1)
+    made(tmp_path / "b", tasks.Classification(2), seed=1)
     assert convert(**both) == 1
     assert "output_bias: differs by" in capsys.readouterr().out
 
@@ -420,7 +420,7 @@ def test_models_that_do_not_fit_are_refused(
 def test_what_stands_beside_and_does_not_fit_is_refused(
     tmp_path, name, content, message
 ):
-    made(tmp_path, heads.Classification(2))
+    made(tmp_path, tasks.Classification(2))
     (tmp_path / name).write_text(content)
     output = tmp_path / "new"
     with pytest.raises(UserError, match=message):
@@ -429,7 +429,7 @@ def test_what_stands_beside_and_does_not_fit_is_refused(
 
 
 def test_a_tokenizer_of_another_case_is_not_written(tmp_path):
-    made(tmp_path / "a", heads.Span())
+    made(tmp_path / "a", tasks.Span())
     there = {"output_dir": str(tmp_path / "b"), "layout": "hugging_face"}
     convert(input=[str(tmp_path / "a")], do_lower_case=False, **there)
     there["output_dir"] = str(tmp_path / "c")
@@ -443,7 +443,7 @@ def test_a_tokenizer_of_another_case_is_not_written(tmp_path):
 
 
 def test_word_that_is_always_split_is_refused(tmp_path):
-    made(tmp_path, heads.Span())
+    made(tmp_path, tasks.Span())
     (tmp_path / "words.txt").write_text("covid-19\n")
     with pytest.raises(UserError, match=r"words.txt:1: 'covid-19' is always split"):
         convert(

@@ -20,8 +20,8 @@ import fill_mask
 import run_classifier
 import run_pretraining
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling import heads
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 from tests import tiny
 from text import files
 from text.errors import UserError
@@ -471,7 +471,7 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
     found = predictor.predict([{"text": text} for text in masked])
     tokenizer = Tokenizer(Vocabulary.load(files["vocab_file"]))
     config = BertConfig.from_json_file(files["bert_config_file"])
-    model = heads.PretrainingModel(config)
+    model = pretraining.PretrainingModel(config)
     load({v.path: v for v in model.variables}, files["init_checkpoint"], required="")
     for text, answer in zip(masked, found, strict=True):
         ids, positions = fill_mask._encode(tokenizer, text, config, 1)

@@ -8,8 +8,8 @@ import pytest
 
 import fill_mask
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling import heads
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 from text.errors import UserError
 from text.tokenization import Tokenizer
 from text.vocabulary import Vocabulary
@@ -44,7 +44,7 @@ def test_each_mask_gets_the_most_probable_tokens(capsys):
     ids = [vocabulary.cls_id, the, vocabulary.mask_id, of, the]
     ids += [vocabulary.mask_id, vocabulary.sep_id]
     config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
-    model = heads.PretrainingModel(config)
+    model = pretraining.PretrainingModel(config)
     checkpoint.load(
         {v.path: v for v in model.variables}, os.path.join(GOLDEN, "bert_model.ckpt")
     )

@@ -10,9 +10,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling import heads
 from modeling.config import BertConfig
 from modeling.encoder import BertEncoder
+from modeling.objectives import pretraining, tasks
 from text.errors import UserError
 from text.tokenization import WordSplitter
 from training import checkpoint, hugging_face
@@ -66,7 +66,7 @@ def change_config(folder, **values):
 
 def test_pretraining_model_equals_hugging_face():
     inputs, values = golden_outputs("pretraining")
-    model = heads.PretrainingModel(config_of())
+    model = pretraining.PretrainingModel(config_of())
     report = loaded(model, GOLDEN / "pretraining", required="")
     assert (report.initial, report.unused) == ([], [])
     encoded = model.encoder(inputs)
@@ -84,11 +84,11 @@ POOLER = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
 @pytest.mark.parametrize(
     ("kind", "objective", "initial", "unused"),
     [
-        ("sequence_classification", heads.Classification(3), [], []),
-        ("question_answering", heads.Span(), POOLER, []),
-        ("token_classification", heads.Tagging(3), POOLER, []),
+        ("sequence_classification", tasks.Classification(3), [], []),
+        ("question_answering", tasks.Span(), POOLER, []),
+        ("token_classification", tasks.Tagging(3), POOLER, []),
         # A bias that all choices share changes no probability.
-        ("multiple_choice", heads.Choice(), [], ["output_bias"]),
+        ("multiple_choice", tasks.Choice(), [], ["output_bias"]),
     ],
 )
 def test_fine_tuned_models_equal_hugging_face(kind, objective, initial, unused):
@@ -98,7 +98,7 @@ def test_fine_tuned_models_equal_hugging_face(kind, objective, initial, unused):
         inputs = {key: x.reshape(2, 2, 40) for key, x in inputs.items()}
         read = hugging_face.read(str(GOLDEN / kind / "model.safetensors"))
         bias = read["output_bias"]
-    model = objective.model(config_of(kind))
+    model = objective.network(config_of(kind))
     report = loaded(model, GOLDEN / kind, required=checkpoint.ENCODER)
     assert (report.initial, report.unused) == (initial, unused)
     outputs = model(inputs)
@@ -148,7 +148,7 @@ def test_file_may_lie_wherever_tensorflow_reaches(folder):
         )
     config = checkpoint.read_config("ram://models/tiny")
     assert config == config_of()
-    model = heads.PretrainingModel(config)
+    model = pretraining.PretrainingModel(config)
     report = loaded(model, "ram://models/tiny/model.safetensors", required="")
     assert len(report.matched) == len(model.variables)
 
@@ -158,7 +158,7 @@ def test_file_may_lie_wherever_tensorflow_reaches(folder):
 
 def test_every_weight_of_every_model_has_its_pair():
     """By it alone a file can be written as well: both directions are one to one."""
-    model = heads.PretrainingModel(config_of())
+    model = pretraining.PretrainingModel(config_of())
     released = {v.path for v in model.variables}
     released |= {"output_weights", "output_bias"}
     released |= {"cls/squad/output_weights", "cls/squad/output_bias"}
@@ -421,10 +421,10 @@ def test_masked_lm_head_with_a_matrix_of_its_own(folder):
     words = "bert.embeddings.word_embeddings.weight"
     matrix = "cls.predictions.decoder.weight"
     change_weights(folder, lambda t: t | {matrix: t[words].copy()})
-    assert loaded(heads.PretrainingModel(config_of()), folder).unused == [matrix]
+    assert loaded(pretraining.PretrainingModel(config_of()), folder).unused == [matrix]
     change_weights(folder, lambda t: t | {matrix: t[matrix] + 1})
     with pytest.raises(UserError, match="decoder.weight is not the table of word emb"):
-        loaded(heads.PretrainingModel(config_of()), folder)
+        loaded(pretraining.PretrainingModel(config_of()), folder)
     load_encoder(folder)
 
 
@@ -432,7 +432,7 @@ def test_masked_lm_head_with_a_matrix_of_its_own(folder):
 
 
 def test_head_for_another_number_of_labels():
-    model = heads.Classification(5).model(config_of())
+    model = tasks.Classification(5).network(config_of())
     initial = model.output_weights.numpy()
     source = GOLDEN / "sequence_classification"
     with pytest.raises(

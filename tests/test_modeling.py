@@ -11,9 +11,10 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from modeling import heads, layers
+from modeling import layers, losses
 from modeling.config import BertConfig
 from modeling.encoder import BertEncoder
+from modeling.objectives import pretraining
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "checkpoint"
 
@@ -56,7 +57,7 @@ def golden():
     with np.load(GOLDEN / "model_outputs.npz") as file:
         values = dict(file)
     batch = {key[3:]: values[key] for key in values if key.startswith("in_")}
-    model = heads.PretrainingModel(
+    model = pretraining.PretrainingModel(
         BertConfig.from_json_file(GOLDEN / "bert_config.json")
     )
     return load_golden(model), batch, values
@@ -95,19 +96,19 @@ def test_predictions_and_losses_equal_the_release(golden):
         values["next_sentence_log_probs"],
         atol=1e-5,
     )
-    losses = heads.MaskedLMNextSentence().losses(batch, outputs)
-    assert list(losses) == ["masked_lm_loss", "next_sentence_loss"]
-    assert float(heads.mean(*losses["masked_lm_loss"])) == pytest.approx(
+    pairs = pretraining.MaskedLMNextSentence().losses(batch, outputs)
+    assert list(pairs) == ["masked_lm_loss", "next_sentence_loss"]
+    assert float(losses.mean(*pairs["masked_lm_loss"])) == pytest.approx(
         6.4687347, abs=1e-5
     )
-    assert float(heads.mean(*losses["next_sentence_loss"])) == pytest.approx(
+    assert float(losses.mean(*pairs["next_sentence_loss"])) == pytest.approx(
         0.3772726, abs=1e-5
     )
 
 
 def test_accuracies_count_the_right_predictions(golden):
     model, batch, values = golden
-    metrics = heads.MaskedLMNextSentence().metrics(batch, model(batch))
+    metrics = pretraining.MaskedLMNextSentence().metrics(batch, model(batch))
     predicted = values["masked_lm_log_probs"].argmax(-1)
     expected = (predicted == batch["masked_lm_ids"].ravel()).sum()
     assert [float(x) for x in metrics["masked_lm_accuracy"]] == [expected, 80.0]
@@ -192,7 +193,9 @@ def test_gelu_keeps_the_dtype():
 
 
 def test_initial_weights_are_cut_normal_and_differ_between_variables():
-    model = heads.PretrainingModel(dataclasses.replace(TINY, vocab_size=5000), seed=3)
+    model = pretraining.PretrainingModel(
+        dataclasses.replace(TINY, vocab_size=5000), seed=3
+    )
     samples = set()
     for variable in model.variables:
         value = variable.numpy()
@@ -212,7 +215,8 @@ def test_initial_weights_are_cut_normal_and_differ_between_variables():
 
 def test_seed_determines_initial_weights():
     first, again, other = (
-        heads.PretrainingModel(TINY, seed=seed).get_weights() for seed in (1, 1, 2)
+        pretraining.PretrainingModel(TINY, seed=seed).get_weights()
+        for seed in (1, 1, 2)
     )
     assert all((a == b).all() for a, b in zip(first, again, strict=True))
     assert (first[0] != other[0]).all()
@@ -262,7 +266,7 @@ def test_masks_stay_from_one_version_to_the_next():
 
 
 def test_model_dropout_follows_the_seed():
-    model, batch = heads.PretrainingModel(TINY), tiny_batch()
+    model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
 
     def logits(*seed):
         dropouts = {"dropouts": layers.Dropouts(seed)} if seed else {}
@@ -315,7 +319,7 @@ def test_a_row_of_padding_stays_finite():
 
 
 def test_the_batch_size_may_be_open_as_in_an_exported_model():
-    model, batch = heads.PretrainingModel(TINY), tiny_batch()
+    model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
     specs = {k: tf.TensorSpec([None, *v.shape[1:]], v.dtype) for k, v in batch.items()}
     serve = tf.function(lambda batch: model(batch), input_signature=[specs])
     logits = serve({key: tf.constant(value) for key, value in batch.items()})
@@ -333,14 +337,14 @@ def test_a_sequence_beyond_the_position_table_is_refused():
 
 
 def test_losses_and_metrics_of_parts_add_up_to_the_whole():
-    model, batch = heads.PretrainingModel(TINY), tiny_batch()
-    objective = heads.MaskedLMNextSentence()
+    model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
+    objective = pretraining.MaskedLMNextSentence()
 
     def pairs(rows):
         part = {key: value[rows] for key, value in batch.items()}
         outputs = model(part)
         found = objective.losses(part, outputs) | objective.metrics(part, outputs)
-        weights = {name: found[name][1] for name in objective.loss_names}
+        weights = {name: found[name][1] for name in objective.loss_weights}
         assert objective.weights(part) == weights
         return np.array([found[name] for name in sorted(found)])
 
@@ -351,7 +355,10 @@ def test_losses_and_metrics_of_parts_add_up_to_the_whole():
 
 
 def test_rows_that_fill_up_a_batch_count_for_nothing():
-    model, objective = heads.PretrainingModel(TINY), heads.MaskedLMNextSentence()
+    model, objective = (
+        pretraining.PretrainingModel(TINY),
+        pretraining.MaskedLMNextSentence(),
+    )
     batch = tiny_batch()
     batch["masked_lm_weights"][:] = 1.0
     filled = batch | {"is_real_example": np.array([1.0, 1.0, 1.0, 0.0])}
@@ -368,10 +375,10 @@ def test_rows_that_fill_up_a_batch_count_for_nothing():
 
 
 def test_a_batch_without_predictions_has_no_loss():
-    total, weight = heads.cross_entropy(
+    total, weight = losses.cross_entropy(
         tf.random.normal((2, 3, 5), seed=1), np.ones((2, 3)), tf.zeros((2, 3))
     )
-    assert float(heads.mean(total, weight)) == 0.0
+    assert float(losses.mean(total, weight)) == 0.0
 
 
 # --- dtype and compiler -------------------------------------------------------------
@@ -380,31 +387,31 @@ def test_a_batch_without_predictions_has_no_loss():
 def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
     model, batch, values = golden
     rounded = load_golden(
-        heads.PretrainingModel(model.encoder.config, dtype="mixed_bfloat16")
+        pretraining.PretrainingModel(model.encoder.config, dtype="mixed_bfloat16")
     )
     assert {v.dtype for v in rounded.variables} == {"float32"}
     outputs = rounded(batch)
     assert {v.dtype for v in outputs.values()} == {tf.float32}
     assert rounded.encoder(batch)["sequence_output"].dtype == tf.bfloat16
-    losses = heads.MaskedLMNextSentence().losses(batch, outputs)
-    assert float(heads.mean(*losses["masked_lm_loss"])) == pytest.approx(
+    pairs = pretraining.MaskedLMNextSentence().losses(batch, outputs)
+    assert float(losses.mean(*pairs["masked_lm_loss"])) == pytest.approx(
         float(values["masked_lm_loss"]), rel=5e-3
     )
 
 
 def gradients(model, batch, seed):
-    objective = heads.MaskedLMNextSentence()
+    objective = pretraining.MaskedLMNextSentence()
     with tf.GradientTape() as tape:
         dropouts = {} if seed is None else {"dropouts": layers.Dropouts(seed)}
         outputs = model(batch, **dropouts)
-        losses = objective.losses(batch, outputs)
-        loss = sum(heads.mean(*pair) for pair in losses.values())
+        pairs = objective.losses(batch, outputs)
+        loss = sum(losses.mean(*pair) for pair in pairs.values())
     return tape.gradient(loss, [v.value for v in model.trainable_variables])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_a_training_step_compiles_with_xla(dtype):
-    model = heads.PretrainingModel(STILL, dtype=dtype)
+    model = pretraining.PretrainingModel(STILL, dtype=dtype)
     batch = {key: tf.constant(value) for key, value in tiny_batch().items()}
     plain = tf.function(lambda: gradients(model, batch, None))()
     compiled = tf.function(lambda: gradients(model, batch, None), jit_compile=True)()

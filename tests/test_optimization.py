@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from modeling import heads, optimization
+from modeling import losses, optimization
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 
@@ -71,7 +72,7 @@ def test_layer_normalization_and_biases_are_not_decayed():
     config = BertConfig(
         vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1
     )
-    model = heads.PretrainingModel(config)
+    model = pretraining.PretrainingModel(config)
     optimizer = optimization.AdamWeightDecay(model.trainable_variables)
     decayed = {v.path for v in model.variables if optimizer.decays(v.path)}
     layer = "bert/encoder/layer_0"
@@ -179,8 +180,8 @@ def test_twenty_updates_equal_the_release():
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    objective = heads.MaskedLMNextSentence()
-    model = objective.model(config)
+    objective = pretraining.MaskedLMNextSentence()
+    model = objective.network(config)
     checkpoint = tf.train.load_checkpoint(str(directory / "bert_model.ckpt"))
     for weight in model.variables:
         weight.assign(checkpoint.get_tensor(weight.path))
@@ -191,14 +192,14 @@ def test_twenty_updates_equal_the_release():
         with tf.GradientTape() as tape:
             outputs = model(batch)
             pairs = objective.losses(batch, outputs)
-            losses = {name: heads.mean(*pair) for name, pair in pairs.items()}
-            loss = sum(losses.values())
+            means = {name: losses.mean(*pair) for name, pair in pairs.items()}
+            loss = sum(means.values())
         values = [weight.value for weight in model.trainable_variables]
         gradients = tape.gradient(loss, values)
         gradients, norm = optimization.clip_by_global_norm(gradients, 1.0)
         rate = optimization.learning_rate(step, 1e-3, 20, 5)
         optimizer.apply(gradients, rate)
-        return losses | {"loss": loss, "global_norm": norm, "learning_rate": rate}
+        return means | {"loss": loss, "global_norm": norm, "learning_rate": rate}
 
     with np.load(directory / "training_trace.npz") as file:
         trace = dict(file)

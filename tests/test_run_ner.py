@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import run_ner
-from modeling import layers, tagging
+from modeling import layers
 from modeling.encoder import BertEncoder
+from modeling.objectives import frozen_tagging
 from tests import serving, tiny
 from tests.test_tags import conlleval
 from text import tags
@@ -475,11 +476,11 @@ def lstm(inputs, weights, name):
     return np.array(outputs)
 
 
-@pytest.mark.parametrize("features", tagging.FEATURES)
+@pytest.mark.parametrize("features", frozen_tagging.FEATURES)
 def test_features_and_lstms_are_what_they_are_called(features):
     config = dataclasses.replace(DEEP, hidden_dropout_prob=0.0)  # attention's stays
-    objective = tagging.FrozenTagging(3, features, lstm_size=6)
-    model = objective.model(config, seed=3)
+    objective = frozen_tagging.FrozenTagging(3, features, lstm_size=6)
+    model = objective.network(config, seed=3)
     weights = {variable.path: variable for variable in model.weights}
     if features == "weighted_sum_all":
         weights["layer_weights"].assign([0.5, -1.0, 0.0, 2.0])
@@ -490,7 +491,7 @@ def test_features_and_lstms_are_what_they_are_called(features):
     )
     assert np.any(forward != backward)
     assert np.array_equal(
-        objective.model(config, seed=3).lstms[0].weights[0].numpy(), forward
+        objective.network(config, seed=3).lstms[0].weights[0].numpy(), forward
     )
 
     logits = np.array(model(batch())["logits"])
@@ -761,7 +762,7 @@ class Exported:
         (folder / "config.json").write_text(config.to_json_string())
         given = run_ner.Options(**flags(folder, do_predict=True, **changes))
         self.task = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
-        self.model = self.task.objective().model(config, seed=3)
+        self.model = self.task.objective().network(config, seed=3)
         self.served = serving.Served(self.task, self.model, folder)
 
     def in_python(self, examples):

@@ -602,7 +602,7 @@ class Served:
             TINY, vocab_size=30522, max_position_embeddings=128, initializer_range=0.3
         )
         self.length = given.max_seq_length
-        self.model = self.task.objective().model(config)
+        self.model = self.task.objective().network(config)
         self.network = tf.function(self.model)
         tokenizer = GraphTokenizer(tokenizer, str(folder / "graph_vocab.txt"))
         text = tf.TensorSpec([None], tf.string)

@@ -555,7 +555,7 @@ class Exported:
         (folder / "config.json").write_text(config.to_json_string())
         given = run_swag.Options(**flags(folder, **changes))
         self.task = run_swag.MultipleChoice(given, run_swag.run.make_tokenizer(given))
-        self.model = self.task.objective().model(config, seed=3)
+        self.model = self.task.objective().network(config, seed=3)
         self.served = serving.Served(self.task, self.model, folder)
 
     def in_python(self, examples):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling import heads
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 from text import anywhere, reading, records
 from training import checkpoint, distribution, loop, report, run_folder
 
@@ -21,7 +21,7 @@ import tensorflow as tf
 TESTS = os.path.dirname(__file__)
 GOLDEN = os.path.join(TESTS, "golden", "checkpoint")
 RECORDS = os.path.join(TESTS, "golden", "pretraining", "pretraining.tfrecord")
-OBJECTIVE = heads.MaskedLMNextSentence()
+OBJECTIVE = pretraining.MaskedLMNextSentence()
 TINY = BertConfig(
     vocab_size=3000,
     hidden_size=8,
@@ -65,7 +65,7 @@ def trainer(config=TINY, **settings):
     } | settings
     return loop.Trainer(
         distribution.make("one"),
-        lambda: OBJECTIVE.model(config, seed=1),
+        lambda: OBJECTIVE.network(config, seed=1),
         OBJECTIVE,
         loop.Settings(**settings),
     )

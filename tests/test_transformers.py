@@ -13,9 +13,9 @@ import pytest
 
 import convert_checkpoint
 import training  # noqa: F401  (first: TensorFlow quietly)
-from modeling import heads
 from modeling.config import BertConfig
 from modeling.encoder import BertEncoder
+from modeling.objectives import pretraining, tasks
 from text.tokenization import Tokenizer
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training import checkpoint, hugging_face
@@ -54,26 +54,26 @@ class Encoder:
 # Name -> what makes our model, their class, what task.json says.
 HEADS = {
     "encoder": (Encoder(), "BertModel", {}),
-    "pretraining": (heads.MaskedLMNextSentence(), "BertForPreTraining", {}),
+    "pretraining": (pretraining.MaskedLMNextSentence(), "BertForPreTraining", {}),
     "classes": (
-        heads.Classification(3),
+        tasks.Classification(3),
         "BertForSequenceClassification",
         {"labels": ["no", "ja", "좋아요"]},
     ),
     "regression": (
-        heads.Regression(),
+        tasks.Regression(),
         "BertForSequenceClassification",
         {"labels": None},
     ),
     "several": (
-        heads.MultiLabel(4),
+        tasks.MultiLabel(4),
         "BertForSequenceClassification",
         {"labels": list("abcd"), "several_labels": True},
     ),
-    "span": (heads.Span(), "BertForQuestionAnswering", {}),
-    "choice": (heads.Choice(), "BertForMultipleChoice", {}),
+    "span": (tasks.Span(), "BertForQuestionAnswering", {}),
+    "choice": (tasks.Choice(), "BertForMultipleChoice", {}),
     "tags": (
-        heads.Tagging(5),
+        tasks.Tagging(5),
         "BertForTokenClassification",
         {"entity_types": ["LOC", "PER"], "tag_scheme": "iob1"},
     ),
@@ -142,7 +142,7 @@ def make_ours(head, gelu, folder):
     """A model of ours, converted; its outputs."""
     objective, _, task = HEADS[head]
     config = BertConfig(**TINY, hidden_act=gelu)
-    model = objective.model(config, seed=0)
+    model = objective.network(config, seed=0)
     rng = np.random.default_rng(5)
     for weights in model.weights:  # biases are 0 at first, and say nothing
         weights.assign_add(0.1 * rng.normal(size=weights.shape).astype(np.float32))
@@ -260,7 +260,7 @@ def test_what_they_save_is_read(asked, tmp_path, head, gelu):
     for source in (model, tmp_path / "released"):
         config = checkpoint.read_config(str(source))
         assert config.hidden_act == gelu
-        ours = HEADS[head][0].model(config, seed=0)
+        ours = HEADS[head][0].network(config, seed=0)
         report = checkpoint.load({w.path: w for w in ours.weights}, str(source))
         assert report.unused == (["output_bias"] if head == "choice" else [])
         assert [name for name in report.initial if "pooler" not in name] == []

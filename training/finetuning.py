@@ -232,7 +232,7 @@ def _export(this: Run, trainer: loop.Trainer) -> None:
     """Exports the model, checked on what was read and on the task's samples."""
     given, task = this.given, this.task
     model = export.make_model(
-        lambda: trainer.objective.model(this.config, dtype=given.export_dtype),
+        lambda: trainer.objective.network(this.config, dtype=given.export_dtype),
         trainer.weights,
     )
     split = task.test_sets[0]

@@ -8,8 +8,7 @@ does not depend on how many replicas or micro-batches shared it.
 Everything random is keyed by the run's seed and by numbers that a checkpoint restores. A
 run that was killed and started again therefore ends with the bits it would have had.
 
-Knows no task: an objective has `weights(batch)`, `losses(batch, outputs)` and
-`metrics(batch, outputs)`; see modeling/heads.py.
+Knows no task, only the contract in modeling/objectives/objective.py.
 """
 
 import dataclasses
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from modeling import heads, layers, optimization
+from modeling import layers, losses, optimization
 from training import checkpoint, distribution, report
 
 _CLIP_NORM = 1.0
@@ -90,7 +89,7 @@ class Trainer:
                 bias_correction=settings.bias_correction,
             )
         self.names = (
-            *objective.loss_names,
+            *objective.loss_weights,
             *objective.metric_names,
             "gradient_norm",
         )
@@ -127,6 +126,7 @@ class Trainer:
             are zeros and no variable was changed.
         """
         context = tf.distribute.get_replica_context()
+        batch = self.objective.prepare(batch, self.settings.seed)
         weights = context.all_reduce("SUM", self.objective.weights(batch))
         gradients, sums = self._gradients(batch, weights, self._seeds(context, step))
         gradients, sums = context.all_reduce("SUM", (gradients, sums))
@@ -179,14 +179,17 @@ class Trainer:
     def _micro_batch(self, batch, weights, seed):
         with tf.GradientTape() as tape:
             outputs = self.model(batch, dropouts=layers.Dropouts(seed))
-            losses = self.objective.losses(batch, outputs)
-            loss = sum(heads.mean(losses[k][0], weights[k]) for k in losses)
+            pairs = self.objective.losses(batch, outputs)
+            loss = sum(
+                factor * losses.mean(pairs[name][0], weights[name])
+                for name, factor in self.objective.loss_weights.items()
+            )
         gradients = tape.gradient(
             loss,
             [v.value for v in self.model.trainable_variables],
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
-        sums = self._sums(losses, self.objective.metrics(batch, outputs))
+        sums = self._sums(pairs, self.objective.metrics(batch, outputs))
         return [tf.convert_to_tensor(g) for g in gradients], sums
 
     def _sums(self, losses, metrics):
@@ -243,12 +246,13 @@ class Trainer:
         return tf.distribute.get_replica_context().all_reduce("SUM", sums)
 
     def values(self, sums) -> dict[str, float]:
-        """Sums and weights to means; the loss to minimize is the sum of all losses."""
+        """Sums and weights to means; the loss to minimize is their weighted sum."""
         if not sums.any():  # every update was skipped
             return {}
         pairs = zip(self.names, sums.astype("float64"), strict=False)
-        values = {name: float(heads.mean(*pair)) for name, pair in pairs}
-        loss = sum(values[name] for name in self.objective.loss_names)
+        values = {name: float(losses.mean(*pair)) for name, pair in pairs}
+        loss_weights = self.objective.loss_weights
+        loss = sum(factor * values[name] for name, factor in loss_weights.items())
         return {"loss": loss, **values}
 
     # --- Prediction ------------------------------------------------------------------
@@ -278,6 +282,7 @@ class Trainer:
         return outputs, context.all_reduce("SUM", sums)
 
     def _forward(self, batch):
+        batch = self.objective.prepare(batch, self.settings.seed)
         outputs = self.model(batch)
         sums = self._sums(
             self.objective.losses(batch, outputs),

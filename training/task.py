@@ -89,7 +89,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def objective(self):
-        """The network and its loss, of modeling/heads.py; asked once examples are read."""
+        """An Objective of modeling/objectives; asked for once examples are read."""
 
     @abc.abstractmethod
     def score(self, predictions: Predictions) -> dict[str, float]:

@@ -210,7 +210,7 @@ class Run:
             )
         trainer = loop.Trainer(
             self.strategy,
-            lambda: objective.model(self.config, seed=trial.seed, dtype=given.dtype),
+            lambda: objective.network(self.config, seed=trial.seed, dtype=given.dtype),
             objective,
             settings,
         )

@@ -5,7 +5,7 @@ import pathlib
 
 import options
 import training  # noqa: F401
-from modeling import heads
+from modeling.objectives import tasks
 from text.rows import Field, Row
 from training import finetuning, metrics, run, run_folder
 from training.task import Task
@@ -34,7 +34,7 @@ class Parity(Task):
         yield Row(ids, [0] * len(ids), {"label_ids": example.count("a") % 2})
 
     def objective(self):
-        return heads.Classification(2)
+        return tasks.Classification(2)
 
     def score(self, predictions):
         gold = [example.count("a") % 2 for example in predictions.examples]

@@ -8,8 +8,8 @@ import hashlib
 import json
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling import heads
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 from training import distribution, loop
 
 # isort: split
@@ -53,7 +53,7 @@ def digest(strategy, size, updates, *, dtype="float32", accumulation=1, xla=Fals
         intermediate_size=256,
         max_position_embeddings=512,
     )
-    objective = heads.MaskedLMNextSentence()
+    objective = pretraining.MaskedLMNextSentence()
     settings = loop.Settings(
         num_train_steps=1000,
         num_warmup_steps=4,
@@ -64,7 +64,7 @@ def digest(strategy, size, updates, *, dtype="float32", accumulation=1, xla=Fals
     )
     trainer = loop.Trainer(
         strategy,
-        lambda: objective.model(config, seed=1, dtype=dtype),
+        lambda: objective.network(config, seed=1, dtype=dtype),
         objective,
         settings,
     )

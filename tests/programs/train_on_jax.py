@@ -10,8 +10,9 @@ import jax  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-from modeling import heads, layers, optimization  # noqa: E402
+from modeling import layers, losses, optimization  # noqa: E402
 from modeling.config import BertConfig  # noqa: E402
+from modeling.objectives import pretraining  # noqa: E402
 
 assert keras.backend.backend() == "jax"
 golden, weights_path, batches_path = sys.argv[1:]
@@ -27,7 +28,7 @@ config = BertConfig.from_json_file(f"{golden}/bert_config.json")
 
 
 def load(config):
-    model = heads.PretrainingModel(config)
+    model = pretraining.PretrainingModel(config)
     for variable in model.variables:
         variable.assign(weights[variable.path])
     return model
@@ -51,7 +52,7 @@ assert (first == logits(np.array([1, 2]))).all()
 assert (first != logits(np.array([1, 3]))).any()
 
 # Updates, against the release's trace.
-objective = heads.MaskedLMNextSentence()
+objective = pretraining.MaskedLMNextSentence()
 model = load(
     dataclasses.replace(
         config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
@@ -63,7 +64,7 @@ trained = model.trainable_variables
 
 def loss(values, batch):
     outputs, _ = model.stateless_call(values, [], batch)
-    return sum(heads.mean(*x) for x in objective.losses(batch, outputs).values())
+    return sum(losses.mean(*x) for x in objective.losses(batch, outputs).values())
 
 
 @jax.jit

@@ -10,8 +10,9 @@ import json
 import sys
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling import heads, layers
+from modeling import layers
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 from text import reading, records
 from training import distribution, loop
 
@@ -48,7 +49,7 @@ class Log:
 
 def train(strategy, data, accumulation_steps=1, xla=False):
     """Values by name: final variables, every update's report, an evaluation."""
-    objective = heads.MaskedLMNextSentence()
+    objective = pretraining.MaskedLMNextSentence()
     settings = loop.Settings(
         num_train_steps=5,
         num_warmup_steps=2,
@@ -60,7 +61,7 @@ def train(strategy, data, accumulation_steps=1, xla=False):
         log_every_steps=1,
     )
     trainer = loop.Trainer(
-        strategy, lambda: objective.model(CONFIG, seed=1), objective, settings
+        strategy, lambda: objective.network(CONFIG, seed=1), objective, settings
     )
     log = Log()
     trainer.train(
@@ -79,11 +80,11 @@ def train(strategy, data, accumulation_steps=1, xla=False):
 
 def differences_by_dropout(strategy, data):
     """How far two replicas, and two updates, are apart on the same records."""
-    objective = heads.MaskedLMNextSentence()
+    objective = pretraining.MaskedLMNextSentence()
     config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.1)
     settings = loop.Settings(5, 2, learning_rate=1e-3, batch_size=32, seed=9)
     trainer = loop.Trainer(
-        strategy, lambda: objective.model(config, seed=1), objective, settings
+        strategy, lambda: objective.network(config, seed=1), objective, settings
     )
     batch = next(iter(data.training(4, seed=1)))
 

@@ -3,8 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from modeling import heads, layers, optimization
+from modeling import layers, optimization
 from modeling.config import BertConfig
+from modeling.objectives import pretraining
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(
@@ -20,7 +21,7 @@ config = BertConfig(
     max_position_embeddings=6,
 )
 with strategy.scope():
-    model = heads.PretrainingModel(config)
+    model = pretraining.PretrainingModel(config)
     optimizer = optimization.AdamWeightDecay(model.trainable_variables)
 batch = {
     "input_ids": tf.ones((2, 6), tf.int32),
@@ -37,8 +38,8 @@ def replica_step(step):
     seed = tf.stack([0, 2 * step + context.replica_id_in_sync_group])
     with tf.GradientTape() as tape:
         outputs = model(batch, dropouts=layers.Dropouts(seed))
-        losses = heads.MaskedLMNextSentence().losses(batch, outputs)
-        loss = sum(total for total, _ in losses.values()) / 4.0
+        pairs = pretraining.MaskedLMNextSentence().losses(batch, outputs)
+        loss = sum(total for total, _ in pairs.values()) / 4.0
     gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
     optimizer.apply(context.all_reduce("SUM", gradients), 0.01)
     return loss

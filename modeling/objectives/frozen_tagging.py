@@ -5,7 +5,8 @@ import random
 import keras
 from keras import ops
 
-from modeling import heads, layers
+from modeling import layers
+from modeling.objectives import tasks
 
 # What is taken of the encoder, and how many layers it must have for that.
 FEATURES = {
@@ -19,7 +20,7 @@ FEATURES = {
 _NUM_LSTM_LAYERS = 2
 
 
-class FrozenTagging(heads.Tagging):
+class FrozenTagging(tasks.Tagging):
     """As `Tagging`, with BiLSTM layers on an encoder that does not learn.
 
     Args:
@@ -44,11 +45,11 @@ class FrozenTagging(heads.Tagging):
         self.lstm_size = lstm_size
         self.fused = fused
 
-    def model(self, config, *, seed=0, dtype="float32") -> heads.TaskModel:
+    def network(self, config, *, seed=0, dtype="float32") -> tasks.TaskModel:
         return _FrozenModel(self, config, seed=seed, dtype=dtype)
 
 
-class _FrozenModel(heads.TaskModel):
+class _FrozenModel(tasks.TaskModel):
     def __init__(self, objective, config, *, seed, dtype):
         super().__init__(
             config,

@@ -1,0 +1,65 @@
+"""What is to be learned: the contract between a network, its losses and the loop."""
+
+import abc
+from collections.abc import Mapping
+
+import keras
+
+from modeling.config import BertConfig
+
+
+class Objective(abc.ABC):
+    """Makes a network, and turns its outputs for a batch into losses and metrics.
+
+    Attributes:
+        loss_weights: loss name -> its factor in the sum that is minimized.
+        metric_names: of what `metrics` returns.
+        sequence_outputs: outputs of the network whose second axis is the sequence.
+    """
+
+    loss_weights: Mapping[str, float]
+    metric_names: tuple[str, ...]
+    sequence_outputs: tuple[str, ...] = ()
+
+    @abc.abstractmethod
+    def network(
+        self, config: BertConfig, *, seed: int = 0, dtype: str = "float32"
+    ) -> keras.layers.Layer:
+        """Makes the network, which maps (batch, dropouts) to a dict of outputs.
+
+        Args:
+            config: the architecture.
+            seed: the same seed gives the same initial weights.
+            dtype: "float32" or "mixed_bfloat16"; what losses need is float32 under both.
+        """
+
+    def prepare(self, batch, seed) -> dict:
+        """Changes a batch on the device, before anything else sees it: draws masks, say.
+
+        Args:
+            batch: dict of tensors.
+            seed: of the run, an int. Random choices follow from it and from the numbers
+                of rows, so that they do not depend on who shares a batch.
+        """
+        del seed
+        return batch
+
+    @abc.abstractmethod
+    def weights(self, batch) -> dict:
+        """Loss name -> its weight, known before the network runs.
+
+        A step that accumulates divides every micro-batch by the weight of all of them.
+        """
+
+    @abc.abstractmethod
+    def losses(self, batch, outputs) -> dict:
+        """Loss name -> (sum, weight); see modeling/losses.py.
+
+        Args:
+            batch: what `prepare` returned.
+            outputs: what the network returned for the batch.
+        """
+
+    @abc.abstractmethod
+    def metrics(self, batch, outputs) -> dict:
+        """Metric name -> (sum, weight); arguments as for `losses`."""

@@ -1,0 +1,164 @@
+"""Masked words and next sentences: the heads, their logits, losses and metrics."""
+
+import keras
+from keras import ops
+
+from modeling import layers, losses
+from modeling.config import BertConfig
+from modeling.encoder import BertEncoder
+from modeling.objectives.objective import Objective
+
+
+class PretrainingModel(keras.layers.Layer):
+    """An encoder with the masked-LM and the next-sentence head.
+
+    Args:
+        config: the architecture.
+        seed: the same seed gives the same initial weights.
+        dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
+    Source: google-research/bert@eedf571 run_pretraining.py.
+    """
+
+    def __init__(self, config: BertConfig, *, seed: int = 0, dtype: str = "float32"):
+        super().__init__(name="pretraining", dtype=dtype, autocast=False)
+        initializers = layers.weight_initializers(config, f"pretraining heads {seed}")
+        # Built here, outside this layer's own name scope: the released names start
+        # with "bert" and "cls".
+        self.encoder = BertEncoder(config, seed=seed, dtype=dtype)
+        self.masked_lm = MaskedLMHead(config, initializers, dtype=dtype)
+        self.next_sentence = NextSentenceHead(config, initializers, dtype=dtype)
+        with keras.name_scope("cls"):
+            self.masked_lm.build()
+            self.next_sentence.build()
+        self.built = True
+
+    def call(self, batch, dropouts=layers.no_dropout):
+        """Predicts the masked tokens and whether the second segment is the next.
+
+        Args:
+            batch: dict of the encoder's inputs and masked_lm_positions [b, p].
+            dropouts: as `BertEncoder.call` takes them.
+        Returns:
+            dict of masked_lm_logits [b, p, vocab_size], next_sentence_logits [b, 2], and
+            the encoder's sequence_output [b, s, h] and pooled_output [b, h]; float32.
+        """
+        outputs = self.encoder(batch, dropouts=dropouts)
+        return {
+            **{name: ops.cast(value, "float32") for name, value in outputs.items()},
+            "masked_lm_logits": self.masked_lm(
+                outputs["sequence_output"],
+                positions=batch["masked_lm_positions"],
+                word_embeddings=ops.convert_to_tensor(self.encoder.word_embeddings),
+            ),
+            "next_sentence_logits": self.next_sentence(outputs["pooled_output"]),
+        }
+
+
+class MaskedLMHead(keras.layers.Layer):
+    """Logits over the vocabulary, at the masked positions only.
+
+    The output matrix is the encoder's table of word embeddings.
+    """
+
+    def __init__(self, config, initializers, dtype):
+        super().__init__(name="predictions", dtype=dtype)
+        self.config = config
+        self.dense = keras.layers.Dense(
+            config.hidden_size,
+            activation=layers.activation(config.hidden_act),
+            kernel_initializer=next(initializers),
+            dtype=dtype,
+            name="dense",
+        )
+        self.norm = layers.layer_norm(dtype)
+
+    def build(self, input_shape=None):
+        hidden_shape = (None, None, self.config.hidden_size)
+        with keras.name_scope("transform"):
+            self.dense.build(hidden_shape)
+            self.norm.build(hidden_shape)
+        self.output_bias = self.add_weight(
+            (self.config.vocab_size,), "zeros", name="output_bias"
+        )
+        self.built = True
+
+    def call(self, sequence_output, positions=None, word_embeddings=None):
+        # A product with one-hot rows picks positions; its gradient needs no scatter.
+        picks = ops.one_hot(
+            positions, ops.shape(sequence_output)[1], dtype=sequence_output.dtype
+        )
+        hidden = ops.matmul(picks, sequence_output)  # [b, p, h]
+        hidden = self.norm(self.dense(hidden))
+        logits = ops.matmul(hidden, ops.transpose(word_embeddings))
+        return ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
+
+
+class NextSentenceHead(keras.layers.Layer):
+    """Logits [b, 2]: the second segment follows the first, or is a random one."""
+
+    def __init__(self, config, initializers, dtype):
+        super().__init__(name="seq_relationship", dtype=dtype)
+        self.hidden_size = config.hidden_size
+        self.initializer = next(initializers)
+
+    def build(self, input_shape=None):
+        # [out, in], unlike a kernel: the release multiplies by the transpose.
+        self.output_weights = self.add_weight(
+            (2, self.hidden_size), self.initializer, name="output_weights"
+        )
+        self.output_bias = self.add_weight((2,), "zeros", name="output_bias")
+        self.built = True
+
+    def call(self, pooled_output):
+        logits = ops.matmul(pooled_output, ops.transpose(self.output_weights))
+        return ops.cast(logits + self.output_bias, "float32")
+
+
+class MaskedLMNextSentence(Objective):
+    """The release's pre-training objective: both tasks, summed with equal weight.
+
+    A batch holds masked_lm_ids and masked_lm_weights [b, p], next_sentence_labels [b, 1]
+    (0 = really the next) and optionally is_real_example [b], 0 for rows that only fill
+    up a batch and count for nothing.
+    """
+
+    loss_weights = {"masked_lm_loss": 1.0, "next_sentence_loss": 1.0}
+    metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
+
+    def network(self, config, *, seed=0, dtype="float32") -> PretrainingModel:
+        return PretrainingModel(config, seed=seed, dtype=dtype)
+
+    def weights(self, batch) -> dict:
+        return {
+            f"{task}_loss": ops.sum(weights)
+            for task, (_, weights) in _targets(batch).items()
+        }
+
+    def losses(self, batch, outputs) -> dict:
+        """Source: google-research/bert@eedf571 run_pretraining.py, get_masked_lm_output
+        and get_next_sentence_output.
+        """
+        return {
+            f"{task}_loss": losses.cross_entropy(outputs[f"{task}_logits"], *target)
+            for task, target in _targets(batch).items()
+        }
+
+    def metrics(self, batch, outputs) -> dict:
+        return {
+            f"{task}_accuracy": losses.accuracy(outputs[f"{task}_logits"], *target)
+            for task, target in _targets(batch).items()
+        }
+
+
+def _targets(batch):
+    """Task -> its labels and their float32 weights."""
+    next_sentences = ops.squeeze(batch["next_sentence_labels"], axis=1)
+    predictions = ops.cast(batch["masked_lm_weights"], "float32")
+    rows = ops.ones_like(next_sentences, dtype="float32")
+    if "is_real_example" in batch:
+        rows = ops.cast(batch["is_real_example"], "float32")
+        predictions *= rows[:, None]
+    return {
+        "masked_lm": (batch["masked_lm_ids"], predictions),
+        "next_sentence": (next_sentences, rows),
+    }

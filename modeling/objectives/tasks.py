@@ -1,0 +1,271 @@
+"""Fine-tuning: one linear layer on an encoder, and the losses and metrics of each task."""
+
+import contextlib
+
+import keras
+from keras import ops
+
+from modeling import layers, losses
+from modeling.config import BertConfig
+from modeling.encoder import BertEncoder
+from modeling.objectives.objective import Objective
+
+
+class TaskModel(keras.layers.Layer):
+    """An encoder with one linear layer on its pooled or on its sequence output.
+
+    Args:
+        config: the architecture.
+        num_outputs: logits for each row or token.
+        num_inputs: width of what the layer stands on; hidden_size where it is None.
+        scope: under which the layer's output_weights [num_outputs, num_inputs] and
+            output_bias [num_outputs] are saved; the release has them at the top for
+            classification, and under cls/squad for spans.
+        use_bias: False leaves out output_bias.
+        seed: the same seed gives the same initial weights.
+        dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
+    Source: google-research/bert@eedf571 run_classifier.py:577-618, run_squad.py:549-586.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        num_outputs: int,
+        *,
+        num_inputs: int | None = None,
+        scope: tuple[str, ...] = (),
+        use_bias: bool = True,
+        seed: int = 0,
+        dtype: str = "float32",
+    ):
+        super().__init__(name="task", dtype=dtype, autocast=False)
+        self.config = config
+        self.encoder = BertEncoder(config, seed=seed, dtype=dtype)
+        initializer = next(layers.weight_initializers(config, f"task head {seed}"))
+        # Plain variables: a layer would put its own name before the released ones.
+        with contextlib.ExitStack() as scopes:
+            for name in scope:
+                scopes.enter_context(keras.name_scope(name))
+            self.output_weights = keras.Variable(
+                initializer,
+                (num_outputs, num_inputs or config.hidden_size),
+                dtype="float32",
+                name="output_weights",
+            )
+            self.output_bias = (
+                keras.Variable("zeros", (num_outputs,), "float32", name="output_bias")
+                if use_bias
+                else None
+            )
+        self.built = True
+
+    def logits(self, hidden, dropouts=layers.no_dropout):
+        """[..., num_inputs] -> float32 [..., num_outputs]."""
+        hidden = dropouts(hidden, self.config.hidden_dropout_prob)
+        weights = ops.cast(self.output_weights, hidden.dtype)
+        logits = ops.cast(ops.matmul(hidden, ops.transpose(weights)), "float32")
+        if self.output_bias is None:
+            return logits
+        return logits + ops.cast(self.output_bias, "float32")
+
+
+class _PooledModel(TaskModel):
+    def call(self, batch, dropouts=layers.no_dropout):
+        """-> dict of logits [b, num_outputs]; arguments as `BertEncoder.call`'s."""
+        outputs = self.encoder(batch, dropouts=dropouts)
+        return {"logits": self.logits(outputs["pooled_output"], dropouts)}
+
+
+class _SpanModel(TaskModel):
+    def call(self, batch, dropouts=layers.no_dropout):
+        """-> dict of start_logits and end_logits [b, s]."""
+        outputs = self.encoder(batch, dropouts=dropouts)
+        # As in the release, no dropout here.
+        logits = self.logits(outputs["sequence_output"])
+        return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+
+
+class _ChoiceModel(TaskModel):
+    def call(self, batch, dropouts=layers.no_dropout):
+        """-> dict of logits [b, choices], very low where there is no such choice.
+
+        The inputs are [b, choices, s]; every choice is a sequence for the encoder.
+        """
+        shape = ops.shape(batch["input_ids"])  # [b, choices, s]
+        inputs = {
+            name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+        outputs = self.encoder(inputs, dropouts=dropouts)
+        logits = ops.reshape(self.logits(outputs["pooled_output"], dropouts), shape[:2])
+        exists = ops.any(ops.cast(batch["input_mask"], "bool"), axis=-1)
+        return {"logits": ops.where(exists, logits, _NO_CHOICE)}
+
+
+class _TokenModel(TaskModel):
+    def call(self, batch, dropouts=layers.no_dropout):
+        """-> dict of logits [b, s, num_outputs]."""
+        outputs = self.encoder(batch, dropouts=dropouts)
+        return {"logits": self.logits(outputs["sequence_output"], dropouts)}
+
+
+# Finite, so that its product with a weight of 0 is 0.
+_NO_CHOICE = -1e9
+
+
+class _TaskObjective(Objective):
+    """One loss, named "loss", over the rows of a batch."""
+
+    loss_weights = {"loss": 1.0}
+    metric_names = ("accuracy",)
+
+    def weights(self, batch) -> dict:
+        return {"loss": ops.sum(self.row_weights(batch))}
+
+    def row_weights(self, batch):
+        """float32 [b]: 0.0 for rows that only fill up a batch."""
+        real = batch.get("is_real_example")
+        if real is None:
+            return ops.ones(ops.shape(batch["input_ids"])[:1], "float32")
+        return ops.cast(real, "float32")
+
+
+class Classification(_TaskObjective):
+    """One of `num_labels` classes; label_ids int [b].
+
+    Source: google-research/bert@eedf571 run_classifier.py, create_model.
+    """
+
+    def __init__(self, num_labels: int):
+        self.num_labels = num_labels
+
+    def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
+        return _PooledModel(config, self.num_labels, seed=seed, dtype=dtype)
+
+    def losses(self, batch, outputs) -> dict:
+        labels, weights = batch["label_ids"], self.row_weights(batch)
+        return {"loss": losses.cross_entropy(outputs["logits"], labels, weights)}
+
+    def metrics(self, batch, outputs) -> dict:
+        labels, weights = batch["label_ids"], self.row_weights(batch)
+        return {"accuracy": losses.accuracy(outputs["logits"], labels, weights)}
+
+
+class MultiLabel(Classification):
+    """Any number of `num_labels` classes at once; label_ids int [b, num_labels], 0 or 1.
+
+    The loss of a row is the mean over its labels of the binary cross entropies; the
+    accuracy the share of labels that are right.
+    """
+
+    def losses(self, batch, outputs) -> dict:
+        labels = ops.cast(batch["label_ids"], "float32")
+        entropy = ops.binary_crossentropy(labels, outputs["logits"], from_logits=True)
+        weights = self.row_weights(batch)
+        return {"loss": losses.weighted_sum(ops.mean(entropy, axis=-1), weights)}
+
+    def metrics(self, batch, outputs) -> dict:
+        right = ops.equal(outputs["logits"] > 0, batch["label_ids"] > 0)
+        share = ops.mean(ops.cast(right, "float32"), axis=-1)
+        return {"accuracy": losses.weighted_sum(share, self.row_weights(batch))}
+
+
+class Regression(_TaskObjective):
+    """A number; label_values float32 [b]. The loss is the squared error."""
+
+    metric_names = ("absolute_error",)
+
+    def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
+        return _PooledModel(config, 1, seed=seed, dtype=dtype)
+
+    def losses(self, batch, outputs) -> dict:
+        error = outputs["logits"][:, 0] - batch["label_values"]
+        return {"loss": losses.weighted_sum(ops.square(error), self.row_weights(batch))}
+
+    def metrics(self, batch, outputs) -> dict:
+        error = ops.abs(outputs["logits"][:, 0] - batch["label_values"])
+        return {"absolute_error": losses.weighted_sum(error, self.row_weights(batch))}
+
+
+class Span(_TaskObjective):
+    """Where an answer begins and ends; start_positions and end_positions int [b].
+
+    The accuracy is the share of rows where both are right.
+
+    Source: google-research/bert@eedf571 run_squad.py, create_model and model_fn.
+    """
+
+    sequence_outputs = ("start_logits", "end_logits")
+
+    def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
+        return _SpanModel(config, 2, scope=("cls", "squad"), seed=seed, dtype=dtype)
+
+    def losses(self, batch, outputs) -> dict:
+        weights = self.row_weights(batch)
+        (start, weight), (end, _) = (
+            losses.cross_entropy(
+                outputs[f"{side}_logits"], batch[f"{side}_positions"], weights
+            )
+            for side in ("start", "end")
+        )
+        return {"loss": ((start + end) / 2.0, weight)}
+
+    def metrics(self, batch, outputs) -> dict:
+        right = [
+            ops.equal(
+                ops.argmax(outputs[f"{side}_logits"], axis=-1),
+                ops.cast(batch[f"{side}_positions"], "int32"),
+            )
+            for side in ("start", "end")
+        ]
+        both = ops.cast(ops.logical_and(*right), "float32")
+        return {"accuracy": losses.weighted_sum(both, self.row_weights(batch))}
+
+
+class Choice(Classification):
+    """One of several sequences; label_ids int [b]. One learned vector, no bias.
+
+    Source: the paper, section 4.4 (arXiv:1810.04805).
+    """
+
+    def __init__(self):
+        super().__init__(num_labels=1)
+
+    def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
+        return _ChoiceModel(config, 1, use_bias=False, seed=seed, dtype=dtype)
+
+
+class Tagging(_TaskObjective):
+    """A label for each token that has one; label_ids int [b, s], label_weights [b, s].
+
+    A weight of 1 marks the tokens that count: the first piece of each word.
+
+    Source: the paper, section 5.3.
+    """
+
+    sequence_outputs = ("logits",)
+
+    def __init__(self, num_labels: int):
+        self.num_labels = num_labels
+
+    def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
+        return _TokenModel(config, self.num_labels, seed=seed, dtype=dtype)
+
+    def weights(self, batch) -> dict:
+        return {"loss": ops.sum(self._token_weights(batch))}
+
+    def losses(self, batch, outputs) -> dict:
+        weights = self._token_weights(batch)
+        return {
+            "loss": losses.cross_entropy(outputs["logits"], batch["label_ids"], weights)
+        }
+
+    def metrics(self, batch, outputs) -> dict:
+        weights = self._token_weights(batch)
+        return {
+            "accuracy": losses.accuracy(outputs["logits"], batch["label_ids"], weights)
+        }
+
+    def _token_weights(self, batch):
+        weights = ops.cast(batch["label_weights"], "float32")
+        return weights * self.row_weights(batch)[:, None]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: TensorFlow quietly)
-from tests import tiny
+from tests import jobs, tiny
 from tests.programs import hosts, parity
 from text import files
 from text.errors import UserError
@@ -142,8 +142,8 @@ def test_training_rows_are_made_again_only_when_something_changed(folder, capsys
 
 
 @pytest.mark.slow
-def test_killed_run_ends_with_the_same_bits(folder):
-    """Dropout on, buckets on, early stopping on; killed at several moments."""
+def test_resumed_run_ends_with_the_same_bits(folder):
+    """Dropout on, buckets on, early stopping on; resumed several times."""
     changes = {
         "num_train_epochs": [6.0],
         "save_checkpoints_steps": 7,
@@ -153,21 +153,10 @@ def test_killed_run_ends_with_the_same_bits(folder):
     }
     run(folder, output_dir=str(folder / "straight"), do_eval=True, **changes)
     expected, numbers = weights(folder, "straight"), results(folder, "straight")
-    line = command(folder, do_eval=True, **changes)
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    rng = random.Random(3)
-    log = folder / "output" / "metrics.jsonl"
-    for _ in range(4):
-        before = log.stat().st_mtime_ns if log.exists() else 0
-        process = subprocess.Popen(line, env=env, stdout=subprocess.DEVNULL)
-        while process.poll() is None:
-            if log.exists() and log.stat().st_mtime_ns != before:
-                time.sleep(rng.uniform(0.0, 0.3))
-                process.kill()
-                break
-            time.sleep(0.01)
-        process.wait()
-    subprocess.run(line, env=env, check=True, capture_output=True)
+    for step in (7, 21, 28):
+        with jobs.dying(step):
+            run(folder, do_eval=True, **changes)
+    run(folder, do_eval=True, **changes)
     got = weights(folder)
     assert got.keys() == expected.keys()
     for name, value in expected.items():

@@ -8,7 +8,6 @@ import pathlib
 import random
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ import run_ner
 from modeling import layers
 from modeling.encoder import BertEncoder
 from modeling.objectives import frozen_tagging
-from tests import serving, tiny
+from tests import jobs, serving, tiny
 from tests.test_tags import conlleval
 from text import tags
 from text.errors import UserError
@@ -533,7 +532,7 @@ def test_features_and_lstms_are_what_they_are_called(features):
 
 
 @pytest.mark.slow
-def test_killed_run_ends_with_the_same_bits(deep):
+def test_resumed_run_ends_with_the_same_bits(deep, capsys):
     changes = {
         "do_train": True,
         "do_eval": True,
@@ -545,19 +544,10 @@ def test_killed_run_ends_with_the_same_bits(deep):
         "log_every_steps": 5,
     }
     run(deep, output_dir=str(deep / "straight"), **changes)
-    line = [sys.executable, str(ROOT / "run_ner.py")]
-    for name, value in flags(deep, **changes).items():
-        text = ",".join(map(str, value)) if isinstance(value, list) else value
-        line.append(f"--{name}={text}")
-    log = deep / "output" / "metrics.jsonl"
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
-    while process.poll() is None:
-        if log.exists() and '"step": 15' in log.read_text():
-            process.kill()
-        time.sleep(0.005)
-    assert process.wait() != 0
-    done = subprocess.run(line, check=True, capture_output=True, text=True)
-    assert "going on from step" in done.stdout
+    with jobs.dying(step=20):
+        run(deep, **changes)
+    run(deep, **changes)
+    assert "going on from step 20" in capsys.readouterr().out
     straight, again = weights_of(deep, "straight"), weights_of(deep)
     assert straight.keys() == again.keys()
     for name, value in straight.items():

@@ -4,11 +4,8 @@ import dataclasses
 import json
 import os
 import pathlib
-import random
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -368,53 +365,6 @@ def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path):
 
 
 # --- Processes -----------------------------------------------------------------------
-
-
-def final_bytes(directory, step):
-    output = pathlib.Path(directory) / "output"
-    return [
-        (output / f"model.ckpt-{step}.{part}").read_bytes()
-        for part in ("index", "data-00000-of-00001")
-    ]
-
-
-def metrics_without_speed(directory):
-    rows = metrics(directory)
-    return [{k: v for k, v in r.items() if k != "examples_per_second"} for r in rows]
-
-
-@pytest.mark.slow
-def test_killed_run_ends_with_the_same_bits(tmp_path):
-    # More than an epoch, a checkpoint every few updates: kills hit all of it.
-    changes = {"num_train_steps": 400, "save_checkpoints_steps": 10}
-    changes |= {"log_every_steps": 7, "iterations_per_loop": 3}
-    (tmp_path / "straight").mkdir()
-    (tmp_path / "killed").mkdir()
-    run(tmp_path / "straight", **changes)
-    given = command(flags(tmp_path / "killed", **changes))
-    output = tmp_path / "killed" / "output"
-    randomness = random.Random(5)
-    for _ in range(3):
-        before = set(run_folder.steps(str(output)))
-        process = subprocess.Popen(
-            given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        # It has gone on at least a little when it dies.
-        while set(run_folder.steps(str(output))) <= before and process.poll() is None:
-            time.sleep(0.01)
-        time.sleep(randomness.uniform(0, 0.3))
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL  # and did not end before
-        assert run_folder.steps(str(output))[-1] < 400
-    done = subprocess.run(given, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "going on from step" in done.stdout
-    assert final_bytes(tmp_path / "killed", 400) == final_bytes(
-        tmp_path / "straight", 400
-    )
-    assert metrics_without_speed(tmp_path / "killed") == metrics_without_speed(
-        tmp_path / "straight"
-    )
 
 
 @pytest.mark.slow

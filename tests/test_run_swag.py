@@ -9,14 +9,13 @@ import pathlib
 import random
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 import run_swag
 from modeling.encoder import BertEncoder
-from tests import serving, tiny
+from tests import jobs, serving, tiny
 from text.errors import UserError
 from text.vocabulary import SPECIAL_TOKENS
 from training import checkpoint, predictor
@@ -297,23 +296,14 @@ def test_long_choices_are_cut_and_counted(folder, capsys):
 
 
 @pytest.mark.slow
-def test_killed_run_ends_with_the_same_bits(folder):
+def test_resumed_run_ends_with_the_same_bits(folder, capsys):
     changes = {"do_train": True, "num_train_epochs": [8.0], "do_eval": True}
     changes |= {"save_checkpoints_steps": 10, "log_every_steps": 5}
     run(folder, output_dir=str(folder / "straight"), **changes)
-    line = [sys.executable, str(ROOT / "run_swag.py")]
-    for name, value in flags(folder, **changes).items():
-        text = ",".join(map(str, value)) if isinstance(value, list) else value
-        line.append(f"--{name}={text}")
-    log = folder / "output" / "metrics.jsonl"
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL)
-    while process.poll() is None:
-        if log.exists() and '"step": 15' in log.read_text():
-            process.kill()
-        time.sleep(0.005)
-    assert process.wait() != 0
-    done = subprocess.run(line, check=True, capture_output=True, text=True)
-    assert "going on from step" in done.stdout
+    with jobs.dying(step=20):
+        run(folder, **changes)
+    run(folder, **changes)
+    assert "going on from step 20" in capsys.readouterr().out
     straight, again = (
         checkpoint.read(checkpoint.resolve(str(folder / name)))
         for name in ("straight", "output")

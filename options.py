@@ -17,6 +17,7 @@ scripts freely and build `Options(...)` themselves.
 
 import dataclasses
 import os
+import re
 import sys
 import types
 import typing
@@ -26,6 +27,8 @@ from absl import app, flags
 from text.errors import UserError
 
 _REQUIRED = dataclasses.MISSING
+# What ends a line, or moves a terminal's cursor.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def field(default=_REQUIRED, *, help: str, choices: tuple[str, ...] | None = None):
@@ -141,6 +144,8 @@ def run(main, options_class) -> None:
     program = os.path.basename(sys.argv[0])
 
     def fail(status, message):
+        # One line, though a name in a message may hold a line feed.
+        message = _CONTROL.sub(lambda found: repr(found[0])[1:-1], message)
         print(f"{program}: {message}", file=sys.stderr)
         sys.exit(status)
 

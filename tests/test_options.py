@@ -26,6 +26,8 @@ class Options:
 def main(given):
     if given.path == "bad":
         raise UserError("bad: is bad; choose a good one")
+    if given.path == "odd":
+        raise UserError("a name\\nof two\\rlines: is bad")
     if given.path == "gone":
         open("/no/such/file")
     if given.path == "stop":
@@ -79,6 +81,7 @@ def test_flags_become_fields(program):
         (["--kind=c"], 2, "--kind=c: value should be one of <a|b>"),
         (["--names=x", "--path=p", "y"], 2, "unexpected argument 'y'; every option is"),
         (["--names=x", "--path=bad"], 1, "error: bad: is bad; choose a good one"),
+        (["--names=x", "--path=odd"], 1, r"error: a name\nof two\rlines: is bad"),
         (["--names=x", "--path=gone"], 1, "error: /no/such/file: No such file or"),
         (["--names=x", "--path=stop"], 130, "interrupted"),
     ],

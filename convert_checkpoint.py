@@ -23,7 +23,7 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text import anywhere, files, inputs, tags
 from text.errors import UserError

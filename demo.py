@@ -13,7 +13,7 @@ import time
 from typing import NamedTuple
 
 import options
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from text import records
 from text.errors import UserError
 from text.files import read_json, write_json

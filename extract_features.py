@@ -30,8 +30,8 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling.config import BertConfig
-from modeling.encoder import BertEncoder
+from modeling.encoders.bert import BertEncoder
+from modeling.encoders.bert_config import BertConfig
 from text import files, inputs, packing
 from text.errors import UserError
 from text.progress import Progress

@@ -21,7 +21,7 @@ import numpy as np
 
 import options
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text import blocks, reading, records
 from training import distribution, loop

@@ -11,7 +11,7 @@ import numpy as np
 
 import options
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from training import distribution, loop
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import keras
 from keras import ops
 
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 
 # 2**32 / golden ratio, as a signed 32-bit number: its multiples lie far apart.
 _SITE_STRIDE = -1640531527

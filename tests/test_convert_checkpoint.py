@@ -14,7 +14,7 @@ import safetensors.numpy
 
 import convert_checkpoint
 import training  # noqa: F401  (first: TensorFlow quietly)
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from text import files
 from text.errors import UserError

@@ -20,7 +20,7 @@ import fill_mask
 import run_classifier
 import run_pretraining
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from tests import tiny
 from text import files

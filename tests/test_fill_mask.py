@@ -8,7 +8,7 @@ import pytest
 
 import fill_mask
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text.errors import UserError
 from text.tokenization import Tokenizer

@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling.config import BertConfig
-from modeling.encoder import BertEncoder
+from modeling.encoders.bert import BertEncoder
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from text.errors import UserError
 from text.tokenization import WordSplitter

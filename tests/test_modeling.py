@@ -12,8 +12,8 @@ import tensorflow as tf
 from keras import ops
 
 from modeling import layers, losses
-from modeling.config import BertConfig
-from modeling.encoder import BertEncoder
+from modeling.encoders.bert import BertEncoder
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "checkpoint"

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras import ops
 
 from modeling import losses, optimization
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"

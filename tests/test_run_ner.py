@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import run_ner
 from modeling import layers
-from modeling.encoder import BertEncoder
+from modeling.encoders.bert import BertEncoder
 from modeling.objectives import frozen_tagging
 from tests import jobs, serving, tiny
 from tests.test_tags import conlleval

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import run_pretraining
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from tests.programs import hosts
 from text import records
 from text.errors import UserError

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import run_swag
-from modeling.encoder import BertEncoder
+from modeling.encoders.bert import BertEncoder
 from tests import jobs, serving, tiny
 from text.errors import UserError
 from text.vocabulary import SPECIAL_TOKENS

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text import anywhere, reading, records
 from training import checkpoint, distribution, loop, report, run_folder

@@ -13,8 +13,8 @@ import pytest
 
 import convert_checkpoint
 import training  # noqa: F401  (first: TensorFlow quietly)
-from modeling.config import BertConfig
-from modeling.encoder import BertEncoder
+from modeling.encoders.bert import BertEncoder
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from text.tokenization import Tokenizer
 from text.vocabulary import SPECIAL_TOKENS, Vocabulary

@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Iterable
 
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from text.vocabulary import SPECIAL_TOKENS
 
 

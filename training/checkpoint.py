@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from text import anywhere, files
 from text.errors import UserError
 from training import hugging_face, run_folder

@@ -31,7 +31,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from text import anywhere, files, records
 from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer

@@ -20,7 +20,7 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from text import anywhere
 from text.errors import UserError
 from text.tokenization import WordSplitter

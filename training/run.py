@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 import options
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from text import anywhere, tokenization
 from text.errors import UserError
 from text.vocabulary import Vocabulary

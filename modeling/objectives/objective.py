@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import keras
 
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 
 
 class Objective(abc.ABC):

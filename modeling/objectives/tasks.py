@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from modeling import layers, losses
-from modeling.config import BertConfig
-from modeling.encoder import BertEncoder
+from modeling.encoders.bert import BertEncoder
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives.objective import Objective
 
 

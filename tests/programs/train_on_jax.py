@@ -11,7 +11,7 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
 from modeling import layers, losses, optimization  # noqa: E402
-from modeling.config import BertConfig  # noqa: E402
+from modeling.encoders.bert_config import BertConfig  # noqa: E402
 from modeling.objectives import pretraining  # noqa: E402
 
 assert keras.backend.backend() == "jax"

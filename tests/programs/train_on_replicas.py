@@ -11,7 +11,7 @@ import sys
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling import layers
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text import reading, records
 from training import distribution, loop

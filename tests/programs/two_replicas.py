@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling import layers, optimization
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 
 cpu = tf.config.list_physical_devices("CPU")[0]

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from modeling import layers
-from modeling.config import BertConfig
+from modeling.encoders.bert_config import BertConfig
 
 # Added to the attention scores of padding. Finite, so that a row of nothing but padding
 # attends evenly instead of becoming NaN.

@@ -23,7 +23,7 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.config import EncoderConfig
 from modeling.objectives import pretraining
 from text import anywhere, files, inputs, tags
 from text.errors import UserError
@@ -115,7 +115,7 @@ class Model:
     """A checkpoint with what belongs to it."""
 
     tensors: dict[str, np.ndarray]
-    config: BertConfig
+    config: EncoderConfig
     vocabulary: Vocabulary | None
     task: dict  # what its task.json says, or would say
 
@@ -197,12 +197,13 @@ def _check(prefix, config):
     with keras.StatelessScope(initialize_variables=False):  # of shapes alone
         network = pretraining.PretrainingModel(config)
     variables = {variable.path: variable for variable in network.variables}
-    report = checkpoint.match(variables, prefix, checkpoint.ENCODER)
+    encoder = network.encoder
+    report = checkpoint.match(variables, prefix, encoder.required, encoder.scope)
     theirs = hugging_face.is_weights(prefix)
     odd = [
         name
         for name in report.unused
-        if name.startswith("bert/")
+        if name.startswith(encoder.scope)
         and not _OF_TRAINING.search(name)
         or theirs
         and not hugging_face.has_place(name)

@@ -30,8 +30,8 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling.encoders.bert import BertEncoder
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.architectures import make_encoder
+from modeling.encoders.config import EncoderConfig
 from text import files, inputs, packing
 from text.errors import UserError
 from text.progress import Progress
@@ -233,13 +233,15 @@ class Encoder:
         pooling: see `Options`.
     """
 
-    def __init__(self, strategy, config: BertConfig, layers: list[int], pooling: str):
+    def __init__(
+        self, strategy, config: EncoderConfig, layers: list[int], pooling: str
+    ):
         self.strategy = strategy
         self.layers = layers
         self.pooling = pooling
         self.token_bytes = len(layers) * config.hidden_size * np.float32().nbytes
         with strategy.scope():
-            self.model = BertEncoder(config)
+            self.model = make_encoder(config)
         # One function for each shape of a batch; there are few.
         self._compiled = functools.cache(lambda shape: tf.function(self._of_replicas))
 
@@ -511,7 +513,7 @@ def main(given: Options) -> None:
     total = sum(1 for _ in inputs.lines(given.input_file)) if is_file else None
     encoder = Encoder(strategy, config, given.chosen_layers, given.pooling)
     weights = {v.path: v for v in encoder.model.variables}
-    _say(checkpoint.load(weights, prefix, checkpoint.ENCODER))
+    _say(checkpoint.load(weights, prefix, encoder.model.required, encoder.model.scope))
 
     lines = inputs.lines(given.input_file)
     counts = Counts()

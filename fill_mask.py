@@ -53,7 +53,8 @@ def main(given: Options) -> None:
             f"vocab_size={config.vocab_size}; another vocabulary?"
         )
     model = pretraining.PretrainingModel(config)
-    checkpoint.load({v.path: v for v in model.variables}, prefix, required="")
+    weights, scope = {v.path: v for v in model.variables}, model.encoder.scope
+    checkpoint.load(weights, prefix, required="", scope=scope)
     lines = [given.text] if given.text is not None else sys.stdin
     skipped = 0
     for number, line in enumerate(lines, start=1):

@@ -23,14 +23,13 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.config import EncoderConfig
 from modeling.objectives import pretraining
 from text import anywhere, reading, records
 from text.descriptions import Description
 from text.errors import UserError
 from text.tokenization import Tokenizer
 from training import (
-    checkpoint,
     distribution,
     encoder_export,
     export,
@@ -119,7 +118,7 @@ class Options(run.RunOptions):
 
 
 def _read(
-    patterns: list[str], described: Described, given: Options, config: BertConfig
+    patterns: list[str], described: Described, given: Options, config: EncoderConfig
 ) -> reading.Records:
     """Opens record files and refuses those that flags or config contradict."""
     for path in reading.find(patterns):
@@ -175,7 +174,7 @@ def _check_description(path, description, given, config):
         )
 
 
-def _limits(seq_length: int, config: BertConfig) -> dict[str, reading.Limit]:
+def _limits(seq_length: int, config: EncoderConfig) -> dict[str, reading.Limit]:
     vocab_size = reading.Limit(config.vocab_size, "vocab_size of the config")
     flag = reading.Limit(2, "a flag")
     return {
@@ -213,7 +212,7 @@ def _blaming(data: reading.Records) -> Iterator[None]:
 # --- The run -------------------------------------------------------------------------
 
 
-def _identity(given: Options, config: BertConfig, data: reading.Records) -> dict:
+def _identity(given: Options, config: EncoderConfig, data: reading.Records) -> dict:
     """What makes a run this run: with any of it changed, a resume would be another."""
     names = (
         "max_seq_length",
@@ -403,13 +402,15 @@ def _run(given, config, tokenizer, strategy, data, held_out, prepare, log) -> No
         ),
     )
     log.say(trainer.description)
+    required = trainer.model.encoder.required
+    if given.do_export and not given.do_train:
+        required = ""  # a head without training fills masks at random
     run.start(
         trainer,
         given.output_dir,
         given.init_checkpoint,
         log,
-        # A head without training fills masks at random.
-        required="" if given.do_export and not given.do_train else checkpoint.ENCODER,
+        required=required,
         trains=given.do_train,
     )
     if given.do_train:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import keras
 from keras import ops
 
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.config import EncoderConfig
 
 # 2**32 / golden ratio, as a signed 32-bit number: its multiples lie far apart.
 _SITE_STRIDE = -1640531527
@@ -73,7 +73,7 @@ def _seed_dtype():
 
 
 def activation(name: str) -> Callable:
-    """Returns the function that `BertConfig.hidden_act` names.
+    """Returns the function that the key hidden_act of a config names.
 
     Source: google-research/bert@eedf571 modeling.py, gelu and get_activation.
     """
@@ -127,7 +127,7 @@ def layer_norm(dtype: str) -> keras.layers.LayerNormalization:
 
 
 def weight_initializers(
-    config: BertConfig, seed: str
+    config: EncoderConfig, seed: str
 ) -> Iterator[keras.initializers.Initializer]:
     """Yields one initializer after another, each with a seed of its own.
 

@@ -511,7 +511,7 @@ def test_features_equal_hugging_face():
     config = checkpoint.read_config(str(HUGGING_FACE))
     encoder = Encoder(tf.distribute.get_strategy(), config, [-1], "none")
     weights = {v.path: v for v in encoder.model.variables}
-    checkpoint.load(weights, str(HUGGING_FACE), checkpoint.ENCODER)
+    checkpoint.load(weights, str(HUGGING_FACE), encoder.model.required)
     batch = {k: values[k] for k in ("input_ids", "input_mask", "segment_ids")}
     (features,) = encoder(batch | {"kept": batch["input_mask"]})
     assert_close(features, values["sequence_output"])

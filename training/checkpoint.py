@@ -20,13 +20,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders import architectures, config
 from text import anywhere, files
 from text.errors import UserError
 from training import hugging_face, run_folder
-
-# Without the pooler, which a model of spans or tags may lack and does not need.
-ENCODER = ("bert/embeddings/", "bert/encoder/")
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
@@ -177,6 +174,7 @@ def load(
     variables: Mapping[str, object],
     path: str,
     required: str | tuple[str, ...] | None = None,
+    scope: str = "",
 ) -> LoadReport:
     """Sets variables from the checkpoint's entries of the same names.
 
@@ -185,7 +183,7 @@ def load(
 
     Args, Raises: see `match`.
     """
-    report = match(variables, path, required)
+    report = match(variables, path, required, scope)
     for name, value in read(report.source, report.matched).items():
         variables[name].assign(value)
     return report
@@ -195,6 +193,7 @@ def match(
     variables: Mapping[str, object],
     path: str,
     required: str | tuple[str, ...] | None = None,
+    scope: str = "",
 ) -> LoadReport:
     """Holds variables against the checkpoint's entries of the same names; sets nothing.
 
@@ -202,6 +201,8 @@ def match(
         variables: names to Keras or TensorFlow variables.
         path: see `resolve`.
         required: variables whose names begin so must be in the checkpoint; "" is all.
+        scope: what the names of the encoder's variables begin with; what is wrong with
+            others is said to be wrong with the head.
     Raises:
         UserError: shapes differ, required names are missing (all are listed), nothing
             matches, or the checkpoint is damaged.
@@ -216,7 +217,7 @@ def match(
     )
     if wrong := _differing(variables, shapes):
         guess = "wrong bert_config_file?"
-        if not any(name.startswith("bert/") for name in wrong):
+        if not any(name.startswith(scope) for name in wrong):
             guess = "another number of labels? --init_encoder_only leaves its head out;"
         raise UserError(f"{prefix}: {guess} {'; '.join(wrong.values())}")
     missing = [
@@ -228,7 +229,7 @@ def match(
             "wrong checkpoint or bert_config_file? It holds "
             f"{_grouped(shapes) or 'nothing'}"
         )
-        if missing and not any(name.startswith("bert/") for name in missing):
+        if missing and not any(name.startswith(scope) for name in missing):
             advice = (
                 "an encoder without this head answers nothing; give --do_train, or the "
                 "--output_dir of a training"
@@ -251,7 +252,7 @@ def _size(shape) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
 
-def read_config(path: str) -> BertConfig:
+def read_config(path: str) -> config.EncoderConfig:
     """Reads the architecture of a model.
 
     Args:
@@ -267,7 +268,7 @@ def read_config(path: str) -> BertConfig:
         raise UserError(f"{path}: not there; give --bert_config_file")
     try:
         with anywhere.access(path):
-            return BertConfig.from_json_file(path, tf.io.gfile.GFile)
+            return config.read(path, architectures.config_from_dict, tf.io.gfile.GFile)
     except ValueError as error:
         raise UserError(str(error)) from error
 

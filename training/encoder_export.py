@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.config import EncoderConfig
 from modeling.objectives import pretraining
 from text import masks, packing, rows
 from text.graph_batches import in_parts
@@ -30,7 +30,7 @@ def save(
     output_dir: str,
     *,
     tokenizer: Tokenizer,
-    config: BertConfig,
+    config: EncoderConfig,
     max_seq_length: int,
     max_predictions_per_seq: int,
     dtype: str,

@@ -31,7 +31,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.config import EncoderConfig
 from text import anywhere, files, records
 from text.errors import UserError
 from text.graph_tokenization import GraphTokenizer
@@ -70,7 +70,7 @@ class Product:
 
     model: Callable
     dtype: str
-    config: BertConfig
+    config: EncoderConfig
     tokenizer: Tokenizer
     layout: Layout
     form: str

@@ -20,7 +20,7 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.config import EncoderConfig
 from text import anywhere
 from text.errors import UserError
 from text.tokenization import WordSplitter
@@ -310,7 +310,7 @@ def _check_tied(path, file, tensors):
 def write(
     directory: str,
     tensors: Mapping[str, np.ndarray],
-    config: BertConfig,
+    config: EncoderConfig,
     *,
     task: Mapping[str, object] | None = None,
     tokenizer: Mapping[str, object] | None = None,

@@ -6,12 +6,12 @@ Knows no task and no data.
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 import options
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.config import EncoderConfig
 from text import anywhere, tokenization
 from text.errors import UserError
 from text.vocabulary import Vocabulary
@@ -238,7 +238,7 @@ def check_division(
         )
 
 
-def read_config(given: RunOptions) -> BertConfig:
+def read_config(given: RunOptions) -> EncoderConfig:
     """The architecture, which has a position for every token of a row.
 
     Raises:
@@ -326,7 +326,7 @@ def _check_ids(vocabulary, path):
 
 
 def check_vocabulary(
-    vocabulary: Vocabulary, given: RunOptions, config: BertConfig
+    vocabulary: Vocabulary, given: RunOptions, config: EncoderConfig
 ) -> None:
     """Raises:
     UserError: the network has no row for some token.
@@ -352,7 +352,7 @@ def held(strategy, directory: str, log: report.Report) -> Iterator[None]:
         yield
 
 
-def defaults(given: RunOptions, config: BertConfig) -> dict:
+def defaults(given: RunOptions, config: EncoderConfig) -> dict:
     """What a flag or a key of the config counts as in a run that did not note it.
 
     A run of an earlier version, which did not have it, then goes on.
@@ -368,7 +368,7 @@ def defaults(given: RunOptions, config: BertConfig) -> dict:
 def prepare(
     directory: str,
     identity: dict,
-    config: BertConfig,
+    config: EncoderConfig,
     init_checkpoint: str | None,
     *,
     defaults: dict | None = None,
@@ -412,14 +412,14 @@ def start(
     *,
     required: str | tuple[str, ...],
     trains: bool,
-    only: str | None = None,
+    encoder_only: bool = False,
 ) -> None:
     """Takes up the run in a directory, or the weights of another checkpoint.
 
     Args:
         required: variables whose names begin so must be in init_checkpoint.
         trains: whether untrained weights are an honest start.
-        only: of init_checkpoint, take only variables whose names begin so.
+        encoder_only: of init_checkpoint, take the encoder and leave its head.
     Raises:
         UserError: there is nothing to evaluate, or a checkpoint does not fit.
     """
@@ -427,8 +427,7 @@ def start(
     if step is not None:
         log.say(f"going on from step {step} in {directory}")
     elif init_checkpoint:
-        weights = chosen(trainer.weights, only)
-        log.say(str(checkpoint.load(weights, init_checkpoint, required)))
+        log.say(str(load_start(trainer, init_checkpoint, required, encoder_only)))
     elif not trains:
         raise no_checkpoint(directory)
     else:
@@ -441,9 +440,17 @@ def start(
     )
 
 
-def chosen(weights: Mapping, only: str | None) -> dict:
-    """The weights whose names begin so; all, without a beginning."""
-    return {k: v for k, v in weights.items() if k.startswith(only or "")}
+def load_start(
+    trainer: loop.Trainer,
+    init_checkpoint: str,
+    required: str | tuple[str, ...],
+    encoder_only: bool,
+) -> checkpoint.LoadReport:
+    """Gives a model the weights to start from; see `start`."""
+    weights, scope = trainer.weights, trainer.model.encoder.scope
+    if encoder_only:
+        weights = {k: v for k, v in weights.items() if k.startswith(scope)}
+    return checkpoint.load(weights, init_checkpoint, required, scope)
 
 
 def no_checkpoint(directory: str) -> UserError:

@@ -298,19 +298,20 @@ class Run:
     def start(self, trainer: loop.Trainer, directory: str) -> None:
         given = self.given
         if given.do_train:
-            required = checkpoint.ENCODER
+            required = trainer.model.encoder.required
         elif run_folder.best_of(directory):
             load(trainer, checkpoint.resolve(directory), self.log)
             return
         else:
             # A head without training answers at random. One that stands on the sequence
             # does not see the pooler, which Hugging Face then leaves out.
-            on_sequence = trainer.objective.sequence_outputs
-            required = tuple(
-                name
-                for name in trainer.weights
-                if not (on_sequence and name.startswith("bert/pooler/"))
-            )
+            encoder = trainer.model.encoder
+            required = tuple(trainer.weights)
+            if trainer.objective.sequence_outputs:
+                heads = (
+                    name for name in required if not name.startswith(encoder.scope)
+                )
+                required = (*encoder.required, *heads)
         run.start(
             trainer,
             directory,
@@ -318,7 +319,7 @@ class Run:
             self.log,
             required=required,
             trains=given.do_train,
-            only=self._only,
+            encoder_only=given.init_encoder_only,
         )
 
     def check_start(self, trial: Trial) -> None:
@@ -329,13 +330,11 @@ class Run:
         """
         given = self.given
         if given.init_checkpoint and not run_folder.steps(given.output_dir):
-            weights = run.chosen(self.trainer(trial).weights, self._only)
-            checkpoint.load(weights, given.init_checkpoint, checkpoint.ENCODER)
-
-    @property
-    def _only(self):
-        """What the names begin with of the weights that init_checkpoint gives."""
-        return "bert/" if self.given.init_encoder_only else None
+            trainer = self.trainer(trial)
+            required = trainer.model.encoder.required
+            run.load_start(
+                trainer, given.init_checkpoint, required, given.init_encoder_only
+            )
 
     # --- Training --------------------------------------------------------------------
 
@@ -431,7 +430,8 @@ class Run:
 
 def load(trainer: loop.Trainer, prefix: str, log: report.Report) -> None:
     """Gives a trainer the weights of a finished training, and says of which step."""
-    checkpoint.load(trainer.weights, prefix, required="")
+    scope = trainer.model.encoder.scope
+    checkpoint.load(trainer.weights, prefix, required="", scope=scope)
     trainer.progress.step = int(checkpoint.read(prefix, ["global_step"])["global_step"])
     log.say(f"the weights are those of step {trainer.progress.step}, in {prefix}")
 

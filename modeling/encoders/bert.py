@@ -8,13 +8,14 @@ from keras import ops
 
 from modeling import layers
 from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.encoder import Encoder
 
 # Added to the attention scores of padding. Finite, so that a row of nothing but padding
 # attends evenly instead of becoming NaN.
 _PADDING_SCORE = -10000.0
 
 
-class BertEncoder(keras.layers.Layer):
+class BertEncoder(Encoder):
     """Embeddings, transformer layers and pooler.
 
     Every variable exists once the object does, and its `path` is the name that the
@@ -27,6 +28,9 @@ class BertEncoder(keras.layers.Layer):
             float32 under both.
     Source: google-research/bert@eedf571 modeling.py, class BertModel.
     """
+
+    # A model of spans or tags may lack it, and does not need it.
+    optional_parts = ("pooler/",)
 
     def __init__(
         self,
@@ -54,8 +58,12 @@ class BertEncoder(keras.layers.Layer):
         self.build()
 
     @property
+    def hidden_size(self) -> int:
+        return self.config.hidden_size
+
+    @property
     def word_embeddings(self):
-        """The table [vocab_size, hidden_size], which the masked-LM head shares."""
+        """The table [vocab_size, hidden_size]."""
         return self.embeddings.word_embeddings
 
     def build(self, input_shape=None):

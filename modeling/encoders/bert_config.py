@@ -1,24 +1,11 @@
-"""The architecture of an encoder, as bert_config.json says it; knows no network."""
+"""The sizes of a BERT, as bert_config.json or Hugging Face's config.json says them."""
 
 import dataclasses
-import difflib
-import json
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from absl import logging
 
-# Keys that released bert_config.json files carry beside the architecture; they change
-# nothing in the network, so they are read and forgotten.
-_TOLERATED_KEYS = frozenset(
-    {
-        "directionality",
-        "pooler_fc_size",
-        "pooler_num_attention_heads",
-        "pooler_num_fc_layers",
-        "pooler_size_per_head",
-        "pooler_type",
-    }
-)
+from modeling.encoders.config import EncoderConfig
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
@@ -37,7 +24,6 @@ _THEIR_ACTIVATIONS = {
 }
 # What these keys say otherwise is another network than BERT's.
 _THEIR_FIXED_VALUES = {
-    "model_type": "bert",
     "layer_norm_eps": 1e-12,
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -50,7 +36,7 @@ _THEIR_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gel
 
 
 @dataclasses.dataclass(frozen=True)
-class BertConfig:
+class BertConfig(EncoderConfig):
     """Sizes, rates and activation of one encoder; the keys of bert_config.json.
 
     `hidden_act` is one of "gelu" (the tanh form, as at the release's last commit),
@@ -60,6 +46,19 @@ class BertConfig:
         ValueError: a value has the wrong type or is out of range.
     Source: google-research/bert@eedf571 modeling.py, class BertConfig.
     """
+
+    architecture = "bert"
+    choices = {"hidden_act": ACTIVATIONS}
+    tolerated_keys = frozenset(
+        {
+            "directionality",
+            "pooler_fc_size",
+            "pooler_num_attention_heads",
+            "pooler_num_fc_layers",
+            "pooler_size_per_head",
+            "pooler_type",
+        }
+    )
 
     vocab_size: int
     hidden_size: int = 768
@@ -74,8 +73,7 @@ class BertConfig:
     initializer_range: float = 0.02
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            self._check(field.name, field.type, getattr(self, field.name))
+        super().__post_init__()
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size is {self.hidden_size}, which {self.num_attention_heads} "
@@ -83,85 +81,25 @@ class BertConfig:
                 "num_attention_heads"
             )
 
-    @staticmethod
-    def _check(name, kind, value):
-        # bool is an int to Python; `true` in the JSON is still a mistake here.
-        accepted = {int: int, float: (int, float), str: str}[kind]
-        if not isinstance(value, accepted) or isinstance(value, bool):
-            raise ValueError(
-                f"{name} is {value!r:.40}; it must be of type {kind.__name__}"
-            )
-        if name == "hidden_act":
-            allowed, fits = f"one of {', '.join(ACTIVATIONS)}", value in ACTIVATIONS
-        elif name.endswith("_prob"):
-            allowed, fits = "at least 0 and below 1", 0 <= value < 1
-        else:
-            allowed, fits = "above 0 and finite", 0 < value < float("inf")
-        if not fits:
-            raise ValueError(f"{name} is {value!r:.40}; it must be {allowed}")
-
     @classmethod
-    def from_dict(cls, values: dict) -> "BertConfig":
+    def from_dict(cls, values: Mapping) -> "BertConfig":
         """Builds a config from the keys of a bert_config.json.
 
         A `model_type` among them says that they are Hugging Face's config.json.
 
         Raises:
-            ValueError: vocab_size is absent, a key is unknown, a value is wrong, or the
-                model is of another type than BERT.
+            ValueError: vocab_size is absent, a key is unknown, or a value is wrong or says
+                another network than BERT's.
         """
-        known = {field.name for field in dataclasses.fields(cls)}
         if "model_type" in values:
+            known = {field.name for field in dataclasses.fields(cls)}
             values = _translated(values, known)
         elif "architectures" in values:
             raise ValueError(
                 "no key 'model_type', which Hugging Face's have; if the model is a BERT, "
                 'add "model_type": "bert"'
             )
-        for key in values:
-            if key not in known | _TOLERATED_KEYS:
-                close = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else "remove it"
-                raise ValueError(f"unknown key {key!r:.40}; {hint}")
-        if "vocab_size" not in values:
-            raise ValueError("no key 'vocab_size'; add the number of word embeddings")
-        return cls(**{key: values[key] for key in values if key in known})
-
-    @classmethod
-    def from_json_file(cls, path: str, opener: Callable = open) -> "BertConfig":
-        """Reads a bert_config.json, or the config.json of a Hugging Face model.
-
-        Args:
-            opener: called as `open` is, for paths that are not of this machine.
-        Raises:
-            ValueError: the file holds no JSON object, or `from_dict` refuses it.
-            OSError: the file cannot be read.
-        """
-        try:
-            with opener(path, "rb") as file:
-                values = json.loads(file.read().decode("utf-8"))
-            if not isinstance(values, dict):
-                raise ValueError(
-                    f"a JSON {type(values).__name__}; it must be an object of keys "
-                    "such as vocab_size and hidden_size"
-                )
-            return cls.from_dict(values)
-        except json.JSONDecodeError as error:
-            raise ValueError(
-                f"{path}:{error.lineno}: not JSON ({error.msg}); "
-                "give the bert_config.json of a model"
-            ) from error
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}: not UTF-8 (byte {error.start}); "
-                "give the bert_config.json of a model"
-            ) from error
-        except RecursionError as error:
-            raise ValueError(
-                f"{path}: nested too deeply; give the bert_config.json of a model"
-            ) from error
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        return super().from_dict(values)
 
     def to_hugging_face(self) -> dict:
         """The keys of a Hugging Face config.json that say the same."""
@@ -172,17 +110,12 @@ class BertConfig:
             "layer_norm_eps": _THEIR_FIXED_VALUES["layer_norm_eps"],
         }
 
-    def to_json_string(self) -> str:
-        """Returns the text of a bert_config.json, keys sorted."""
-        return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
-
 
 def _translated(values, known):
     """Hugging Face's keys and values -> those of bert_config.json."""
     for key, expected in _THEIR_FIXED_VALUES.items():
         found = values.get(key)
-        # null stands for the default; but what names no type may be any model.
-        if found != expected and (found is not None or key == "model_type"):
+        if found is not None and found != expected:
             raise ValueError(
                 f"{key} is {found!r:.40}; only models with {expected!r} are BERT as "
                 "the release has it, so give another model"

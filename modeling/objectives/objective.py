@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import keras
 
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.config import EncoderConfig
 
 
 class Objective(abc.ABC):
@@ -23,9 +23,11 @@ class Objective(abc.ABC):
 
     @abc.abstractmethod
     def network(
-        self, config: BertConfig, *, seed: int = 0, dtype: str = "float32"
+        self, config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"
     ) -> keras.layers.Layer:
         """Makes the network, which maps (batch, dropouts) to a dict of outputs.
+
+        Its attribute `encoder` is the Encoder that a later training takes from it.
 
         Args:
             config: the architecture.

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from modeling import layers, losses
-from modeling.encoders.bert import BertEncoder
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.architectures import make_encoder
+from modeling.encoders.config import EncoderConfig
 from modeling.objectives.objective import Objective
 
 
@@ -19,12 +19,12 @@ class PretrainingModel(keras.layers.Layer):
     Source: google-research/bert@eedf571 run_pretraining.py.
     """
 
-    def __init__(self, config: BertConfig, *, seed: int = 0, dtype: str = "float32"):
+    def __init__(self, config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"):
         super().__init__(name="pretraining", dtype=dtype, autocast=False)
         initializers = layers.weight_initializers(config, f"pretraining heads {seed}")
         # Built here, outside this layer's own name scope: the released names start
         # with "bert" and "cls".
-        self.encoder = BertEncoder(config, seed=seed, dtype=dtype)
+        self.encoder = make_encoder(config, seed=seed, dtype=dtype)
         self.masked_lm = MaskedLMHead(config, initializers, dtype=dtype)
         self.next_sentence = NextSentenceHead(config, initializers, dtype=dtype)
         with keras.name_scope("cls"):
@@ -37,7 +37,7 @@ class PretrainingModel(keras.layers.Layer):
 
         Args:
             batch: dict of the encoder's inputs and masked_lm_positions [b, p].
-            dropouts: as `BertEncoder.call` takes them.
+            dropouts: as `Encoder.call` takes them.
         Returns:
             dict of masked_lm_logits [b, p, vocab_size], next_sentence_logits [b, 2], and
             the encoder's sequence_output [b, s, h] and pooled_output [b, h]; float32.

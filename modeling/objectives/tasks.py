@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from modeling import layers, losses
-from modeling.encoders.bert import BertEncoder
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.architectures import make_encoder
+from modeling.encoders.config import EncoderConfig
 from modeling.objectives.objective import Objective
 
 
@@ -29,7 +29,7 @@ class TaskModel(keras.layers.Layer):
 
     def __init__(
         self,
-        config: BertConfig,
+        config: EncoderConfig,
         num_outputs: int,
         *,
         num_inputs: int | None = None,
@@ -40,7 +40,7 @@ class TaskModel(keras.layers.Layer):
     ):
         super().__init__(name="task", dtype=dtype, autocast=False)
         self.config = config
-        self.encoder = BertEncoder(config, seed=seed, dtype=dtype)
+        self.encoder = make_encoder(config, seed=seed, dtype=dtype)
         initializer = next(layers.weight_initializers(config, f"task head {seed}"))
         # Plain variables: a layer would put its own name before the released ones.
         with contextlib.ExitStack() as scopes:
@@ -48,7 +48,7 @@ class TaskModel(keras.layers.Layer):
                 scopes.enter_context(keras.name_scope(name))
             self.output_weights = keras.Variable(
                 initializer,
-                (num_outputs, num_inputs or config.hidden_size),
+                (num_outputs, num_inputs or self.encoder.hidden_size),
                 dtype="float32",
                 name="output_weights",
             )
@@ -71,7 +71,7 @@ class TaskModel(keras.layers.Layer):
 
 class _PooledModel(TaskModel):
     def call(self, batch, dropouts=layers.no_dropout):
-        """-> dict of logits [b, num_outputs]; arguments as `BertEncoder.call`'s."""
+        """-> dict of logits [b, num_outputs]; arguments as `Encoder.call`'s."""
         outputs = self.encoder(batch, dropouts=dropouts)
         return {"logits": self.logits(outputs["pooled_output"], dropouts)}
 

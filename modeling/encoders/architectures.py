@@ -1,0 +1,58 @@
+"""The architectures there are: a new one is a row here."""
+
+from typing import NamedTuple
+
+from modeling.encoders.bert import BertEncoder
+from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.config import DEFAULT_ARCHITECTURE, EncoderConfig
+from modeling.encoders.encoder import Encoder
+
+
+class Architecture(NamedTuple):
+    """A kind of network.
+
+    Attributes:
+        config: the class of its sizes, which also reads Hugging Face's config.json.
+        encoder: the class of the network, made from (config, seed, dtype).
+        model_types: what Hugging Face's config.json calls it.
+    """
+
+    config: type[EncoderConfig]
+    encoder: type[Encoder]
+    model_types: tuple[str, ...]
+
+
+# By the key "architecture" of a config file.
+ARCHITECTURES = {
+    DEFAULT_ARCHITECTURE: Architecture(BertConfig, BertEncoder, ("bert",)),
+}
+
+
+def make_encoder(
+    config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"
+) -> Encoder:
+    """Makes the network that a config describes."""
+    return ARCHITECTURES[config.architecture].encoder(config, seed=seed, dtype=dtype)
+
+
+def config_from_dict(values: dict) -> EncoderConfig:
+    """Builds the config of whatever architecture a config file names.
+
+    Raises:
+        ValueError: there is no such architecture, or its config refuses the values.
+    """
+    if "model_type" in values:
+        found, key = values["model_type"], "model_type"
+        known = {
+            name: row.config
+            for row in ARCHITECTURES.values()
+            for name in row.model_types
+        }
+    else:
+        found, key = values.get("architecture", DEFAULT_ARCHITECTURE), "architecture"
+        known = {name: row.config for name, row in ARCHITECTURES.items()}
+    if not isinstance(found, str) or found not in known:
+        raise ValueError(
+            f"{key} is {found!r:.40}; it must be one of {', '.join(map(repr, known))}"
+        )
+    return known[found].from_dict(values)

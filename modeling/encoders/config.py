@@ -1,0 +1,129 @@
+"""The sizes of an encoder as a config file says them; knows no network.
+
+A config class is a frozen dataclass whose fields are the keys of its file. A field may be
+an int, float, str or bool, or one of these or None; a key with a default may be absent.
+"""
+
+import dataclasses
+import difflib
+import json
+import typing
+from collections.abc import Callable, Mapping
+from types import NoneType
+
+DEFAULT_ARCHITECTURE = "bert"
+_KEY = "architecture"
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """What all architectures' configs share.
+
+    Attributes:
+        architecture: the row of the table of architectures; the key of that name is
+            written into the file unless it is the default.
+        choices: what a key of type str may be.
+        tolerated_keys: keys of released files that change nothing in the network; they
+            are read and forgotten.
+    Raises:
+        ValueError: a value has the wrong type or is out of range.
+    """
+
+    architecture: typing.ClassVar[str]
+    choices: typing.ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    tolerated_keys: typing.ClassVar[frozenset[str]] = frozenset()
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            self._check(field.name, field.type, getattr(self, field.name))
+
+    def _check(self, name, kind, value):
+        kinds = typing.get_args(kind) or (kind,)
+        if value is None and NoneType in kinds:
+            return
+        (kind,) = (k for k in kinds if k is not NoneType)
+        # bool is an int to Python; `true` for a number is still a mistake here.
+        accepted = (int, float) if kind is float else kind
+        if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
+            raise ValueError(
+                f"{name} is {value!r:.40}; it must be of type {kind.__name__}"
+            )
+        if kind is bool:
+            return
+        if kind is str:
+            known = self.choices[name]
+            allowed, fits = f"one of {', '.join(known)}", value in known
+        elif name.endswith("_prob"):
+            allowed, fits = "at least 0 and below 1", 0 <= value < 1
+        else:
+            allowed, fits = "above 0 and finite", 0 < value < float("inf")
+        if not fits:
+            raise ValueError(f"{name} is {value!r:.40}; it must be {allowed}")
+
+    @classmethod
+    def from_dict(cls, values: Mapping) -> typing.Self:
+        """Builds a config from the keys of a file of this architecture.
+
+        Raises:
+            ValueError: a key without a default is absent, a key is unknown, or a value is
+                wrong.
+        """
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        for key in values:
+            if key not in {*fields, *cls.tolerated_keys, _KEY}:
+                close = difflib.get_close_matches(key, fields, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else "remove it"
+                raise ValueError(f"unknown key {key!r:.40}; {hint}")
+        for name, field in fields.items():
+            if name not in values and field.default is dataclasses.MISSING:
+                raise ValueError(f"no key {name!r}, which has no default; add it")
+        return cls(**{key: values[key] for key in values if key in fields})
+
+    @classmethod
+    def from_json_file(cls, path: str, opener: Callable = open) -> typing.Self:
+        """Reads a config file of this architecture; see `read`."""
+        return read(path, cls.from_dict, opener)
+
+    def to_json_string(self) -> str:
+        """Returns the text of a config file, keys sorted."""
+        values = dataclasses.asdict(self)
+        if self.architecture != DEFAULT_ARCHITECTURE:
+            values[_KEY] = self.architecture
+        return json.dumps(values, indent=2, sort_keys=True) + "\n"
+
+
+def read(path: str, from_dict: Callable, opener: Callable = open):
+    """Reads a config file.
+
+    Args:
+        from_dict: makes the config of the keys and values.
+        opener: called as `open` is, for paths that are not of this machine.
+    Raises:
+        ValueError: the file holds no JSON object, or `from_dict` refuses it.
+        OSError: the file cannot be read.
+    """
+    try:
+        with opener(path, "rb") as file:
+            values = json.loads(file.read().decode("utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError(
+                f"a JSON {type(values).__name__}; it must be an object of keys "
+                "such as vocab_size and hidden_size"
+            )
+        return from_dict(values)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path}:{error.lineno}: not JSON ({error.msg}); "
+            "give the bert_config.json of a model"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: not UTF-8 (byte {error.start}); "
+            "give the bert_config.json of a model"
+        ) from error
+    except RecursionError as error:
+        raise ValueError(
+            f"{path}: nested too deeply; give the bert_config.json of a model"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

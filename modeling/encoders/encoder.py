@@ -1,0 +1,59 @@
+"""What an encoder is to the heads that stand on it; knows no architecture."""
+
+import abc
+
+import keras
+
+from modeling import layers
+
+
+class Encoder(keras.layers.Layer, abc.ABC):
+    """Turns token ids into vectors.
+
+    Every variable exists once the object does, and its `path` is the name that the
+    checkpoints of its release give it. All paths begin with the layer's name.
+
+    Attributes:
+        optional_parts: what the names of variables begin with, after the layer's name and
+            a slash, that a checkpoint to start from may lack.
+    """
+
+    optional_parts: tuple[str, ...] = ()
+
+    @property
+    def scope(self) -> str:
+        """What the names of its variables begin with, and no other's."""
+        return f"{self.name}/"
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The names of the variables that a checkpoint to start from must hold."""
+        optional = tuple(self.scope + part for part in self.optional_parts)
+        paths = (variable.path for variable in self.weights)
+        return tuple(path for path in paths if not path.startswith(optional))
+
+    @property
+    @abc.abstractmethod
+    def hidden_size(self) -> int:
+        """The width of its outputs."""
+
+    @property
+    @abc.abstractmethod
+    def word_embeddings(self):
+        """The variable [vocab_size, width] that a masked-LM head shares."""
+
+    @abc.abstractmethod
+    def call(self, inputs, dropouts=layers.no_dropout, return_all=False) -> dict:
+        """Encodes a batch.
+
+        Args:
+            inputs: dict of int tensors [b, s]: input_ids, and optionally input_mask
+                (1 = real token, the default) and segment_ids (0 by default). Other keys
+                are ignored.
+            dropouts: in training, the `layers.Dropouts` of this pass.
+            return_all: return the outputs below the last layer, too.
+        Returns:
+            dict of sequence_output [b, s, h] and, if the architecture has a pooler,
+            pooled_output [b, h]; with return_all also embedding_output [b, s, h] and
+            layer_outputs, a list of [b, s, h].
+        """

@@ -1,0 +1,67 @@
+"""Random numbers that belong to rows, whoever draws them.
+
+A number follows from the seed of a run, its purpose, the row's number in the run and the
+position in the row. So one device, eight replicas, micro-batches and a resumed run draw
+the same numbers, and every backend does: they come from a hash of integers.
+"""
+
+import numpy as np
+from keras import ops
+
+_STRIDE = 0x9E3779B9  # 2**32 / golden ratio; odd, so that all its multiples differ
+# The rounds of a hash of 32 bits in which each bit of the input flips each bit of the
+# output half of the time: how far to shift, and what to multiply by.
+_ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B))
+_LAST_SHIFT = 16
+
+
+def uniform(seed: int, purpose: int, rows, width: int):
+    """Draws numbers from [0, 1).
+
+    Args:
+        seed: of the run.
+        purpose: what the numbers are for; each purpose has numbers of its own.
+        rows: int tensor [b], numbers of rows; taken modulo 2**32.
+        width: how many numbers each row gets.
+    Returns:
+        float32 tensor [b, width], multiples of 2**-24.
+    """
+    high = ops.right_shift(bits(seed, purpose, rows, width), _word(8))
+    # Through int32, for not every device turns unsigned integers into floats.
+    return ops.cast(ops.cast(high, "int32"), "float32") * 2.0**-24
+
+
+def bits(seed: int, purpose: int, rows, width: int):
+    """Draws 32 random bits for each position: uint32 [b, width]; arguments of `uniform`.
+
+    A row has two words of state. With one, rows whose words happened to be near would
+    share a part of their numbers.
+    """
+    key = _hash_number(seed ^ _hash_number(purpose))
+    rows = ops.cast(rows, "uint32")
+    first = _hash(ops.bitwise_xor(rows, _word(key)))[:, None]
+    second = _hash(ops.bitwise_xor(rows, _word(_hash_number(key + 1))))[:, None]
+    positions = np.arange(width, dtype=np.uint32) * np.uint32(_STRIDE)
+    positions = ops.convert_to_tensor(positions)[None]
+    return _hash(ops.bitwise_xor(first, _hash(ops.add(second, positions))))
+
+
+def _hash(words):
+    """uint32 -> uint32, one to one."""
+    for shift, factor in _ROUNDS:
+        words = ops.bitwise_xor(words, ops.right_shift(words, _word(shift)))
+        words = ops.multiply(words, _word(factor))
+    return ops.bitwise_xor(words, ops.right_shift(words, _word(_LAST_SHIFT)))
+
+
+def _hash_number(number: int) -> int:
+    """As `_hash`, of a Python number; 0, which `_hash` leaves alone, is moved away."""
+    word = (number + _STRIDE) % 2**32
+    for shift, factor in _ROUNDS:
+        word ^= word >> shift
+        word = word * factor % 2**32
+    return word ^ word >> _LAST_SHIFT
+
+
+def _word(number):
+    return ops.convert_to_tensor(np.uint32(number))

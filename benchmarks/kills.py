@@ -230,7 +230,8 @@ def main(given: Options) -> None:
             while kills < given.kills:
                 folder = pathlib.Path(temporary, f"{job}-{runs}")
                 most = given.kills - kills
-                moments = [rng.uniform(0, duration) for _ in range(most)]
+                # Early, so that a run is killed several times before it ends.
+                moments = [rng.uniform(0, duration / 3) for _ in range(most)]
                 kills += killed(jobs[job], folder, moments)
                 wrong += differing(expected, digests(folder / "output"))
                 runs += 1

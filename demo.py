@@ -78,7 +78,7 @@ def main(given: Options) -> None:
         "text, the records and their\nreport (records.html), in pretraining/ the "
         "checkpoint, metrics.jsonl and curves, and\nin fine_tuned/ a classifier, what it "
         "gets wrong (mistakes.html), and export/.\nNext: the same commands on your own "
-        "text; README.md goes through them."
+        "text; docs/pretraining.md goes through them."
     )
 
 

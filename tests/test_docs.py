@@ -1,0 +1,72 @@
+"""What the front page and the guides say exists."""
+
+import dataclasses
+import importlib
+import pathlib
+import re
+import shlex
+
+import pytest
+
+import training  # noqa: F401  (first: TensorFlow quietly)
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BENCHMARKS = ROOT / "benchmarks" / "README.md"
+_HEADING = re.compile(r"^#+ (.*)$", re.M)
+
+
+def anchors(page):
+    """What links to parts of a page may name."""
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in _HEADING.findall(page.read_text())
+    }
+
+
+@pytest.mark.parametrize("page", [*PAGES, BENCHMARKS], ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        other = page.parent / path if path else page
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(other), target
+
+
+def test_every_guide_is_on_the_front_page():
+    front = PAGES[0].read_text()
+    assert len(front.encode()) <= 9000
+    for page in PAGES[1:]:
+        assert f"(docs/{page.name})" in front, page
+
+
+def commands(page):
+    """The scripts that a page runs, each with the flags it gives."""
+    for block in re.findall(r"```bash\n(.*?)```", page.read_text(), re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.partition("| python")[2] or line, comments=True)
+            if "python" in words[:1]:
+                words = words[1:]
+            if words and re.fullmatch(r"\w+\.py", words[0]):
+                flags = [word for word in words if word.startswith("--")]
+                yield words[0], [flag[2:].partition("=")[0] for flag in flags]
+
+
+def test_commands_give_flags_that_there_are():
+    seen = set()
+    for page in PAGES:
+        for script, flags in commands(page):
+            seen.add(script)
+            module = importlib.import_module(script.removesuffix(".py"))
+            known = {field.name for field in dataclasses.fields(module.Options)}
+            required = {
+                field.name
+                for field in dataclasses.fields(module.Options)
+                if field.default is dataclasses.MISSING
+                and field.default_factory is dataclasses.MISSING
+            }
+            assert set(flags) <= known, f"{page.name}: {script}"
+            assert required <= set(flags), f"{page.name}: {script}"
+    assert len(seen) >= 9

@@ -29,33 +29,37 @@ _MOST_WORDS = 2_000_000  # about 300 MB
 @dataclasses.dataclass(frozen=True)
 class Options:
     input_file: list[str] = options.field(
-        help="Text files, UTF-8, plain or .gz: a comma list of names and globs."
+        help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
     )
-    output_file: str = options.field(help="The vocabulary to write, one token a line.")
-    vocab_size: int = options.field(30522, help="Tokens to write, all kinds together.")
-    do_lower_case: bool = options.field(True, help="Lower the text.")
+    output_file: str = options.field(
+        help="The vocabulary to write, one token per line."
+    )
+    vocab_size: int = options.field(
+        30522, help="Number of tokens to write, of all kinds."
+    )
+    do_lower_case: bool = options.field(True, help="Lower-case the text.")
     strip_accents: bool | None = options.field(
         None,
-        help="Take accents off, and Hangul apart; by default with --do_lower_case.",
+        help="Remove accents, and decompose Hangul; by default, follows --do_lower_case.",
     )
     split_cjk: bool = options.field(
-        True, help="Make every Chinese character a word of its own."
+        True, help="Make every Chinese character a separate word."
     )
     num_unused: int = options.field(
         994,
-        help="How many [unusedN] to keep free for words of your own; the released "
-        "vocabularies have 994. Choose fewer for a small vocabulary.",
+        help="Number of [unusedN] tokens to reserve for words of your own. The released "
+        "vocabularies have 994; choose fewer for a small vocabulary.",
     )
     min_character_count: int = options.field(
         5,
-        help="A character beyond ASCII seen less often is left out; words with it are "
-        "[UNK].",
+        help="Leave out non-ASCII characters that occur less often than this; words that "
+        "contain them become [UNK].",
     )
     min_frequency: int = options.field(
-        2, help="A piece is joined from two others seen together this often."
+        2, help="Join two pieces only if they occur together at least this often."
     )
     heldout_share: float = options.field(
-        0.01, help="Share of the lines to measure on instead of learning from them."
+        0.01, help="Share of the lines to evaluate on instead of learning from them."
     )
     input_format: str = options.field(
         "sentences",
@@ -63,7 +67,7 @@ class Options:
         help="As for create_pretraining_data.py; only jsonl makes a difference here.",
     )
     json_field: str = options.field(
-        "text", help="Where the text stands, with --input_format=jsonl."
+        "text", help="The key of the text, with --input_format=jsonl."
     )
 
     def __post_init__(self):

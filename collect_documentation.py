@@ -30,23 +30,23 @@ _FEWEST_WORDS = 6  # of a sentence by which its package might be known
 class Options:
     output_file: str = options.field(help="Text file to write.")
     held_out_file: str | None = options.field(
-        None, help="Text file for the modules that are kept for evaluation."
+        None, help="Text file for the modules that are held out for evaluation."
     )
     held_out_every: int = options.field(
-        20, help="Keep one of so many modules for evaluation, chosen by name."
+        20, help="Hold out one in this many modules, chosen by name."
     )
     max_modules: int = options.field(
-        0, help="Take no more than so many modules, evenly spread; 0: all."
+        0, help="Use at most this many modules, evenly spread; 0 uses all."
     )
     package_dir: str | None = options.field(
         None,
-        help="Folder for train.tsv and dev.tsv: sentences, and the packages they are from.",
+        help="Folder for train.tsv and dev.tsv: sentences with their packages.",
     )
     package_sentences: int = options.field(
-        120, help="Sentences of each package in train.tsv."
+        120, help="Sentences per package in train.tsv."
     )
     package_dev_sentences: int = options.field(
-        100, help="Sentences of each package in dev.tsv."
+        100, help="Sentences per package in dev.tsv."
     )
 
     def __post_init__(self):

@@ -47,8 +47,8 @@ _UNUSED = re.compile(r"\[unused\d+\]$")
 @dataclasses.dataclass(frozen=True)
 class Options:
     input: list[str] = options.field(
-        help="Checkpoint: prefix, directory, model.safetensors. Several of the same model "
-        "are averaged."
+        help="Checkpoint: prefix, directory or model.safetensors. Several checkpoints of "
+        "the same model are averaged."
     )
     output_dir: str | None = options.field(
         None, help="Folder to write; it must be empty or absent."
@@ -62,35 +62,38 @@ class Options:
     head: str | None = options.field(
         None,
         choices=tuple(hugging_face.HEADS),
-        help="What a head without a name of its own is for, in Hugging Face's layout; by "
-        "default as task.json or config.json beside the input has it, or its shape.",
+        help="The purpose of a head that has no name of its own in Hugging Face's layout; "
+        "by default, taken from task.json or config.json next to the input, or from its "
+        "shape.",
     )
     bert_config_file: str | None = options.field(
-        None, help="The architecture; by default the config beside the input."
+        None, help="The architecture; by default, the config next to the input."
     )
     vocab_file: str | None = options.field(
-        None, help="The vocabulary; by default vocab.txt beside the input, if there."
+        None,
+        help="The vocabulary; by default, vocab.txt next to the input, if present.",
     )
-    do_lower_case: bool = options.field(True, help="As when it was trained.")
-    strip_accents: bool | None = options.field(None, help="As when it was trained.")
-    split_cjk: bool = options.field(True, help="As when it was trained.")
+    do_lower_case: bool = options.field(True, help="As in training.")
+    strip_accents: bool | None = options.field(None, help="As in training.")
+    split_cjk: bool = options.field(True, help="As in training.")
     show: bool = options.field(
-        False, help="Print names, shapes and numbers, and write nothing."
+        False, help="Print names, shapes and statistics; write nothing."
     )
     compare_with: str | None = options.field(
-        None, help="Print how much a second checkpoint differs, and write nothing."
+        None, help="Print how a second checkpoint differs; write nothing."
     )
     keep_optimizer: bool = options.field(
         False, help="Keep Adam's slots and the step, in the release's layout."
     )
     add_words_file: str | None = options.field(
         None,
-        help="Words to add to the vocabulary, one a line: in the place of [unusedN], then "
-        "at the end. A word begins as the mean of its pieces.",
+        help="Words to add to the vocabulary, one per line: they replace [unusedN] tokens "
+        "first, then extend the vocabulary. A new word starts as the mean of its pieces.",
     )
     max_position_embeddings: int = options.field(
         0,
-        help="Lengthen the table of positions; new ones begin as copies. 0: as it is.",
+        help="Lengthen the position table; new positions start as copies. 0 leaves it "
+        "unchanged.",
     )
 
     def __post_init__(self):

@@ -21,84 +21,86 @@ from text.masking import prediction_counts
 @dataclasses.dataclass(frozen=True)
 class Options:
     input_file: list[str] = options.field(
-        help="Text files, UTF-8, plain or .gz: a comma list of names and globs."
+        help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
     )
     output_file: list[str] = options.field(
-        help="TFRecord files to write: a comma list; NAME@16 stands for sixteen files "
-        "NAME-00000-of-00016 and so on. The first one's name with .description.json "
-        "behind it is the description, which run_pretraining.py checks its flags by."
+        help="TFRecord files to write, comma-separated. NAME@16 means sixteen files "
+        "NAME-00000-of-00016 and so on. The description is written next to the first "
+        "file, with the suffix .description.json; run_pretraining.py checks its flags "
+        "against it."
     )
     vocab_file: str = options.field(help="The WordPiece vocabulary.")
     do_lower_case: bool = options.field(
-        True, help="Lower the text; for uncased vocabularies."
+        True, help="Lower-case the text; for uncased vocabularies."
     )
     do_whole_word_mask: bool = options.field(
-        False, help="Mask all pieces of a word or none."
+        False, help="Mask all pieces of a word, or none."
     )
-    max_seq_length: int = options.field(128, help="Tokens of a record, at least 8.")
+    max_seq_length: int = options.field(128, help="Tokens per record, at least 8.")
     max_predictions_per_seq: int = options.field(
-        20, help="The most tokens of a record to predict."
+        20, help="Maximum number of tokens to predict per record."
     )
     random_seed: int = options.field(12345, help="Seed of all random choices.")
     dupe_factor: int = options.field(
-        10, help="Passes over the text, each with other pairs and other masks."
+        10, help="Passes over the text, each with different pairs and masks."
     )
     masked_lm_prob: float = options.field(0.15, help="Share of tokens to predict.")
     short_seq_prob: float = options.field(
-        0.1, help="Share of documents, in each pass, whose sequences are shorter."
+        0.1, help="Share of documents in each pass that get shorter sequences."
     )
 
     # What the release does not have.
     input_format: str = options.field(
         "sentences",
         choices=documents.FORMATS,
-        help="sentences: one a line, an empty line ends a document, as in the release. "
-        "paragraphs: running text, one paragraph a line, an empty line ends a document. "
-        "files: running text, each file a document, its lines broken anywhere and empty "
-        "lines between paragraphs. jsonl: a JSON object a line, each a document.",
+        help="sentences: one per line, an empty line ends a document, as in the release. "
+        "paragraphs: running text, one paragraph per line, an empty line ends a document. "
+        "files: running text, one document per file, lines broken anywhere, empty lines "
+        "between paragraphs. jsonl: one JSON object per line, each a document.",
     )
     json_field: str = options.field(
-        "text", help="Where the text stands, with --input_format=jsonl."
+        "text", help="The key of the text, with --input_format=jsonl."
     )
     documents_span_files: bool = options.field(
         False,
-        help="Let a document go on in the next file unless an empty line ends it, as the "
-        "release does.",
+        help="Let a document continue in the next file unless an empty line ends it, as "
+        "in the release.",
     )
     strip_accents: bool | None = options.field(
         None,
-        help="Take accents off, and Hangul apart; by default with --do_lower_case.",
+        help="Remove accents, and decompose Hangul; by default, follows --do_lower_case.",
     )
     split_cjk: bool = options.field(
-        True, help="Make every Chinese character a word of its own."
+        True, help="Make every Chinese character a separate word."
     )
     word_boundaries: str = options.field(
         "pieces",
         choices=("pieces", "spaces"),
-        help="What a whole word is. pieces: a piece and those with ## behind it, as in the "
-        "release. spaces: what stands between two spaces; for text whose words have been "
-        "segmented beforehand.",
+        help="What counts as a whole word. pieces: a piece and the ## pieces after it, as "
+        "in the release. spaces: anything between two spaces, for text that was segmented "
+        "into words beforehand.",
     )
     mask_share: float = options.field(
         0.8, help="Share of the predicted tokens that become [MASK]."
     )
     keep_share: float = options.field(
-        0.1, help="Share of the predicted tokens that stay as they are."
+        0.1, help="Share of the predicted tokens that stay unchanged."
     )
     random_share: float = options.field(
-        0.1, help="Share of the predicted tokens that become a random one."
+        0.1, help="Share of the predicted tokens that are replaced by a random one."
     )
     random_next_sentences: bool = options.field(
         True,
-        help="Take half of the second sentences from other documents. Without, every pair "
-        "is consecutive, for text that is a single document.",
+        help="Take half of the second sentences from other documents. If false, every "
+        "pair is consecutive; for text that is a single document.",
     )
-    gzip_compress: bool = options.field(False, help="Pack the records by gzip.")
+    gzip_compress: bool = options.field(False, help="Compress the records with gzip.")
     num_workers: int = options.field(
-        0, help="Processes; 0: one for each core. The records do not depend on it."
+        0,
+        help="Number of processes; 0 uses one per core. The records do not depend on it.",
     )
     overwrite: bool = options.field(
-        False, help="Replace output files that were made in another way."
+        False, help="Replace output files that were made with other flags or text."
     )
 
     def __post_init__(self):

@@ -52,9 +52,10 @@ _SHORT = _Size("about two minutes", 600, 4000, 150, -0.5, 40, 15, -1.0)
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    output_dir: str = options.field("demo_output", help="Where everything goes.")
+    output_dir: str = options.field("demo_output", help="Where to put everything.")
     short: bool = options.field(
-        False, help="The same chain in two minutes, with less text and fewer updates."
+        False,
+        help="The same chain in two to three minutes, with less text and fewer updates.",
     )
 
 

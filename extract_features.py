@@ -55,59 +55,57 @@ class Options:
     """The release's flags, then ours."""
 
     input_file: str = options.field(
-        help="A text a line, UTF-8, also .gz; - reads standard input."
+        help="One text per line, UTF-8, plain or .gz; - reads standard input."
     )
     output_file: str = options.field(
-        help="Where the features go; - is standard output, for JSON lines."
+        help="Where to write the features; - is standard output, for JSON lines."
     )
     init_checkpoint: str = options.field(
-        help="The weights: a checkpoint's prefix, a directory, a Hugging Face model."
+        help="The weights: a checkpoint prefix, a directory, or a Hugging Face model."
     )
     vocab_file: str | None = options.field(
-        None, help="The vocabulary; by default vocab.txt beside the weights."
+        None, help="The vocabulary; by default, vocab.txt next to the weights."
     )
     bert_config_file: str | None = options.field(
         None,
-        help="The architecture; by default bert_config.json beside the weights, or the "
+        help="The architecture; by default, bert_config.json next to the weights, or the "
         "config.json of a Hugging Face model.",
     )
     layers: list[int] | None = options.field(
         None,
-        help="Which layers: 0 is the first, -1 the last. By default -1,-2,-3,-4, and -1 "
-        "with pooling.",
+        help="Layers to write: 0 is the first, -1 the last. By default -1,-2,-3,-4, and "
+        "-1 with pooling.",
     )
     max_seq_length: int = options.field(
-        128, help="Most tokens of a row, the special ones included."
+        128, help="Maximum number of tokens per row, including special tokens."
     )
-    do_lower_case: bool = options.field(True, help="As when the model was trained.")
-    batch_size: int = options.field(32, help="Rows of a batch, over all replicas.")
+    do_lower_case: bool = options.field(True, help="As in training.")
+    batch_size: int = options.field(32, help="Rows per batch, over all replicas.")
     use_tpu: bool = options.field(False, help="The same as --distribution=tpu.")
     master: str | None = options.field(None, help="The TPU's address.")
     num_tpu_cores: int = options.field(
-        8, help="Has no effect: the TPU says how many cores it has."
+        8, help="Has no effect: the TPU reports its number of cores."
     )
     use_one_hot_embeddings: bool = options.field(
-        False, help="Has no effect: look-ups are fast on every device."
+        False, help="Has no effect: lookups are fast on every device."
     )
 
-    strip_accents: bool | None = options.field(
-        None, help="As when the model was trained."
-    )
-    split_cjk: bool = options.field(True, help="As when the model was trained.")
+    strip_accents: bool | None = options.field(None, help="As in training.")
+    split_cjk: bool = options.field(True, help="As in training.")
     output_format: str = options.field(
-        "json", choices=("json", "hdf5"), help="JSON lines as the release's, or HDF5."
+        "json", choices=("json", "hdf5"), help="The release's JSON lines, or HDF5."
     )
     pooling: str = options.field(
         "none",
         choices=("none", "mean", "cls"),
-        help="none: a vector for each token; mean: their mean, [CLS] and [SEP] included; "
-        "cls: that of [CLS]. Of windows, cls takes the mean.",
+        help="none: a vector per token. mean: their mean, including [CLS] and [SEP]. cls: "
+        "the vector of [CLS]; over windows, their mean.",
     )
     doc_stride: int = options.field(
         0,
-        help="Reads longer texts in windows that begin so many tokens apart; a token has "
-        "the features of the window in which it is farthest from an end. 0: longer texts "
-        "are cut off, as pairs are in any case.",
+        help="Read longer texts in windows that begin this many tokens apart; a token "
+        "gets its features from the window in which it is farthest from an end. 0 cuts "
+        "longer texts off; pairs are always cut off.",
     )
     distribution: str = options.field(
         "one",

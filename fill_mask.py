@@ -21,19 +21,19 @@ from training import checkpoint, run
 @dataclasses.dataclass(frozen=True)
 class Options:
     init_checkpoint: str = options.field(
-        help="A checkpoint with the masked-LM head: prefix or directory."
+        help="A checkpoint with a masked-LM head: prefix or directory."
     )
     vocab_file: str = options.field(help="The vocabulary it was trained with.")
     bert_config_file: str | None = options.field(
-        None, help="Its architecture; by default bert_config.json beside it."
+        None, help="Its architecture; by default, bert_config.json next to it."
     )
-    do_lower_case: bool = options.field(True, help="As when it was trained.")
-    strip_accents: bool | None = options.field(None, help="As when it was trained.")
-    split_cjk: bool = options.field(True, help="As when it was trained.")
+    do_lower_case: bool = options.field(True, help="As in training.")
+    strip_accents: bool | None = options.field(None, help="As in training.")
+    split_cjk: bool = options.field(True, help="As in training.")
     text: str | None = options.field(
-        None, help="Text with [MASK]; without, lines are read from standard input."
+        None, help="A text with [MASK]; by default, lines are read from standard input."
     )
-    top_k: int = options.field(5, help="How many tokens to name for each [MASK].")
+    top_k: int = options.field(5, help="Number of tokens to list for each [MASK].")
 
     def __post_init__(self):
         if self.top_k < 1:

@@ -29,20 +29,20 @@ from text.vocabulary import Vocabulary
 @dataclasses.dataclass(frozen=True)
 class Options:
     input_file: list[str] = options.field(
-        help="TFRecord files, plain or packed by gzip: a comma list of names and globs."
+        help="TFRecord files, plain or gzip: comma-separated names and globs."
     )
     vocab_file: str = options.field(help="The vocabulary they were made with.")
-    num_shown: int = options.field(3, help="Records to show as text.")
+    num_shown: int = options.field(3, help="Number of records to print as text.")
     max_records: int = options.field(
-        0, help="Records to read of each file, from its beginning; 0: all."
+        0, help="Records to read from the beginning of each file; 0 reads all."
     )
     masked_lm_prob: float | None = options.field(
         None,
-        help="Share of the tokens that should be predicted; by default what the "
-        "description says, and unchecked without one.",
+        help="Expected share of predicted tokens; by default, taken from the description, "
+        "and not checked without one.",
     )
     report_file: str = options.field(
-        "", help="An HTML file to write, with plots, that needs no other file."
+        "", help="A self-contained HTML file with plots to write."
     )
 
     def __post_init__(self):

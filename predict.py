@@ -44,24 +44,27 @@ class Options:
     input_format: str | None = options.field(
         None,
         choices=("lines", *tables.FORMS),
-        help="By default as the file's name says, else lines: texts of a model that takes "
-        "one text, or words of one that takes words. The first line of tsv and csv names "
-        "the columns, as its training data did or as the model does; jsonl has an object "
-        "a line. What the model does not take is passed on to the answer.",
+        help="By default, taken from the file's suffix, otherwise lines: one text per "
+        "line for a model that takes one text, or words for a model that takes words. The "
+        "first line of tsv and csv names the columns, as in the training data or as in "
+        "the model; jsonl has one object per line. Other columns are passed through to "
+        "the answer.",
     )
     output_file: str | None = options.field(
-        None, help="Answers as JSON lines; by default they go to standard output."
+        None,
+        help="Write the answers here as JSON lines; by default, to standard output.",
     )
-    batch_size: int = options.field(32, help="How many rows go through at once.")
+    batch_size: int = options.field(32, help="Number of rows to process at once.")
     serve: int | None = options.field(
         None,
-        help="Answer on this port instead: a page, and JSON as TensorFlow Serving.",
+        help="Serve on this port instead: a page, and JSON as in TensorFlow Serving.",
     )
     host: str = options.field(
-        "127.0.0.1", help="With --serve, the address to listen on."
+        "127.0.0.1", help="With --serve: the address to listen on."
     )
     model_name: str = options.field(
-        "default", help="With --serve, the model's name: POST /v1/models/NAME:predict."
+        "default",
+        help="With --serve: the model's name, as in POST /v1/models/NAME:predict.",
     )
 
     def __post_init__(self):

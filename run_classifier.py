@@ -180,12 +180,13 @@ class Options(finetuning.FineTuningOptions):
     task_name: str = options.field(
         help=f"One of {', '.join(TASKS)}, xnli (any case), or custom: your own files."
     )
-    xnli_language: str = options.field("zh", help="Which of XNLI's languages.")
+    xnli_language: str = options.field("zh", help="Which of XNLI's languages to use.")
 
     train_file: str = options.field(
         "train.tsv",
-        help="custom: training set, in data_dir. The name says what it is: .tsv (a header, "
-        "quotes are plain characters), .csv (a header) or .jsonl (an object a line).",
+        help="custom: training set, in data_dir. The suffix gives the format: .tsv (with "
+        "a header; quotes are plain characters), .csv (with a header) or .jsonl (one "
+        "object per line).",
     )
     dev_file: str = options.field("dev.tsv", help="custom: dev set.")
     test_file: str = options.field(
@@ -199,20 +200,21 @@ class Options(finetuning.FineTuningOptions):
     label_kind: str = options.field(
         "single",
         choices=("single", "several", "number"),
-        help="custom: one label a text, several (a JSON list, or separated by "
+        help="custom: one label per text, several (a JSON list, or separated by "
         "--label_separator), or a number to predict.",
     )
     skip_bad_lines: bool = options.field(
         False,
-        help="Leave out lines with another number of columns than the first, and count "
-        "them; QQP's training set has some. Else they are refused.",
+        help="Skip and count lines whose number of columns differs from the first line, "
+        "instead of refusing the file; QQP's training set has some.",
     )
     label_separator: str = options.field(
-        ",", help="custom: between labels where a text has several."
+        ",", help="custom: separator between the labels of a text."
     )
     labels: list[str] = options.field(
         [],
-        help="custom: all labels in their order; else those of the training set, sorted.",
+        help="custom: all labels, in order; by default, those of the training set, "
+        "sorted.",
     )
 
     def __post_init__(self):

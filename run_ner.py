@@ -52,41 +52,42 @@ _SAMPLES = (
 
 @dataclasses.dataclass(frozen=True)
 class Options(finetuning.FineTuningOptions):
-    data_dir: str = options.field(help="Folder of the three files.")
+    data_dir: str = options.field(help="Folder with the three files.")
     train_file: str = options.field("train.txt", help="Training set, in data_dir.")
     dev_file: str = options.field("dev.txt", help="Dev set.")
     test_file: str = options.field(
         "test.txt",
-        help="Test set; its tags are not read, and may be missing. To score it, name it as "
+        help="Test set; its tags are not read and may be missing. To score it, give it as "
         "--dev_file.",
     )
     word_column: int = options.field(
-        0, help="Column of the word, from 0, or from the end with -1."
+        0, help="Column of the word, counted from 0, or from the end with -1."
     )
-    tag_column: int = options.field(-1, help="Column of the tag, likewise.")
+    tag_column: int = options.field(-1, help="Column of the tag, counted the same way.")
     word_prefix: str = options.field(
-        "", help="What is cut off words that begin so, such as en: of WikiANN's."
+        "", help="Prefix to remove from words, such as en: in WikiANN."
     )
     tag_scheme: str = options.field(
         "detect",
         choices=("detect", *tags.SCHEMES),
-        help="How tags mark entities; else the scheme of the training set is found out.",
+        help="How tags mark entities; by default, detected from the training set.",
     )
     entity_types: list[str] = options.field(
-        [], help="All types, as PER,LOC; else those of the training set, sorted."
+        [],
+        help="All types, such as PER,LOC; by default, those of the training set, sorted.",
     )
     document_context: bool = options.field(
         False,
-        help="Fill rows up to --max_seq_length with the sentences around the one that is "
-        "asked for. A -DOCSTART- line begins a document.",
+        help="Fill rows up to --max_seq_length with the sentences around the one to tag. "
+        "A -DOCSTART- line begins a document.",
     )
     features: str | None = options.field(
         None,
         choices=tuple(frozen_tagging.FEATURES),
-        help="Leave the encoder as it is, and train BiLSTM layers on this of it.",
+        help="Freeze the encoder and train BiLSTM layers on these of its outputs.",
     )
     lstm_size: int = options.field(
-        768, help="With --features: units of a BiLSTM layer in each direction."
+        768, help="With --features: units per BiLSTM layer and direction."
     )
 
     def __post_init__(self):

@@ -56,25 +56,28 @@ class Options(run.RunOptions):
     """The release's flags, then ours."""
 
     input_file: list[str] = options.field(
-        [], help="TFRecord files, plain or GZIP: a comma list, globs."
+        [], help="TFRecord files, plain or gzip: comma-separated names and globs."
     )
     max_predictions_per_seq: int = options.field(
-        20, help="Masked positions of every record."
+        20, help="Number of masked positions in each record."
     )
     train_batch_size: int = options.field(
-        32, help="Records of one update, over all replicas and micro-batches."
+        32, help="Records per update, over all replicas and micro-batches."
     )
-    learning_rate: float = options.field(5e-5, help="Adam's rate at its peak.")
-    num_train_steps: int = options.field(100_000, help="Updates of the whole run.")
+    learning_rate: float = options.field(5e-5, help="Adam's peak learning rate.")
+    num_train_steps: int = options.field(
+        100_000, help="Number of updates of the whole run."
+    )
     num_warmup_steps: int = options.field(
         10_000, help="Updates over which the learning rate rises."
     )
     max_eval_steps: int = options.field(
-        100, help="Most batches of an evaluation; records are never repeated."
+        100,
+        help="Maximum number of batches per evaluation; records are never repeated.",
     )
 
     eval_input_file: list[str] = options.field(
-        [], help="Held-out records for evaluation; without, input_file is evaluated on."
+        [], help="Held-out records to evaluate on; by default, input_file."
     )
     vocab_file: str | None = options.field(
         None, help="For --do_export: the vocabulary of the records."

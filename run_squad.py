@@ -49,38 +49,41 @@ _SAMPLES = (
 @dataclasses.dataclass(frozen=True)
 class Options(finetuning.FineTuningOptions):
     train_file: str | None = options.field(
-        None, help="Questions to train on, in SQuAD's JSON layout."
+        None, help="Questions to train on, in SQuAD's JSON format."
     )
     predict_file: str | None = options.field(
         None,
-        help="Questions to answer, in the same layout; --do_eval needs answers. An id that "
-        "is a whole number becomes text, as all keys of JSON are.",
+        help="Questions to answer, in the same format; --do_eval needs their answers. An "
+        "id that is a whole number becomes a string, as all JSON keys are.",
     )
     max_seq_length: int = options.field(
-        384, help="Most tokens of a row: question, window and 3 special tokens."
+        384,
+        help="Maximum number of tokens per row: question, window and 3 special tokens.",
     )
     doc_stride: int = options.field(
         128,
-        help="Tokens from the start of a window to that of the next; windows no longer "
-        "than this do not overlap.",
+        help="Tokens from the start of one window to the start of the next. Windows that "
+        "are not longer than this do not overlap.",
     )
     max_query_length: int = options.field(
-        64, help="Most tokens of a question; more are cut off."
+        64, help="Maximum number of tokens of a question; the rest is cut off."
     )
     n_best_size: int = options.field(
-        20, help="Starts and ends to try for each window, and answers to name."
+        20, help="Number of starts and ends to try per window, and of answers to list."
     )
-    max_answer_length: int = options.field(30, help="Most tokens of an answer.")
+    max_answer_length: int = options.field(
+        30, help="Maximum number of tokens of an answer."
+    )
     verbose_logging: bool = options.field(
-        False, help="Name each training question whose answer is not in its text."
+        False, help="List each training question whose answer is not in its text."
     )
     version_2_with_negative: bool = options.field(
         False, help="Some questions have no answer (SQuAD 2.0)."
     )
     null_score_diff_threshold: float = options.field(
         0.0,
-        help='With --version_2_with_negative: answer "" where its score less that of the '
-        "best text is above this. --do_eval finds the best value on its set.",
+        help='With --version_2_with_negative: answer "" if its score exceeds that of the '
+        "best text by more than this. --do_eval finds the best value for its set.",
     )
 
     def __post_init__(self):

@@ -54,21 +54,21 @@ _SAMPLES = (
 
 @dataclasses.dataclass(frozen=True)
 class Options(finetuning.FineTuningOptions):
-    data_dir: str = options.field(help="Folder of the three files.")
+    data_dir: str = options.field(help="Folder with the three files.")
     train_file: str = options.field(
         "train.csv",
-        help="Training set, in data_dir. The name says what it is: .csv (as SWAG's; any "
-        "number of columns ending0, ending1, ...) or .jsonl (objects with context, start, "
-        "choices and label).",
+        help="Training set, in data_dir. The suffix gives the format: .csv (SWAG's, with "
+        "any number of columns ending0, ending1, ...) or .jsonl (objects with context, "
+        "start, choices and label).",
     )
     dev_file: str = options.field("val.csv", help="Dev set.")
     test_file: str = options.field("test.csv", help="Test set; labels optional.")
     # The paper's, for SWAG.
     train_batch_size: list[int] = options.field(
-        [16], help="Questions of one update, over all replicas; a list is searched."
+        [16], help="Questions per update, over all replicas; a list is searched."
     )
     learning_rate: list[float] = options.field(
-        [2e-5], help="Adam's rate at its peak; a list is searched."
+        [2e-5], help="Adam's peak learning rate; a list is searched."
     )
 
     def __post_init__(self):

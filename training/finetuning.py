@@ -31,42 +31,42 @@ class FineTuningOptions(run.RunOptions):
     """The flags of every fine-tuning script: the release's, then ours."""
 
     vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
-    do_lower_case: bool = options.field(True, help="As when it was pre-trained.")
-    do_predict: bool = options.field(False, help="Answer the test set in the end.")
+    do_lower_case: bool = options.field(True, help="As in pre-training.")
+    do_predict: bool = options.field(False, help="Answer the test set at the end.")
     train_batch_size: list[int] = options.field(
-        [32], help="Rows of one update, over all replicas; a list is searched."
+        [32], help="Rows per update, over all replicas; a list is searched."
     )
-    predict_batch_size: int = options.field(8, help="Rows of one prediction batch.")
+    predict_batch_size: int = options.field(8, help="Rows per prediction batch.")
     learning_rate: list[float] = options.field(
-        [5e-5], help="Adam's rate at its peak; a list is searched."
+        [5e-5], help="Adam's peak learning rate; a list is searched."
     )
     num_train_epochs: list[float] = options.field(
-        [3.0], help="How often the training set is gone through; a list is searched."
+        [3.0], help="Passes over the training set; a list is searched."
     )
     warmup_proportion: float = options.field(
         0.1, help="Share of the updates over which the learning rate rises."
     )
 
-    log_every_steps: int = options.field(50, help="Updates between two reports.")
-    strip_accents: bool | None = options.field(None, help="As when it was pre-trained.")
-    split_cjk: bool = options.field(True, help="As when it was pre-trained.")
+    log_every_steps: int = options.field(50, help="Updates between reports.")
+    strip_accents: bool | None = options.field(None, help="As in pre-training.")
+    split_cjk: bool = options.field(True, help="As in pre-training.")
     num_trials: int = options.field(
         1,
-        help="Seeds to try, from --seed on. The best run on the dev set is kept; mean, "
-        "deviation and failed runs are reported.",
+        help="Number of seeds to try, starting with --seed. The best run on the dev set "
+        "is kept; the mean, the deviation and failed runs are reported.",
     )
     early_stopping_patience: int = options.field(
         0,
-        help="Stop after so many evaluations without a better one, and keep the best; "
-        "without --eval_every_steps there is one each epoch. 0: train to the end.",
+        help="Stop after this many evaluations without improvement, and keep the best. "
+        "Without --eval_every_steps, evaluates once per epoch. 0 trains to the end.",
     )
     length_buckets: bool = options.field(
         True,
-        help="Pad a batch to its longest row only, and let rows of like length share one. "
-        "A TPU always pads to --max_seq_length.",
+        help="Put rows of similar length in one batch, and pad it to its longest row "
+        "only. A TPU always pads to --max_seq_length.",
     )
     init_encoder_only: bool = options.field(
-        False, help="Take the encoder of --init_checkpoint and not its head."
+        False, help="Take the encoder of --init_checkpoint without its head."
     )
 
     def __post_init__(self):

@@ -37,97 +37,98 @@ class RunOptions:
     """The release's flags that all its training scripts had, then ours."""
 
     bert_config_file: str = options.field(
-        help="The architecture, also a Hugging Face config.json; copied into output_dir, "
-        "where other tools look for it."
+        help="The architecture: a bert_config.json or a Hugging Face config.json. It is "
+        "copied to output_dir, where other tools look for it."
     )
-    output_dir: str = options.field(help="Where checkpoints and reports go.")
+    output_dir: str = options.field(help="Folder for checkpoints and reports.")
     init_checkpoint: str | None = options.field(
         None,
         help="Weights to start from: prefix, directory, or Hugging Face model. Its "
-        "optimizer slots and step are not used. Ignored once output_dir holds a "
+        "optimizer slots and step are not used. Ignored if output_dir already holds a "
         "checkpoint.",
     )
-    max_seq_length: int = options.field(128, help="Most tokens of a row.")
+    max_seq_length: int = options.field(128, help="Maximum number of tokens per row.")
     do_train: bool = options.field(False, help="Train.")
-    do_eval: bool = options.field(False, help="Evaluate in the end.")
+    do_eval: bool = options.field(False, help="Evaluate at the end.")
     do_export: bool = options.field(
         False,
-        help="Write SavedModels to output_dir/export in the end: raw text in, answers out.",
+        help="Write SavedModels to output_dir/export at the end: raw text in, answers "
+        "out.",
     )
     export_dtype: str = options.field(
         "float32",
         choices=("float32", "mixed_bfloat16"),
-        help="Type of the matrix products in them.",
+        help="Type of the matrix products in the export.",
     )
     export_formats: list[str] = options.field(
         [],
         help=f"Of {', '.join(portable.FORMATS)}: write the network in these, too; each "
         "needs its requirements-*.txt.",
     )
-    eval_batch_size: int = options.field(8, help="Rows of one evaluation batch.")
+    eval_batch_size: int = options.field(8, help="Rows per evaluation batch.")
     save_checkpoints_steps: int = options.field(
-        1000, help="Updates between two checkpoints."
+        1000, help="Updates between checkpoints."
     )
     iterations_per_loop: int = options.field(
-        1000, help="Most updates between two returns to Python."
+        1000, help="Maximum number of updates between returns to Python."
     )
-    use_tpu: bool = options.field(False, help="The same as --distribution=tpu.")
+    use_tpu: bool = options.field(False, help="Same as --distribution=tpu.")
     tpu_name: str | None = options.field(
         None,
-        help="The TPU's name or grpc:// address, where it is another machine: files are "
-        "then on gs://. By default the TPU of this machine, as with 'local'.",
+        help="The TPU's name or grpc:// address, if it is on another machine; files must "
+        "then be on gs://. By default, the TPU of this machine ('local').",
     )
     tpu_zone: str | None = options.field(None, help="The TPU's zone.")
     gcp_project: str | None = options.field(None, help="The TPU's project.")
     master: str | None = options.field(
-        None, help="The TPU's address, where --tpu_name is not given."
+        None, help="The TPU's address, if --tpu_name is not given."
     )
     num_tpu_cores: int = options.field(
-        8, help="Has no effect: the TPU says how many cores it has."
+        8, help="Has no effect: the TPU reports its number of cores."
     )
 
     distribution: str = options.field(
         "one",
         choices=distribution.KINDS,
-        help="one device; mirrored: all GPUs of this host; multi_worker: the hosts in "
-        "TF_CONFIG, which share output_dir; tpu.",
+        help="one: a single device. mirrored: all GPUs of this host. multi_worker: the "
+        "hosts in TF_CONFIG, which share output_dir. tpu: a TPU.",
     )
     gradient_accumulation_steps: int = options.field(
-        1, help="Micro-batches of one update on every replica; saves memory."
+        1, help="Micro-batches per update on every replica; saves memory."
     )
     dtype: str = options.field(
         "float32",
         choices=("float32", "mixed_bfloat16"),
-        help="Type of the matrix products; weights are float32 in any case.",
+        help="Type of the matrix products; weights are always float32.",
     )
     xla: bool = options.field(False, help="Compile with XLA.")
     deterministic: bool | None = options.field(
         None,
-        help="Have GPUs compute the same bits each time, which is slower; CPUs and TPUs "
+        help="Make GPUs compute the same bits every time, which is slower. CPUs and TPUs "
         "always do.",
     )
     allow_tf32: bool = options.field(
         False,
-        help="Let GPUs round the factors of float32 matrix products to TF32: faster, with "
-        "10 bits after the point in the place of 23.",
+        help="Let GPUs round the factors of float32 matrix products to TF32, which is "
+        "faster but keeps only 10 of 23 fraction bits.",
     )
     bias_correction: bool = options.field(
         False,
         help="Correct Adam's moments in the first updates, which the release does not; "
         "steadier on small data sets.",
     )
-    seed: int = options.field(12345, help="Decides weights, data order and dropout.")
+    seed: int = options.field(12345, help="Determines weights, data order and dropout.")
     keep_checkpoint_max: int = options.field(
-        5, help="Checkpoints to keep; 0 keeps all."
+        5, help="Number of checkpoints to keep; 0 keeps all."
     )
-    log_every_steps: int = options.field(100, help="Updates between two reports.")
+    log_every_steps: int = options.field(100, help="Updates between reports.")
     eval_every_steps: int = options.field(
-        0, help="Updates between two evaluations while training; 0: none."
+        0, help="Updates between evaluations during training; 0 disables them."
     )
     max_skipped_updates: int = options.field(
         10,
-        help="Updates are skipped where a loss or gradient is not finite; after so many "
-        "in a row the run stops.",
+        help="Updates with a non-finite loss or gradient are skipped; after this many in "
+        "a row, the run stops.",
     )
 
     def __post_init__(self):

@@ -136,23 +136,23 @@ def run(
     command: list[str],
     folder: pathlib.Path,
     seconds: float | None = None,
-    at_work: bool = False,
+    changes: int = 0,
 ) -> bool:
     """Runs a command; whether it ended before it was killed, after `seconds`.
 
     Args:
-        at_work: count the seconds from when it first writes something.
+        changes: count the seconds from when it has written this many times.
     Raises:
         RuntimeError: it failed; with what it said.
     """
     folder.mkdir(exist_ok=True)
     with open(folder / "log", "a+") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-        before = _state(folder / "output")
-        while (
-            at_work and process.poll() is None and _state(folder / "output") == before
-        ):
-            time.sleep(0.05)
+        state = _state(folder / "output")
+        while changes and process.poll() is None:
+            time.sleep(0.02)
+            if (now := _state(folder / "output")) != state:
+                state, changes = now, changes - 1
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -170,20 +170,28 @@ def _state(folder):
         return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def killed(command: list[str], folder: pathlib.Path, moments: list[float]) -> int:
-    """Kills a command after each of `moments` seconds, until it ends or is let alone.
+def killed(
+    command: list[str], folder: pathlib.Path, moments: list[tuple[int, float]]
+) -> int:
+    """Kills a command at one moment after the other, until it ends or is let alone.
 
-    Every other time the seconds are of its work alone, so that it gets on, however long it
-    takes to start.
-
+    Args:
+        moments: pairs (changes, seconds); see `run`.
     Returns:
         how many of the moments it took.
     """
-    for number, moment in enumerate(moments):
-        if run(command, folder, moment, at_work=number % 2 == 1):
+    for number, (changes, seconds) in enumerate(moments):
+        if run(command, folder, seconds, changes):
             return number
     run(command, folder)
     return len(moments)
+
+
+def random_moment(rng: random.Random, duration: float) -> tuple[int, float]:
+    """Anywhere in a run, its start included; or around something that it writes."""
+    if rng.random() < 0.3:
+        return 0, rng.uniform(0, duration)
+    return rng.randint(1, 12), rng.uniform(0, 0.2)
 
 
 def digests(folder: pathlib.Path) -> dict[str, str]:
@@ -230,8 +238,7 @@ def main(given: Options) -> None:
             while kills < given.kills:
                 folder = pathlib.Path(temporary, f"{job}-{runs}")
                 most = given.kills - kills
-                # Early, so that a run is killed several times before it ends.
-                moments = [rng.uniform(0, duration / 3) for _ in range(most)]
+                moments = [random_moment(rng, duration) for _ in range(most)]
                 kills += killed(jobs[job], folder, moments)
                 wrong += differing(expected, digests(folder / "output"))
                 runs += 1

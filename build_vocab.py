@@ -1,9 +1,9 @@
-"""Text to a WordPiece vocabulary, split into words exactly as the tokenizer splits it.
+"""Learns a WordPiece vocabulary from text, split into words exactly as by the tokenizer.
 
     python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab/vocab.txt
 
-Streams the text, so its size does not matter: 100 MB take less than a minute and
-200 MB of memory. The same text and flags give the same file.
+It streams the text, so size does not matter: 100 MB take less than a minute and 200 MB of
+memory. The same text and flags give the same file.
 """
 
 import collections

@@ -1,13 +1,13 @@
-"""English prose that every machine has: the documentation of its Python packages.
+"""Collects English prose that every machine has: the documentation of its Python packages.
 
     python collect_documentation.py --output_file=train.txt --held_out_file=held_out.txt
 
-Writes the documentation strings of the standard library and of the packages that this
-project requires, a sentence a line and an empty line between modules, as
-create_pretraining_data.py reads them. Nothing is imported and nothing fetched.
+It writes the documentation strings of the standard library and of the packages that this
+project requires, one sentence per line, with an empty line between modules, as
+create_pretraining_data.py reads them. It imports and downloads nothing.
 
-With --package_dir also a task to fine-tune on, in the files that run_classifier.py reads:
-which package is a sentence from? Its dev set is of the modules held out.
+With --package_dir, it also writes a task to fine-tune on, in files that run_classifier.py
+reads: which package does a sentence come from? The dev set comes from the held-out modules.
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""Takes checkpoints from the release's layout to Hugging Face's and back, and mends them.
+"""Converts checkpoints between the release's layout and Hugging Face's, and edits them.
 
     python convert_checkpoint.py --input=my/mrpc --show
     python convert_checkpoint.py --input=my/mrpc --output_dir=my/mrpc_hf \\
@@ -7,8 +7,8 @@
         --layout=release
 
 An input is a prefix, a directory or a folder with model.safetensors; several are averaged.
-No number is changed on the way: weights there and back are the same bits, and what both
-layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
+Conversion changes no number: a round trip gives the same bits, and what both layouts call
+"gelu" (tanh in the release, erf in the other) keeps its meaning.
 """
 
 import contextlib

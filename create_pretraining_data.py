@@ -3,9 +3,9 @@
     python create_pretraining_data.py --input_file='corpus/*.txt' \\
         --output_file='records/part.tfrecord@16' --vocab_file=vocab/vocab.txt
 
-The text is tokenized once, in pieces; all --dupe_factor passes over it are planned, and the
-records written in random order. Memory does not grow with the text. A run that was
-interrupted goes on with the same command, and ends with the same bytes.
+The text is tokenized once, in pieces. Then all --dupe_factor passes over it are planned,
+and the records are written in random order. Memory does not grow with the text. If a run is
+interrupted, the same command continues it and ends with the same bytes.
 """
 
 import collections

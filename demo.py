@@ -1,4 +1,4 @@
-"""The main job from end to end, on text that every machine has. Run it as ./demo.sh."""
+"""Runs the whole chain on text that every machine has. Run it as ./demo.sh."""
 
 import collections
 import dataclasses

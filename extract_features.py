@@ -1,17 +1,18 @@
-"""What an encoder makes of texts: a vector for each token, or one for each text.
+"""Extracts vectors from an encoder: one for each token, or one for each text.
 
     python extract_features.py --input_file=input.txt --output_file=output.jsonl \\
         --vocab_file=$BERT_BASE_DIR/vocab.txt \\
         --bert_config_file=$BERT_BASE_DIR/bert_config.json \\
         --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --layers=-1,-2,-3,-4
 
-A line of the input is a text, or a pair as `A ||| B`. --pooling=mean gives one vector for
-each text; --output_format=hdf5 takes under half the space of JSON lines, and less time.
+Each input line is a text, or a pair written as `A ||| B`. --pooling=mean gives one vector
+per text. --output_format=hdf5 takes less than half the space of JSON lines, and less time.
 Memory does not grow with the number of texts.
 
-An HDF5 file holds a float32 dataset for each layer, named like layer_-1. With pooling it
-has a row for each text. Without, it has one for each token, and beside it are token_ids,
-vocabulary (the tokens by id) and offsets: text i has the rows offsets[i] to offsets[i + 1].
+An HDF5 file holds a float32 dataset per layer, with names such as layer_-1. With pooling,
+it has one row per text. Without pooling, it has one row per token, and the file also holds
+token_ids, vocabulary (tokens by id) and offsets: text i has rows offsets[i] to
+offsets[i + 1].
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a pre-trained encoder puts in the place of [MASK].
+"""Predicts the words behind [MASK] with a pre-trained encoder.
 
     python fill_mask.py --init_checkpoint=pretraining_output --vocab_file=vocab/vocab.txt \\
         --text='Returns the [MASK] of the list.'

@@ -3,9 +3,9 @@
     python inspect_records.py --input_file='records/part.tfrecord-*' \\
         --vocab_file=vocab/vocab.txt --report_file=records/report.html
 
-Every record is checked by itself, all of them for what chance would give, and both
-against the description that create_pretraining_data.py wrote beside them. Exit status 0:
-all is well; 1: something is wrong, and each thing is a line of the output.
+It checks each record, the statistics of all records, and both against the description that
+create_pretraining_data.py wrote. The exit status is 0 if everything is sound, and 1 if
+something is wrong; each problem is one line of the output.
 """
 
 import dataclasses

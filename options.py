@@ -1,18 +1,18 @@
-"""Options as frozen dataclasses whose fields are flags; knows no flag's meaning.
+"""Options as frozen dataclasses, each of whose fields is one flag.
 
-A field says its type, default and help once:
+A field states its type, default and help once:
 
     @dataclasses.dataclass(frozen=True)
     class Options:
-        input_file: list[str] = options.field(help="Text files: a comma list, globs.")
+        input_file: list[str] = options.field(help="Text files: comma-separated globs.")
         max_seq_length: int = options.field(128, help="Length of every record.")
         __post_init__ checks what belongs together and raises UserError.
 
     if __name__ == "__main__":
         options.run(main, Options)
 
-Flags come into being when the script runs, not when it is imported, so tests import
-scripts freely and build `Options(...)` themselves.
+Flags are defined when the script runs, not when it is imported, so tests can import
+scripts and build `Options(...)` themselves.
 """
 
 import dataclasses

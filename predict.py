@@ -1,11 +1,11 @@
-"""Answers of an exported model, from the command line or as a local page.
+"""Answers questions with an exported model, from the command line or as a local page.
 
     python predict.py --model_dir=output/export --input_file=dev.tsv > answers.jsonl
     echo 'A charming film.' | python predict.py --model_dir=output/export
     python predict.py --model_dir=output/export --serve=8000
 
-An answer is a line of JSON: what the row held, and what the model says of it. Rows stream
-through, so memory does not grow with their number, and a pipe is answered as it comes.
+Each answer is one line of JSON: the row and the model's output for it. Rows are streamed,
+so memory does not grow with their number, and a pipe is answered as it arrives.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Fine-tunes an encoder to classify or to rate texts and pairs of texts.
+"""Fine-tunes an encoder to classify or rate texts and pairs of texts.
 
     python run_classifier.py --task_name=MRPC --do_train --do_eval \\
         --data_dir=glue/MRPC --output_dir=mrpc_output \\
@@ -7,8 +7,8 @@
         --init_checkpoint=uncased_L-12_H-768_A-12/bert_model.ckpt \\
         --learning_rate=2e-5 --num_train_epochs=3
 
-This one reaches an accuracy of 84 to 88 % on the dev set (2018 README, BERT-Base).
-Your own data goes by --task_name=custom: files with columns, see --help.
+This command reaches an accuracy of 84 to 88 % on the dev set (2018 README, BERT-Base).
+For your own data, use --task_name=custom: files with columns, see --help.
 """
 
 import contextlib

@@ -7,20 +7,21 @@
         --bert_config_file=cased_L-12_H-768_A-12/bert_config.json \\
         --init_checkpoint=cased_L-12_H-768_A-12/bert_model.ckpt
 
-This one reaches an F1 of 96.4 on CoNLL-2003's dev set and of 92.4 on its test set (the
-paper's table 7, BERT-Base); who repeated it elsewhere got about 92.4 with the document as
-context, and 91 to 92 without. The 2018 release has no such script.
+The paper reports an F1 of 96.4 on CoNLL-2003's dev set and 92.4 on its test set (table 7,
+BERT-Base). Reproductions elsewhere reached about 92.4 with the document as context, and 91
+to 92 without. The 2018 release has no such script.
 
-Names want a cased model: give --do_lower_case=false, though the release's default is true.
+Names need a cased model: give --do_lower_case=false, although the release's default is
+true.
 
-A file has a line for each word, with columns; other lines separate sentences. Which words
-make an entity is told by IOB1, IOB2 or IOBES tags. With --features the encoder stays as it
-is, and two BiLSTM layers learn to read it (the paper's feature-based approach; 96.1 on the
-dev set with concat_last_four); a higher --learning_rate, as 1e-3, suits them.
+A file has one line per word, with columns; other lines separate sentences. Entities are
+marked by IOB1, IOB2 or IOBES tags. With --features, the encoder is frozen and two BiLSTM
+layers are trained on its outputs (the paper's feature-based approach; 96.1 on the dev set
+with concat_last_four). They need a higher --learning_rate, such as 1e-3.
 
-An exported tagger takes `words`, a list; an empty word in it ends a sentence. With
---document_context the sentences of a list are each other's context; two more texts,
-`before` and `after`, may hold what stands around them, words separated by spaces.
+An exported tagger takes `words`, a list in which an empty word ends a sentence. With
+--document_context, the sentences of a list are each other's context, and two more texts,
+`before` and `after`, may hold the surrounding text, words separated by spaces.
 """
 
 import dataclasses

@@ -6,8 +6,9 @@
         --bert_config_file=bert_config.json --output_dir=pretraining_output \\
         --num_train_steps=10000 --num_warmup_steps=1000 --learning_rate=1e-4
 
-Killed or interrupted, the same command goes on and ends with the same weights. The
-released models were trained for a million updates of 256 records (arXiv:1810.04805, A.2).
+If a run is killed or interrupted, the same command continues it and ends with the same
+weights. The released models were trained for a million updates of 256 records
+(arXiv:1810.04805, A.2).
 """
 
 import contextlib

@@ -8,8 +8,8 @@
         --init_checkpoint=uncased_L-12_H-768_A-12/bert_model.ckpt \\
         --train_batch_size=12 --learning_rate=3e-5 --num_train_epochs=2
 
-This one reaches F1 88.4 and EM 81.2 on the dev set of 1.1 (2018 README, BERT-Base).
-For 2.0 add --version_2_with_negative.
+This command reaches F1 88.4 and EM 81.2 on the dev set of 1.1 (2018 README, BERT-Base).
+For 2.0, add --version_2_with_negative.
 """
 
 import collections

@@ -1,1 +1,1 @@
-"""Networks of keras.layers and keras.ops; knows no text, no files, no backend."""
+"""Networks made of keras.layers and keras.ops, independent of text, files and backend."""

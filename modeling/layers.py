@@ -1,4 +1,4 @@
-"""What encoder and heads are both made of: dropout, activations, initial weights."""
+"""The parts that encoders and heads share: dropout, activations, initial weights."""
 
 import math
 import random

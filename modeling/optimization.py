@@ -1,4 +1,4 @@
-"""The release's optimizer and learning-rate schedule; knows no models.
+"""The release's optimizer and learning-rate schedule.
 
 Source: google-research/bert@eedf571 optimization.py.
 """

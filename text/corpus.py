@@ -1,4 +1,4 @@
-"""Knows a tokenized corpus on disk: flat ids, the offsets of sentences and documents.
+"""A tokenized corpus on disk: flat ids, and the offsets of sentences and documents.
 
     tokens     uint16 or uint32 [num_tokens]
     sentences  int64 [num_sentences + 1], offsets into the tokens
@@ -6,7 +6,7 @@
     words      uint8 [num_tokens], 1 at the first token between two spaces; only where the
                words of a text are wanted
 
-It is written in pieces, by whichever process, and then joined.
+Processes write it in pieces, which are then joined.
 """
 
 import array

@@ -1,4 +1,4 @@
-"""Knows the description that stands beside records: how they were made, and how many."""
+"""Reads the description next to records: how they were made, and how many there are."""
 
 import glob
 import json

@@ -1,4 +1,4 @@
-"""Knows where a Python installation keeps English prose: documentation strings.
+"""Finds the English prose of a Python installation: its documentation strings.
 
 Every fresh machine has megabytes of it: the standard library's and that of the packages
 installed for this project. Files are parsed, never imported.

@@ -1,4 +1,4 @@
-"""Knows the input formats: files to documents of sentences, in pieces of bounded size."""
+"""Reads the input formats: files to documents of sentences, in pieces of bounded size."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The one exception that a user is meant to read."""
+"""The one exception whose message is written for the user."""
 
 
 class UserError(Exception):

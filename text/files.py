@@ -1,4 +1,4 @@
-"""Knows how a file appears under its name, whole or not at all, and who may write it."""
+"""Writes local files so that they appear whole or not at all, by one writer at a time."""
 
 import contextlib
 import errno

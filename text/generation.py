@@ -1,4 +1,4 @@
-"""Knows how text becomes record files: three stages and the description.
+"""Turns text into record files, in three stages, and describes them.
 
 1. tokenize: a piece of the input becomes a piece of the corpus;
 2. plan: a block of documents and a pass over it (there are dupe_factor passes) become span
@@ -6,8 +6,8 @@
 3. write: a segment of an output file takes its pairs out of the whole plan, by a
    permutation that needs no memory, and masks, encodes and writes them.
 
-What a task makes depends on the settings and the text alone, not on who does it or when, so
-neither the number of workers nor an interruption changes a byte.
+The output of a task depends only on the settings and the text, not on who does it or when.
+So neither the number of workers nor an interruption changes a byte.
 """
 
 import bisect

@@ -1,4 +1,4 @@
-"""Knows how a graph runs a network on any number of rows; knows no texts."""
+"""Runs a network on any number of rows inside a graph."""
 
 from collections.abc import Callable
 

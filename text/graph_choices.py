@@ -1,5 +1,5 @@
-"""Knows multiple choice as a TensorFlow graph, for SavedModels: a context, and what may
-follow it. Equal to the rows of run_swag.py."""
+"""Multiple choice as a TensorFlow graph, for SavedModels: a context and its continuations.
+Equal to the rows of run_swag.py."""
 
 import math
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""Knows tagged text as a TensorFlow graph, for SavedModels: which words share a row, and
-which entities and tags a network's labels are. Equal to text/tags.py, where it is said why.
+"""Tagged text as a TensorFlow graph, for SavedModels: which words share a row, and which
+entities and tags follow from a network's labels. Equal to text/tags.py, which gives the
+reasons.
 
 Words come as a string tensor [b, n], a request in each row. An empty word ends a sentence,
 and pads a request. The sentences of a request make one document.

@@ -1,4 +1,4 @@
-"""Knows how text files are named and read: comma lists, globs, gzip, strict UTF-8."""
+"""Finds and reads text files: comma lists, globs, gzip, strict UTF-8."""
 
 import contextlib
 import glob

@@ -1,4 +1,4 @@
-"""Knows how record files are checked: every record, all of them, and their description."""
+"""Checks record files: each record, their statistics, and their description."""
 
 import collections
 import itertools

@@ -1,4 +1,4 @@
-"""Knows the 15 %, the 80/10/10 and whole words; works on batches, knows no files."""
+"""Masks batches of rows: the 15 %, the 80/10/10, whole words."""
 
 import dataclasses
 

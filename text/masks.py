@@ -1,4 +1,4 @@
-"""Knows texts in which [MASK] is spelled out, in Python and in a graph."""
+"""Finds [MASK] in texts that spell it out, in Python and in a graph."""
 
 import tensorflow as tf
 

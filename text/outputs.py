@@ -1,4 +1,4 @@
-"""Knows when records may be written under their names, and when they are there already.
+"""Decides whether records may be written under their names, or are there already.
 
 The settings are those of text/generation.py, an origin is what text/work.py compares.
 """

@@ -1,4 +1,4 @@
-"""Knows `[CLS] a [SEP] b [SEP]` and its padding; knows no tasks and no masking."""
+"""Packs ids as `[CLS] a [SEP] b [SEP]`, with padding."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
-"""Knows which two spans make an instance, and the next-sentence label; no token values.
+"""Chooses the two spans of an instance, and its next-sentence label.
 
-A corpus is here two arrays of offsets on disk: `sentences` into the tokens, `documents`
+Here, a corpus is two arrays of offsets on disk: `sentences` into the tokens, `documents`
 into the sentences, each with the end as its last element.
 """
 

@@ -1,4 +1,4 @@
-"""Says on stderr how far a long job is and how long it will still take."""
+"""Reports on stderr the progress of a long job and the time left."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Shows pre-training records in words, with what is masked and what stood there."""
+"""Prints pre-training records as text, with the masked tokens and the originals."""
 
 import textwrap
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Reads TFRecord files in batches, in an order that seed and epoch determine.
+"""Reads TFRecord files in batches, in an order determined by seed and epoch.
 
 One replica, two replicas and two hosts see the same batches. Plain files are read in
 blocks, so a run can be resumed anywhere and a host reads only its own share. Files packed

@@ -1,4 +1,4 @@
-"""Draws what an inspection found as one HTML page, which needs no other file."""
+"""Draws the findings of an inspection as one self-contained HTML page."""
 
 import html
 import json

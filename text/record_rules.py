@@ -1,4 +1,4 @@
-"""Knows what is right in every pre-training record; works on batches, knows no files."""
+"""The rules that every pre-training record must follow, checked on batches."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Counts what records hold, and knows what is plausible; knows no files."""
+"""Counts the contents of records, and judges whether the counts are plausible."""
 
 import hashlib
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Knows TFRecord files and one schema per kind of record, for writing and for reading.
+"""Reads and writes TFRecord files, with one schema per kind of record.
 
-No TensorFlow here: a worker that writes records then needs 60 MB instead of 600, and a
-batch is encoded by array operations instead of a call for every instance.
+It does not use TensorFlow: a worker that writes records needs 60 MB instead of 600, and
+array operations encode a batch instead of one call per instance.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""Knows where sentences end in running text, in any language; knows no tokens.
+"""Finds the ends of sentences in running text, in any language.
 
 A stop ends a sentence unless what stands around it says otherwise: no space follows
 (URLs, decimals), a small letter follows, or the word before is an abbreviation or an

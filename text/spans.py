@@ -1,5 +1,4 @@
-"""Knows windows over a long document, and the way from logits back to its characters;
-knows no file format and no model.
+"""Windows over a long document, and the way from logits back to its characters.
 
 A document is tokenized once, however many questions are asked about it. Every answer,
 scored or served, is cut from its text by character offsets.

@@ -1,4 +1,4 @@
-"""Knows tables as text: TSV, CSV and JSON lines; knows no column's meaning."""
+"""Reads tables: TSV, CSV and JSON lines."""
 
 import csv
 import json

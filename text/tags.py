@@ -1,5 +1,5 @@
-"""Knows tagged text: files with a word a line, the schemes by which tags mark entities,
-and which words share a row; knows no labels of a model.
+"""Tagged text: files with one word per line, the schemes by which tags mark entities, and
+which words share a row.
 
 Words that name an entity carry a mark and its kind, all others O. `New York Paris` is
 

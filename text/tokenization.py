@@ -1,4 +1,4 @@
-"""Knows Unicode and WordPiece: text to pieces with character offsets; knows no models.
+"""The tokenizer: Unicode and WordPiece, text to pieces with character offsets.
 
 Every code point is treated as in the release. What the release does in five passes over
 the text (clean, space out CJK, lower, strip accents, split at punctuation) is one table

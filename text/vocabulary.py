@@ -1,4 +1,4 @@
-"""Knows the vocabulary file and the special tokens' ids; knows no text.
+"""The vocabulary file, and the ids of the special tokens.
 
 The file is the release's: one token a line, UTF-8, the id is the line's number from 0.
 """

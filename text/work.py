@@ -1,4 +1,4 @@
-"""Cuts a long job into tasks that several processes do, each once.
+"""Divides a long job into tasks that several processes do, each once.
 
 A task's counts are noted in the job's folder when its files are whole. What is noted is not
 done again, so a job that was killed continues where it was.

@@ -1,4 +1,4 @@
-"""A run: steps, evaluation, checkpoints, distribution, reports; knows no task.
+"""A run: steps, evaluation, checkpoints, distribution, reports.
 
 Importing it loads TensorFlow, so a script imports it before anything that loads Keras.
 """

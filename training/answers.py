@@ -1,4 +1,4 @@
-"""Knows when an answer is right: exact match and F1 as SQuAD's own scripts count them.
+"""Scores answers: exact match and F1, as SQuAD's own scripts compute them.
 
 An answer is compared with each of its references, and the best comparison counts. Words
 are what white space separates, in every language; KorQuAD's own script, for one, compares

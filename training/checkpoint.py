@@ -1,4 +1,4 @@
-"""Weights on disk, by the release's variable names; knows no model and no task.
+"""Weights on disk, under the release's variable names.
 
 A checkpoint is what TensorFlow 1 wrote: `model.ckpt-<step>.index` and its data files, with
 the `checkpoint` state file beside them. Everything is saved under its own name: weights

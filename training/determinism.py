@@ -1,4 +1,4 @@
-"""What makes a run's bits follow from its command alone; knows no models and no steps."""
+"""Settings that make a run's bits follow from its command alone."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Which devices a run uses; knows no models and no steps."""
+"""Chooses the devices of a run, and coordinates its hosts."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Exports a pre-trained network: the words that it puts in the place of [MASK], vectors."""
+"""Exports a pre-trained network: the words behind each [MASK], and vectors of texts."""
 
 from collections.abc import Sequence
 

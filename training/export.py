@@ -1,4 +1,4 @@
-"""SavedModels: a network with the tokenizer in the graph; knows no task's name.
+"""Writes SavedModels: a network with the tokenizer in the graph.
 
 An export is a folder that appears when it is whole:
 

@@ -1,9 +1,9 @@
 """One fine-tuning run from a task and its flags: read, featurize, train, predict, score,
-write, export. Knows no task's name, and nothing of steps and devices that the loop knows.
+write, export.
 
-One run or a search goes the same way: sets are read first, so that bad input is met
-before anything is computed; then every trial trains in a directory of its own; and the
-best model is evaluated, predicts and is exported.
+A single run and a search take the same steps. Sets are read first, so that bad input is
+found before anything is computed. Then every trial trains in its own directory, and the
+best model is evaluated, predicts, and is exported.
 """
 
 import contextlib

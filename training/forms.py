@@ -1,4 +1,4 @@
-"""Knows the forms of answers: what an exported model gives for a batch, as JSON.
+"""The forms of answers: the outputs of an exported model for a batch, as JSON.
 
 Every export serves one form. Loads numpy alone.
 """

@@ -1,5 +1,5 @@
-"""The Hugging Face layout, model.safetensors: which tensor there is which variable of the
-release, both ways; knows no network.
+"""Hugging Face's layout, model.safetensors: which tensor is which variable of the release,
+in both directions.
 
 A table pairs the names of both sides. It holds for every head, with and without the
 leading "bert." (sentence-transformers saves an encoder without it).

@@ -8,7 +8,7 @@ does not depend on how many replicas or micro-batches shared it.
 Everything random is keyed by the run's seed and by numbers that a checkpoint restores. A
 run that was killed and started again therefore ends with the bits it would have had.
 
-Knows no task, only the contract in modeling/objectives/objective.py.
+The loop knows no task, only the contract in modeling/objectives/objective.py.
 """
 
 import dataclasses

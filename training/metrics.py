@@ -1,4 +1,4 @@
-"""Predictions to numbers; knows no task.
+"""Metrics: predictions to numbers.
 
 Where a number is not defined (a correlation with a constant, say), it is 0.
 """

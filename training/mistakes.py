@@ -1,4 +1,4 @@
-"""A page on which a person sees what a model got wrong: numbers, confusions, the worst."""
+"""Draws a page of a model's mistakes: metrics, confusion matrix, the worst examples."""
 
 import collections
 import html

@@ -1,4 +1,4 @@
-"""Takes the network of an export to ONNX and to LiteRT, each tried by its own runtime."""
+"""Converts the network of an export to ONNX and LiteRT, each checked by its own runtime."""
 
 import importlib
 import logging

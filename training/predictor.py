@@ -1,4 +1,4 @@
-"""Knows an exported model as a function from requests to answers.
+"""Uses an exported model as a function from requests to answers.
 
 Plain TensorFlow: none of the model's Python code is loaded.
 """

@@ -1,4 +1,4 @@
-"""What a run says of itself: console, metrics.jsonl, TensorBoard, curves; knows no task."""
+"""Reports a run's progress: console, metrics.jsonl, TensorBoard, curves."""
 
 import atexit
 import io

@@ -1,7 +1,4 @@
-"""What every script that trains does alike: flags, devices, where a run starts.
-
-Knows no task and no data.
-"""
+"""What all training scripts share: flags, devices, where a run starts."""
 
 import contextlib
 import dataclasses

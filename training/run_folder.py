@@ -1,9 +1,9 @@
-"""The names in an output_dir, and what may be done to them.
+"""The names in an output_dir, and what may happen to them.
 
-The folder may hold files of the user, too. So a small hidden file in every folder, its
-record, lists what this program makes there, each name before the thing itself appears.
-Only what is listed is ever replaced or removed; anything else in the way of a file is
-renamed, and a line says so.
+The folder may also hold the user's files. So a small hidden file in each folder, its
+record, lists what this program makes there, each name before the file itself appears. Only
+what is listed is ever replaced or removed. Any other file in the way is renamed, with a
+message.
 """
 
 import contextlib

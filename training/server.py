@@ -1,4 +1,4 @@
-"""Knows an exported model as a local page, and as JSON in the manner of TensorFlow Serving.
+"""Serves an exported model as a local page, and as JSON in the style of TensorFlow Serving.
 
     GET  /                          a page to try the model on
     GET  /v1/models/NAME            whether it is there

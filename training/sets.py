@@ -1,4 +1,4 @@
-"""The sets of a fine-tuning task: read, made rows, kept in files; knows no models."""
+"""The sets of a fine-tuning task: reads them, makes rows of them, keeps these in files."""
 
 import collections
 import contextlib

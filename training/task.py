@@ -1,6 +1,6 @@
-"""The contract between a fine-tuning script and the run; knows no task's name.
+"""The contract of a fine-tuning task.
 
-A script subclasses `Task` once and hands it to `finetuning.finetune`, which does the rest.
+A script subclasses `Task` and passes it to `finetuning.finetune`, which does the rest.
 """
 
 import abc

@@ -1,4 +1,4 @@
-"""One training of a task's model, of one or of many that a command asks for."""
+"""Trains a task's model: one of the trainings that a command asks for."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""The architectures there are: a new one is a row here."""
+"""The table of architectures. A new one is a row here."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,6 @@
 """The BERT encoder, its variables named as in the released checkpoints.
 
-Axes: b batch, s seq_length, h hidden_size, n num_heads, d head_size. Knows no losses.
+Axes: b batch, s seq_length, h hidden_size, n num_heads, d head_size.
 """
 
 import keras

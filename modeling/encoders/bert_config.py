@@ -1,4 +1,4 @@
-"""The sizes of a BERT, as bert_config.json or Hugging Face's config.json says them."""
+"""The config of a BERT, read from bert_config.json or Hugging Face's config.json."""
 
 import dataclasses
 from collections.abc import Mapping

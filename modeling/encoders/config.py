@@ -1,7 +1,7 @@
-"""The sizes of an encoder as a config file says them; knows no network.
+"""The contract of an encoder's config: fields, checks, and the file that holds them.
 
-A config class is a frozen dataclass whose fields are the keys of its file. A field may be
-an int, float, str or bool, or one of these or None; a key with a default may be absent.
+A config class is a frozen dataclass whose fields are the keys of its file. A field is an
+int, float, str or bool, and may also allow None. A key with a default may be absent.
 """
 
 import dataclasses

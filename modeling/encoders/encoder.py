@@ -1,4 +1,4 @@
-"""What an encoder is to the heads that stand on it; knows no architecture."""
+"""The contract of an encoder: what heads, checkpoints and exports need from it."""
 
 import abc
 

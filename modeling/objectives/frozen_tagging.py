@@ -1,4 +1,4 @@
-"""Tags from a frozen encoder: what its layers say are features for a network of its own."""
+"""Tagging on a frozen encoder, whose outputs are features for BiLSTM layers."""
 
 import random
 

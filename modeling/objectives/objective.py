@@ -1,4 +1,4 @@
-"""What is to be learned: the contract between a network, its losses and the loop."""
+"""The contract of an objective: the network, its losses and metrics."""
 
 import abc
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Masked words and next sentences: the heads, their logits, losses and metrics."""
+"""Masked words and next sentences: the heads, losses and metrics of pre-training."""
 
 import keras
 from keras import ops

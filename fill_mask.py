@@ -11,7 +11,7 @@ import numpy as np
 
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling.objectives import pretraining
+from modeling.objectives import masked_lm
 from text import masks
 from text.errors import UserError
 from text.vocabulary import MASK
@@ -52,9 +52,9 @@ def main(given: Options) -> None:
             f"{given.vocab_file}: {len(vocabulary)} tokens, but the checkpoint has "
             f"vocab_size={config.vocab_size}; another vocabulary?"
         )
-    model = pretraining.PretrainingModel(config)
-    weights, scope = {v.path: v for v in model.variables}, model.encoder.scope
-    checkpoint.load(weights, prefix, required="", scope=scope)
+    model = masked_lm.MaskedLM().network(config)
+    weights = {variable.path: variable for variable in model.trainable_variables}
+    checkpoint.load(weights, prefix, required="", scope=model.encoder.scope)
     lines = [given.text] if given.text is not None else sys.stdin
     skipped = 0
     for number, line in enumerate(lines, start=1):

@@ -25,7 +25,7 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.encoders.config import EncoderConfig
-from modeling.objectives import pretraining
+from modeling.objectives import masked_lm, pretraining
 from text import anywhere, reading, records
 from text.descriptions import Description
 from text.errors import UserError
@@ -48,6 +48,11 @@ _CHECKED_RECORDS = 16
 _COMPARED_BYTES = 1 << 16
 
 _CONTENT = "input_file_sha256"  # a setting of a run
+
+OBJECTIVES = {
+    "masked_lm_next_sentence": pretraining.MaskedLMNextSentence,
+    "masked_lm": masked_lm.MaskedLM,
+}
 
 Described = Mapping[str, Description]  # record file to what is beside it
 
@@ -77,6 +82,11 @@ class Options(run.RunOptions):
         help="Maximum number of batches per evaluation; records are never repeated.",
     )
 
+    objective: str = options.field(
+        "masked_lm_next_sentence",
+        choices=tuple(OBJECTIVES),
+        help="What to learn. masked_lm leaves the next sentence out.",
+    )
     eval_input_file: list[str] = options.field(
         [], help="Held-out records to evaluate on; by default, input_file."
     )
@@ -230,6 +240,7 @@ def _identity(given: Options, config: EncoderConfig, data: reading.Records) -> d
         "allow_tf32",
         "bias_correction",
         "seed",
+        "objective",
     )
     return {
         **{name: getattr(given, name) for name in names},
@@ -392,7 +403,7 @@ def _check_settings(given, config, data, log) -> Callable:
 
 def _run(given, config, tokenizer, strategy, data, held_out, prepare, log) -> None:
     """Trains, evaluates and exports; everything but the checkpoint is known to fit."""
-    objective = pretraining.MaskedLMNextSentence()
+    objective = OBJECTIVES[given.objective]()
     trainer = loop.Trainer(
         strategy,
         lambda: objective.network(config, seed=given.seed, dtype=given.dtype),
@@ -408,7 +419,8 @@ def _run(given, config, tokenizer, strategy, data, held_out, prepare, log) -> No
     log.say(trainer.description)
     required = trainer.model.encoder.required
     if given.do_export and not given.do_train:
-        required = ""  # a head without training fills masks at random
+        # A head without training fills masks at random.
+        required = tuple(v.path for v in trainer.model.trainable_variables)
     run.start(
         trainer,
         given.output_dir,

@@ -6,7 +6,6 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.encoders.config import EncoderConfig
-from modeling.objectives import pretraining
 from text import masks, packing, rows
 from text.graph_batches import in_parts
 from text.graph_tokenization import pack
@@ -46,7 +45,7 @@ def save(
         UserError: see `export.save`.
     """
     model = export.make_model(
-        lambda: pretraining.PretrainingModel(config, dtype=dtype), trainer.weights
+        lambda: trainer.objective.network(config, dtype=dtype), trainer.weights
     )
     positions = rows.Field("int64", (max_predictions_per_seq,))
     layout = rows.Layout(max_seq_length, labels={"masked_lm_positions": positions})

@@ -1,96 +1,24 @@
-"""Masked words and next sentences: the heads, losses and metrics of pre-training."""
+"""Masked words and next sentences: the release's pre-training objective."""
 
 import keras
 from keras import ops
 
-from modeling import layers, losses
-from modeling.encoders.architectures import make_encoder
-from modeling.encoders.config import EncoderConfig
-from modeling.objectives.objective import Objective
+from modeling import layers
+from modeling.objectives.masked_lm import MaskedLM, MaskedLMModel
 
 
-class PretrainingModel(keras.layers.Layer):
-    """An encoder with the masked-LM and the next-sentence head.
+class PretrainingModel(MaskedLMModel):
+    """An encoder with the masked-LM and the next-sentence head; see `MaskedLMModel`."""
 
-    Args:
-        config: the architecture.
-        seed: the same seed gives the same initial weights.
-        dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
-    Source: google-research/bert@eedf571 run_pretraining.py.
-    """
-
-    def __init__(self, config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"):
-        super().__init__(name="pretraining", dtype=dtype, autocast=False)
-        initializers = layers.weight_initializers(config, f"pretraining heads {seed}")
-        # Built here, outside this layer's own name scope: the released names start
-        # with "bert" and "cls".
-        self.encoder = make_encoder(config, seed=seed, dtype=dtype)
-        self.masked_lm = MaskedLMHead(config, initializers, dtype=dtype)
+    def build_heads(self, config, initializers, dtype) -> None:
         self.next_sentence = NextSentenceHead(config, initializers, dtype=dtype)
-        with keras.name_scope("cls"):
-            self.masked_lm.build()
-            self.next_sentence.build()
-        self.built = True
+        self.next_sentence.build()
 
     def call(self, batch, dropouts=layers.no_dropout):
-        """Predicts the masked tokens and whether the second segment is the next.
-
-        Args:
-            batch: dict of the encoder's inputs and masked_lm_positions [b, p].
-            dropouts: as `Encoder.call` takes them.
-        Returns:
-            dict of masked_lm_logits [b, p, vocab_size], next_sentence_logits [b, 2], and
-            the encoder's sequence_output [b, s, h] and pooled_output [b, h]; float32.
-        """
-        outputs = self.encoder(batch, dropouts=dropouts)
-        return {
-            **{name: ops.cast(value, "float32") for name, value in outputs.items()},
-            "masked_lm_logits": self.masked_lm(
-                outputs["sequence_output"],
-                positions=batch["masked_lm_positions"],
-                word_embeddings=ops.convert_to_tensor(self.encoder.word_embeddings),
-            ),
-            "next_sentence_logits": self.next_sentence(outputs["pooled_output"]),
-        }
-
-
-class MaskedLMHead(keras.layers.Layer):
-    """Logits over the vocabulary, at the masked positions only.
-
-    The output matrix is the encoder's table of word embeddings.
-    """
-
-    def __init__(self, config, initializers, dtype):
-        super().__init__(name="predictions", dtype=dtype)
-        self.config = config
-        self.dense = keras.layers.Dense(
-            config.hidden_size,
-            activation=layers.activation(config.hidden_act),
-            kernel_initializer=next(initializers),
-            dtype=dtype,
-            name="dense",
-        )
-        self.norm = layers.layer_norm(dtype)
-
-    def build(self, input_shape=None):
-        hidden_shape = (None, None, self.config.hidden_size)
-        with keras.name_scope("transform"):
-            self.dense.build(hidden_shape)
-            self.norm.build(hidden_shape)
-        self.output_bias = self.add_weight(
-            (self.config.vocab_size,), "zeros", name="output_bias"
-        )
-        self.built = True
-
-    def call(self, sequence_output, positions=None, word_embeddings=None):
-        # A product with one-hot rows picks positions; its gradient needs no scatter.
-        picks = ops.one_hot(
-            positions, ops.shape(sequence_output)[1], dtype=sequence_output.dtype
-        )
-        hidden = ops.matmul(picks, sequence_output)  # [b, p, h]
-        hidden = self.norm(self.dense(hidden))
-        logits = ops.matmul(hidden, ops.transpose(word_embeddings))
-        return ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
+        """As `MaskedLMModel.call`, with next_sentence_logits [b, 2] besides."""
+        outputs = super().call(batch, dropouts)
+        logits = self.next_sentence(outputs["pooled_output"])
+        return outputs | {"next_sentence_logits": logits}
 
 
 class NextSentenceHead(keras.layers.Layer):
@@ -114,12 +42,13 @@ class NextSentenceHead(keras.layers.Layer):
         return ops.cast(logits + self.output_bias, "float32")
 
 
-class MaskedLMNextSentence(Objective):
-    """The release's pre-training objective: both tasks, summed with equal weight.
+class MaskedLMNextSentence(MaskedLM):
+    """Both tasks, summed with equal weight.
 
-    A batch holds masked_lm_ids and masked_lm_weights [b, p], next_sentence_labels [b, 1]
-    (0 = really the next) and optionally is_real_example [b], 0 for rows that only fill
-    up a batch and count for nothing.
+    A batch holds what `MaskedLM` needs, and next_sentence_labels [b, 1] (0 = really the
+    next).
+
+    Source: google-research/bert@eedf571 run_pretraining.py, get_next_sentence_output.
     """
 
     loss_weights = {"masked_lm_loss": 1.0, "next_sentence_loss": 1.0}
@@ -128,37 +57,7 @@ class MaskedLMNextSentence(Objective):
     def network(self, config, *, seed=0, dtype="float32") -> PretrainingModel:
         return PretrainingModel(config, seed=seed, dtype=dtype)
 
-    def weights(self, batch) -> dict:
-        return {
-            f"{task}_loss": ops.sum(weights)
-            for task, (_, weights) in _targets(batch).items()
-        }
-
-    def losses(self, batch, outputs) -> dict:
-        """Source: google-research/bert@eedf571 run_pretraining.py, get_masked_lm_output
-        and get_next_sentence_output.
-        """
-        return {
-            f"{task}_loss": losses.cross_entropy(outputs[f"{task}_logits"], *target)
-            for task, target in _targets(batch).items()
-        }
-
-    def metrics(self, batch, outputs) -> dict:
-        return {
-            f"{task}_accuracy": losses.accuracy(outputs[f"{task}_logits"], *target)
-            for task, target in _targets(batch).items()
-        }
-
-
-def _targets(batch):
-    """Task -> its labels and their float32 weights."""
-    next_sentences = ops.squeeze(batch["next_sentence_labels"], axis=1)
-    predictions = ops.cast(batch["masked_lm_weights"], "float32")
-    rows = ops.ones_like(next_sentences, dtype="float32")
-    if "is_real_example" in batch:
-        rows = ops.cast(batch["is_real_example"], "float32")
-        predictions *= rows[:, None]
-    return {
-        "masked_lm": (batch["masked_lm_ids"], predictions),
-        "next_sentence": (next_sentences, rows),
-    }
+    def targets(self, batch) -> dict:
+        labels = ops.squeeze(batch["next_sentence_labels"], axis=1)
+        next_sentence = {"next_sentence": (labels, self.row_weights(batch))}
+        return super().targets(batch) | next_sentence

@@ -1,0 +1,150 @@
+"""Masked words alone: the objective of RoBERTa, and of the paper's "no NSP"."""
+
+import keras
+from keras import ops
+
+from modeling import layers, losses
+from modeling.encoders.architectures import make_encoder
+from modeling.encoders.config import EncoderConfig
+from modeling.objectives.objective import Objective
+
+
+class MaskedLMModel(keras.layers.Layer):
+    """An encoder with the masked-LM head.
+
+    Args:
+        config: the architecture.
+        seed: the same seed gives the same initial weights.
+        dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
+    Source: google-research/bert@eedf571 run_pretraining.py.
+    """
+
+    def __init__(self, config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"):
+        super().__init__(name="pretraining", dtype=dtype, autocast=False)
+        initializers = layers.weight_initializers(config, f"pretraining heads {seed}")
+        # Built here, outside this layer's own name scope: the released names start
+        # with "bert" and "cls".
+        self.encoder = make_encoder(config, seed=seed, dtype=dtype)
+        self.masked_lm = MaskedLMHead(config, initializers, dtype=dtype)
+        with keras.name_scope("cls"):
+            self.masked_lm.build()
+            self.build_heads(config, initializers, dtype)
+        self.built = True
+
+    def build_heads(self, config, initializers, dtype) -> None:
+        """Makes and builds more heads, in a subclass."""
+
+    def call(self, batch, dropouts=layers.no_dropout):
+        """Predicts the masked tokens.
+
+        Args:
+            batch: dict of the encoder's inputs and masked_lm_positions [b, p].
+            dropouts: as `Encoder.call` takes them.
+        Returns:
+            dict of masked_lm_logits [b, p, vocab_size] and the encoder's sequence_output
+            [b, s, h] and pooled_output [b, h]; float32.
+        """
+        outputs = self.encoder(batch, dropouts=dropouts)
+        return {
+            **{name: ops.cast(value, "float32") for name, value in outputs.items()},
+            "masked_lm_logits": self.masked_lm(
+                outputs["sequence_output"],
+                positions=batch["masked_lm_positions"],
+                word_embeddings=ops.convert_to_tensor(self.encoder.word_embeddings),
+            ),
+        }
+
+
+class MaskedLMHead(keras.layers.Layer):
+    """Logits over the vocabulary, at the masked positions only.
+
+    The output matrix is the encoder's table of word embeddings.
+    """
+
+    def __init__(self, config, initializers, dtype):
+        super().__init__(name="predictions", dtype=dtype)
+        self.config = config
+        self.dense = keras.layers.Dense(
+            config.hidden_size,
+            activation=layers.activation(config.hidden_act),
+            kernel_initializer=next(initializers),
+            dtype=dtype,
+            name="dense",
+        )
+        self.norm = layers.layer_norm(dtype)
+
+    def build(self, input_shape=None):
+        hidden_shape = (None, None, self.config.hidden_size)
+        with keras.name_scope("transform"):
+            self.dense.build(hidden_shape)
+            self.norm.build(hidden_shape)
+        self.output_bias = self.add_weight(
+            (self.config.vocab_size,), "zeros", name="output_bias"
+        )
+        self.built = True
+
+    def call(self, sequence_output, positions=None, word_embeddings=None):
+        # A product with one-hot rows picks positions; its gradient needs no scatter.
+        picks = ops.one_hot(
+            positions, ops.shape(sequence_output)[1], dtype=sequence_output.dtype
+        )
+        hidden = ops.matmul(picks, sequence_output)  # [b, p, h]
+        hidden = self.norm(self.dense(hidden))
+        logits = ops.matmul(hidden, ops.transpose(word_embeddings))
+        return ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
+
+
+class MaskedLM(Objective):
+    """The masked tokens, without the next sentence.
+
+    A batch holds masked_lm_ids and masked_lm_weights [b, p], and optionally
+    is_real_example [b], 0 for rows that only fill up a batch and count for nothing.
+
+    Source: google-research/bert@eedf571 run_pretraining.py, get_masked_lm_output.
+    """
+
+    loss_weights = {"masked_lm_loss": 1.0}
+    metric_names = ("masked_lm_accuracy",)
+
+    def network(self, config, *, seed=0, dtype="float32") -> MaskedLMModel:
+        model = MaskedLMModel(config, seed=seed, dtype=dtype)
+        # No loss reaches the pooler, and weight decay alone would wear it away. The
+        # release, too, leaves variables without a gradient as they are.
+        for variable in model.encoder.weights:
+            variable.trainable = variable.path in model.encoder.required
+        return model
+
+    def targets(self, batch) -> dict:
+        """Task -> its labels and their float32 weights."""
+        weights = ops.cast(batch["masked_lm_weights"], "float32")
+        return {
+            "masked_lm": (
+                batch["masked_lm_ids"],
+                weights * self.row_weights(batch)[:, None],
+            )
+        }
+
+    @staticmethod
+    def row_weights(batch):
+        """float32 [b]: 0.0 for rows that only fill up a batch."""
+        if "is_real_example" in batch:
+            return ops.cast(batch["is_real_example"], "float32")
+        return ops.ones(ops.shape(batch["masked_lm_ids"])[:1], "float32")
+
+    def weights(self, batch) -> dict:
+        return {
+            f"{task}_loss": ops.sum(weights)
+            for task, (_, weights) in self.targets(batch).items()
+        }
+
+    def losses(self, batch, outputs) -> dict:
+        return {
+            f"{task}_loss": losses.cross_entropy(outputs[f"{task}_logits"], *target)
+            for task, target in self.targets(batch).items()
+        }
+
+    def metrics(self, batch, outputs) -> dict:
+        return {
+            f"{task}_accuracy": losses.accuracy(outputs[f"{task}_logits"], *target)
+            for task, target in self.targets(batch).items()
+        }

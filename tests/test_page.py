@@ -64,7 +64,15 @@ class Page:
             field.clear()
         else:
             field = self.browser.switch_to.active_element
-        field.send_keys(*keys)
+        if all(max(key) <= "\uffff" for key in keys):
+            field.send_keys(*keys)
+            return
+        for key in keys:  # newer drivers have keys for the first plane of Unicode alone
+            if max(key) <= "\uffff":
+                field.send_keys(key)
+            else:
+                insert = "document.execCommand('insertText', false, arguments[0])"
+                self.browser.execute_script(insert, key)
 
     def wait(self):
         """Until the answer or the error is there."""

@@ -77,17 +77,8 @@ class BertEncoder(Encoder):
         self.built = True
 
     def call(self, inputs, dropouts=layers.no_dropout, return_all=False):
-        """Encodes a batch.
+        """See `Encoder.call`.
 
-        Args:
-            inputs: dict of int tensors [b, s]: input_ids, and optionally input_mask
-                (1 = real token, the default) and segment_ids (0 by default). Other keys
-                are ignored.
-            dropouts: in training, the `layers.Dropouts` of this pass.
-            return_all: return the outputs below the last layer, too.
-        Returns:
-            dict of sequence_output [b, s, h] and pooled_output [b, h]; with return_all
-            also embedding_output [b, s, h] and layer_outputs, a list of [b, s, h].
         Raises:
             ValueError: the sequence is too long.
         """

@@ -40,8 +40,7 @@ class Objective(abc.ABC):
 
         Args:
             batch: dict of tensors.
-            seed: of the run, an int. Random choices follow from it and from the numbers
-                of rows, so that they do not depend on who shares a batch.
+            seed: of the run, an int.
         """
         del seed
         return batch

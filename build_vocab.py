@@ -27,7 +27,7 @@ _MOST_WORDS = 2_000_000  # about 300 MB
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(tokenization.TokenizerOptions):
     input_file: list[str] = options.field(
         help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
     )
@@ -36,14 +36,6 @@ class Options:
     )
     vocab_size: int = options.field(
         30522, help="Number of tokens to write, of all kinds."
-    )
-    do_lower_case: bool = options.field(True, help="Lower-case the text.")
-    strip_accents: bool | None = options.field(
-        None,
-        help="Remove accents, and decompose Hangul; by default, follows --do_lower_case.",
-    )
-    split_cjk: bool = options.field(
-        True, help="Make every Chinese character a separate word."
     )
     num_unused: int = options.field(
         994,
@@ -139,7 +131,7 @@ def learn(counts: WordCounts, chosen: Options) -> list[str]:
     Raises:
         UserError: vocab_size has no room for the characters.
     """
-    splitter = _splitter(chosen)
+    splitter = chosen.splitter()
     characters = _characters(counts, chosen)
     joining = [c for c in characters if len(splitter.words("a" + c)) == 1]
     alphabet = characters + ["##" + character for character in joining]
@@ -159,7 +151,7 @@ def learn(counts: WordCounts, chosen: Options) -> list[str]:
 
 def _characters(counts, chosen):
     # A corpus may lack an @ or a digit that the next text has: all of ASCII is known.
-    ascii_words = _splitter(chosen).words(" ".join(map(chr, range(128))))
+    ascii_words = chosen.splitter().words(" ".join(map(chr, range(128))))
     frequent = {
         character
         for character, count in counts.characters.items()
@@ -167,10 +159,6 @@ def _characters(counts, chosen):
         and not "\ud800" <= character <= "\udfff"  # surrogates have no place in UTF-8
     }
     return sorted(frequent.union(ascii_words))
-
-
-def _splitter(chosen):
-    return WordSplitter(chosen.do_lower_case, chosen.strip_accents, chosen.split_cjk)
 
 
 def _join(words, alphabet, size, min_frequency):
@@ -229,7 +217,7 @@ def _lines(paths, chosen, what):
 
 
 def _count(paths, chosen):
-    splitter = _splitter(chosen)
+    splitter = chosen.splitter()
     counts = WordCounts(splitter)
     warned = False
     for line, is_held_out in _lines(paths, chosen, "counting words"):
@@ -255,12 +243,7 @@ def main(chosen: Options) -> None:
         tokens = learn(counts, chosen)
         file.writelines(f"{token}\n" for token in tokens)
     _report(counts, tokens, chosen)
-    tokenizer = Tokenizer(
-        Vocabulary(tokens),
-        do_lower_case=chosen.do_lower_case,
-        strip_accents=chosen.strip_accents,
-        split_cjk=chosen.split_cjk,
-    )
+    tokenizer = chosen.tokenizer(Vocabulary(tokens))
     held_out = (
         line for line, is_held_out in _lines(paths, chosen, "measuring") if is_held_out
     )

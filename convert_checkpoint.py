@@ -27,7 +27,7 @@ from modeling.encoders.config import EncoderConfig
 from modeling.objectives import pretraining
 from text import anywhere, files, inputs, tags
 from text.errors import UserError
-from text.tokenization import Tokenizer, WordSplitter, check_case
+from text.tokenization import TokenizerOptions, check_case
 from text.vocabulary import Vocabulary
 from training import checkpoint, hugging_face, run_folder
 
@@ -45,7 +45,7 @@ _UNUSED = re.compile(r"\[unused\d+\]$")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(TokenizerOptions):
     input: list[str] = options.field(
         help="Checkpoint: prefix, directory or model.safetensors. Several checkpoints of "
         "the same model are averaged."
@@ -73,9 +73,6 @@ class Options:
         None,
         help="The vocabulary; by default, vocab.txt next to the input, if present.",
     )
-    do_lower_case: bool = options.field(True, help="As in training.")
-    strip_accents: bool | None = options.field(None, help="As in training.")
-    split_cjk: bool = options.field(True, help="As in training.")
     show: bool = options.field(
         False, help="Print names, shapes and statistics; write nothing."
     )
@@ -233,7 +230,7 @@ def _task(prefix) -> dict:
 def _check_tokenization(given, prefix, task):
     """Refuses flags that the files beside a checkpoint contradict."""
     check_case(given.do_lower_case, prefix)
-    splitter = WordSplitter(given.do_lower_case, given.strip_accents, given.split_cjk)
+    splitter = given.splitter()
     hugging_face.check_tokenizer(prefix, splitter)
     for name in ("do_lower_case", "strip_accents", "split_cjk"):
         if task.get(name, getattr(splitter, name)) != getattr(splitter, name):
@@ -273,12 +270,7 @@ def _add_words(model: Model, given: Options) -> None:
     """Gives words rows of their own; says what became of each."""
     if model.vocabulary is None:
         raise UserError("--add_words_file needs --vocab_file")
-    tokenizer = Tokenizer(
-        model.vocabulary,
-        do_lower_case=given.do_lower_case,
-        strip_accents=given.strip_accents,
-        split_cjk=given.split_cjk,
-    )
+    tokenizer = given.tokenizer(model.vocabulary)
     tokens = list(model.vocabulary.tokens)
     free = [i for i, token in enumerate(tokens) if _UNUSED.match(token)]
     rows, known = {}, 0  # row -> ids of the pieces whose mean it becomes

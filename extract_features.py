@@ -36,7 +36,7 @@ from modeling.encoders.config import EncoderConfig
 from text import files, inputs, packing
 from text.errors import UserError
 from text.progress import Progress
-from text.tokenization import Tokenizer
+from text.tokenization import Tokenizer, TokenizerOptions
 from text.vocabulary import Vocabulary
 from training import checkpoint, distribution, run
 
@@ -52,7 +52,7 @@ _STANDARD_OUTPUT = "-"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(TokenizerOptions):
     """The release's flags, then ours."""
 
     input_file: str = options.field(
@@ -80,7 +80,6 @@ class Options:
     max_seq_length: int = options.field(
         128, help="Maximum number of tokens per row, including special tokens."
     )
-    do_lower_case: bool = options.field(True, help="As in training.")
     batch_size: int = options.field(32, help="Rows per batch, over all replicas.")
     use_tpu: bool = options.field(False, help="The same as --distribution=tpu.")
     master: str | None = options.field(None, help="The TPU's address.")
@@ -91,8 +90,6 @@ class Options:
         False, help="Has no effect: lookups are fast on every device."
     )
 
-    strip_accents: bool | None = options.field(None, help="As in training.")
-    split_cjk: bool = options.field(True, help="As in training.")
     output_format: str = options.field(
         "json", choices=("json", "hdf5"), help="The release's JSON lines, or HDF5."
     )

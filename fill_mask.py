@@ -14,12 +14,13 @@ import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.objectives import masked_lm
 from text import masks
 from text.errors import UserError
+from text.tokenization import TokenizerOptions
 from text.vocabulary import MASK
 from training import checkpoint, run
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(TokenizerOptions):
     init_checkpoint: str = options.field(
         help="A checkpoint with a masked-LM head: prefix or directory."
     )
@@ -27,9 +28,6 @@ class Options:
     bert_config_file: str | None = options.field(
         None, help="Its architecture; by default, bert_config.json next to it."
     )
-    do_lower_case: bool = options.field(True, help="As in training.")
-    strip_accents: bool | None = options.field(None, help="As in training.")
-    split_cjk: bool = options.field(True, help="As in training.")
     text: str | None = options.field(
         None, help="A text with [MASK]; by default, lines are read from standard input."
     )

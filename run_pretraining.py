@@ -29,7 +29,7 @@ from modeling.objectives import masked_lm, pretraining
 from text import anywhere, reading, records
 from text.descriptions import Description
 from text.errors import UserError
-from text.tokenization import Tokenizer
+from text.tokenization import Tokenizer, TokenizerOptions
 from training import (
     distribution,
     encoder_export,
@@ -58,7 +58,7 @@ Described = Mapping[str, Description]  # record file to what is beside it
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(run.RunOptions):
+class Options(TokenizerOptions, run.RunOptions):
     """The release's flags, then ours."""
 
     input_file: list[str] = options.field(
@@ -93,13 +93,6 @@ class Options(run.RunOptions):
     vocab_file: str | None = options.field(
         None, help="For --do_export: the vocabulary of the records."
     )
-    do_lower_case: bool = options.field(
-        True, help="For --do_export: as in the records."
-    )
-    strip_accents: bool | None = options.field(
-        None, help="For --do_export: as in the records."
-    )
-    split_cjk: bool = options.field(True, help="For --do_export: as in the records.")
 
     def __post_init__(self):
         if not (self.do_train or self.do_eval or self.do_export):

@@ -6,11 +6,13 @@ from a code point to its replacement, applied to what stands between two spaces;
 since a language repeats itself, the outcome is remembered.
 """
 
+import dataclasses
 import pathlib
 import re
 import unicodedata
 from itertools import chain
 
+import options
 from text.errors import UserError
 from text.vocabulary import UNK, Vocabulary
 
@@ -189,6 +191,35 @@ class WordSplitter:
             if self.strip_accents:
                 text = unicodedata.normalize("NFD", text)
         return text.translate(self.table)
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerOptions:
+    """The flags that decide how text becomes tokens, the same for every script."""
+
+    do_lower_case: bool = options.field(
+        True, help="Lower-case the text; for uncased vocabularies."
+    )
+    strip_accents: bool | None = options.field(
+        None,
+        help="Remove accents, and decompose Hangul; by default, follows --do_lower_case.",
+    )
+    split_cjk: bool = options.field(
+        True, help="Make every Chinese character a separate word."
+    )
+
+    def splitter(self) -> WordSplitter:
+        """What splits text as these flags say."""
+        return WordSplitter(self.do_lower_case, self.strip_accents, self.split_cjk)
+
+    def tokenizer(self, vocabulary: Vocabulary) -> "Tokenizer":
+        """What turns text into ids of a vocabulary as these flags say."""
+        return Tokenizer(
+            vocabulary,
+            do_lower_case=self.do_lower_case,
+            strip_accents=self.strip_accents,
+            split_cjk=self.split_cjk,
+        )
 
 
 class Tokenizer:

@@ -18,6 +18,7 @@ import numpy as np
 import options
 from text import rows
 from text.errors import UserError
+from text.tokenization import TokenizerOptions
 from training import distribution, export, loop, mistakes, run, run_folder
 from training.search import search
 from training.task import Predictions, Task
@@ -27,11 +28,10 @@ _CHECKED = 16  # examples of real data on which an export is tried
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningOptions(run.RunOptions):
+class FineTuningOptions(TokenizerOptions, run.RunOptions):
     """The flags of every fine-tuning script: the release's, then ours."""
 
     vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
-    do_lower_case: bool = options.field(True, help="As in pre-training.")
     do_predict: bool = options.field(False, help="Answer the test set at the end.")
     train_batch_size: list[int] = options.field(
         [32], help="Rows per update, over all replicas; a list is searched."
@@ -48,8 +48,6 @@ class FineTuningOptions(run.RunOptions):
     )
 
     log_every_steps: int = options.field(50, help="Updates between reports.")
-    strip_accents: bool | None = options.field(None, help="As in pre-training.")
-    split_cjk: bool = options.field(True, help="As in pre-training.")
     num_trials: int = options.field(
         1,
         help="Number of seeds to try, starting with --seed. The best run on the dev set "

@@ -260,12 +260,7 @@ def make_tokenizer(given) -> tokenization.Tokenizer:
             other flags.
     """
     tokenization.check_case(given.do_lower_case, given.init_checkpoint)
-    tokenizer = tokenization.Tokenizer(
-        Vocabulary.load(given.vocab_file),
-        do_lower_case=given.do_lower_case,
-        strip_accents=given.strip_accents,
-        split_cjk=given.split_cjk,
-    )
+    tokenizer = given.tokenizer(Vocabulary.load(given.vocab_file))
     if given.init_checkpoint:
         source = checkpoint.resolve(given.init_checkpoint)
         folder = checkpoint.folder_of(source)

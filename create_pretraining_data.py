@@ -196,7 +196,7 @@ def _warn_of_lost_predictions(given):
 
 
 def _report(description, settings):
-    counts = collections.Counter(description["counts"])
+    counts = collections.Counter(description.counts)
     tokens, pairs = counts["tokens"], counts["instances"]
     _say(
         f"Text: {counts['documents']:,} documents, {counts['sentences']:,} sentences, "

@@ -130,12 +130,12 @@ def _read(
     """Opens record files and refuses those that flags or config contradict."""
     for path in reading.find(patterns):
         if path in described:
-            _check_description(path, described[path].content, given, config)
+            _check_description(path, described[path], given, config)
     schema = records.pretraining_schema(
         given.max_seq_length, given.max_predictions_per_seq
     )
-    limits = _limits(given.max_seq_length, config)
-    opened = reading.Records(reading.survey(patterns, described), schema, limits)
+    sizes = dataclasses.asdict(config)
+    opened = reading.Records(reading.survey(patterns, described), schema, sizes)
     opened.check(_CHECKED_RECORDS)
     return opened
 
@@ -147,7 +147,7 @@ def _check_vocabularies(
     UserError: the records, as far as they are described, are not of one vocabulary; or
         the tokenizer for the export has another, or other flags.
     """
-    vocabularies = {d.content.get("vocab_sha256") for d in described.values()}
+    vocabularies = {d.vocab_sha256 for d in described.values()}
     if len(vocabularies) > 1:
         raise UserError(
             f"{','.join([*given.input_file, *given.eval_input_file])}: records of "
@@ -158,7 +158,7 @@ def _check_vocabularies(
         return
     for path, description in described.items():
         for name, value in tokenizer.settings.items():
-            said = description.content.get(name, value)
+            said = description.said(name, value)
             if said != value:
                 raise UserError(
                     f"{path}: made with {name}={said}, and the export would have "
@@ -168,33 +168,17 @@ def _check_vocabularies(
 
 def _check_description(path, description, given, config):
     for name in ("max_seq_length", "max_predictions_per_seq"):
-        said = description.get(name, getattr(given, name))
+        said = description.said(name, getattr(given, name))
         if said != getattr(given, name):
             raise UserError(
                 f"{path}: its description says {name}={said}, not "
                 f"{getattr(given, name)}; give --{name}={said}"
             )
-    if description.get("vocab_size", 0) > config.vocab_size:
+    if (description.vocab_size or 0) > config.vocab_size:
         raise UserError(
-            f"{path}: made with a vocabulary of {description['vocab_size']} tokens, more "
+            f"{path}: made with a vocabulary of {description.vocab_size} tokens, more "
             f"than vocab_size={config.vocab_size} of {given.bert_config_file}"
         )
-
-
-def _limits(seq_length: int, config: EncoderConfig) -> dict[str, reading.Limit]:
-    vocab_size = reading.Limit(config.vocab_size, "vocab_size of the config")
-    flag = reading.Limit(2, "a flag")
-    return {
-        "input_ids": vocab_size,
-        "input_mask": flag,
-        "segment_ids": reading.Limit(
-            config.type_vocab_size, "type_vocab_size of the config"
-        ),
-        "masked_lm_positions": reading.Limit(seq_length, "max_seq_length"),
-        "masked_lm_ids": vocab_size,
-        "masked_lm_weights": flag,
-        "next_sentence_labels": flag,
-    }
 
 
 @contextlib.contextmanager

@@ -74,7 +74,7 @@ def run(settings: generation.Settings, num_workers: int) -> tuple[dict, dict]:
     seconds |= {"all": time.monotonic() - begun, "cpu": cpu_seconds() - cpu}
     for path in (*settings.output_files, settings.description_file):
         os.remove(path)
-    return description["counts"], seconds
+    return description.counts, seconds
 
 
 def measure(chosen: Options, folder: str, dupe_factor: int):

@@ -1,6 +1,7 @@
 """Text to records: what decides their bytes, and what no interruption may change."""
 
 import contextlib
+import dataclasses
 import gzip
 import json
 import os
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from text import descriptions, documents, files, generation, pairs, records, work
+from text.descriptions import Description
 from text.errors import UserError
 from text.generation import Settings, generate
 from text.vocabulary import Vocabulary
@@ -100,11 +102,11 @@ def test_small_tasks_make_the_whole(folder, many_tasks):
     settings = make_settings(folder, output_files=outputs)
     description, was_there = generate(settings)
     assert not was_there
-    counts = description["counts"]
+    counts = description.counts
     assert counts["documents"] == 12 and counts["sentences"] == 108
     batch = read(settings)
-    assert len(batch["input_ids"]) == counts["instances"] == description["instances"]
-    assert [o["instances"] for o in description["outputs"]] == [
+    assert len(batch["input_ids"]) == counts["instances"] == description.instances
+    assert [o["instances"] for o in description.outputs] == [
         sum(1 for _ in records.read(path)) for path in outputs
     ]
     assert batch["next_sentence_labels"].sum() == counts["random_next"]
@@ -197,7 +199,7 @@ def test_passes_differ_in_pairs_and_masks(folder):
     settings = make_settings(folder, dupe_factor=20)
     description, _ = generate(settings)
     once, _ = generate(make_settings(folder, dupe_factor=1), overwrite=True)
-    assert description["instances"] == pytest.approx(20 * once["instances"], rel=0.2)
+    assert description.instances == pytest.approx(20 * once.instances, rel=0.2)
 
 
 def test_other_names_and_times_give_the_same_records(folder):
@@ -239,13 +241,13 @@ def test_the_description_says_where_records_begin(
     outputs = tuple(f"{folder}/out-{i}" for i in range(2))
     settings = make_settings(folder, output_files=outputs)
     description, _ = generate(settings)
-    for path, output in zip(outputs, description["outputs"], strict=True):
+    for path, output in zip(outputs, description.outputs, strict=True):
         expected = begins(pathlib.Path(path).read_bytes())
         assert len(expected) == output["instances"] > 60
         assert output["offsets"] == expected[::8]
     packed = make_settings(folder, output_files=outputs, gzip_compress=True)
     description, _ = generate(packed, overwrite=True)
-    assert not any("offsets" in output for output in description["outputs"])
+    assert not any("offsets" in output for output in description.outputs)
 
 
 def test_batches_and_segments_begin_where_offsets_are_noted():
@@ -278,7 +280,7 @@ def test_tasks_and_notes_do_not_grow_with_the_number_of_files(
         monkeypatch.setattr(work.Workers, "do_all", spy)
         settings = make_settings(folder, input_files=tuple(map(str, names)))
         description, _ = generate(settings, overwrite=True)
-        return largest, len(json.dumps(description["origin"]))
+        return largest, len(json.dumps(description.origin))
 
     few, many = sizes_with(8), sizes_with(80)
     for size_of_few, size_of_many in zip(few, many, strict=True):
@@ -371,7 +373,7 @@ def test_started_again_it_does_only_what_is_missing(folder, many_tasks, monkeypa
     for name in ("_tokenize", "_make_corpus", "_plan", "_join_plan"):
         monkeypatch.setattr(generation, name, fail)
     description, was_there = generate(settings)
-    assert not was_there and description["counts"]["sentences"] == 108
+    assert not was_there and description.counts["sentences"] == 108
 
 
 def test_a_finished_run_is_known(folder, capsys):
@@ -462,7 +464,7 @@ def test_an_unfinished_run_goes_on_with_its_own_settings_only(folder):
     with pytest.raises(UserError, match="other input files, or changed since"):
         generate(make_settings(folder))
     description, _ = generate(make_settings(folder), overwrite=True)
-    assert description["counts"]["sentences"] == 108
+    assert description.counts["sentences"] == 108
     assert set(made_in(folder)) == {
         "out.tfrecord",
         "out.tfrecord.description.json",
@@ -480,10 +482,10 @@ def as_earlier_version_noted(origin, folder):
 def test_what_an_earlier_version_finished_is_known(folder):
     settings = make_settings(folder)
     description, _ = generate(settings)
-    description["origin"] = as_earlier_version_noted(description["origin"], folder)
-    del description["outputs"][0]["offsets"]
-    path = folder / "out.tfrecord.description.json"
-    path.write_text(json.dumps(description))
+    noted = as_earlier_version_noted(description.origin, folder)
+    description = dataclasses.replace(description, origin=noted)
+    del description.outputs[0]["offsets"]
+    description.write(f"{folder}/out.tfrecord.description.json")
     assert generate(settings) == (description, True)
     with pytest.raises(
         UserError, match=r"\(different: --random_seed=1 there, 2 here\)"
@@ -529,8 +531,8 @@ def test_what_an_earlier_version_began_goes_on(folder, many_tasks, monkeypatch):
     monkeypatch.setattr(generation, "_write", write)
     monkeypatch.setattr(generation, "_tokenize", lambda *_: 1 / 0)
     description, was_there = generate(settings)
-    assert not was_there and description["counts"] == complete["counts"]
-    assert "offsets" not in description["outputs"][0]
+    assert not was_there and description.counts == complete.counts
+    assert "offsets" not in description.outputs[0]
     assert made_in(folder).keys() == expected.keys()
     assert (folder / "out.tfrecord").read_bytes() == expected["out.tfrecord"]
 
@@ -641,14 +643,14 @@ def test_what_a_killed_process_left_beside_the_outputs_goes(folder):
 def test_the_description_says_what_was_made(folder):
     settings = make_settings(folder)
     generate(settings)
-    description = json.loads((folder / "out.tfrecord.description.json").read_text())
+    description = Description.read(f"{folder}/out.tfrecord.description.json")
     vocabulary = Vocabulary.load(VOCAB_FILE)
-    assert description["max_seq_length"] == 24
-    assert description["max_predictions_per_seq"] == 4
-    assert description["vocab_size"] == 2941
-    assert description["vocab_sha256"] == vocabulary.digest
-    (output,) = description["outputs"]
+    assert description.max_seq_length == 24
+    assert description.max_predictions_per_seq == 4
+    assert description.vocab_size == 2941
+    assert description.vocab_sha256 == vocabulary.digest
+    (output,) = description.outputs
     assert output["file"] == "out.tfrecord"
     assert output["bytes"] == (folder / "out.tfrecord").stat().st_size
-    assert output["instances"] == description["instances"] > 20
-    assert description["origin"]["flags"]["random_seed"] == 1
+    assert output["instances"] == description.instances > 20
+    assert description.origin["flags"]["random_seed"] == 1

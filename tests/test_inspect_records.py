@@ -502,7 +502,7 @@ def test_records_of_another_length_are_named(copy, capsys):
     short = records.pretraining_schema(16, 6)
     batch = {
         name: values[:7, :length]
-        for (name, _, length), values in zip(short, decoded(copy).values(), strict=True)
+        for (name, _, length, _), values in zip(short, decoded(copy).values(), strict=True)
     }
     other = copy.parent / "short"
     other.write_bytes(records.frame(records.encode(batch, short)))

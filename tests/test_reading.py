@@ -15,7 +15,7 @@ from text.errors import UserError
 import tensorflow as tf
 
 SCHEMA = (
-    records.Feature("input_ids", "int64", 2),
+    records.Feature("input_ids", "int64", 2, "vocab_size"),
     records.Feature("masked_lm_weights", "float32", 1),
 )
 
@@ -191,8 +191,7 @@ def test_record_broken_behind_the_first_is_found_by_check(tmp_path, monkeypatch)
 @pytest.mark.parametrize("number", [9, -1, 2**32 + 1])
 def test_value_out_of_range_stops_the_reading_and_is_named(tmp_path, number):
     path = write(tmp_path / "x", [1, 2, number])
-    limits = {"input_ids": reading.Limit(9, "vocab_size")}
-    data = reading.Records(reading.survey([path], {}), SCHEMA, limits)
+    data = reading.Records(reading.survey([path], {}), SCHEMA, {"vocab_size": 9})
     with pytest.raises(reading.ERRORS):
         numbers(data.training(3, seed=0), 1)
     with pytest.raises(
@@ -203,8 +202,8 @@ def test_value_out_of_range_stops_the_reading_and_is_named(tmp_path, number):
 
 def test_weight_that_is_no_flag_is_named(tmp_path):
     path = write(tmp_path / "x", [1])
-    limits = {"masked_lm_weights": reading.Limit(2, "a flag")}
-    data = reading.Records(reading.survey([path], {}), SCHEMA, limits)
+    schema = (records.Feature("masked_lm_weights", "float32", 1, 2),)
+    data = reading.Records(reading.survey([path], {}), schema)
     with pytest.raises(UserError, match="x: record 1 has 0.5 in masked_lm_weights"):
         data.check(1)
 
@@ -225,7 +224,7 @@ def test_description_gives_the_number_of_records(tmp_path):
     describe(tmp_path / "a.description.json", [(a, 3), (b, 0)])
     described = reading.describe([a, b, c])
     assert sorted(described) == [a, b]
-    assert described[a].content["max_seq_length"] == 2
+    assert described[a].max_seq_length == 2
     files = reading.survey([a, b, c], described)
     assert [(f.path, f.records) for f in files] == [(a, 3), (c, 2)]
 

@@ -16,7 +16,7 @@ BIG = [0, 1, 127, 128, 16383, 16384, 70_000, (1 << 21) - 1, 1 << 21, (1 << 31) -
 def make_batch(schema, batch_size, seed=0, largest=70_000):
     rng = np.random.default_rng(seed)
     batch = {}
-    for name, dtype, length in schema:
+    for name, dtype, length, _ in schema:
         if dtype == "float32":
             batch[name] = rng.random((batch_size, length), np.float32)
         else:
@@ -35,7 +35,7 @@ def test_tensorflow_reads_what_is_encoded():
     for row, example in enumerate(records.encode(batch, schema)):
         parsed = tf.train.Example.FromString(example)
         assert sorted(parsed.features.feature) == sorted(batch)
-        for name, dtype, _ in schema:
+        for name, dtype, *_ in schema:
             kind = "float_list" if dtype == "float32" else "int64_list"
             values = getattr(parsed.features.feature[name], kind).value
             assert list(values) == batch[name][row].tolist()

@@ -36,6 +36,7 @@ from text import (
     tokenization,
     work,
 )
+from text.descriptions import Description
 from text.errors import UserError
 from text.files import read_json, replacing, write_json
 from text.masking import Masking, mask, prediction_counts
@@ -119,7 +120,7 @@ class Settings:
 
 def generate(
     settings: Settings, num_workers: int = 1, overwrite: bool = False
-) -> tuple[dict, bool]:
+) -> tuple[Description, bool]:
     """Writes the records and their description, going on where an earlier start ended.
 
     Args:
@@ -193,19 +194,19 @@ def _generate(settings, folder, workers, vocabulary_size):
     _tokenize_all(settings, folder, workers, counts)
     _plan_all(settings, folder, workers, counts)
     written = _write_all(settings, folder, workers, counts)
-    description = {
-        "format": _FORMAT,
-        "max_seq_length": settings.max_seq_length,
-        "max_predictions_per_seq": settings.max_predictions_per_seq,
-        "do_lower_case": settings.do_lower_case,
-        "vocab_size": vocabulary_size,
-        "vocab_sha256": folder.origin["vocab_sha256"],
-        "instances": counts["instances"],
-        "outputs": written,
-        "counts": dict(counts),
-        "origin": folder.origin,
-    }
-    write_json(settings.description_file, description)
+    description = Description(
+        format=_FORMAT,
+        max_seq_length=settings.max_seq_length,
+        max_predictions_per_seq=settings.max_predictions_per_seq,
+        do_lower_case=settings.do_lower_case,
+        vocab_size=vocabulary_size,
+        vocab_sha256=folder.origin["vocab_sha256"],
+        instances=counts["instances"],
+        outputs=written,
+        counts=dict(counts),
+        origin=folder.origin,
+    )
+    description.write(settings.description_file)
     return description
 
 

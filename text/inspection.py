@@ -15,14 +15,13 @@ from text.vocabulary import Vocabulary
 _BATCH_ROWS = 1 << 11
 _LINES_OF_A_RULE = 5
 # What is read from a description, besides the flags.
-_DESCRIBED = {
+_DESCRIBED = (
     "counts",
     "max_predictions_per_seq",
     "max_seq_length",
-    "outputs",
     "vocab_sha256",
     "vocab_size",
-}
+)
 
 
 class Violations:
@@ -63,9 +62,9 @@ def find_descriptions(paths: list[str]) -> dict[str, Description]:
     """
     found = descriptions.find(paths)
     for one in found.values():
-        missing = sorted(_DESCRIBED - one.content.keys())
+        missing = [name for name in _DESCRIBED if getattr(one, name) is None]
         try:
-            Recipe.of(one.content, None)
+            Recipe.of(one, None)
         except (KeyError, TypeError) as error:
             missing.append(str(error))
         if missing:
@@ -163,8 +162,8 @@ class Inspection:
         if self._schema:
             return True
         if path in self.descriptions:
-            content = self.descriptions[path].content
-            sizes = content["max_seq_length"], content["max_predictions_per_seq"]
+            described = self.descriptions[path]
+            sizes = described.max_seq_length, described.max_predictions_per_seq
         else:
             lengths, rule = {}, "foreign files"
             try:
@@ -211,7 +210,7 @@ class Inspection:
 
     def _recipe(self, path):
         if path in self.descriptions:
-            return Recipe.of(self.descriptions[path].content, self._masked_lm_prob)
+            return Recipe.of(self.descriptions[path], self._masked_lm_prob)
         return Recipe(masked_lm_prob=self._masked_lm_prob)
 
     def _keep_shown(self, path, number, batch, faults):
@@ -226,7 +225,7 @@ class Inspection:
         if not number:
             self.violations.add("empty files", f"{path}: holds no records")
         elif path in self.descriptions and not self._max_records:
-            described = self.descriptions[path].instances(path)
+            described = self.descriptions[path].output(path)["instances"]
             if number != described:
                 self.violations.add(
                     "other numbers of records than described",
@@ -236,7 +235,7 @@ class Inspection:
 
     def _compare_sums(self, description):
         """Compares with the description's counts, if all of its records are there."""
-        counts, sums = description.content["counts"], self._sums[description.path]
+        counts, sums = description.counts, self._sums[description.path]
         if sums["instances"] != counts["instances"]:
             return
         for name in ("instance_tokens", "predictions", "random_next"):
@@ -249,12 +248,11 @@ class Inspection:
 
 
 def _check_vocabulary(path, description, vocabulary):
-    content = description.content
-    if content["vocab_sha256"] != vocabulary.digest:
+    if description.vocab_sha256 != vocabulary.digest:
         raise UserError(
             f"{path}: was made with another vocabulary than {vocabulary.path} "
-            f"({content['vocab_size']:,} tokens there, {len(vocabulary):,} here); give "
-            f"--vocab_file={content['origin']['flags']['vocab_file']} or where it is now"
+            f"({description.vocab_size:,} tokens there, {len(vocabulary):,} here); give "
+            f"--vocab_file={description.flags['vocab_file']} or where it is now"
         )
 
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from text import files
+from text.descriptions import Description
 from text.errors import UserError
-from text.files import read_json
 
 _OTHER_FILES = 256  # that a process has open beside the locks
 
@@ -147,16 +147,18 @@ def summarized(origin: dict | None) -> dict | None:
     return origin
 
 
-def finished(settings, origin) -> dict | None:
+def finished(settings, origin) -> Description | None:
     """The description of these very records, if they are all there."""
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        description = read_json(settings.description_file)
-        made_of = summarized(description["origin"])
+    with contextlib.suppress(
+        FileNotFoundError, UserError, ValueError, KeyError, TypeError
+    ):
+        description = Description.read(settings.description_file)
+        made_of = summarized(description.origin)
         same = ("flags", "inputs", "vocab_sha256")
         if all(made_of[key] == origin[key] for key in same) and all(
             os.path.getsize(path) == output["bytes"]
             for path, output in zip(
-                settings.output_files, description["outputs"], strict=True
+                settings.output_files, description.outputs, strict=True
             )
         ):
             return description
@@ -179,9 +181,9 @@ def refuse_what_is_there(settings, folder) -> None:
         return
     different = ""
     with contextlib.suppress(
-        OSError, ValueError, LookupError, TypeError, AttributeError
+        OSError, UserError, ValueError, LookupError, TypeError, AttributeError
     ):
-        other = read_json(settings.description_file)["origin"]
+        other = Description.read(settings.description_file).origin
         if differences := _differences(folder.origin, other):
             different = f" (different: {differences})"
     raise UserError(

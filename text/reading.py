@@ -12,7 +12,6 @@ import mmap
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -33,13 +32,6 @@ _OPEN_FILES = 16
 _CHECKED_TOGETHER = 2048
 
 Schema = tuple[records.Feature, ...]
-
-
-class Limit(NamedTuple):
-    """Values of a feature are whole numbers from 0 to below `number`."""
-
-    number: int
-    why: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,9 +219,9 @@ class Records:
 
     Args:
         files: what `survey` returned.
-        schema: the features of a record; integers are read as int32.
-        limits: what values of features are allowed. Those of integers are checked
-            whenever a batch is read, the others by `check`.
+        schema: the features of a record; integers are read as int32. The limits of
+            integers are checked whenever a batch is read, the others by `check`.
+        sizes: what the names of limits in the schema stand for, as in a config.
     Raises:
         UserError: the first record of a file does not fit the schema.
     """
@@ -238,7 +230,7 @@ class Records:
         self,
         files: list[RecordFile],
         schema: Schema,
-        limits: Mapping[str, Limit] | None = None,
+        sizes: Mapping[str, int] | None = None,
     ):
         self.files = files
         self.total = sum(file.records for file in files)
@@ -246,7 +238,8 @@ class Records:
         # every host.
         self.packed = any(file.compression for file in files)
         self._schema = schema
-        self._limits = limits or {}
+        limits = {feature.name: feature.limit(sizes or {}) for feature in schema}
+        self._limits = {name: n for name, n in limits.items() if n is not None}
         self._names = {}  # our name of a feature -> its name in these files
         for file in files:
             self._check_first(file)
@@ -262,7 +255,7 @@ class Records:
         features = example.features.feature
         names = {
             name: name if name in features else records.OTHER_NAMES.get(name, name)
-            for name, _, _ in self._schema
+            for name, *_ in self._schema
         }
         if self._names not in ({}, names):
             raise UserError(
@@ -270,7 +263,7 @@ class Records:
                 "unlike those of the files before it; give files of one kind"
             )
         self._names = names
-        for name, dtype, length in self._schema:
+        for name, dtype, length, _ in self._schema:
             kind = "float_list" if dtype == "float32" else "int64_list"
             # Without `in`, a look-up would add the feature.
             values = (
@@ -320,26 +313,29 @@ class Records:
     def _fault(self, examples):
         """The first row that does not fit and what is wrong with it, or None."""
         batch, faults = records.decode(examples, self._schema)
-        for name, limit in self._limits.items():
-            values = batch[name]
-            fits = (values >= 0) & (values < limit.number)
+        for name, *_, below in self._schema:
+            if name not in self._limits:
+                continue
+            values, limit = batch[name], self._limits[name]
+            fits = (values >= 0) & (values < limit)
             fits &= values == np.floor(values)
             for row in np.flatnonzero(~fits.all(axis=1))[:1].tolist():
+                why = f" by {below}={limit} of the config" if below != limit else ""
                 faults.setdefault(
                     row,
                     f"has {values[row][~fits[row]][0]} in {name}; whole numbers from 0 "
-                    f"to {limit.number - 1} are allowed ({limit.why}); other records, "
-                    "or another config?",
+                    f"to {limit - 1} are allowed{why}; check that records and config "
+                    "belong together",
                 )
         return min(faults.items(), default=None)
 
     def _parse(self, serialized):
         spec = {
             self._names[name]: tf.io.FixedLenFeature([length], dtype)
-            for name, dtype, length in self._schema
+            for name, dtype, length, _ in self._schema
         }
         parsed = tf.io.parse_example(serialized, spec)
-        features = {name: parsed[self._names[name]] for name, _, _ in self._schema}
+        features = {name: parsed[self._names[name]] for name, *_ in self._schema}
         return {name: self._as_int32(name, v) for name, v in features.items()}
 
     def _as_int32(self, name, values):
@@ -348,7 +344,7 @@ class Records:
         # Here, where there are 64 bits and a CPU: a GPU looks up whatever id it gets.
         checks = []
         if limit := self._limits.get(name):
-            inside = tf.reduce_all((values >= 0) & (values < limit.number))
+            inside = tf.reduce_all((values >= 0) & (values < limit))
             checks = [tf.debugging.Assert(inside, [f"{name} out of range"])]
         with tf.control_dependencies(checks):
             return tf.cast(values, tf.int32)

@@ -325,11 +325,10 @@ def _piece(piece):
 
 
 def _flags(description):
-    content = description.content
-    rows = [("vocabulary", content["vocab_sha256"]), *content["counts"].items()]
+    rows = [("vocabulary", description.vocab_sha256), *description.counts.items()]
     flags = [
         (f"--{name}", value if isinstance(value, str) else json.dumps(value))
-        for name, value in content["origin"]["flags"].items()
+        for name, value in description.flags.items()
     ]
     return (
         f"<h2>How they were made</h2><p class='note'>{_escape(description.path)}</p>"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from text import packing
+from text.descriptions import Description
 from text.masking import prediction_counts
 from text.vocabulary import Vocabulary
 
@@ -32,9 +33,9 @@ class Recipe:
     is_described: bool = False
 
     @classmethod
-    def of(cls, description: dict, masked_lm_prob: float | None) -> "Recipe":
-        """From a description file; `masked_lm_prob` counts more where it is given."""
-        flags = description["origin"]["flags"]
+    def of(cls, description: Description, masked_lm_prob: float | None) -> "Recipe":
+        """From a description; `masked_lm_prob` counts more where it is given."""
+        flags = description.flags
         return cls(
             masked_lm_prob=masked_lm_prob or flags["masked_lm_prob"],
             mask_share=flags["mask_share"],

@@ -6,7 +6,7 @@ array operations encode a batch instead of one call per instance.
 
 import gzip
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import google_crc32c
@@ -16,11 +16,20 @@ from text.errors import UserError
 
 
 class Feature(NamedTuple):
-    """One feature of a record: `length` values, all int64 or all float32."""
+    """One feature of a record: `length` values, all int64 or all float32.
+
+    With `below`, they are whole numbers from 0 to less than it. A name, such as
+    "vocab_size", is that of a size which is not known where records are declared.
+    """
 
     name: str
     dtype: str
     length: int
+    below: int | str | None = None
+
+    def limit(self, sizes: Mapping[str, int]) -> int | None:
+        """`below` as a number; None where there is no limit or its size is unknown."""
+        return sizes.get(self.below) if isinstance(self.below, str) else self.below
 
 
 def pretraining_schema(
@@ -31,13 +40,15 @@ def pretraining_schema(
     Source: google-research/bert@eedf571 create_pretraining_data.py:133-140.
     """
     return (
-        Feature("input_ids", "int64", max_seq_length),
-        Feature("input_mask", "int64", max_seq_length),
-        Feature("segment_ids", "int64", max_seq_length),
-        Feature("masked_lm_positions", "int64", max_predictions_per_seq),
-        Feature("masked_lm_ids", "int64", max_predictions_per_seq),
-        Feature("masked_lm_weights", "float32", max_predictions_per_seq),
-        Feature("next_sentence_labels", "int64", 1),
+        Feature("input_ids", "int64", max_seq_length, "vocab_size"),
+        Feature("input_mask", "int64", max_seq_length, 2),
+        Feature("segment_ids", "int64", max_seq_length, "type_vocab_size"),
+        Feature(
+            "masked_lm_positions", "int64", max_predictions_per_seq, max_seq_length
+        ),
+        Feature("masked_lm_ids", "int64", max_predictions_per_seq, "vocab_size"),
+        Feature("masked_lm_weights", "float32", max_predictions_per_seq, 2),
+        Feature("next_sentence_labels", "int64", 1, 2),
     )
 
 
@@ -116,7 +127,7 @@ def encode(batch: dict[str, np.ndarray], schema: tuple[Feature, ...]) -> list[by
         the bytes that TensorFlow's own encoder gives for the same order of features.
     """
     example = _Columns([], 0)
-    for name, dtype, length in schema:
+    for name, dtype, length, _ in schema:
         values = batch[name]
         assert values.shape == (len(values), length), (name, values.shape, length)
         if dtype == "float32":
@@ -263,7 +274,7 @@ def decode(
             parsed.append({})
             faults[row] = "is no tf.train.Example"
     batch = {}
-    for name, dtype, length in schema:
+    for name, dtype, length, _ in schema:
         packed = []
         for row, features in enumerate(parsed):
             found = features.get(name) or features.get(OTHER_NAMES.get(name))

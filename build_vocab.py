@@ -15,10 +15,21 @@ from collections.abc import Iterator
 import tokenizers
 
 import options
-from text import documents, files, inputs, progress, tokenization
+from text import progress
+from text.corpus import formats
 from text.errors import UserError
-from text.tokenization import Tokenizer, WordSplitter
-from text.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, Vocabulary
+from text.files import inputs, local
+from text.tokenizers import wordpiece
+from text.tokenizers.vocabulary import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    SPECIAL_TOKENS,
+    UNK,
+    Vocabulary,
+)
+from text.tokenizers.wordpiece import Tokenizer, WordSplitter
 
 _UNUSED_BEFORE_SPECIALS = 99  # as in the release, whose [UNK] is 100
 _CHARACTERS_AT_ONCE = 1 << 23
@@ -27,7 +38,7 @@ _MOST_WORDS = 2_000_000  # about 300 MB
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(tokenization.TokenizerOptions):
+class Options(wordpiece.TokenizerOptions):
     input_file: list[str] = options.field(
         help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
     )
@@ -55,7 +66,7 @@ class Options(tokenization.TokenizerOptions):
     )
     input_format: str = options.field(
         "sentences",
-        choices=documents.FORMATS,
+        choices=formats.FORMATS,
         help="As for create_pretraining_data.py; only jsonl makes a difference here.",
     )
     json_field: str = options.field(
@@ -167,7 +178,7 @@ def _join(words, alphabet, size, min_frequency):
 
     def repeated():
         for word in sorted(words):
-            if len(word) <= tokenization.LONGEST_WORD and known.issuperset(word):
+            if len(word) <= wordpiece.LONGEST_WORD and known.issuperset(word):
                 count = words[word]
                 for start in range(0, count, 1000):
                     yield " ".join([word] * min(1000, count - start))
@@ -205,11 +216,11 @@ def _lines(paths, chosen, what):
     every = round(1 / chosen.heldout_share) if chosen.heldout_share else 0
     line_format = "jsonl" if chosen.input_format == "jsonl" else "sentences"
     size = sum(map(os.path.getsize, paths))
-    pieces = documents.pieces(paths, line_format, size)
+    pieces = formats.pieces(paths, line_format, size)
     number = 0
     with progress.Progress(what, size, "MB", scale=1e6) as shown:
         for span in (span for piece in pieces for span in piece):
-            for line in documents.read(span, line_format, chosen.json_field, False):
+            for line in formats.read(span, line_format, chosen.json_field, False):
                 if line is not None:
                     number += 1
                     yield line, every > 0 and number % every == 0
@@ -224,7 +235,7 @@ def _count(paths, chosen):
         if not is_held_out:
             counts.add(line)
         if not warned and splitter.decomposes(line):
-            print(f"warning: {tokenization.DECOMPOSITION_WARNING}", file=sys.stderr)
+            print(f"warning: {wordpiece.DECOMPOSITION_WARNING}", file=sys.stderr)
             warned = True
     counts.fold()
     if not counts.words:
@@ -234,10 +245,10 @@ def _count(paths, chosen):
 
 def main(chosen: Options) -> None:
     paths = inputs.expand(chosen.input_file)
-    files.refuse_inputs([chosen.output_file], paths)
+    local.refuse_inputs([chosen.output_file], paths)
     os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
     # Opened first: an hour's work should not end in a folder that cannot be written.
-    with files.replacing(chosen.output_file, "w") as file:
+    with local.replacing(chosen.output_file, "w") as file:
         counts = _count(paths, chosen)
         print("learning pieces", file=sys.stderr)
         tokens = learn(counts, chosen)

@@ -16,9 +16,9 @@ import hashlib
 import os
 
 import options
-from text import documentation
+from text.corpus import documentation
 from text.errors import UserError
-from text.files import replacing
+from text.files.local import replacing
 from text.progress import Progress
 from training import run_folder
 

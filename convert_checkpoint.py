@@ -25,11 +25,13 @@ import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives import pretraining
-from text import anywhere, files, inputs, tags
 from text.errors import UserError
-from text.tokenization import TokenizerOptions, check_case
-from text.vocabulary import Vocabulary
-from training import checkpoint, hugging_face, run_folder
+from text.files import anywhere, inputs, local
+from text.tasks import tags
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import TokenizerOptions, check_case
+from training import checkpoint
+from training.layouts import hugging_face
 
 # isort: split
 import keras
@@ -220,7 +222,7 @@ def _task(prefix) -> dict:
     """What the head is for, as far as a file beside a checkpoint says so."""
     path = os.path.join(checkpoint.folder_of(prefix), "task.json")
     if tf.io.gfile.exists(path):
-        task = run_folder.read_json(path)
+        task = anywhere.read_json(path)
         if not isinstance(task, dict):
             raise UserError(f"{path}: is not what a run wrote; remove it, or mend it")
         return task
@@ -330,7 +332,7 @@ def _alone(directory: str) -> Iterator[None]:
             with anywhere.access(directory):
                 parent = os.path.dirname(os.path.abspath(directory))
                 os.makedirs(parent, exist_ok=True)
-                stack.enter_context(files.locked(directory))
+                stack.enter_context(local.locked(directory))
         _check_place(directory)
         yield
 

@@ -13,9 +13,13 @@ import dataclasses
 import os
 
 import options
-from text import documents, generation, inputs, packing, tokenization
+from text.corpus import formats
 from text.errors import UserError
-from text.masking import prediction_counts
+from text.files import inputs
+from text.generation import stages
+from text.instances import packing
+from text.instances.masking import prediction_counts
+from text.tokenizers import wordpiece
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Options:
     # What the release does not have.
     input_format: str = options.field(
         "sentences",
-        choices=documents.FORMATS,
+        choices=formats.FORMATS,
         help="sentences: one per line, an empty line ends a document, as in the release. "
         "paragraphs: running text, one paragraph per line, an empty line ends a document. "
         "files: running text, one document per file, lines broken anywhere, empty lines "
@@ -145,18 +149,18 @@ def _at_most(given, most, *names):
 
 
 def main(given: Options) -> None:
-    tokenization.check_case(given.do_lower_case, given.vocab_file)
-    fields = {field.name for field in dataclasses.fields(generation.Settings)}
+    wordpiece.check_case(given.do_lower_case, given.vocab_file)
+    fields = {field.name for field in dataclasses.fields(stages.Settings)}
     values = {k: v for k, v in dataclasses.asdict(given).items() if k in fields}
     if given.strip_accents is None:
         values["strip_accents"] = given.do_lower_case
-    settings = generation.Settings(
+    settings = stages.Settings(
         input_files=tuple(inputs.expand(given.input_file)),
         output_files=_output_files(given.output_file),
         **values,
     )
     _warn_of_lost_predictions(given)
-    description, was_there = generation.generate(
+    description, was_there = stages.generate(
         settings, given.num_workers or os.cpu_count() or 1, given.overwrite
     )
     if was_there:
@@ -240,7 +244,7 @@ def _report(description, settings):
     if counts["decomposed_sentences"]:
         _say(
             f"warning: in {counts['decomposed_sentences']:,} of {counts['sentences']:,} "
-            f"sentences {tokenization.DECOMPOSITION_WARNING}"
+            f"sentences {wordpiece.DECOMPOSITION_WARNING}"
         )
     if counts["unknown_tokens"] > _MUCH_UNKNOWN * tokens:
         _say(

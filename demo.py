@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import options
 from modeling.encoders.bert_config import BertConfig
-from text import records
 from text.errors import UserError
-from text.files import read_json, write_json
+from text.files.local import read_json, write_json
 from text.progress import duration
+from text.records import encoding, framing
+from text.records.schema import pretraining_schema
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))
 _MARK = ".demo~bert~"  # lies in the folder that the demo has made
@@ -76,7 +77,7 @@ def main(given: Options) -> None:
     _export(path)
     print(
         f"\nDone in {duration(time.monotonic() - begun)}. In {folder} are the "
-        "text, the records and their\nreport (records.html), in pretraining/ the "
+        "text, the records and their\nreport (example.html), in pretraining/ the "
         "checkpoint, metrics.jsonl and curves, and\nin fine_tuned/ a classifier, what it "
         "gets wrong (mistakes.html), and export/.\nNext: the same commands on your own "
         "text; docs/pretraining.md goes through them."
@@ -269,13 +270,13 @@ def _flag(value):
 
 def _compare(train_file, held_out_file, results_file, size):
     """Prints the encoder's figures beside what word frequencies alone would give."""
-    some = itertools.islice(records.read(train_file), _COUNTED_RECORDS)
+    some = itertools.islice(framing.read(train_file), _COUNTED_RECORDS)
     counts = collections.Counter(_predicted(some))
     total = (
         sum(counts.values()) + size.vocab_size
     )  # each is counted once more, so none is 0
     most_frequent = counts.most_common(1)[0][0]
-    held_out = _predicted(records.read(held_out_file))
+    held_out = _predicted(framing.read(held_out_file))
     loss = -sum(math.log((counts[t] + 1) / total) for t in held_out) / len(held_out)
     accuracy = held_out.count(most_frequent) / len(held_out)
     with open(results_file, encoding="utf-8") as file:
@@ -296,8 +297,8 @@ def _compare(train_file, held_out_file, results_file, size):
 
 def _predicted(examples):
     """The original tokens at the masked positions."""
-    schema = records.pretraining_schema(_SEQ_LENGTH, _PREDICTIONS)
-    batch, _ = records.decode(list(examples), schema)
+    schema = pretraining_schema(_SEQ_LENGTH, _PREDICTIONS)
+    batch, _ = encoding.decode(list(examples), schema)
     return batch["masked_lm_ids"][batch["masked_lm_weights"] > 0].tolist()
 
 

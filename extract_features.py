@@ -33,11 +33,12 @@ import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.config import EncoderConfig
-from text import files, inputs, packing
 from text.errors import UserError
+from text.files import inputs, local
+from text.instances import packing
 from text.progress import Progress
-from text.tokenization import Tokenizer, TokenizerOptions
-from text.vocabulary import Vocabulary
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import Tokenizer, TokenizerOptions
 from training import checkpoint, distribution, run
 
 # isort: split
@@ -528,8 +529,8 @@ def main(given: Options) -> None:
 def _output(path, mode):
     if path == _STANDARD_OUTPUT:
         return contextlib.nullcontext(sys.stdout)
-    files.remove_temporaries(os.path.realpath(path))
-    return files.replacing(path, mode)
+    local.remove_temporaries(os.path.realpath(path))
+    return local.replacing(path, mode)
 
 
 def _write(given, file, encoded, vocabulary, progress):
@@ -580,12 +581,12 @@ def _check_paths(given):
     path = given.output_file
     if os.path.isdir(path):
         raise UserError(f"{path}: is a folder; name a file in it")
-    is_stream = path == _STANDARD_OUTPUT or files.is_stream(path)
+    is_stream = path == _STANDARD_OUTPUT or local.is_stream(path)
     if is_stream and given.output_format == "hdf5":
         raise UserError(f"{path}: HDF5 is written to files alone; name one")
     if path == _STANDARD_OUTPUT:
         return
-    files.refuse_inputs([path], read)
+    local.refuse_inputs([path], read)
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise UserError(

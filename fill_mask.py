@@ -12,10 +12,10 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.objectives import masked_lm
-from text import masks
 from text.errors import UserError
-from text.tokenization import TokenizerOptions
-from text.vocabulary import MASK
+from text.tasks import masks
+from text.tokenizers.vocabulary import MASK
+from text.tokenizers.wordpiece import TokenizerOptions
 from training import checkpoint, run
 
 

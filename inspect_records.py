@@ -13,17 +13,11 @@ import os
 import sys
 
 import options
-from text import (
-    descriptions,
-    files,
-    inputs,
-    inspection,
-    readable,
-    record_report,
-    record_statistics,
-)
 from text.errors import UserError
-from text.vocabulary import Vocabulary
+from text.files import inputs, local
+from text.inspection import inspect, report, statistics, words
+from text.records import descriptions
+from text.tokenizers.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,22 +55,22 @@ def main(given: Options) -> int:
     vocabulary = Vocabulary.load(given.vocab_file)
     paths = descriptions.records_among(inputs.expand(given.input_file))
     if given.report_file:
-        files.refuse_inputs([given.report_file], [*paths, given.vocab_file])
+        local.refuse_inputs([given.report_file], [*paths, given.vocab_file])
         os.makedirs(os.path.dirname(given.report_file) or ".", exist_ok=True)
-    found = inspection.Inspection(
+    found = inspect.Inspection(
         vocabulary,
-        inspection.find_descriptions(paths),
+        inspect.find_descriptions(paths),
         masked_lm_prob=given.masked_lm_prob,
         max_records=given.max_records,
         num_shown=given.num_shown,
     )
     found.read(paths)
     if found.shown:
-        print(f"{readable.LEGEND}\n")
+        print(f"{words.LEGEND}\n")
     for where, record in found.shown:
-        print(f"{readable.text(where, record, vocabulary)}\n")
+        print(f"{words.text(where, record, vocabulary)}\n")
     if found.statistics:
-        for name, value in record_statistics.numbers(found.statistics):
+        for name, value in statistics.numbers(found.statistics):
             print(f"{name + ':':<16}{value}")
     if given.max_records:
         print(f"Only the first {given.max_records:,} records of each file were read.")
@@ -88,7 +82,7 @@ def main(given: Options) -> int:
         + (f"{total:,} violation(s)" if total else "nothing is wrong")
     )
     if given.report_file:
-        record_report.write(given.report_file, paths, found)
+        report.write(given.report_file, paths, found)
         print(f"Report: {given.report_file}")
     return int(total > 0)
 

@@ -22,11 +22,11 @@ from collections.abc import Iterator
 
 import options
 import training  # noqa: F401  TensorFlow, without its notes
-from text import files, inputs, tables
+from serving import forms
+from serving.predictor import Predictor
 from text.errors import UserError
+from text.files import inputs, local, tables
 from text.progress import Progress
-from training import forms
-from training.predictor import Predictor
 
 _WINDOW = 64  # batches among which rows are sorted by length
 _PATIENCE = 0.2  # seconds that a row of a pipe waits for others
@@ -86,7 +86,7 @@ def main(given: Options) -> int | None:
     if given.serve is not None:
         return _serve(given)
     if given.output_file:
-        files.refuse_inputs([given.output_file], [given.input_file])
+        local.refuse_inputs([given.output_file], [given.input_file])
     predictor = Predictor(given.model_dir)
     table = Table(given.input_file, given.input_format, predictor)
     # A bad line of a file is found before work begins; that of a pipe when it comes.
@@ -167,7 +167,7 @@ def _output(path):
     if path is None:
         return contextlib.nullcontext(sys.stdout.buffer)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    return files.replacing(path)
+    return local.replacing(path)
 
 
 # --- Rows --------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class Table:
 
 def _serve(given):
     try:
-        from training import server
+        from serving import server
     except ModuleNotFoundError as error:
         raise UserError(
             f"--serve needs the package {error.name}, which is not installed: pip install "

@@ -24,13 +24,15 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.objectives import tasks
-from text import files, packing, tables
 from text.errors import UserError
-from text.graph_batches import in_parts
-from text.graph_tokenization import pack
-from text.rows import Field, Row
-from training import finetuning, metrics, run, run_folder
-from training.task import Judgement, Task
+from text.files import local, tables
+from text.instances import packing
+from text.instances.pack_graph import pack
+from text.records.rows import Field, Row
+from text.tasks.in_parts import in_parts
+from training import metrics, run, run_folder
+from training.finetuning import finetune
+from training.finetuning.task import Judgement, Task
 
 # isort: split
 import tensorflow as tf
@@ -175,7 +177,7 @@ _CUSTOM = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetuning.FineTuningOptions):
+class Options(finetune.FineTuningOptions):
     data_dir: str = options.field(help="Folder of the task's files.")
     task_name: str = options.field(
         help=f"One of {', '.join(TASKS)}, xnli (any case), or custom: your own files."
@@ -236,7 +238,7 @@ class Options(finetuning.FineTuningOptions):
             )
         if self.is_custom and self.do_predict:
             names = (self.train_file, self.dev_file, self.test_file)
-            files.refuse_inputs(
+            local.refuse_inputs(
                 [os.path.join(self.output_dir, name) for name in _WRITTEN],
                 [os.path.join(self.data_dir, name) for name in names],
             )
@@ -708,7 +710,7 @@ def main(given: Options) -> None:
         UserError: flags, files, config or checkpoint do not fit each other.
     """
     task = Classifier(given, run.make_tokenizer(given))
-    finetuning.finetune(task, given)
+    finetune.finetune(task, given)
 
 
 if __name__ == "__main__":

@@ -33,11 +33,13 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.objectives import frozen_tagging, tasks
-from text import graph_tags, inputs, tags
 from text.errors import UserError
-from text.rows import Field, Row
-from training import finetuning, metrics, run, run_folder
-from training.task import Judgement, Task
+from text.files import inputs
+from text.records.rows import Field, Row
+from text.tasks import tags, tags_graph
+from training import metrics, run, run_folder
+from training.finetuning import finetune
+from training.finetuning.task import Judgement, Task
 
 _NOTHING = "no entity"
 _WORDS_AROUND = 50  # of an entity, on the page of mistakes
@@ -52,7 +54,7 @@ _SAMPLES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetuning.FineTuningOptions):
+class Options(finetune.FineTuningOptions):
     data_dir: str = options.field(help="Folder with the three files.")
     train_file: str = options.field("train.txt", help="Training set, in data_dir.")
     dev_file: str = options.field("dev.txt", help="Dev set.")
@@ -481,11 +483,11 @@ class Tagger(Task):
         return request
 
     def serve(self, tokenizer, predict, words, **around):
-        around = graph_tags.Around(**around) if self.given.document_context else None
-        labels, probabilities = graph_tags.label(
+        around = tags_graph.Around(**around) if self.given.document_context else None
+        labels, probabilities = tags_graph.label(
             tokenizer, predict, words, self.given.max_seq_length, around
         )
-        answers = graph_tags.read(words, labels, self.types, self._written_scheme)
+        answers = tags_graph.read(words, labels, self.types, self._written_scheme)
         return answers | {"probabilities": probabilities}
 
 
@@ -521,7 +523,7 @@ def main(given: Options) -> None:
         UserError: flags, files, config or checkpoint do not fit each other.
     """
     task = Tagger(given, run.make_tokenizer(given))
-    finetuning.finetune(task, given)
+    finetune.finetune(task, given)
 
 
 if __name__ == "__main__":

@@ -26,19 +26,14 @@ import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives import masked_lm, pretraining
-from text import anywhere, reading, records
-from text.descriptions import Description
+from serving import export
 from text.errors import UserError
-from text.tokenization import Tokenizer, TokenizerOptions
-from training import (
-    distribution,
-    encoder_export,
-    export,
-    loop,
-    report,
-    run,
-    run_folder,
-)
+from text.files import anywhere
+from text.records import reading
+from text.records.descriptions import Description
+from text.records.schema import pretraining_schema
+from text.tokenizers.wordpiece import Tokenizer, TokenizerOptions
+from training import distribution, encoder_export, loop, report, run, run_folder
 
 # isort: split
 import tensorflow as tf
@@ -131,9 +126,7 @@ def _read(
     for path in reading.find(patterns):
         if path in described:
             _check_description(path, described[path], given, config)
-    schema = records.pretraining_schema(
-        given.max_seq_length, given.max_predictions_per_seq
-    )
+    schema = pretraining_schema(given.max_seq_length, given.max_predictions_per_seq)
     sizes = dataclasses.asdict(config)
     opened = reading.Records(reading.survey(patterns, described), schema, sizes)
     opened.check(_CHECKED_RECORDS)

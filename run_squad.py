@@ -27,11 +27,13 @@ from absl import logging
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.objectives import tasks
-from text import graph_batches, graph_spans, inputs, spans
 from text.errors import UserError
-from text.rows import Field, Row
-from training import answers, finetuning, run, run_folder
-from training.task import Judgement, Task
+from text.files import inputs
+from text.records.rows import Field, Row
+from text.tasks import in_parts, spans, spans_graph
+from training import run, run_folder, squad_metrics
+from training.finetuning import finetune
+from training.finetuning.task import Judgement, Task
 
 _FIRST_UNIQUE_ID = 1000000000
 
@@ -47,7 +49,7 @@ _SAMPLES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetuning.FineTuningOptions):
+class Options(finetune.FineTuningOptions):
     train_file: str | None = options.field(
         None, help="Questions to train on, in SQuAD's JSON format."
     )
@@ -94,7 +96,7 @@ class Options(finetuning.FineTuningOptions):
         self.lengths  # noqa: B018  is checked where it is made
         if self.do_train and not self.train_file:
             raise UserError("--do_train needs --train_file")
-        if finetuning.evaluates(self) and not self.predict_file:
+        if finetune.evaluates(self) and not self.predict_file:
             raise UserError(
                 "--do_eval, --eval_every_steps, --early_stopping_patience and a search "
                 "need --predict_file"
@@ -387,7 +389,7 @@ class Squad(Task):
         if self.version_2:
             null["texts"] = [a.best.text if a.best else "" for a in found]
             null["null_odds"] = [a.null_odds for a in found]
-        return answers.evaluate(
+        return squad_metrics.evaluate(
             [example.references for example in examples],
             [self._text(answer) for answer in found],
             version_2=self.version_2,
@@ -397,7 +399,9 @@ class Squad(Task):
     def trivial_score(self, examples):
         references = [example.references for example in examples]
         nothing = [""] * len(examples)
-        return answers.evaluate(references, nothing, version_2=self.version_2)["f1"]
+        return squad_metrics.evaluate(references, nothing, version_2=self.version_2)[
+            "f1"
+        ]
 
     def judge(self, predictions):
         judgements = []
@@ -405,7 +409,7 @@ class Squad(Task):
         for example, answer in zip(predictions.examples, found, strict=True):
             chosen = self._chosen(answer)
             given = chosen.text
-            (exact,), (f1,) = answers.score(
+            (exact,), (f1,) = squad_metrics.score(
                 [example.references], [given], version_2=self.version_2
             )
             gold = given if exact else " / ".join(dict.fromkeys(example.references))
@@ -478,13 +482,13 @@ class Squad(Task):
     def serve(self, tokenizer, predict, *, question, context):
         questions = tokenizer.encode(question)
         ids, starts, ends = tokenizer.encode_with_offsets(context)
-        windows = graph_spans.windows(questions, ids, self.given.lengths)
-        batch = graph_spans.rows(
+        windows = spans_graph.windows(questions, ids, self.given.lengths)
+        batch = spans_graph.rows(
             questions, ids, windows, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id
         )
-        logits = graph_batches.in_parts(predict, batch)
-        return graph_spans.best_answers(
-            graph_spans.Documents(context, starts, ends),
+        logits = in_parts.in_parts(predict, batch)
+        return spans_graph.best_answers(
+            spans_graph.Documents(context, starts, ends),
             windows,
             logits["start_logits"],
             logits["end_logits"],
@@ -511,7 +515,7 @@ def main(given: Options) -> None:
         UserError: flags, files, config or checkpoint do not fit each other.
     """
     task = Squad(given, run.make_tokenizer(given))
-    finetuning.finetune(task, given)
+    finetune.finetune(task, given)
 
 
 if __name__ == "__main__":

@@ -34,11 +34,14 @@ import numpy as np
 import options
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.objectives import tasks
-from text import graph_choices, packing, tables
 from text.errors import UserError
-from text.rows import Field, Row
-from training import finetuning, metrics, run, run_folder
-from training.task import Judgement, Task
+from text.files import tables
+from text.instances import packing
+from text.records.rows import Field, Row
+from text.tasks import choices_graph
+from training import metrics, run, run_folder
+from training.finetuning import finetune
+from training.finetuning.task import Judgement, Task
 
 _SAMPLES = (
     (
@@ -53,7 +56,7 @@ _SAMPLES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetuning.FineTuningOptions):
+class Options(finetune.FineTuningOptions):
     data_dir: str = options.field(help="Folder with the three files.")
     train_file: str = options.field(
         "train.csv",
@@ -288,7 +291,7 @@ class MultipleChoice(Task):
 
     def serve(self, tokenizer, predict, context, start, choices):
         length = self.given.max_seq_length
-        return graph_choices.choose(tokenizer, predict, context, start, choices, length)
+        return choices_graph.choose(tokenizer, predict, context, start, choices, length)
 
 
 def _json_answer(example, answer):
@@ -309,7 +312,7 @@ def main(given: Options) -> None:
         UserError: flags, files, config or checkpoint do not fit each other.
     """
     task = MultipleChoice(given, run.make_tokenizer(given))
-    finetuning.finetune(task, given)
+    finetune.finetune(task, given)
 
 
 if __name__ == "__main__":

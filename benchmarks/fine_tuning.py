@@ -13,7 +13,7 @@ import tempfile
 
 import options
 import run_classifier
-from text.files import read_json
+from text.files.local import read_json
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,9 @@ import tempfile
 import time
 
 import options
-from text import documentation, documents, generation, inputs, work
+from text.corpus import documentation, formats
+from text.files import inputs
+from text.generation import stages, work
 
 _STAGES = ("1/3 tokenizing", "2/3 planning", "3/3 writing")
 
@@ -24,7 +26,7 @@ class Options:
         help="Text files; without any, the documentation strings of what is installed.",
     )
     input_format: str = options.field(
-        "files", choices=documents.FORMATS, help="As for create_pretraining_data.py."
+        "files", choices=formats.FORMATS, help="As for create_pretraining_data.py."
     )
     dupe_factor: list[str] = options.field(
         ["1", "5", "10"], help="Passes over the text; a row for each."
@@ -66,10 +68,10 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def run(settings: generation.Settings, num_workers: int) -> tuple[dict, dict]:
+def run(settings: stages.Settings, num_workers: int) -> tuple[dict, dict]:
     """Generates once; returns the counts, and seconds by stage with `all` and `cpu`."""
     cpu, begun = cpu_seconds(), time.monotonic()
-    description, _ = generation.generate(settings, num_workers, overwrite=True)
+    description, _ = stages.generate(settings, num_workers, overwrite=True)
     seconds = dict(Timed.seconds)
     seconds |= {"all": time.monotonic() - begun, "cpu": cpu_seconds() - cpu}
     for path in (*settings.output_files, settings.description_file):
@@ -80,7 +82,7 @@ def run(settings: generation.Settings, num_workers: int) -> tuple[dict, dict]:
 def measure(chosen: Options, folder: str, dupe_factor: int):
     """Returns counts, and the median of each figure for one process and for two."""
     files = inputs.expand(chosen.input_file) if chosen.input_file else None
-    settings = generation.Settings(
+    settings = stages.Settings(
         input_files=tuple(files or [os.path.join(folder, "documentation.txt")]),
         output_files=(os.path.join(folder, "records"),),
         vocab_file=chosen.vocab_file,

@@ -13,7 +13,8 @@ import tempfile
 
 import options
 from benchmarks.generation import write_corpus
-from text import documents, inputs
+from text.corpus import formats
+from text.files import inputs
 
 _SCRIPT = pathlib.Path(__file__).parent.parent / "create_pretraining_data.py"
 
@@ -26,7 +27,7 @@ class Options:
         help="Text files; without any, the documentation strings of what is installed.",
     )
     input_format: str = options.field(
-        "files", choices=documents.FORMATS, help="As for create_pretraining_data.py."
+        "files", choices=formats.FORMATS, help="As for create_pretraining_data.py."
     )
     dupe_factor: int = options.field(1, help="Passes over the text.")
     times: int = options.field(10, help="How many times as much text to compare with.")

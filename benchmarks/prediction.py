@@ -22,9 +22,9 @@ import time
 
 import options
 import training  # noqa: F401  TensorFlow, without its notes
-from text import inputs, tables
+from serving.predictor import Predictor
 from text.errors import UserError
-from training.predictor import Predictor
+from text.files import inputs, tables
 
 # isort: split
 import tensorflow as tf

@@ -26,7 +26,7 @@ import numpy as np
 
 import options
 from text.errors import UserError
-from training import answers, metrics
+from training import metrics, squad_metrics
 
 ROOT = pathlib.Path(__file__).parents[1]
 SYSTEMS = ("ours", "corrected", "transformers")
@@ -207,7 +207,7 @@ class Squad:
         content = json.loads((folder / "dev.json").read_text(encoding="utf-8"))
         (article,) = content["data"]
         questions = [q for p in article["paragraphs"] for q in p["qas"]]
-        found = answers.evaluate(
+        found = squad_metrics.evaluate(
             [[answer["text"] for answer in q["answers"]] for q in questions],
             [predictions[q["id"]] for q in questions],
         )

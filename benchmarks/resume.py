@@ -23,12 +23,13 @@ import options
 import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
-from text import blocks, reading, records
+from text.records import blocks, encoding, framing, reading
+from text.records.schema import pretraining_schema
 from training import distribution, loop
 
 _FILES = 8
 _VOCAB_SIZE = 30522
-_SCHEMA = records.pretraining_schema(max_seq_length=16, max_predictions_per_seq=4)
+_SCHEMA = pretraining_schema(max_seq_length=16, max_predictions_per_seq=4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ def write(folder: str, count: int) -> None:
                 }
                 batch["segment_ids"] %= 2
                 offsets.append(file.tell())
-                file.write(records.frame(records.encode(batch, _SCHEMA)))
+                file.write(framing.frame(encoding.encode(batch, _SCHEMA)))
             size = file.tell()
         output = {"file": name, "instances": instances, "bytes": size}
         outputs.append(output | {"offsets": offsets})

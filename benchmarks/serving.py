@@ -20,8 +20,8 @@ import time
 import numpy as np
 
 import options
-from text import inputs, tables
 from text.errors import UserError
+from text.files import inputs, tables
 
 _ROOT = pathlib.Path(__file__).parents[1]
 

@@ -12,10 +12,10 @@ import time
 import numpy as np
 
 import options
-from text import spans
-from text.tokenization import Tokenizer
-from text.vocabulary import Vocabulary
-from training import answers
+from text.tasks import spans
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
+from training import squad_metrics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ def main(chosen: Options) -> None:
         texts = [answer.best.text if answer.best else "" for answer in found]
         timed(
             "EM, F1, best thresholds",
-            answers.evaluate,
+            squad_metrics.evaluate,
             references,
             [answer.text() for answer in found],
             version_2=True,

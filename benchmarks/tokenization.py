@@ -9,9 +9,10 @@ import statistics
 import time
 
 import options
-from text import documentation, inputs
-from text.tokenization import Tokenizer
-from text.vocabulary import Vocabulary
+from text.corpus import documentation
+from text.files import inputs
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 import keras
 from keras import ops
 
-from modeling.encoders.config import EncoderConfig
-
 # 2**32 / golden ratio, as a signed 32-bit number: its multiples lie far apart.
 _SITE_STRIDE = -1640531527
 
@@ -127,16 +125,16 @@ def layer_norm(dtype: str) -> keras.layers.LayerNormalization:
 
 
 def weight_initializers(
-    config: EncoderConfig, seed: str
+    initializer_range: float, seed: str
 ) -> Iterator[keras.initializers.Initializer]:
     """Yields one initializer after another, each with a seed of its own.
 
-    They draw from a normal distribution of deviation initializer_range that is cut at
-    two deviations. Keras repeats the numbers of an initializer used twice, therefore
-    every variable takes its `next`.
+    They draw from a normal distribution with this standard deviation, cut off at two
+    deviations. Keras repeats the numbers of an initializer that is used twice, so every
+    variable takes its `next`.
     """
     seeds = random.Random(seed)
     while True:
         yield keras.initializers.TruncatedNormal(
-            stddev=config.initializer_range, seed=seeds.getrandbits(31)
+            stddev=initializer_range, seed=seeds.getrandbits(31)
         )

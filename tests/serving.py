@@ -3,10 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from text import rows
-from text.graph_tokenization import GraphTokenizer
-from training import forms
-from training.task import Predictions, Task
+from serving import forms
+from text.records import rows
+from text.tokenizers.wordpiece_graph import GraphTokenizer
+from training.finetuning.task import Predictions, Task
 
 _SHAPES = {"text": [None], "list": [None, None]}
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from training import answers
+from training import squad_metrics
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad"
 
@@ -32,7 +32,7 @@ GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad"
     ],
 )
 def test_normalized(text, normalized):
-    assert answers.normalize(text) == normalized
+    assert squad_metrics.normalize(text) == normalized
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_normalized(text, normalized):
 )
 @pytest.mark.parametrize("version_2", [False, True])
 def test_an_answer_is_compared(references, answer, exact, f1, version_2):
-    found = answers.score([references], [answer], version_2=version_2)
+    found = squad_metrics.score([references], [answer], version_2=version_2)
     assert [values.tolist() for values in found] == [[exact], [pytest.approx(f1)]]
 
 
@@ -71,13 +71,13 @@ def test_an_answer_is_compared(references, answer, exact, f1, version_2):
 )
 def test_versions_differ_where_nothing_is_left(references, answer, of_1, of_2):
     for version_2, expected in ((False, of_1), (True, of_2)):
-        exact, f1 = answers.score([references], [answer], version_2=version_2)
+        exact, f1 = squad_metrics.score([references], [answer], version_2=version_2)
         assert (exact[0], f1[0]) == expected
 
 
 def test_a_set_is_scored():
     references = [["red"], ["green blue"], ["cat"]]
-    assert answers.evaluate(references, ["Red", "green", None]) == {
+    assert squad_metrics.evaluate(references, ["Red", "green", None]) == {
         "exact": pytest.approx(100 / 3),
         "f1": pytest.approx(100 * (1 + 2 / 3) / 3),
         "total": 3,
@@ -87,7 +87,7 @@ def test_a_set_is_scored():
 
 def test_a_set_with_questions_without_answer_is_scored():
     references = [["red"], ["green blue"], [], ["the"], ["cat"]]
-    found = answers.evaluate(
+    found = squad_metrics.evaluate(
         references,
         ["red", "", "", "dog", "cat"],
         version_2=True,
@@ -114,32 +114,32 @@ def test_a_set_with_questions_without_answer_is_scored():
 
 
 def test_an_empty_set_has_no_score():
-    assert answers.evaluate([], []) == {"exact": 0.0, "f1": 0.0, "total": 0}
-    found = answers.evaluate([], [], version_2=True, texts=[], null_odds=[])
+    assert squad_metrics.evaluate([], []) == {"exact": 0.0, "f1": 0.0, "total": 0}
+    found = squad_metrics.evaluate([], [], version_2=True, texts=[], null_odds=[])
     assert (found["total"], found["best_f1"], found["best_f1_thresh"]) == (0, 0, 0)
 
 
 def test_a_set_may_lack_one_kind_of_question():
-    assert "NoAns_total" not in answers.evaluate([["a b"]], ["b"], version_2=True)
-    assert "HasAns_total" not in answers.evaluate([[]], ["b"], version_2=True)
+    assert "NoAns_total" not in squad_metrics.evaluate([["a b"]], ["b"], version_2=True)
+    assert "HasAns_total" not in squad_metrics.evaluate([[]], ["b"], version_2=True)
 
 
 # --- Thresholds ----------------------------------------------------------------------
 
 
 def test_never_to_answer_may_be_best():
-    found = answers.best_threshold(np.zeros(3), np.ones(3), [5.0, -7.0, 2.0])
+    found = squad_metrics.best_threshold(np.zeros(3), np.ones(3), [5.0, -7.0, 2.0])
     assert found == (100.0, -8.0)
 
 
 def test_always_to_answer_may_be_best():
-    found = answers.best_threshold(np.ones(3), np.zeros(3), [5.0, -7.0, 2.0])
+    found = squad_metrics.best_threshold(np.ones(3), np.zeros(3), [5.0, -7.0, 2.0])
     assert found == (100.0, 5.0)
 
 
 def test_equal_odds_are_not_divided():
     """Between the two of 1.0 the score would be 100, but no threshold is there."""
-    found = answers.best_threshold([1.0, 0.0, 0.0], [0, 1, 1], [1.0, 1.0, 3.0])
+    found = squad_metrics.best_threshold([1.0, 0.0, 0.0], [0, 1, 1], [1.0, 1.0, 3.0])
     assert found == (pytest.approx(200 / 3), 0.0)
 
 
@@ -160,7 +160,7 @@ def test_a_threshold_gives_its_score_and_no_other_gives_more(questions):
     def at(threshold):
         return 100 * np.where(odds > threshold, null_scores, scores).mean()
 
-    best, threshold = answers.best_threshold(scores, null_scores, odds)
+    best, threshold = squad_metrics.best_threshold(scores, null_scores, odds)
     assert at(threshold) == pytest.approx(best)
     tried = [at(candidate) for candidate in np.arange(-5, 5, 0.5)]
     assert max(tried) == pytest.approx(best)
@@ -218,7 +218,7 @@ sayings = strategies.lists(
 
 @hypothesis.given(strategies.lists(sayings, min_size=1), sayings, strategies.booleans())
 def test_scores_are_those_of_the_rules(references, answer, version_2):
-    exact, f1 = answers.score([references], [answer], version_2=version_2)
+    exact, f1 = squad_metrics.score([references], [answer], version_2=version_2)
     expected = plain_scores(references, answer, version_2)
     assert (exact[0], f1[0]) == pytest.approx(expected)
 
@@ -244,7 +244,7 @@ def test_the_release_s_answers_have_the_scores_of_the_rules(version):
     for place in range(0, len(references), 3):
         if references[place] and plain_words(texts[place]):
             references[place] = [texts[place].upper()]
-    found = answers.evaluate(
+    found = squad_metrics.evaluate(
         references,
         [given[id] for id in questions],
         version_2=version_2,

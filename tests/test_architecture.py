@@ -1,5 +1,5 @@
-"""Imports point down: scripts, training, modeling; text and modeling know nothing of each
-other, and no script imports another."""
+"""Imports point down: scripts, training, serving, then modeling and text, which know
+nothing of each other. No script imports another, and no package goes round in a circle."""
 
 import ast
 import pathlib
@@ -9,23 +9,36 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 # options.py stands on text.errors alone; text declares the flags that it knows best.
 FLOORS = {"text": {"text", "options"}, "modeling": {"modeling"}}
-FLOORS["training"] = {"training", "modeling", "text", "options"}
+FLOORS["serving"] = {"serving", "modeling", "text", "options"}
+FLOORS["training"] = {"training", "serving", "modeling", "text", "options"}
 SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - {"options"}
 # Modules of modeling/ that load no Keras.
 NETWORKLESS = ("modeling.encoders.bert_config.", "modeling.encoders.config.")
+LONGEST_FUNCTION = 60  # lines
 OURS = {*FLOORS, *SCRIPTS, "options"}
 
 
-def imported(path: pathlib.Path) -> set[str]:
-    """Top-level names that a file imports, wherever in it."""
+def modules_imported(path: pathlib.Path) -> set[str]:
+    """Our modules that a file imports, and what else it imports, wherever in it."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import"
-            names.add(node.module.split(".")[0])
+            full = {f"{node.module}.{alias.name}" for alias in node.names}
+            ours = {name for name in full if path_of(name).exists()}
+            names |= ours if len(ours) == len(full) else {*ours, node.module}
     return names
+
+
+def path_of(module: str) -> pathlib.Path:
+    return ROOT / f"{module.replace('.', '/')}.py"
+
+
+def imported(path: pathlib.Path) -> set[str]:
+    """Top-level names that a file imports."""
+    return {name.split(".")[0] for name in modules_imported(path)}
 
 
 @pytest.mark.parametrize("floor", FLOORS)
@@ -34,6 +47,38 @@ def test_floor_imports_only_what_lies_below(floor):
     assert files
     for path in files:
         assert imported(path) & OURS <= FLOORS[floor], path
+
+
+def test_no_package_goes_round_in_a_circle():
+    """A package is a folder; its own modules count as one."""
+    below = {}
+    for floor in FLOORS:
+        for path in (ROOT / floor).rglob("*.py"):
+            package = ".".join(path.parent.relative_to(ROOT).parts)
+            for name in modules_imported(path):
+                other = name if (ROOT / name.replace(".", "/")).is_dir() else None
+                other = other or name.rpartition(".")[0]
+                if other != package:
+                    below.setdefault(package, set()).add(other)
+    assert len(below) > 10
+
+    def reached(package, seen):
+        for other in below.get(package, ()):
+            if other not in seen:
+                seen.add(other)
+                reached(other, seen)
+        return seen
+
+    assert not [package for package in below if package in reached(package, set())]
+
+
+def test_no_function_is_too_long_to_read():
+    for floor in FLOORS:
+        for path in (ROOT / floor).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FunctionDef):
+                    length = node.end_lineno - node.lineno + 1
+                    assert length <= LONGEST_FUNCTION, (path, node.name, length)
 
 
 def test_modeling_needs_keras_alone():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: it sets TensorFlow's log level)
-from text import blocks
+from text.records import blocks
 
 
 @pytest.fixture

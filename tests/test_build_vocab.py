@@ -11,8 +11,8 @@ import pytest
 import build_vocab
 from build_vocab import Options, WordCounts
 from text.errors import UserError
-from text.tokenization import Tokenizer, WordSplitter
-from text.vocabulary import Vocabulary
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import Tokenizer, WordSplitter
 
 TEXT = "Low lower lowest, new newer newest! Él niño: 我们.\n" * 20
 

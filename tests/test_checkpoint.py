@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from text import files
 from text.errors import UserError
+from text.files import local
 from training import checkpoint, run_folder
 
 # isort: split
@@ -95,8 +95,8 @@ def test_oldest_checkpoints_are_dropped(tmp_path):
 
 def left_half_written(prefix, host=None, process=ENDED):
     """Files as a process leaves them that was killed while it wrote a checkpoint."""
-    name = files.temporary_name(prefix).replace(f"~{os.getpid()}", f"~{process}")
-    name = name.replace(f"~{files.host()}~", f"~{host or files.host()}~")
+    name = local.temporary_name(prefix).replace(f"~{os.getpid()}", f"~{process}")
+    name = name.replace(f"~{local.host()}~", f"~{host or local.host()}~")
     paths = [
         pathlib.Path(name + end)
         for end in (".index", ".data-00000-of-00001.tempstate12345")

@@ -16,11 +16,12 @@ import convert_checkpoint
 import training  # noqa: F401  (first: TensorFlow quietly)
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
-from text import files
 from text.errors import UserError
-from text.tokenization import Tokenizer
-from text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training import checkpoint, hugging_face
+from text.files import local
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
+from training import checkpoint
+from training.layouts import hugging_face
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 RELEASED = str(GOLDEN / "checkpoint" / "bert_model.ckpt")
@@ -457,7 +458,7 @@ def test_nothing_that_is_there_is_written_over(tmp_path):
     output = tmp_path / "new"
     flags = {"input": [RELEASED], "output_dir": str(output)}
     for layout in ("release", "hugging_face"):
-        with files.locked(str(output)):
+        with local.locked(str(output)):
             with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
                 convert(layout=layout, **flags)
         assert not output.exists()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from text import corpus
+from text.corpus import store
 
 
 @pytest.fixture(scope="module")
@@ -20,16 +20,16 @@ def write(folder, pieces, vocabulary_size=100, with_words=False):
     prefixes = []
     for number, piece in enumerate(pieces):
         prefixes.append(f"{folder}/piece-{number}")
-        with corpus.PieceWriter(prefixes[-1], vocabulary_size, with_words) as writer:
+        with store.PieceWriter(prefixes[-1], vocabulary_size, with_words) as writer:
             for sentence in piece:
                 if sentence is None:
                     writer.end_document()
                 else:
                     words = [i % 2 for i in range(len(sentence))]
                     writer.add(sentence, words if with_words else None)
-    corpus.join(prefixes, f"{folder}/corpus", with_words)
-    corpus.remove_pieces(prefixes)
-    return corpus.Corpus(f"{folder}/corpus", vocabulary_size, with_words)
+    store.join(prefixes, f"{folder}/corpus", with_words)
+    store.remove_pieces(prefixes)
+    return store.Corpus(f"{folder}/corpus", vocabulary_size, with_words)
 
 
 def documents_in(whole):
@@ -82,14 +82,14 @@ def test_words_go_along_with_the_tokens(tmp_path):
 
 
 def test_more_than_a_buffer_of_tokens(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "_FLUSHED_TOKENS", 3)
+    monkeypatch.setattr(store, "_FLUSHED_TOKENS", 3)
     sentences = [[i, i + 1] for i in range(10)]
     assert documents_in(write(tmp_path, [sentences])) == [sentences]
 
 
 def test_a_piece_that_fails_leaves_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError):
-        with corpus.PieceWriter(f"{tmp_path}/piece", 100, True) as writer:
+        with store.PieceWriter(f"{tmp_path}/piece", 100, True) as writer:
             writer.add([1], [1])
             raise ZeroDivisionError
     assert os.listdir(tmp_path) == []
@@ -97,7 +97,7 @@ def test_a_piece_that_fails_leaves_nothing(tmp_path):
 
 def test_runs_are_gathered_side_by_side(tmp_path):
     np.arange(100, dtype=np.uint16).tofile(tmp_path / "a")
-    flat = corpus.FlatFile(str(tmp_path / "a"), np.uint16)
+    flat = store.FlatFile(str(tmp_path / "a"), np.uint16)
     assert len(flat) == 100 and flat[7] == 7
     assert flat[5:8].tolist() == [5, 6, 7]
     gathered = flat.gather([90, 0, 50], np.array([3, 0, 2]))

@@ -16,9 +16,12 @@ import pytest
 
 import create_pretraining_data
 from create_pretraining_data import Options
-from text import documents, files, generation, records
+from text.corpus import formats
 from text.errors import UserError
-from text.vocabulary import Vocabulary
+from text.files import local
+from text.records import encoding, framing
+from text.records.schema import pretraining_schema
+from text.tokenizers.vocabulary import Vocabulary
 
 ROOT = pathlib.Path(__file__).parent.parent
 VOCAB_FILE = ROOT / "tests" / "golden" / "checkpoint" / "vocab.txt"
@@ -46,11 +49,11 @@ def make(**changed):
     given |= changed
     create_pretraining_data.main(Options(**given))
     paths = create_pretraining_data._output_files(given["output_file"])
-    schema = records.pretraining_schema(
+    schema = pretraining_schema(
         given["max_seq_length"], given["max_predictions_per_seq"]
     )
-    examples = [example for path in paths for example in records.read(path)]
-    batch, faults = records.decode(examples, schema)
+    examples = [example for path in paths for example in framing.read(path)]
+    batch, faults = encoding.decode(examples, schema)
     assert not faults
     return batch
 
@@ -105,10 +108,10 @@ def test_all_formats_hold_the_same_text():
 def test_a_text_without_empty_lines_is_read_in_bounded_pieces(monkeypatch):
     lines = [f"the {'and ' * (i % 7)}of.\nThe" for i in range(300)]
     write("text.txt", "\n".join(lines))
-    span = documents.Span("text.txt", 0, None, os.path.getsize("text.txt"))
-    whole = list(documents.read(span, "files", "text", True))
-    monkeypatch.setattr(documents, "_PARAGRAPH_CHARACTERS", 50)
-    assert list(documents.read(span, "files", "text", True)) == whole
+    span = formats.Span("text.txt", 0, None, os.path.getsize("text.txt"))
+    whole = list(formats.read(span, "files", "text", True))
+    monkeypatch.setattr(formats, "_PARAGRAPH_CHARACTERS", 50)
+    assert list(formats.read(span, "files", "text", True)) == whole
     assert len(whole) > 300
 
 
@@ -321,7 +324,7 @@ def test_a_description_or_a_link_is_not_written_over_an_input():
 
 
 def test_a_bad_line_in_a_later_piece_is_counted_from_the_file_s_start(monkeypatch):
-    monkeypatch.setattr(generation.documents, "_PIECE_BYTES", 50)
+    monkeypatch.setattr(formats, "_PIECE_BYTES", 50)
     write("text.txt", (TEXT * 20).encode() + b"caf\xe9\n")
     with pytest.raises(UserError, match=r"text\.txt:101: not UTF-8"):
         make()
@@ -399,7 +402,7 @@ def outputs():
     return {
         path.name: path.read_bytes()
         for path in pathlib.Path().iterdir()
-        if path.is_file() and not files.is_own(path.name)
+        if path.is_file() and not local.is_own(path.name)
     }
 
 
@@ -623,10 +626,10 @@ def test_outputs_whose_long_names_begin_alike():
 FULL = """
 import errno, os, sys
 import create_pretraining_data, options
-from text import corpus
+from text.corpus import store
 def fail(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-corpus.join = fail
+store.join = fail
 options.run(create_pretraining_data.main, create_pretraining_data.Options)
 """
 

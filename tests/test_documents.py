@@ -7,27 +7,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from text import documents, inputs
-from text.documents import Span
+from text.corpus import formats
+from text.corpus.formats import Span
 from text.errors import UserError
+from text.files import inputs
 
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(documents, "_PIECE_BYTES", 64)
-    monkeypatch.setattr(documents, "_PARAGRAPH_CHARACTERS", 200)
+    monkeypatch.setattr(formats, "_PIECE_BYTES", 64)
+    monkeypatch.setattr(formats, "_PARAGRAPH_CHARACTERS", 200)
 
 
 def cut(*paths, input_format):
     total = sum(path.stat().st_size for path in paths)
-    return list(documents.pieces(list(map(str, paths)), input_format, total))
+    return list(formats.pieces(list(map(str, paths)), input_format, total))
 
 
 def read(pieces, input_format, ends_at_file_end=True):
     """What documents hold, in the order of the pieces: lists of sentences."""
     found = [[]]
     for span in (span for piece in pieces for span in piece):
-        for item in documents.read(span, input_format, "text", ends_at_file_end):
+        for item in formats.read(span, input_format, "text", ends_at_file_end):
             if item is None:
                 found.append([])
             else:
@@ -51,7 +52,7 @@ TEXT = st.lists(LINE, max_size=60)
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("name", ["text", "text.gz"])
-@pytest.mark.parametrize("input_format", documents.FORMATS)
+@pytest.mark.parametrize("input_format", formats.FORMATS)
 @settings(
     max_examples=40,
     deadline=None,
@@ -78,7 +79,7 @@ def test_pieces_hold_what_the_whole_files_hold(
 
 
 @pytest.mark.parametrize("name", ["text", "text.gz"])
-@pytest.mark.parametrize("input_format", documents.FORMATS)
+@pytest.mark.parametrize("input_format", formats.FORMATS)
 def test_a_large_file_is_read_by_many(tmp_path, small_pieces, name, input_format):
     line = '{"text": "One."}' if input_format == "jsonl" else "The one."
     path = write(tmp_path, name, f"{line}\n\n".encode() * 200)
@@ -113,7 +114,7 @@ def test_small_files_share_a_piece(tmp_path, monkeypatch):
     paths = [write(tmp_path, f"{i}.txt", b"The one.\n") for i in range(9)]
     (piece,) = cut(*paths, input_format="files")
     assert len(piece) == 9
-    monkeypatch.setattr(documents, "_PIECE_FILES", 4)
+    monkeypatch.setattr(formats, "_PIECE_FILES", 4)
     assert list(map(len, cut(*paths, input_format="files"))) == [4, 4, 1]
 
 
@@ -130,7 +131,7 @@ def test_a_mistake_in_a_later_piece_is_named_by_its_line(tmp_path, small_pieces,
         read(cut(path, input_format="jsonl"), "jsonl")
 
 
-@pytest.mark.parametrize("input_format", documents.FORMATS)
+@pytest.mark.parametrize("input_format", formats.FORMATS)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -144,7 +145,7 @@ def test_a_mistake_in_a_later_piece_is_named_by_its_line(tmp_path, small_pieces,
 def test_damage_in_a_later_piece_is_named_by_its_line(
     tmp_path, monkeypatch, damage, input_format
 ):
-    monkeypatch.setattr(documents, "_PIECE_BYTES", 20_000)
+    monkeypatch.setattr(formats, "_PIECE_BYTES", 20_000)
     line = b'{"text": "One. Two."}\n' if input_format == "jsonl" else b"One. Two.\n\n"
     path = write(tmp_path, "text.gz", line * 20_000)
     path.write_bytes(damage(path.read_bytes()))

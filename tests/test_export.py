@@ -22,15 +22,16 @@ import run_pretraining
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
+from serving import export, portable
+from serving.predictor import Predictor, _find
 from tests import tiny
-from text import files
 from text.errors import UserError
-from text.graph_tokenization import GraphTokenizer
-from text.tokenization import Tokenizer
-from text.vocabulary import Vocabulary
-from training import encoder_export, export, portable
+from text.files import local
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
+from text.tokenizers.wordpiece_graph import GraphTokenizer
+from training import encoder_export
 from training.checkpoint import load
-from training.predictor import Predictor, _find
 
 # isort: split
 import tensorflow as tf
@@ -230,7 +231,7 @@ EXPORTED = ["export", "export/export.json", "export/file"]
 
 def left_by_a_killed_process(final, name="export"):
     """The name of a folder in which it wrote."""
-    place = files.temporary_name(str(final.parent / name))
+    place = local.temporary_name(str(final.parent / name))
     return pathlib.Path(place.replace(f"~{os.getpid()}", "~4194305"))
 
 
@@ -269,12 +270,12 @@ def test_an_export_killed_between_its_renames_is_found_again(tmp_path):
 
 def test_a_process_that_exports_is_left_alone(tmp_path):
     final = tmp_path / "export"
-    running = files.temporary_name(str(final))
+    running = local.temporary_name(str(final))
     running = pathlib.Path(running.replace(f"~{os.getpid()}", f"~{os.getppid()}"))
     running.mkdir()
     replace(final, "first")
     assert running.exists()
-    with files.locked(str(final)):
+    with local.locked(str(final)):
         with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
             replace(final, "second")
         final.rename(left_by_a_killed_process(final))

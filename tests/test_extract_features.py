@@ -18,10 +18,10 @@ import pytest
 
 import extract_features
 from extract_features import Counts, Encoder, Options, encode, make_rows
-from text import files
 from text.errors import UserError
-from text.tokenization import Tokenizer
-from text.vocabulary import Vocabulary
+from text.files import local
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
 from training import checkpoint
 
 # isort: split
@@ -490,7 +490,7 @@ def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
 def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "output").symlink_to(tmp_path / "kept" / "features")
-    own, process = files.temporary_name(f"{tmp_path}/kept/features"), os.getpid()
+    own, process = local.temporary_name(f"{tmp_path}/kept/features"), os.getpid()
     left = pathlib.Path(own.replace(f"~{process}", "~99999999"))
     left.write_text("half")
     others = [

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from text import files
 from text.errors import UserError
+from text.files import local
 
 ROOT = os.path.dirname(os.path.dirname(__file__))
 
@@ -16,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(__file__))
 def test_a_block_that_fails_leaves_what_was_there(tmp_path):
     path = tmp_path / "a"
     path.write_text("old")
-    with pytest.raises(RuntimeError), files.replacing(str(path), "w") as file:
+    with pytest.raises(RuntimeError), local.replacing(str(path), "w") as file:
         file.write("new")
         raise RuntimeError
     assert path.read_text() == "old"
@@ -24,19 +24,19 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path):
 
 
 def test_temporary_names_are_taken_apart_and_others_are_not():
-    name = os.path.basename(files.temporary_name("folder/model.ckpt-4"))
-    assert files.temporary_parts(name) == ("model.ckpt-4", files.host(), os.getpid())
+    name = os.path.basename(local.temporary_name("folder/model.ckpt-4"))
+    assert local.temporary_parts(name) == ("model.ckpt-4", local.host(), os.getpid())
     bundle = f"{name}.data-00000-of-00001.tempstate123"
-    assert files.temporary_parts(bundle) == files.temporary_parts(name)
+    assert local.temporary_parts(bundle) == local.temporary_parts(name)
     for others in ("writing-prompts", "a.tmp-12", "a~bert~host~12", ".a~bert~host~x"):
-        assert files.temporary_parts(others) is None
+        assert local.temporary_parts(others) is None
 
 
 def test_only_what_ended_processes_left_is_removed(tmp_path):
     path = tmp_path / "a"
-    own = files.temporary_name(str(path))
+    own = local.temporary_name(str(path))
     ended, other_host = own.replace(f"~{os.getpid()}", "~4194305"), f"{own}"
-    other_host = ended.replace(files.host(), "elsewhere")
+    other_host = ended.replace(local.host(), "elsewhere")
     running = own.replace(f"~{os.getpid()}", f"~{os.getppid()}")
     other_file = ended.replace(".a~", ".b~")
     strange = [
@@ -46,14 +46,14 @@ def test_only_what_ended_processes_left_is_removed(tmp_path):
     for name in (ended, *kept):
         with open(name, "w") as file:
             file.write("x")
-    files.remove_temporaries(str(path))
+    local.remove_temporaries(str(path))
     assert sorted(str(p) for p in tmp_path.iterdir()) == sorted(kept)
 
 
 HOLD = """
 import sys
 from text import files
-with files.locked(sys.argv[1], shared=sys.argv[2] == "shared"):
+with local.locked(sys.argv[1], shared=sys.argv[2] == "shared"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -79,12 +79,12 @@ def end(process):
 def test_a_second_writer_is_told_who_has_it(tmp_path):
     path = tmp_path / "a"
     first = hold(path)
-    with pytest.raises(UserError, match=f"process {first.pid} on {files.host()}"):
-        files.locked(str(path)).__enter__()
-    with files.locked(str(tmp_path / "b")):
+    with pytest.raises(UserError, match=f"process {first.pid} on {local.host()}"):
+        local.locked(str(path)).__enter__()
+    with local.locked(str(tmp_path / "b")):
         pass
     end(first)
-    with files.locked(str(path)):
+    with local.locked(str(path)):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -93,7 +93,7 @@ def test_a_killed_holder_is_no_hindrance(tmp_path):
     first = hold(tmp_path / "a")
     first.kill()
     first.communicate()
-    with files.locked(str(tmp_path / "a")):
+    with local.locked(str(tmp_path / "a")):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -102,16 +102,16 @@ def test_readers_share_and_keep_writers_out(tmp_path):
     path = tmp_path / "a"
     first, second = hold(path, "shared"), hold(path, "shared")
     with pytest.raises(UserError, match="in use by process"):
-        files.locked(str(path)).__enter__()
+        local.locked(str(path)).__enter__()
     end(first)
     with pytest.raises(UserError, match="in use by process"):
-        files.locked(str(path)).__enter__()
+        local.locked(str(path)).__enter__()
     end(second)
     with (
-        files.locked(str(path)),
+        local.locked(str(path)),
         pytest.raises(UserError, match=str(os.getpid())),
     ):
-        files.locked(str(path), shared=True).__enter__()
+        local.locked(str(path), shared=True).__enter__()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -120,7 +120,7 @@ def test_who_ended_is_not_named_as_a_holder(tmp_path):
     first, second = hold(path, "shared"), hold(path, "shared")
     end(second)
     with pytest.raises(UserError, match=f"process {first.pid} on"):
-        files.locked(str(path)).__enter__()
+        local.locked(str(path)).__enter__()
     end(first)
 
 
@@ -128,23 +128,23 @@ def test_left_overs_go_where_locks_ask_for_a_file_open_for_writing(
     tmp_path, monkeypatch
 ):
     """As on NFS."""
-    monkeypatch.setattr(files.fcntl, "flock", files.fcntl.lockf)
+    monkeypatch.setattr(local.fcntl, "flock", local.fcntl.lockf)
     path = tmp_path / "a"
-    ended = files.temporary_name(str(path)).replace(f"~{os.getpid()}", "~4194305")
+    ended = local.temporary_name(str(path)).replace(f"~{os.getpid()}", "~4194305")
     with open(ended, "w") as file:
         file.write("x")
-    files.remove_temporaries(str(path))
+    local.remove_temporaries(str(path))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_names_of_many_bytes_fit(tmp_path):
     path = tmp_path / ("\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 80)
-    with files.replacing(str(path), "w") as file:
+    with local.replacing(str(path), "w") as file:
         file.write("x")
-    ended = files.temporary_name(str(path)).replace(f"~{os.getpid()}", "~4194305")
+    ended = local.temporary_name(str(path)).replace(f"~{os.getpid()}", "~4194305")
     with open(ended, "w") as file:
         file.write("x")
-    files.remove_temporaries(str(path))
+    local.remove_temporaries(str(path))
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
@@ -152,7 +152,7 @@ def _count(path, number):
     for _ in range(number):
         while True:
             try:
-                with files.locked(path):
+                with local.locked(path):
                     with open(f"{path}.count") as file:
                         count = int(file.read())
                     with open(f"{path}.count", "w") as file:
@@ -182,9 +182,9 @@ def test_a_file_system_without_locks_is_said_to_have_none(
     tmp_path, monkeypatch, capsys
 ):
     def no_locks(file, kind):
-        raise OSError(files.errno.ENOLCK, "No locks available")
+        raise OSError(local.errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(files.fcntl, "flock", no_locks)
-    with files.locked(str(tmp_path / "a")):
+    monkeypatch.setattr(local.fcntl, "flock", no_locks)
+    with local.locked(str(tmp_path / "a")):
         pass
     assert "this file system has no locks" in capsys.readouterr().err

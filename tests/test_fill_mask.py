@@ -11,8 +11,8 @@ import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text.errors import UserError
-from text.tokenization import Tokenizer
-from text.vocabulary import Vocabulary
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
 from training import checkpoint
 
 # isort: split

@@ -16,10 +16,11 @@ import pytest
 import training  # noqa: F401  (first: TensorFlow quietly)
 from tests import jobs, tiny
 from tests.programs import hosts, parity
-from text import files
 from text.errors import UserError
-from text.vocabulary import SPECIAL_TOKENS
-from training import checkpoint, run_folder, trials
+from text.files import local
+from text.tokenizers.vocabulary import SPECIAL_TOKENS
+from training import checkpoint, run_folder
+from training.finetuning import experiment
 
 ROOT = pathlib.Path(__file__).parents[1]
 TINY = tiny.config(vocab_size=8)
@@ -220,7 +221,7 @@ def test_search_goes_on_where_it_was_broken_off(folder, monkeypatch):
     search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
     run(folder, **search, output_dir=str(folder / "straight"))
     train = training_calls = []
-    original = trials.Run.train
+    original = experiment.Run.train
 
     def once(self, *arguments):
         training_calls.append(arguments)
@@ -228,7 +229,7 @@ def test_search_goes_on_where_it_was_broken_off(folder, monkeypatch):
             raise KeyboardInterrupt
         original(self, *arguments)
 
-    monkeypatch.setattr(trials.Run, "train", once)
+    monkeypatch.setattr(experiment.Run, "train", once)
     with pytest.raises(KeyboardInterrupt):
         run(folder, **search)
     run(folder, **search)
@@ -465,7 +466,7 @@ def test_a_checkpoint_that_does_not_fit_costs_nothing(folder):
 
 def test_an_evaluation_leaves_alone_what_a_training_is_writing(folder):
     run(folder, num_train_epochs=[1.0])
-    name = files.temporary_name(str(folder / "output" / "model.ckpt-18"))
+    name = local.temporary_name(str(folder / "output" / "model.ckpt-18"))
     name = name.replace(f"~{os.getpid()}", f"~{os.getppid()}")  # which runs
     parts = [pathlib.Path(name + part) for part in run_folder.PARTS]
     parts.append(folder / "output" / "model.ckpt-17.data-00000-of-00001")
@@ -488,7 +489,7 @@ def test_of_two_trainings_the_second_is_refused_and_changes_nothing(folder):
     errors = [process.communicate()[1] for process in processes]
     (winner,) = (i for i, process in enumerate(processes) if process.returncode == 0)
     loser = errors[1 - winner].splitlines()[-1]
-    holder = f"in use by process {processes[winner].pid} on {files.host()}, since"
+    holder = f"in use by process {processes[winner].pid} on {local.host()}, since"
     assert processes[1 - winner].returncode == 1
     assert loser.startswith("parity.py: error: ") and holder in loser
     assert "Traceback" not in errors[1 - winner]

@@ -11,11 +11,16 @@ import pickle
 import numpy as np
 import pytest
 
-from text import descriptions, documents, files, generation, pairs, records, work
-from text.descriptions import Description
+from text.corpus import formats
 from text.errors import UserError
-from text.generation import Settings, generate
-from text.vocabulary import Vocabulary
+from text.files import local
+from text.generation import stages, work
+from text.generation.stages import Settings, generate
+from text.instances import pairs
+from text.records import descriptions, encoding, framing
+from text.records.descriptions import Description
+from text.records.schema import pretraining_schema
+from text.tokenizers.vocabulary import Vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 VOCAB_FILE = str(GOLDEN / "checkpoint" / "vocab.txt")
@@ -66,11 +71,11 @@ def folder(tmp_path):
 
 def read(settings):
     """All records, as arrays."""
-    schema = records.pretraining_schema(
+    schema = pretraining_schema(
         settings.max_seq_length, settings.max_predictions_per_seq
     )
-    examples = [e for path in settings.output_files for e in records.read(path)]
-    batch, faults = records.decode(examples, schema)
+    examples = [e for path in settings.output_files for e in framing.read(path)]
+    batch, faults = encoding.decode(examples, schema)
     assert not faults
     return batch
 
@@ -91,10 +96,10 @@ def made_in(folder):
 def many_tasks(monkeypatch):
     """Pieces so small that a short text makes many tasks."""
     monkeypatch.setattr(descriptions, "OFFSET_EVERY", 8)
-    monkeypatch.setattr(documents, "_PIECE_BYTES", 1000)
-    monkeypatch.setattr(generation, "_BLOCK_TOKENS", 300)
-    monkeypatch.setattr(generation, "_SEGMENT_ROWS", 40)
-    monkeypatch.setattr(generation, "_BATCH_ROWS", 16)
+    monkeypatch.setattr(formats, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(stages, "_BLOCK_TOKENS", 300)
+    monkeypatch.setattr(stages, "_SEGMENT_ROWS", 40)
+    monkeypatch.setattr(stages, "_BATCH_ROWS", 16)
 
 
 def test_small_tasks_make_the_whole(folder, many_tasks):
@@ -107,7 +112,7 @@ def test_small_tasks_make_the_whole(folder, many_tasks):
     batch = read(settings)
     assert len(batch["input_ids"]) == counts["instances"] == description.instances
     assert [o["instances"] for o in description.outputs] == [
-        sum(1 for _ in records.read(path)) for path in outputs
+        sum(1 for _ in framing.read(path)) for path in outputs
     ]
     assert batch["next_sentence_labels"].sum() == counts["random_next"]
     assert batch["masked_lm_weights"].sum() == counts["predictions"]
@@ -147,7 +152,7 @@ def test_passes_blocks_and_batches_draw_by_themselves(folder, many_tasks, monkey
     document = "\n".join(["The one says that it is so and so it is."] * 30)
     (folder / "text.txt").write_text("\n\n".join([document] * 6))
     planned, masked = [], []
-    plan, mask = pairs.plan, generation.mask
+    plan, mask = pairs.plan, stages.mask
 
     def plan_noted(*arguments, **named):
         made, counts = plan(*arguments, **named)
@@ -160,7 +165,7 @@ def test_passes_blocks_and_batches_draw_by_themselves(folder, many_tasks, monkey
         return batch, counts
 
     monkeypatch.setattr(pairs, "plan", plan_noted)
-    monkeypatch.setattr(generation, "mask", mask_noted)
+    monkeypatch.setattr(stages, "mask", mask_noted)
     generate(make_settings(folder, short_seq_prob=0.0))
     assert len(planned) == 12 == len(set(planned))  # six blocks, two passes
     assert len(masked) > 12 and len(masked) == len(set(masked))
@@ -237,7 +242,7 @@ def begins(content):
 def test_the_description_says_where_records_begin(
     folder, many_tasks, monkeypatch, segment_rows
 ):
-    monkeypatch.setattr(generation, "_SEGMENT_ROWS", segment_rows)
+    monkeypatch.setattr(stages, "_SEGMENT_ROWS", segment_rows)
     outputs = tuple(f"{folder}/out-{i}" for i in range(2))
     settings = make_settings(folder, output_files=outputs)
     description, _ = generate(settings)
@@ -251,14 +256,14 @@ def test_the_description_says_where_records_begin(
 
 
 def test_batches_and_segments_begin_where_offsets_are_noted():
-    for rows in (generation._BATCH_ROWS, generation._SEGMENT_ROWS):
+    for rows in (stages._BATCH_ROWS, stages._SEGMENT_ROWS):
         assert rows % descriptions.OFFSET_EVERY == 0
 
 
 def test_tasks_and_notes_do_not_grow_with_the_number_of_files(
     folder, many_tasks, monkeypatch
 ):
-    monkeypatch.setattr(documents, "_PIECE_FILES", 4)
+    monkeypatch.setattr(formats, "_PIECE_FILES", 4)
     do_all = work.Workers.do_all
 
     def sizes_with(number):
@@ -271,7 +276,7 @@ def test_tasks_and_notes_do_not_grow_with_the_number_of_files(
             def noted():
                 nonlocal largest
                 for size, task in tasks:
-                    if task[1] is not generation._join_segments:
+                    if task[1] is not stages._join_segments:
                         largest = max(largest, len(pickle.dumps(task)))
                     yield size, task
 
@@ -361,17 +366,17 @@ def test_killed_at_any_rename_it_ends_with_the_same_bytes(
 
 def test_started_again_it_does_only_what_is_missing(folder, many_tasks, monkeypatch):
     settings = make_settings(folder)
-    write = generation._write
+    write = stages._write
 
     def fail(*_):
         raise Killed
 
-    monkeypatch.setattr(generation, "_write", fail)
+    monkeypatch.setattr(stages, "_write", fail)
     with pytest.raises(Killed):
         generate(settings)
-    monkeypatch.setattr(generation, "_write", write)
+    monkeypatch.setattr(stages, "_write", write)
     for name in ("_tokenize", "_make_corpus", "_plan", "_join_plan"):
-        monkeypatch.setattr(generation, name, fail)
+        monkeypatch.setattr(stages, name, fail)
     description, was_there = generate(settings)
     assert not was_there and description.counts["sentences"] == 108
 
@@ -409,14 +414,14 @@ def test_large_outputs_are_replaced_together(folder, many_tasks, monkeypatch):
     generate(settings)
     expected = made_in(folder)
     generate(make_settings(folder), overwrite=True)
-    write = generation._write
-    monkeypatch.setattr(generation, "_write", lambda *_: 1 / 0)
+    write = stages._write
+    monkeypatch.setattr(stages, "_write", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         generate(settings, overwrite=True)
     # No old description stands beside what the new run has begun to write.
     assert set(made_in(folder / "out.tfrecord.work")) >= {"origin.json", "plan.pairs"}
     assert [path.name for path in folder.iterdir() if path.is_file()] == ["text.txt"]
-    monkeypatch.setattr(generation, "_write", write)
+    monkeypatch.setattr(stages, "_write", write)
     generate(settings)
     assert made_in(folder) == expected
 
@@ -444,7 +449,7 @@ def test_a_damaged_output_is_not_finished(folder):
 
 def interrupt(settings):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generation, "_write", lambda *_: 1 / 0)
+        patch.setattr(stages, "_write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             generate(settings)
 
@@ -502,7 +507,7 @@ def test_what_an_earlier_version_began_goes_on(folder, many_tasks, monkeypatch):
     expected = made_in(folder)
     for name in expected:
         (folder / name).unlink()
-    write = generation._write
+    write = stages._write
     written = []
 
     def write_some(*arguments):
@@ -511,7 +516,7 @@ def test_what_an_earlier_version_began_goes_on(folder, many_tasks, monkeypatch):
         written.append(arguments)
         return write(*arguments)
 
-    monkeypatch.setattr(generation, "_write", write_some)
+    monkeypatch.setattr(stages, "_write", write_some)
     with pytest.raises(Killed):
         generate(settings)
     # As it left the folder: notes by piece, none for the whole, no offsets, a lock.
@@ -528,8 +533,8 @@ def test_what_an_earlier_version_began_goes_on(folder, many_tasks, monkeypatch):
         note.write_text(json.dumps(noted))
     (place / "settings.json").unlink()
     (place / "lock").touch()
-    monkeypatch.setattr(generation, "_write", write)
-    monkeypatch.setattr(generation, "_tokenize", lambda *_: 1 / 0)
+    monkeypatch.setattr(stages, "_write", write)
+    monkeypatch.setattr(stages, "_tokenize", lambda *_: 1 / 0)
     description, was_there = generate(settings)
     assert not was_there and description.counts == complete.counts
     assert "offsets" not in description.outputs[0]
@@ -634,7 +639,7 @@ def test_killed_at_any_removal_it_ends_with_the_same_bytes(folder, monkeypatch):
 
 def test_what_a_killed_process_left_beside_the_outputs_goes(folder):
     for name in ("out.tfrecord", "out.tfrecord.description.json"):
-        own = os.path.basename(files.temporary_name(name))
+        own = os.path.basename(local.temporary_name(name))
         (folder / own.replace(str(os.getpid()), "4194305")).write_text("half")
     generate(make_settings(folder))
     assert set(made_in(folder)) == {"out.tfrecord", "out.tfrecord.description.json"}

@@ -1,4 +1,4 @@
-"""Windows and answers in a graph equal to those of text/spans.py."""
+"""Windows and answers in a graph equal to those of text/tasks/spans.py."""
 
 import functools
 import json
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import strategies
 
 import training  # noqa: F401  TensorFlow first, so that it is quiet
-from text import graph_spans, spans
-from text.tokenization import Tokenizer
-from text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tasks import spans, spans_graph
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
 
 # isort: split
 import tensorflow as tf
@@ -106,12 +106,12 @@ def graph_answers(*options):
     row = tf.TensorSpec([None], tf.int32)
     tokens = tf.RaggedTensorSpec([None, None], tf.int32)
     logits = tf.TensorSpec([None, None], tf.float32)
-    windows = graph_spans.Windows(*[row] * len(graph_spans.Windows._fields))
-    documents = graph_spans.Documents(tf.TensorSpec([None], tf.string), tokens, tokens)
+    windows = spans_graph.Windows(*[row] * len(spans_graph.Windows._fields))
+    documents = spans_graph.Documents(tf.TensorSpec([None], tf.string), tokens, tokens)
 
     @tf.function(input_signature=[documents, windows, logits, logits])
     def answer(*given):
-        return graph_spans.best_answers(*given, **dict(options))
+        return spans_graph.best_answers(*given, **dict(options))
 
     return answer
 
@@ -122,7 +122,7 @@ def by_graph(asked, logits, **options):
     texts = tf.constant(
         [text.encode(errors="surrogateescape") for text in asked.texts], tf.string
     )
-    documents = graph_spans.Documents(
+    documents = spans_graph.Documents(
         texts, asked.column("starts"), asked.column("ends")
     )
     found = graph_answers(*options.items())(
@@ -132,13 +132,13 @@ def by_graph(asked, logits, **options):
 
 
 def graph_windows(asked):
-    return graph_spans.windows(
+    return spans_graph.windows(
         ragged(asked.questions), asked.column("ids"), asked.lengths
     )
 
 
 def check_answers(asked, logits, null_threshold=0.0, **options):
-    """Holds the graph to text/spans.py; returns what it answers."""
+    """Holds the graph to text/tasks/spans.py; returns what it answers."""
     threshold = {"null_threshold": null_threshold} if options.get("with_null") else {}
     found = by_graph(asked, logits, **options, **threshold)
     answers = asked.answers(logits, **options)
@@ -166,7 +166,7 @@ def check_answers(asked, logits, null_threshold=0.0, **options):
 
 def check_rows(asked):
     windows = graph_windows(asked)
-    batch = graph_spans.rows(
+    batch = spans_graph.rows(
         ragged(asked.questions),
         asked.column("ids"),
         windows,
@@ -294,7 +294,7 @@ def test_what_is_no_utf_8_is_replaced():
 
 
 def test_white_space_is_what_python_splits_at():
-    table = graph_spans._IS_SPACE
+    table = spans_graph._IS_SPACE
     spaces = [point for point, is_space in enumerate(table) if is_space]
     assert not table[-1]
     assert spaces == [p for p in range(sys.maxunicode + 1) if chr(p).isspace()]

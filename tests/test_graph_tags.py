@@ -1,4 +1,4 @@
-"""Tagging in a graph: rows, entities and tags equal those of text/tags.py."""
+"""Tagging in a graph: rows, entities and tags equal those of text/tasks/tags.py."""
 
 import random
 
@@ -8,10 +8,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from text import graph_batches, graph_tags, tags
-from text.graph_tokenization import GraphTokenizer
-from text.tokenization import Tokenizer
-from text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tasks import in_parts, tags, tags_graph
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
+from text.tokenizers.wordpiece_graph import GraphTokenizer
 
 PIECES = [*"abPpLl.", *(f"##{letter}" for letter in "ab")]
 VOCABULARY = Vocabulary([*SPECIAL_TOKENS, *PIECES])
@@ -33,7 +33,7 @@ def test_a_batch_is_shown_in_parts(rows, width):
             tf.numpy_function(lambda x: shown.append(x.shape), [batch["ids"]], [])
             return {"logits": tf.cast(batch["ids"], tf.float32) * 2}
 
-        return graph_batches.in_parts(predict, {"ids": ids}, most_rows=4)
+        return in_parts.in_parts(predict, {"ids": ids}, most_rows=4)
 
     ids = np.arange(rows * width, dtype=np.int32).reshape(rows, width)
     logits = run(ids)["logits"].numpy()
@@ -51,7 +51,7 @@ def test_parts_are_smaller_where_rows_are_long():
             tf.numpy_function(lambda x: shown.append(len(x)), [batch["ids"]], [])
             return batch
 
-        graph_batches.in_parts(predict, {"ids": tf.zeros(shape, tf.int32)})
+        in_parts.in_parts(predict, {"ids": tf.zeros(shape, tf.int32)})
         return shown
 
     assert parts([40, 512]) == [16, 16, 8]
@@ -112,13 +112,13 @@ def requests(draw):
 def rows_of(tokenizer, words, length, in_context):
     cells = tf.where(words != "")
     asked = tf.ones(tf.shape(cells)[0], tf.bool)
-    pieces = graph_tags.encode(tokenizer, tf.gather_nd(words, cells), length)
-    found = graph_tags.windows(
+    pieces = tags_graph.encode(tokenizer, tf.gather_nd(words, cells), length)
+    found = tags_graph.windows(
         tf.cast(pieces.row_splits, tf.int32),
-        graph_tags.sentences(words, cells, asked, in_context),
+        tags_graph.sentences(words, cells, asked, in_context),
         length - 2,
     )
-    return found, *graph_tags.rows(tokenizer, pieces, found, length)
+    return found, *tags_graph.rows(tokenizer, pieces, found, length)
 
 
 @settings(deadline=None, max_examples=60)
@@ -170,7 +170,7 @@ def entities_of(answer, number):
     ]
 )
 def read(words, labels):
-    return {s: graph_tags.read(words, labels, TYPES, s) for s in tags.SCHEMES}
+    return {s: tags_graph.read(words, labels, TYPES, s) for s in tags.SCHEMES}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -202,7 +202,7 @@ def test_entities_and_tags_are_those_of_python(seed):
 
 def test_files_with_one_type_have_no_name_for_it():
     words, labels = [["a", "b", "c"]], [[1, 2, 1]]
-    answer = graph_tags.read(tf.constant(words), tf.constant(labels), ("",), "iobes")
+    answer = tags_graph.read(tf.constant(words), tf.constant(labels), ("",), "iobes")
     assert answer["tags"].numpy().tolist() == [[b"B", b"E", b"S"]]
     assert entities_of(answer, 0) == [("a b", "", 0, 2), ("c", "", 2, 3)]
 
@@ -236,8 +236,8 @@ def test_labels_are_those_of_the_rows_of_python(tokenizers, length, in_context):
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string)])
     def label(words):
         nothing = tf.fill(tf.shape(words)[:1], "")
-        context = graph_tags.Around(nothing, nothing) if in_context else None
-        return graph_tags.label(tokenizer, network, words, length, context)
+        context = tags_graph.Around(nothing, nothing) if in_context else None
+        return tags_graph.label(tokenizer, network, words, length, context)
 
     rng = random.Random(length)
     for lists in (random_requests(rng) for _ in range(12)):
@@ -270,9 +270,9 @@ def test_words_around_are_context_and_not_asked_for(tokenizers):
     asked = ["La", "L", "."]
 
     def label(words, *around):
-        around = graph_tags.Around(*([text] for text in around)) if around else None
+        around = tags_graph.Around(*([text] for text in around)) if around else None
         words = requests_of([words])
-        found = graph_tags.label(tokenizers[1], network, words, 8, around)
+        found = tags_graph.label(tokenizers[1], network, words, 8, around)
         return [each.numpy()[0].tolist() for each in found]
 
     for before, after in (("Pa b", "b aaa a"), ("Pa b " * 9, "x  b " * 9), ("b", "")):

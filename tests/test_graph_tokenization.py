@@ -9,10 +9,10 @@ import unicodedata
 import pytest
 
 import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from text import graph_tokenization, packing
-from text.graph_tokenization import GraphTokenizer
-from text.tokenization import Tokenizer
-from text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.instances import pack_graph, packing
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
+from text.tokenizers.wordpiece_graph import GraphTokenizer
 
 # isort: split
 import tensorflow as tf
@@ -187,7 +187,7 @@ def test_rows_are_packed_as_in_python(max_seq_length, tmp_path):
     pairs = [[[7] * rng.randrange(30) for _ in "ab"] for _ in range(60)]
     for has_b in (True, False):
         a, b = (tf.ragged.constant(side, tf.int32) for side in zip(*pairs, strict=True))
-        packed = graph_tokenization.pack(graph, a, b if has_b else None, max_seq_length)
+        packed = pack_graph.pack(graph, a, b if has_b else None, max_seq_length)
         for row, (first, second) in enumerate(pairs):
             ids, segments, _ = packing.pack(
                 tokenizer.vocabulary, first, second if has_b else None, max_seq_length
@@ -202,5 +202,5 @@ def test_rows_are_packed_as_in_python(max_seq_length, tmp_path):
             found = {k: v[row].numpy().tolist() for k, v in packed.items()}
             assert found == expected
     none = graph.encode(tf.constant([], tf.string))
-    empty = graph_tokenization.pack(graph, none, none, max_seq_length)
+    empty = pack_graph.pack(graph, none, none, max_seq_length)
     assert empty["input_ids"].shape[0] == 0

@@ -14,8 +14,9 @@ from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from text.errors import UserError
-from text.tokenization import WordSplitter
-from training import checkpoint, hugging_face
+from text.tokenizers.wordpiece import WordSplitter
+from training import checkpoint
+from training.layouts import hugging_face
 
 # isort: split
 import tensorflow as tf

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from text import inputs
 from text.errors import UserError
+from text.files import inputs
 
 
 @pytest.fixture

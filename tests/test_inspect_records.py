@@ -14,14 +14,16 @@ from hypothesis import strategies
 
 import create_pretraining_data
 import inspect_records
-from text import readable, records
 from text.errors import UserError
-from text.record_statistics import Repeats
-from text.vocabulary import Vocabulary
+from text.inspection import words
+from text.inspection.statistics import Repeats
+from text.records import encoding, framing
+from text.records.schema import Feature, pretraining_schema
+from text.tokenizers.vocabulary import Vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 VOCAB = str(GOLDEN / "checkpoint" / "vocab.txt")
-SCHEMA = records.pretraining_schema(32, 6)
+SCHEMA = pretraining_schema(32, 6)
 
 
 @pytest.fixture(scope="module")
@@ -68,20 +70,20 @@ def inspect(*files, capsys, vocab_file=VOCAB, **flags):
 
 
 def decoded(path):
-    examples = list(records.read(str(path)))
-    batch, faults = records.decode(examples, SCHEMA)
+    examples = list(framing.read(str(path)))
+    batch, faults = encoding.decode(examples, SCHEMA)
     assert not faults
     return batch
 
 
 def rewrite(path, batch):
-    path.write_bytes(records.frame(records.encode(batch, SCHEMA)))
+    path.write_bytes(framing.frame(encoding.encode(batch, SCHEMA)))
 
 
 def test_what_this_project_makes_is_sound(made, capsys):
     status, lines = inspect(made / "part-0*2", capsys=capsys, num_shown=1)
     assert status == 0
-    assert lines[0] == readable.LEGEND
+    assert lines[0] == words.LEGEND
     assert re.search(
         r"part-00000-of-00002: record 1: \d+ tokens, \d to predict", lines[2]
     )
@@ -466,7 +468,7 @@ def test_a_damaged_file_is_read_up_to_there_and_the_others_go_on(made, copy, cap
 
 def _until_damaged(path):
     with contextlib.suppress(UserError):
-        yield from records.read(str(path))
+        yield from framing.read(str(path))
 
 
 @pytest.mark.parametrize(
@@ -475,14 +477,14 @@ def _until_damaged(path):
         (b"", "holds no records"),
         (b"no records, but a text\n", "record 1: the length's checksum is wrong"),
         (
-            records.frame([b"no proto"]),
+            framing.frame([b"no proto"]),
             "record 1 is no tf.train.Example; it is no record",
         ),
         (
-            records.frame(
-                records.encode(
+            framing.frame(
+                encoding.encode(
                     {"label": np.ones((1, 1), int)},
-                    (records.Feature("label", "int64", 1),),
+                    (Feature("label", "int64", 1),),
                 )
             ),
             "record 1 has the features label; it is no record for pre-training",
@@ -499,13 +501,15 @@ def test_a_foreign_file_is_named(tmp_path, capsys, content, line):
 
 
 def test_records_of_another_length_are_named(copy, capsys):
-    short = records.pretraining_schema(16, 6)
+    short = pretraining_schema(16, 6)
     batch = {
         name: values[:7, :length]
-        for (name, _, length, _), values in zip(short, decoded(copy).values(), strict=True)
+        for (name, _, length, _), values in zip(
+            short, decoded(copy).values(), strict=True
+        )
     }
     other = copy.parent / "short"
-    other.write_bytes(records.frame(records.encode(batch, short)))
+    other.write_bytes(framing.frame(encoding.encode(batch, short)))
     status, lines = inspect(copy, other, capsys=capsys, num_shown=0)
     assert status == 1
     assert f"{other}: record 1: has 16 values of input_ids, not 32" in lines
@@ -562,8 +566,8 @@ def fixed(tmp_path):
         "next_sentence_labels": np.array([[1]]),
     }
     path = tmp_path / "part-\udcff<i>"
-    schema = records.pretraining_schema(12, 4)
-    path.write_bytes(records.frame(records.encode(batch, schema)))
+    schema = pretraining_schema(12, 4)
+    path.write_bytes(framing.frame(encoding.encode(batch, schema)))
     return path
 
 
@@ -633,11 +637,11 @@ def test_examples_of_other_encoders_are_decoded():
         + field(0x0A, field(0x0A, b"input_word_ids") + field(0x12, unpacked)),
     )
     schema = (
-        records.Feature("input_ids", "int64", 2),
-        records.Feature("masked_lm_weights", "float32", 1),
+        Feature("input_ids", "int64", 2),
+        Feature("masked_lm_weights", "float32", 1),
     )
-    assert records.schema_of(example) == schema
-    batch, faults = records.decode([example, b"", b"\x0a\x05", example], schema)
+    assert encoding.schema_of(example) == schema
+    batch, faults = encoding.decode([example, b"", b"\x0a\x05", example], schema)
     assert batch["input_ids"][[0, 3]].tolist() == [[7, 300], [7, 300]]
     assert batch["masked_lm_weights"][[0, 3]].tolist() == [[0.5], [0.5]]
     assert faults == {1: "is no tf.train.Example", 2: "is no tf.train.Example"}
@@ -651,9 +655,9 @@ def test_examples_of_other_encoders_are_decoded():
     )
 )
 def test_decoding_undoes_encoding(rows):
-    schema = records.Feature("a", "int64", 3), records.Feature("b", "float32", 3)
+    schema = Feature("a", "int64", 3), Feature("b", "float32", 3)
     batch = {"a": np.array(rows), "b": np.array(rows, np.float32)}
-    decoded, faults = records.decode(records.encode(batch, schema), schema)
+    decoded, faults = encoding.decode(encoding.encode(batch, schema), schema)
     assert not faults
     for name, values in batch.items():
         np.testing.assert_array_equal(decoded[name], values)
@@ -661,16 +665,16 @@ def test_decoding_undoes_encoding(rows):
 
 @hypothesis.given(strategies.binary(max_size=40), strategies.integers(0, 200))
 def test_no_bytes_confuse_the_decoder(noise, start):
-    (example,) = records.encode(
+    (example,) = encoding.encode(
         {"a": np.full((1, 9), 300), "b": np.ones((1, 9), np.float32)},
         schema := (
-            records.Feature("a", "int64", 9),
-            records.Feature("b", "float32", 9),
+            Feature("a", "int64", 9),
+            Feature("b", "float32", 9),
         ),
     )
     start %= len(example)
     broken = example[:start] + noise + example[start + len(noise) :]
-    batch, faults = records.decode([broken, example], schema)
+    batch, faults = encoding.decode([broken, example], schema)
     assert (
         1 not in faults and (batch["a"][1] == 300).all() and (batch["b"][1] == 1).all()
     )

@@ -10,10 +10,10 @@ import convert_checkpoint
 import fill_mask
 import run_pretraining
 from modeling.objectives import masked_lm, pretraining
+from serving.predictor import Predictor
 from tests.test_run_pretraining import TINY, flags, results
 from text.errors import UserError
 from training import checkpoint
-from training.predictor import Predictor
 
 VOCAB = str(pathlib.Path(__file__).parent / "golden" / "checkpoint" / "vocab.txt")
 

@@ -8,9 +8,9 @@ import reference_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from text import packing
-from text.masking import Masking, mask, prediction_counts
-from text.vocabulary import Vocabulary
+from text.instances import packing
+from text.instances.masking import Masking, mask, prediction_counts
+from text.tokenizers.vocabulary import Vocabulary
 
 NUM_WORDS, NUM_CONTINUATIONS = 20, 15
 VOCABULARY = Vocabulary(

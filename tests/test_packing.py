@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from text import packing
-from text.vocabulary import Vocabulary
+from text.instances import packing
+from text.tokenizers.vocabulary import Vocabulary
 
 # Special ids that are not the usual ones: nothing may be a constant.
 VOCABULARY = Vocabulary(["a", "b", "[SEP]", "[MASK]", "c", "[PAD]", "[UNK]", "[CLS]"])

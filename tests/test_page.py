@@ -1,4 +1,4 @@
-"""training/page.html in a real browser: what a person types and sees, for every form.
+"""serving/page.html in a real browser: what a person types and sees, for every form.
 
 Needs Chromium and its driver (on Debian: apt-get install chromium chromium-driver). With
 BROWSER=required in the environment, as where a machine checks, missing ones are a failure.
@@ -14,9 +14,9 @@ from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
+from serving.predictor import Predictor
 from tests import exports
 from tests.test_server import serving
-from training.predictor import Predictor
 
 pytestmark = pytest.mark.slow
 

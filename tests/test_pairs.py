@@ -9,8 +9,8 @@ import reference_pairs
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from text import pairs
-from text.corpus import FlatFile
+from text.corpus.store import FlatFile
+from text.instances import pairs
 
 NUM_SEEDS = 80
 

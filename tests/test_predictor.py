@@ -1,4 +1,4 @@
-"""training/predictor.py: an export as a function, every form of answer, every refusal."""
+"""serving/predictor.py: an export as a function, every form of answer, every refusal."""
 
 import functools
 import json
@@ -11,10 +11,10 @@ import sys
 import numpy as np
 import pytest
 
+from serving import forms
+from serving.predictor import Predictor
 from tests import exports
 from text.errors import UserError
-from training import forms
-from training.predictor import Predictor
 
 ROOT = pathlib.Path(__file__).parents[1]
 

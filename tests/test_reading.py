@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: it sets TensorFlow's log level)
-from text import blocks, reading, records
 from text.errors import UserError
+from text.records import blocks, framing, reading
+from text.records.schema import Feature
 
 # isort: split
 import tensorflow as tf
 
 SCHEMA = (
-    records.Feature("input_ids", "int64", 2, "vocab_size"),
-    records.Feature("masked_lm_weights", "float32", 1),
+    Feature("input_ids", "int64", 2, "vocab_size"),
+    Feature("masked_lm_weights", "float32", 1),
 )
 
 
@@ -33,7 +34,7 @@ def example(number, ids="input_ids"):
 
 
 def write(path, numbers, **kwargs):
-    content = records.frame([example(number, **kwargs) for number in numbers])
+    content = framing.frame([example(number, **kwargs) for number in numbers])
     path.write_bytes(content)
     return str(path)
 
@@ -166,14 +167,14 @@ def test_broken_files_are_named_with_the_record(tmp_path):
 
 def test_foreign_records_are_refused(tmp_path):
     path = tmp_path / "x"
-    path.write_bytes(records.frame([b"\xff\xff\xff"]))
+    path.write_bytes(framing.frame([b"\xff\xff\xff"]))
     with pytest.raises(UserError, match="x: record 1 is no tf.train.Example"):
         opened(str(path))
     write(path, range(3))
-    longer = (records.Feature("input_ids", "int64", 3),)
+    longer = (Feature("input_ids", "int64", 3),)
     with pytest.raises(UserError, match="2 int64 values of input_ids, not 3"):
         opened(str(path), schema=longer)
-    other = (records.Feature("label_ids", "int64", 1),)
+    other = (Feature("label_ids", "int64", 1),)
     with pytest.raises(UserError, match="0 int64 values of label_ids, not 1"):
         opened(str(path), schema=other)
 
@@ -181,7 +182,7 @@ def test_foreign_records_are_refused(tmp_path):
 def test_record_broken_behind_the_first_is_found_by_check(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "_CHECKED_TOGETHER", 2)
     path = tmp_path / "x"
-    path.write_bytes(records.frame([example(0), example(1), example(2), b"\n\x00"]))
+    path.write_bytes(framing.frame([example(0), example(1), example(2), b"\n\x00"]))
     data = opened(str(path))
     data.check(3)
     with pytest.raises(UserError, match="x: record 4 has no input_ids"):
@@ -202,7 +203,7 @@ def test_value_out_of_range_stops_the_reading_and_is_named(tmp_path, number):
 
 def test_weight_that_is_no_flag_is_named(tmp_path):
     path = write(tmp_path / "x", [1])
-    schema = (records.Feature("masked_lm_weights", "float32", 1, 2),)
+    schema = (Feature("masked_lm_weights", "float32", 1, 2),)
     data = reading.Records(reading.survey([path], {}), schema)
     with pytest.raises(UserError, match="x: record 1 has 0.5 in masked_lm_weights"):
         data.check(1)
@@ -262,7 +263,7 @@ def test_description_of_another_file_is_refused(tmp_path):
 def test_offsets_are_found_where_no_description_has_them(tmp_path, place, monkeypatch):
     """On ram://, as on gs://, a file cannot be mapped."""
     monkeypatch.setattr(blocks, "BLOCK", 4)
-    content = records.frame([example(8**n) for n in range(11)])
+    content = framing.frame([example(8**n) for n in range(11)])
     path = str(tmp_path / "a") if place == "a plain file" else "ram://offsets/a"
     tf.io.gfile.makedirs(os.path.dirname(path))
     with tf.io.gfile.GFile(path, "wb") as file:
@@ -270,7 +271,7 @@ def test_offsets_are_found_where_no_description_has_them(tmp_path, place, monkey
     (found,) = reading.survey([path], {})
     assert found.records == 11
     edges = [
-        len(records.frame([example(8**i) for i in range(n)])) for n in (0, 4, 8, 11)
+        len(framing.frame([example(8**i) for i in range(n)])) for n in (0, 4, 8, 11)
     ]
     assert found.offsets.tolist() == edges
     (batch,) = numbers(reading.Records([found], SCHEMA).training(11, seed=0), 1)
@@ -279,7 +280,7 @@ def test_offsets_are_found_where_no_description_has_them(tmp_path, place, monkey
 
 def test_wrong_offset_is_noticed_and_named(tmp_path):
     a = write(tmp_path / "a", range(3000))
-    frames = [len(records.frame([example(n)])) for n in range(3000)]
+    frames = [len(framing.frame([example(n)])) for n in range(3000)]
     starts = (np.cumsum(frames) - frames).tolist()
     right = [0, starts[1024], starts[2048]]
     output = {"file": "a", "instances": 3000, "bytes": os.path.getsize(a)}
@@ -304,9 +305,9 @@ def test_wrong_offset_is_noticed_and_named(tmp_path):
 def test_file_that_lost_records_stops_the_reading(tmp_path, packed):
     pack = gzip.compress if packed else bytes
     path = tmp_path / "a"
-    path.write_bytes(pack(records.frame([example(n) for n in range(4)])))
+    path.write_bytes(pack(framing.frame([example(n) for n in range(4)])))
     data = opened(str(path))
-    path.write_bytes(pack(records.frame([example(n) for n in range(3)])))
+    path.write_bytes(pack(framing.frame([example(n) for n in range(3)])))
     with pytest.raises(reading.ERRORS):
         numbers(data.training(2, seed=0), 5)
     with pytest.raises(UserError, match="a: 3 records, not 4"):
@@ -322,7 +323,7 @@ def test_host_reads_its_own_blocks_only(tmp_path, monkeypatch):
     data = opened(path)
     ((_, number),) = data.places(1, seed=3, batch=0)
     content = bytearray((tmp_path / "a").read_bytes())
-    damaged = content.index(records.frame([example(number - 1)])) + 20
+    damaged = content.index(framing.frame([example(number - 1)])) + 20
     content[damaged] ^= 1
     (tmp_path / "a").write_bytes(content)
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from text import records
 from text.errors import UserError
+from text.records import encoding, framing
+from text.records.schema import Feature, pretraining_schema
 
 BIG = [0, 1, 127, 128, 16383, 16384, 70_000, (1 << 21) - 1, 1 << 21, (1 << 31) - 1]
 
@@ -28,11 +29,11 @@ def test_tensorflow_reads_what_is_encoded():
     import tensorflow as tf
 
     # Rows of 512 ids of one to three bytes each, so that the lengths take two, too.
-    schema = records.pretraining_schema(512, 76)
+    schema = pretraining_schema(512, 76)
     batch = make_batch(schema, 7)
     batch["input_mask"] = (batch["input_mask"] % 2).astype(np.uint8)
     batch["input_ids"] >>= np.arange(512) % 20
-    for row, example in enumerate(records.encode(batch, schema)):
+    for row, example in enumerate(encoding.encode(batch, schema)):
         parsed = tf.train.Example.FromString(example)
         assert sorted(parsed.features.feature) == sorted(batch)
         for name, dtype, *_ in schema:
@@ -49,18 +50,18 @@ def test_tensorflow_reads_what_is_framed(tmp_path, compression):
     import tensorflow as tf
 
     examples = [b"one", b"", b"x" * 100_000]
-    content = records.frame(examples)
+    content = framing.frame(examples)
     path = tmp_path / "a.tfrecord"
     path.write_bytes(gzip.compress(content) if compression else content)
     dataset = tf.data.TFRecordDataset(str(path), compression)
     assert [record.numpy() for record in dataset] == examples
-    assert list(records.read(str(path))) == examples
+    assert list(framing.read(str(path))) == examples
 
 
 def test_the_bytes_of_an_example():
-    schema = (records.Feature("ab", "int64", 3), records.Feature("c", "float32", 1))
+    schema = (Feature("ab", "int64", 3), Feature("c", "float32", 1))
     batch = {"ab": np.array([[1, 300, 0]]), "c": np.array([[1.0]], np.float32)}
-    (example,) = records.encode(batch, schema)
+    (example,) = encoding.encode(batch, schema)
     assert example == bytes.fromhex(
         "0a 1f"  # Features
         "0a 0e  0a 02 61 62  12 08 1a 06 0a 04 01 ac 02 00"  # "ab": Int64List
@@ -75,8 +76,8 @@ INT_TYPES = st.sampled_from([np.uint8, np.uint16, np.int32, np.uint32, np.int64]
 @given(st.data(), st.integers(1, 4), st.integers(1, 150), INT_TYPES)
 def test_what_is_encoded_is_decoded(data, batch_size, length, dtype):
     schema = (
-        records.Feature("n", "int64", length),
-        records.Feature("w", "float32", 2),
+        Feature("n", "int64", length),
+        Feature("w", "float32", 2),
     )
     largest = min(np.iinfo(dtype).max, (1 << 62))
     numbers = st.sampled_from([n for n in BIG if n <= largest] + [largest])
@@ -85,7 +86,7 @@ def test_what_is_encoded_is_decoded(data, batch_size, length, dtype):
         "n": np.array([data.draw(row) for _ in range(batch_size)], dtype),
         "w": np.arange(2 * batch_size, dtype=np.float32).reshape(batch_size, 2) / 3,
     }
-    decoded, faults = records.decode(records.encode(batch, schema), schema)
+    decoded, faults = encoding.decode(encoding.encode(batch, schema), schema)
     assert not faults
     assert decoded["n"].tolist() == batch["n"].tolist()
     assert decoded["w"].tolist() == batch["w"].tolist()
@@ -97,7 +98,7 @@ def flip(content, at):
     return bytes(changed)
 
 
-GOOD = records.frame([b"first record", b"second record"])
+GOOD = framing.frame([b"first record", b"second record"])
 FIRST = 12 + 12 + 4  # bytes of the first record with its frame
 
 
@@ -119,10 +120,10 @@ def test_damage_is_named_by_record(tmp_path, content, message):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(content)
     with pytest.raises(UserError, match=f"a.tfrecord: .*{message}"):
-        list(records.read(str(path)))
+        list(framing.read(str(path)))
 
 
 def test_an_empty_file_has_no_records(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_bytes(b"")
-    assert list(records.read(str(path))) == []
+    assert list(framing.read(str(path))) == []

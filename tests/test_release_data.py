@@ -8,9 +8,12 @@ import pytest
 import reference_pairs
 from test_generation import GOLDEN, VOCAB_FILE, make_settings, read
 
-from text import generation, pairs, records
-from text.generation import generate
-from text.vocabulary import Vocabulary
+from text.generation import stages
+from text.generation.stages import generate
+from text.instances import pairs
+from text.records import encoding, framing
+from text.records.schema import pretraining_schema
+from text.tokenizers.vocabulary import Vocabulary
 
 
 @pytest.fixture(autouse=True)
@@ -66,9 +69,9 @@ def statistics(batch):
 
 
 def golden_statistics(name):
-    schema = records.pretraining_schema(64, 10)
-    examples = list(records.read(str(GOLDEN / "pretraining" / name)))
-    batch, faults = records.decode(examples, schema)
+    schema = pretraining_schema(64, 10)
+    examples = list(framing.read(str(GOLDEN / "pretraining" / name)))
+    batch, faults = encoding.decode(examples, schema)
     assert not faults
     return statistics(batch)
 
@@ -108,7 +111,7 @@ def test_the_data_is_the_release_s(tmp_path, whole_words):
 
 
 def plan_as_oracle(mistake):
-    """Plans with the oracle instead of text/pairs.py."""
+    """Plans with the oracle instead of text/instances/pairs.py."""
 
     def plan(sentences, documents, first, last, *, rng, **given):
         offsets = sentences[0 : len(sentences)].tolist()
@@ -132,7 +135,7 @@ def plan_as_oracle(mistake):
 
 
 def mask_as_oracle(mistake):
-    """Masks with the oracle instead of text/masking.py."""
+    """Masks with the oracle instead of text/instances/masking.py."""
 
     def mask(input_ids, candidates, word_starts, masking, vocabulary, rng):
         shape = (len(input_ids), masking.max_predictions_per_seq)
@@ -190,7 +193,7 @@ def test_golden_would_tell_a_wrong_rule(tmp_path, monkeypatch, mistake):
     if mistake in reference_pairs.PAIR_MISTAKES:
         monkeypatch.setattr(pairs, "plan", plan_as_oracle(mistake))
     else:
-        monkeypatch.setattr(generation, "mask", mask_as_oracle(mistake))
+        monkeypatch.setattr(stages, "mask", mask_as_oracle(mistake))
     whole_words = "word" in mistake
     golden = golden_statistics(KINDS[whole_words])
     name, distance = furthest(golden, samples(tmp_path, whole_words))

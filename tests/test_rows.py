@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: TensorFlow quietly)
-from text import reading
 from text.errors import UserError
-from text.rows import Field, Layout, Row, Rows, write
+from text.records import reading
+from text.records.rows import Field, Layout, Row, Rows, write
 
 # isort: split
 import tensorflow as tf

@@ -16,11 +16,11 @@ import run_classifier
 import training  # noqa: F401  (first: TensorFlow quietly)
 from tests import tiny
 from text.errors import UserError
-from text.tokenization import Tokenizer
-from text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
 from training import checkpoint
 from training import run as training_run
-from training.task import Predictions
+from training.finetuning.task import Predictions
 
 # isort: split
 import tensorflow as tf

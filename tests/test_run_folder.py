@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import training  # noqa: F401  (first: it chooses Keras's backend)
-from text import anywhere, files
 from text.errors import UserError
+from text.files import anywhere, local
 from training import checkpoint, run_folder
 
 ENDED = 4194305  # no process has this number
@@ -91,7 +91,7 @@ def test_what_is_made_is_listed_before_it_appears(tmp_path, monkeypatch):
         monkeypatch.context() as patch,
         pytest.raises(UserError, match="No space left"),
     ):
-        patch.setattr(files.os, "replace", full)
+        patch.setattr(local.os, "replace", full)
         run_folder.write_file(str(tmp_path / "b"), "never listed, so never written")
     assert contents(tmp_path) == {"a": b"ours"}
     assert run_folder.made(str(tmp_path)) == {"a"}
@@ -221,17 +221,17 @@ def test_what_is_released_is_the_users(tmp_path):
 
 
 def test_only_what_ended_processes_left_half_written_is_removed(tmp_path):
-    own = files.temporary_name(str(tmp_path / "model.ckpt-4"))
+    own = local.temporary_name(str(tmp_path / "model.ckpt-4"))
     ended = own.replace(f"~{os.getpid()}", f"~{ENDED}")
     left = [
         f"{ended}.index",
         f"{ended}.data-00000-of-00001.tempstate8",
-        f"{ended.replace(files.host(), 'elsewhere')}.index",
+        f"{ended.replace(local.host(), 'elsewhere')}.index",
         ended.replace("model.ckpt-4", "vocab.txt"),
     ]
     stays = [
         f"{own.replace(f'~{os.getpid()}', f'~{os.getppid()}')}.index",  # it runs
-        ended.replace("model.ckpt-4", "vocab.txt").replace(files.host(), "elsewhere"),
+        ended.replace("model.ckpt-4", "vocab.txt").replace(local.host(), "elsewhere"),
         *(
             str(tmp_path / name)
             for name in ("writing-style-notes.md", ".mine", "a~bert~")
@@ -258,7 +258,7 @@ def test_a_second_training_is_told_who_has_the_folder(tmp_path):
     directory = str(tmp_path / "new" / "output")
     with run_folder.held(directory, print):
         before = contents(tmp_path)
-        message = f"in use by process {os.getpid()} on {files.host()}, since 20"
+        message = f"in use by process {os.getpid()} on {local.host()}, since 20"
         with pytest.raises(UserError, match=message):
             run_folder.held(directory, print).__enter__()
         assert contents(tmp_path) == before
@@ -279,11 +279,11 @@ def test_where_there_are_no_locks_the_last_to_come_has_the_folder(
     held_by_first, run_folder._leases = run_folder._leases, []  # as in another process
     with run_folder.held(str(tmp_path), said.append):
         (line,) = said
-        assert f"taken over from process {os.getpid()} on {files.host()}, which" in line
+        assert f"taken over from process {os.getpid()} on {local.host()}, which" in line
         save(tmp_path, 2)
         held_by_second, run_folder._leases = run_folder._leases, held_by_first
         message = (
-            f"process {os.getpid()} on {files.host()} has taken over this training"
+            f"process {os.getpid()} on {local.host()} has taken over this training"
         )
         with pytest.raises(UserError, match=message):
             save(tmp_path, 3)

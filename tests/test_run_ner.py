@@ -18,13 +18,14 @@ import run_ner
 from modeling import layers
 from modeling.encoders.bert import BertEncoder
 from modeling.objectives import frozen_tagging
+from serving import predictor
 from tests import jobs, serving, tiny
 from tests.test_tags import conlleval
-from text import tags
 from text.errors import UserError
-from text.tokenization import Tokenizer
-from text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training import checkpoint, predictor
+from text.tasks import tags
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
+from training import checkpoint
 
 ROOT = pathlib.Path(__file__).parents[1]
 PIECES = [*"abPpLl.", *(f"##{letter}" for letter in "ab")]

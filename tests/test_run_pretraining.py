@@ -13,8 +13,8 @@ import pytest
 import run_pretraining
 from modeling.encoders.bert_config import BertConfig
 from tests.programs import hosts
-from text import records
 from text.errors import UserError
+from text.records import framing
 from training import checkpoint, run_folder
 
 # isort: split
@@ -151,9 +151,9 @@ def test_released_checkpoint_is_evaluated(tmp_path, capsys):
     config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
     # The eight records of which the release's losses are known.
     first_eight = [
-        data for _, data in zip(range(8), records.read(RECORDS), strict=False)
+        data for _, data in zip(range(8), framing.read(RECORDS), strict=False)
     ]
-    (tmp_path / "eight").write_bytes(records.frame(first_eight))
+    (tmp_path / "eight").write_bytes(framing.frame(first_eight))
     run(
         tmp_path,
         config=config,
@@ -263,14 +263,14 @@ def test_description_that_contradicts_is_refused(tmp_path, changes, message):
 
 
 def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys):
-    golden = list(records.read(RECORDS))
+    golden = list(framing.read(RECORDS))
     output = tmp_path / "output"
 
     def train(examples=golden, folder=tmp_path, **changes):
         """From the checkpoint of step 4 on."""
         for file in output.glob("model.ckpt-6*"):
             file.unlink()
-        (folder / "a").write_bytes(records.frame(examples))
+        (folder / "a").write_bytes(framing.frame(examples))
         run(tmp_path, input_file=[str(folder / "a")], **changes)
         return capsys.readouterr().out
 
@@ -299,14 +299,14 @@ def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys):
 
 def broken_record(tmp_path, **features):
     """The golden records with one more, as their 839th, that has other features."""
-    golden = list(records.read(RECORDS))
+    golden = list(framing.read(RECORDS))
     example = tf.train.Example.FromString(golden[0])
     for name, values in features.items():
         feature = example.features.feature[name]
         kind = "float_list" if name == "masked_lm_weights" else "int64_list"
         getattr(feature, kind).value[:] = values
     path = tmp_path / "records"
-    path.write_bytes(records.frame([*golden, example.SerializeToString()]))
+    path.write_bytes(framing.frame([*golden, example.SerializeToString()]))
     return str(path)
 
 
@@ -371,7 +371,7 @@ def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path):
 def test_run_goes_on_with_other_replicas_and_back(tmp_path):
     """One replica, then two, then one; over the end of whole rounds and of an epoch."""
     many = tmp_path / "many"
-    many.write_bytes(records.frame(list(records.read(RECORDS)) * 21))  # 17,598
+    many.write_bytes(framing.frame(list(framing.read(RECORDS)) * 21))  # 17,598
     changes = {
         "input_file": [str(many)],
         "train_batch_size": 1024,

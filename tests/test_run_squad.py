@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 
 import run_squad
+from serving import forms, predictor
 from tests import tiny
-from text import records
 from text.errors import UserError
-from text.graph_tokenization import GraphTokenizer
-from text.tokenization import Tokenizer
-from text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training import checkpoint, forms, hugging_face, predictor
-from training.task import Predictions
+from text.records.schema import Feature
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
+from text.tokenizers.wordpiece_graph import GraphTokenizer
+from training import checkpoint
+from training.finetuning.task import Predictions
+from training.layouts import hugging_face
 
 # isort: split
 import tensorflow as tf
@@ -153,7 +155,7 @@ def test_records_are_the_release_s(folder):
         **dict.fromkeys(("unique_ids", "start_positions", "end_positions"), 1),
         "is_impossible": 1,
     }
-    schema = tuple(records.Feature(name, "int64", size) for name, size in spec.items())
+    schema = tuple(Feature(name, "int64", size) for name, size in spec.items())
     parsed = [
         tf.io.parse_single_example(
             serialized,

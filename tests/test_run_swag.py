@@ -15,10 +15,11 @@ import pytest
 
 import run_swag
 from modeling.encoders.bert import BertEncoder
+from serving import predictor
 from tests import jobs, serving, tiny
 from text.errors import UserError
-from text.vocabulary import SPECIAL_TOKENS
-from training import checkpoint, predictor
+from text.tokenizers.vocabulary import SPECIAL_TOKENS
+from training import checkpoint
 
 ROOT = pathlib.Path(__file__).parents[1]
 WORDS = [*"abcdefgh", "she", "."]

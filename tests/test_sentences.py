@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from text.sentences import split_sentences
+from text.corpus.sentences import split_sentences
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""training/server.py: the JSON endpoint as its clients meet it, many of them, rude ones."""
+"""serving/server.py: the JSON endpoint as its clients meet it, many of them, rude ones."""
 
 import asyncio
 import concurrent.futures
@@ -19,10 +19,10 @@ import pytest
 import uvicorn
 
 import predict
+from serving import server
+from serving.predictor import Predictor
 from tests import exports
 from text.errors import UserError
-from training import server
-from training.predictor import Predictor
 
 ROOT = pathlib.Path(__file__).parents[1]
 PREDICT = "/v1/models/toy:predict"

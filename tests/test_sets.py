@@ -12,11 +12,13 @@ import pytest
 import training  # noqa: F401  (first: TensorFlow quietly)
 from tests import tiny
 from tests.programs import parity
-from text import files, rows
 from text.errors import UserError
-from text.tokenization import Tokenizer
-from text.vocabulary import Vocabulary
-from training import distribution, run_folder, sets
+from text.files import local
+from text.records import rows
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
+from training import distribution, run_folder
+from training.finetuning import sets
 
 
 class Log:
@@ -163,7 +165,7 @@ def test_who_comes_while_rows_are_written_waits_for_them(folder):
     these, got = opened(folder), []
     (folder / "output").mkdir()
     thread = threading.Thread(target=lambda: got.append(these.read("dev")))
-    with files.locked(str(folder / "output" / "eval.tf_record")):
+    with local.locked(str(folder / "output" / "eval.tf_record")):
         thread.start()
         while not any("waiting for another process" in s for s in these.log.said):
             assert thread.is_alive()

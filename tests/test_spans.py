@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from text import spans
 from text.errors import UserError
-from text.spans import Document, Lengths, Span, Window
-from text.tokenization import Tokenizer, WordSplitter
-from text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tasks import spans
+from text.tasks.spans import Document, Lengths, Span, Window
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import Tokenizer, WordSplitter
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad"
 WORD = re.compile("[^ \t\r\n\u202f]+")

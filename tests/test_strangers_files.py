@@ -40,8 +40,9 @@ from tests import (
     test_run_swag,
     tiny,
 )
-from text import documentation, generation
+from text.corpus import documentation
 from text.errors import UserError
+from text.generation import stages
 from training import checkpoint, run_folder
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -619,7 +620,7 @@ def test_strangers_in_unfinished_work(tmp_path, monkeypatch, capsys):
     flags = of_records(tmp_path) | {"output_file": [str(tmp_path / "made")]}
     options = create_pretraining_data.Options(**flags)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(generation, "_write_all", interrupt)
+        patch.setattr(stages, "_write_all", interrupt)
         create_pretraining_data.main(options)
     plant(tmp_path / "made.work", names)
     create_pretraining_data.main(options)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from text import tags
 from text.errors import UserError
-from text.tags import Entity
+from text.tasks import tags
+from text.tasks.tags import Entity
 from training import metrics
 
 NEW_YORK_PARIS = {

@@ -8,10 +8,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from text import tokenization
 from text.errors import UserError
-from text.tokenization import Tokenizer, WordSplitter, check_case
-from text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers import wordpiece
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import Tokenizer, WordSplitter, check_case
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "tokenization"
 
@@ -143,7 +143,7 @@ def test_other_text_is_not_announced(text):
 
 
 def test_the_warning_names_the_switch():
-    assert "--strip_accents=false" in tokenization.DECOMPOSITION_WARNING
+    assert "--strip_accents=false" in wordpiece.DECOMPOSITION_WARNING
 
 
 def test_words_of_200_characters_are_the_longest():
@@ -199,7 +199,7 @@ def test_offsets_agree_with_encode(text, lower, strip):
 
 
 def test_a_full_cache_changes_no_token(monkeypatch):
-    monkeypatch.setattr(tokenization, "_MOST_CACHED", 3)
+    monkeypatch.setattr(wordpiece, "_MOST_CACHED", 3)
     small = tokenizer("a", "b", "c", "d", "e", "##a", ",")
     text = "a, b c, d e aa, ba " * 3
     tokens = ["a", ",", "b", "c", ",", "d", "e", "a", "##a", ",", "b", "##a"]

@@ -12,7 +12,9 @@ import pytest
 import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
-from text import anywhere, reading, records
+from text.files import anywhere
+from text.records import framing, reading
+from text.records.schema import pretraining_schema
 from training import checkpoint, distribution, loop, report, run_folder
 
 # isort: split
@@ -72,7 +74,7 @@ def trainer(config=TINY, **settings):
 
 
 def parsed():
-    schema = records.pretraining_schema(64, 10)
+    schema = pretraining_schema(64, 10)
     return reading.Records(reading.survey([RECORDS], {}), schema)
 
 
@@ -305,7 +307,7 @@ def _scalars(folder):
     """What TensorBoard reads of a folder: (tag, step) to value."""
     found = {}
     for path in folder.glob("events.out.tfevents.*"):
-        for data in records.read(str(path)):
+        for data in framing.read(str(path)):
             event = tf.compat.v1.Event.FromString(data)
             for value in event.summary.value:
                 assert value.metadata.plugin_data.plugin_name == "scalars"

@@ -16,9 +16,10 @@ import training  # noqa: F401  (first: TensorFlow quietly)
 from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
-from text.tokenization import Tokenizer
-from text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training import checkpoint, hugging_face
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
+from training import checkpoint
+from training.layouts import hugging_face
 
 ROOT = pathlib.Path(__file__).parents[1]
 SPLITTING = ROOT / "tests" / "golden" / "tokenization"

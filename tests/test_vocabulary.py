@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from text.errors import UserError
-from text.vocabulary import Vocabulary
+from text.tokenizers.vocabulary import Vocabulary
 
 SPECIALS = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 

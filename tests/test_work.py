@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from text import work
 from text.errors import UserError
+from text.generation import work
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Iterable
 
 from modeling.encoders.bert_config import BertConfig
-from text.vocabulary import SPECIAL_TOKENS
+from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
 
 def config(**changes) -> BertConfig:

@@ -21,9 +21,10 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.encoders import architectures, config
-from text import anywhere, files
 from text.errors import UserError
-from training import hugging_face, run_folder
+from text.files import anywhere, local
+from training import run_folder
+from training.layouts import hugging_face
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
@@ -117,7 +118,7 @@ def _resolve_directory(directory: str) -> str:
     found = [
         os.path.join(directory, name)
         for name in sorted(tf.io.gfile.listdir(directory))
-        if name.endswith(".index") and not files.is_own(name)
+        if name.endswith(".index") and not local.is_own(name)
     ]
     if not found and (weights := hugging_face.find(directory)):
         return weights
@@ -305,7 +306,7 @@ def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) ->
 
 def write_bundle(prefix: str, tensors: Mapping[str, object]) -> None:
     """Writes one bundle, which appears under its name as a whole; see `save`."""
-    temporary = files.temporary_name(prefix)
+    temporary = local.temporary_name(prefix)
     names = sorted(tensors)
     with anywhere.access(prefix):
         tf.raw_ops.SaveV2(

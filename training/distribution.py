@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from text import reading
 from text.errors import UserError
+from text.records import reading
 
 # What TensorFlow says where one host waits for another that has ended.
 _LEFT_ALONE = "Collective ops is aborted"

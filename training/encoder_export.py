@@ -6,11 +6,14 @@ import numpy as np
 import tensorflow as tf
 
 from modeling.encoders.config import EncoderConfig
-from text import masks, packing, rows
-from text.graph_batches import in_parts
-from text.graph_tokenization import pack
-from text.tokenization import Tokenizer
-from training import export, loop, metrics
+from serving import export
+from text.instances import packing
+from text.instances.pack_graph import pack
+from text.records import rows
+from text.tasks import masks
+from text.tasks.in_parts import in_parts
+from text.tokenizers.wordpiece import Tokenizer
+from training import loop, metrics
 
 TOP_K = 5
 _MOST_NUMBERS = 1 << 26  # probabilities of one part

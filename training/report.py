@@ -8,7 +8,7 @@ import time
 
 import tensorflow as tf
 
-from text import anywhere
+from text.files import anywhere
 from text.progress import duration
 from training import run_folder
 

@@ -9,19 +9,13 @@ import numpy as np
 
 import options
 from modeling.encoders.config import EncoderConfig
-from text import anywhere, tokenization
+from serving import portable
 from text.errors import UserError
-from text.vocabulary import Vocabulary
-from training import (
-    checkpoint,
-    determinism,
-    distribution,
-    hugging_face,
-    loop,
-    portable,
-    report,
-    run_folder,
-)
+from text.files import anywhere
+from text.tokenizers import wordpiece
+from text.tokenizers.vocabulary import Vocabulary
+from training import checkpoint, determinism, distribution, loop, report, run_folder
+from training.layouts import hugging_face
 
 # isort: split
 import tensorflow as tf
@@ -252,14 +246,14 @@ def read_config(given: RunOptions) -> EncoderConfig:
     return config
 
 
-def make_tokenizer(given) -> tokenization.Tokenizer:
+def make_tokenizer(given) -> wordpiece.Tokenizer:
     """That of --vocab_file and the flags beside it, held to --init_checkpoint.
 
     Raises:
         UserError: the vocabulary cannot be read, or init_checkpoint wants another one or
             other flags.
     """
-    tokenization.check_case(given.do_lower_case, given.init_checkpoint)
+    wordpiece.check_case(given.do_lower_case, given.init_checkpoint)
     tokenizer = given.tokenizer(Vocabulary.load(given.vocab_file))
     if given.init_checkpoint:
         source = checkpoint.resolve(given.init_checkpoint)
@@ -270,7 +264,7 @@ def make_tokenizer(given) -> tokenization.Tokenizer:
     return tokenizer
 
 
-def check_text(tokenizer: tokenization.Tokenizer, folder: str) -> dict:
+def check_text(tokenizer: wordpiece.Tokenizer, folder: str) -> dict:
     """Holds text to what a fine-tuning run wrote of its own.
 
     Returns:
@@ -279,7 +273,7 @@ def check_text(tokenizer: tokenization.Tokenizer, folder: str) -> dict:
         UserError: other flags, or another vocabulary.
     """
     path = os.path.join(folder, TASK_FILE)
-    state = run_folder.read_json(path)
+    state = anywhere.read_json(path)
     if not isinstance(state, dict):  # absent, or somebody else's
         return {}
     for name, value in tokenizer.settings.items():

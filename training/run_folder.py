@@ -7,20 +7,18 @@ message.
 """
 
 import contextlib
-import itertools
 import json
 import math
 import os
 import re
 import secrets
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from text import anywhere, files
 from text.errors import UserError
+from text.files import anywhere, local
 
 # What early stopping leaves: what it knows, and a folder of the best weights.
 EVALUATIONS = "evaluations.json"
@@ -88,7 +86,7 @@ def evaluations(directory: str) -> list[dict]:
 
     Nothing where the file is absent or somebody else's.
     """
-    noted = read_json(os.path.join(directory, EVALUATIONS))
+    noted = anywhere.read_json(os.path.join(directory, EVALUATIONS))
     is_ours = isinstance(noted, list) and all(
         isinstance(entry, dict) and entry.keys() == {"step", "score"} for entry in noted
     )
@@ -125,7 +123,7 @@ def made(directory: str) -> set[str]:
     that add to the record at once may lose an entry: what it was of then counts as the
     user's.
     """
-    record = read_json(os.path.join(directory, RECORD))
+    record = anywhere.read_json(os.path.join(directory, RECORD))
     if isinstance(record, list):
         return set(map(str, record))
     # Else it may be of an earlier version, which kept no record.
@@ -134,7 +132,7 @@ def made(directory: str) -> set[str]:
         if not (evaluations(run) and EVALUATIONS in made(run)):
             return set()
     else:
-        settings = read_json(os.path.join(directory, _SETTINGS))
+        settings = anywhere.read_json(os.path.join(directory, _SETTINGS))
         if not isinstance(settings, dict) or _OF_EVERY_RUN not in settings:
             return set()
     checkpoints = re.findall(
@@ -178,7 +176,7 @@ def _changing(directory) -> Iterator[set[str]]:
     with contextlib.ExitStack() as stack:
         if not anywhere.is_remote(path):
             os.makedirs(directory or ".", exist_ok=True)
-            stack.enter_context(files.locked(path, wait=True))
+            stack.enter_context(local.locked(path, wait=True))
         names = made(directory)
         before = set(names)
         yield names
@@ -197,7 +195,7 @@ def make_room(path: str) -> None:
         # This program makes no links. Through one it would write to another file.
         if name not in made(directory) or os.path.islink(path):
             if tf.io.gfile.exists(path):
-                set_aside(path)
+                anywhere.set_aside(path)
             claim(path)
 
 
@@ -211,23 +209,8 @@ def make_room_for_checkpoint(prefix: str) -> None:
             # The .index first: no half of it is taken for whole.
             endings = sorted((m[1] for m in found), key=lambda end: end != ".index")
             if endings:
-                set_aside(prefix, endings)
+                anywhere.set_aside(prefix, endings)
             claim(prefix)
-
-
-def set_aside(path: str, endings: Iterable[str] = ("",)) -> None:
-    """Renames what this program did not make to `<path>.kept-<n>`, and says so."""
-    kept = next(
-        free
-        for free in (f"{path}.kept-{number}" for number in itertools.count(1))
-        if not any(tf.io.gfile.exists(free + ending) for ending in endings)
-    )
-    for ending in endings:
-        tf.io.gfile.rename(path + ending, kept + ending)
-    print(
-        f"warning: {path} was not made by this program alone; it is now {kept}",
-        file=sys.stderr,
-    )
 
 
 def write_file(path: str, content: str | bytes) -> None:
@@ -254,17 +237,6 @@ def _holds(path, content):
         return False
     with tf.io.gfile.GFile(path, "rb") as file:
         return file.read() == content
-
-
-def read_json(path: str):
-    """What a JSON file holds; None where there is no file, or it is not JSON."""
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        return None
-    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
-        try:
-            return json.loads(file.read())
-        except ValueError:
-            return None
 
 
 # --- Removing ------------------------------------------------------------------------
@@ -312,7 +284,7 @@ def forget_best(directory: str) -> None:
     _forget(path)
     if evaluations(directory):  # copied from another run: `best_of` goes by it
         with anywhere.access(path):
-            set_aside(path)
+            anywhere.set_aside(path)
 
 
 def _forget(path):
@@ -332,7 +304,7 @@ def clear(directory: str) -> None:
     """
     with anywhere.access(directory):
         for name in _names(directory):
-            parts = files.temporary_parts(name)
+            parts = local.temporary_parts(name)
             path = os.path.join(directory, name)
             if not parts or tf.io.gfile.isdir(path):
                 continue
@@ -340,8 +312,8 @@ def clear(directory: str) -> None:
             if not written.startswith(_CHECKPOINT):
                 # Another process may be writing it. On gs:// it would be whole at once.
                 if not anywhere.is_remote(path):
-                    files.remove_temporaries(os.path.join(directory, written))
-            elif host != files.host() or files.is_left_over(parts):
+                    local.remove_temporaries(os.path.join(directory, written))
+            elif host != local.host() or local.is_left_over(parts):
                 tf.io.gfile.remove(path)
 
 
@@ -368,7 +340,7 @@ def held(directory: str, say: Callable[[str], None]) -> Iterator[None]:
                 stack.enter_context(_leased(directory, say))
             else:
                 path = os.path.join(directory, _SETTINGS)
-                stack.enter_context(files.locked(path))
+                stack.enter_context(local.locked(path))
         yield
 
 
@@ -400,7 +372,7 @@ class _Lease:
 
     def write(self):
         lease = {
-            "holder": f"process {os.getpid()} on {files.host()}",
+            "holder": f"process {os.getpid()} on {local.host()}",
             "token": self._token,
             "written": time.strftime("%Y-%m-%d %H:%M:%S"),
         }
@@ -408,7 +380,7 @@ class _Lease:
             file.write(json.dumps(lease) + "\n")
 
     def read(self):
-        lease = read_json(self.path)
+        lease = anywhere.read_json(self.path)
         return lease if isinstance(lease, dict) else {}
 
     def is_ours(self):
@@ -453,7 +425,9 @@ def note_settings(
 
 def noted_settings(directory: str) -> dict:
     """What a run that has begun noted of its settings."""
-    noted = read_json(os.path.join(directory, _SETTINGS)) if steps(directory) else None
+    if not steps(directory):
+        return {}
+    noted = anywhere.read_json(os.path.join(directory, _SETTINGS))
     return noted if isinstance(noted, dict) else {}
 
 

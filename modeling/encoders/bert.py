@@ -42,7 +42,9 @@ class BertEncoder(Encoder):
     ):
         super().__init__(name=name, dtype=dtype)
         self.config = config
-        initializers = layers.weight_initializers(config, f"encoder {seed}")
+        initializers = layers.weight_initializers(
+            config.initializer_range, f"encoder {seed}"
+        )
         self.embeddings = _Embeddings(config, initializers, dtype=dtype)
         self.transformer_layers = [
             _TransformerLayer(config, initializers, index, dtype=dtype)

@@ -21,7 +21,9 @@ class MaskedLMModel(keras.layers.Layer):
 
     def __init__(self, config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"):
         super().__init__(name="pretraining", dtype=dtype, autocast=False)
-        initializers = layers.weight_initializers(config, f"pretraining heads {seed}")
+        initializers = layers.weight_initializers(
+            config.initializer_range, f"pretraining heads {seed}"
+        )
         # Built here, outside this layer's own name scope: the released names start
         # with "bert" and "cls".
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)

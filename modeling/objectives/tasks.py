@@ -41,7 +41,9 @@ class TaskModel(keras.layers.Layer):
         super().__init__(name="task", dtype=dtype, autocast=False)
         self.config = config
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
-        initializer = next(layers.weight_initializers(config, f"task head {seed}"))
+        initializer = next(
+            layers.weight_initializers(config.initializer_range, f"task head {seed}")
+        )
         # Plain variables: a layer would put its own name before the released ones.
         with contextlib.ExitStack() as scopes:
             for name in scope:

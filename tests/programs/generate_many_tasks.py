@@ -2,14 +2,16 @@
 
 import create_pretraining_data
 import options
-from text import descriptions, documents, generation
+from text.corpus import formats
+from text.generation import stages
+from text.records import descriptions
 
 # Outside the guard below, as worker processes import this file and need the same.
 descriptions.OFFSET_EVERY = 8
-documents._PIECE_BYTES = 2_000
-generation._BLOCK_TOKENS = 1_000
-generation._SEGMENT_ROWS = 40
-generation._BATCH_ROWS = 16
+formats._PIECE_BYTES = 2_000
+stages._BLOCK_TOKENS = 1_000
+stages._SEGMENT_ROWS = 40
+stages._BATCH_ROWS = 16
 
 if __name__ == "__main__":
     options.run(create_pretraining_data.main, create_pretraining_data.Options)

@@ -6,13 +6,14 @@ import pathlib
 import options
 import training  # noqa: F401
 from modeling.objectives import tasks
-from text.rows import Field, Row
-from training import finetuning, metrics, run, run_folder
-from training.task import Task
+from text.records.rows import Field, Row
+from training import metrics, run, run_folder
+from training.finetuning import finetune
+from training.finetuning.task import Task
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetuning.FineTuningOptions):
+class Options(finetune.FineTuningOptions):
     data_dir: str = options.field(help="Folder of train.txt, dev.txt and test.txt.")
 
 
@@ -49,7 +50,7 @@ class Parity(Task):
 
 
 def main(given):
-    finetuning.finetune(Parity(given, run.make_tokenizer(given)), given)
+    finetune.finetune(Parity(given, run.make_tokenizer(given)), given)
 
 
 if __name__ == "__main__":

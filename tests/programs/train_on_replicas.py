@@ -13,7 +13,8 @@ import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling import layers
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
-from text import reading, records
+from text.records import reading
+from text.records.schema import pretraining_schema
 from training import distribution, loop
 
 # isort: split
@@ -117,7 +118,7 @@ def main(path):
     cpu = tf.config.list_physical_devices("CPU")[0]
     two = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(cpu, two)
-    schema = records.pretraining_schema(64, 10)
+    schema = pretraining_schema(64, 10)
     data = reading.Records(reading.survey([path], {}), schema)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     plain = train(one, data)

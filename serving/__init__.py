@@ -1,0 +1,1 @@
+"""Exported models: how they are written, loaded, queried and served."""

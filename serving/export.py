@@ -1,0 +1,490 @@
+"""Writes SavedModels: a network with the tokenizer in the graph.
+
+An export is a folder that appears when it is whole:
+
+    export.json   what it is: inputs, form of the answers, labels, vocabulary, versions
+    text/1        SavedModel; serving_default: raw text to final answers; tensors: the
+                  encoder's inputs to logits; examples: the same from serialized tf.Examples
+    tensors/1     SavedModel of the network alone; serving_default: as tensors; examples
+    model.onnx, model.tflite    the network, where asked for
+
+Both are of core TensorFlow operations only, and lie as TensorFlow Serving wants its models.
+Before the folder appears, another process loads both and has to give the answers that
+this one computed by the way of text/ and of the script. Its export.json is written last
+and lists its files: a folder that holds more is never removed.
+"""
+
+import base64
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from modeling.encoders.config import EncoderConfig
+from serving import forms, portable, predictor
+from text.errors import UserError
+from text.files import anywhere, local
+from text.records import encoding
+from text.records.rows import Layout
+from text.tokenizers.wordpiece import Tokenizer
+from text.tokenizers.wordpiece_graph import GraphTokenizer
+
+FOLDER = "export"
+_REPLACED = ".replaced"
+TEXT, TENSORS = os.path.join("text", "1"), os.path.join("tensors", "1")
+_RELOAD = os.path.join(os.path.dirname(__file__), "reload.py")
+# How far numbers may lie apart.
+_TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.05}
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """A network to export, and what it has to answer.
+
+    Attributes:
+        model: a layer from a dict of int32 tensors to a dict of float32 tensors.
+        dtype: its policy, "float32" or "mixed_bfloat16".
+        config: its architecture.
+        tokenizer: made its training rows.
+        layout: of the rows that the network takes.
+        form: of the answers; see serving/forms.py.
+        inputs: what a request has, "text" or "list" by name.
+        serve: the graph from requests to answers; see `Task.serve`.
+        more: further signatures by name, which take the same inputs, and what they have
+            to give for `requests`, float32 arrays.
+        description: what export.json says besides.
+        requests, answers: what to ask in the end, and what must be answered.
+        batch, outputs: int32 and float32 arrays, the same for the network alone.
+        formats: in which to write the network besides; of `portable.FORMATS`.
+    """
+
+    model: Callable
+    dtype: str
+    config: EncoderConfig
+    tokenizer: Tokenizer
+    layout: Layout
+    form: str
+    inputs: Mapping[str, str]
+    serve: Callable
+    description: Mapping[str, object]
+    requests: list[dict]
+    answers: list[dict]
+    batch: Mapping[str, np.ndarray]
+    outputs: Mapping[str, np.ndarray]
+    more: Mapping[str, tuple[Callable, Mapping]] = dataclasses.field(
+        default_factory=dict
+    )
+    formats: Sequence[str] = ()
+
+
+def make_model(make: Callable, weights: Mapping[str, keras.Variable]):
+    """A network of its own, on the CPU, with the weights of another, matched by path."""
+    with tf.device("CPU"):
+        model = make()
+        for variable in model.weights:
+            variable.assign(weights[variable.path].numpy())
+    return model
+
+
+def predict(model: Callable, batch: Mapping[str, np.ndarray], size: int = 8) -> dict:
+    """What a network says of a batch, in float32 arrays; `size` rows at a time."""
+    parts = []
+    with tf.device("CPU"):
+        for first in range(0, len(batch["input_ids"]), size):
+            part = {k: tf.constant(v[first : first + size]) for k, v in batch.items()}
+            parts.append({k: v.numpy() for k, v in model(part).items()})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def save(output_dir: str, product: Product) -> str:
+    """Exports; replaces an earlier export when the new one is whole and was checked.
+
+    Returns:
+        the folder.
+    Raises:
+        UserError: the disk is full or not writable; another process exports to the same
+            folder; or the reloaded model answers otherwise, and nothing is left of it.
+    """
+    final = os.path.join(output_dir, FOLDER)
+    with _replacing(final) as directory:
+        _write(product, directory)
+        _check(product, directory)
+        for name in product.formats:
+            network = os.path.join(directory, TENSORS)
+            with _quiet():
+                found = portable.write(name, network, directory, product.batch)
+            _compare_arrays(f"the {name} file gives other", product.outputs, found)
+        _describe(product, directory)
+    return final
+
+
+def check_place(output_dir: str) -> None:
+    """Raises:
+    UserError: what stands in an export's place is none.
+    """
+    final = os.path.join(output_dir, FOLDER)
+    with anywhere.access(final):
+        if not tf.io.gfile.exists(final):
+            return
+        is_ours = tf.io.gfile.exists(os.path.join(final, predictor.DESCRIPTION))
+        if not is_ours and (not tf.io.gfile.isdir(final) or tf.io.gfile.listdir(final)):
+            raise UserError(
+                f"{final}: stands in the place of the export, and is none; move it away, "
+                "or give another --output_dir"
+            )
+
+
+def recover(output_dir: str) -> None:
+    """Gives its name to an export that was whole when its process was killed."""
+    final = os.path.join(output_dir, FOLDER)
+    with anywhere.access(final):
+        whole = not tf.io.gfile.exists(final) and predictor.interrupted(final)
+    if whole:
+        # Its process may be about to do so itself.
+        with contextlib.suppress(UserError), _held(final), anywhere.access(final):
+            tf.io.gfile.rename(whole, final)
+
+
+@contextlib.contextmanager
+def _replacing(final: str) -> Iterator[str]:
+    """A folder that takes the place of another if nothing goes wrong."""
+    new, old = local.temporary_name(final), local.temporary_name(f"{final}{_REPLACED}")
+    recover(os.path.dirname(final))
+    with _held(final):
+        _clear(final)
+        try:
+            with anywhere.access(new):
+                tf.io.gfile.makedirs(new)
+            yield new
+            with anywhere.access(final):
+                if tf.io.gfile.exists(final):
+                    if _is_ours(final) and not os.path.islink(final):
+                        tf.io.gfile.rename(final, old)
+                    else:
+                        anywhere.set_aside(final)
+                tf.io.gfile.rename(new, final)
+        finally:
+            with anywhere.access(final):
+                if tf.io.gfile.exists(old) and not tf.io.gfile.exists(final):
+                    tf.io.gfile.rename(old, final)
+                _remove(new)
+                _remove(old)
+
+
+@contextlib.contextmanager
+def _held(final: str) -> Iterator[None]:
+    """Keeps other exports out, where the file system has locks."""
+    with contextlib.ExitStack() as stack:
+        with anywhere.access(final):
+            tf.io.gfile.makedirs(os.path.dirname(final))
+            if not anywhere.is_remote(final):
+                stack.enter_context(local.locked(final))
+        yield
+
+
+def _clear(final: str) -> None:
+    """Removes what killed processes left of an export; only who holds it may do so."""
+    parent, name = os.path.split(final)
+    with anywhere.access(parent):
+        for found in tf.io.gfile.listdir(parent):
+            parts = local.temporary_parts(found.rstrip("/"))
+            if not parts or parts[0] not in (name, name + _REPLACED):
+                continue
+            elsewhere = parts[1] != local.host() and not anywhere.is_remote(final)
+            if elsewhere or local.is_left_over(parts):
+                _remove(os.path.join(parent, found.rstrip("/")))
+
+
+def _is_ours(final: str) -> bool:
+    """Whether an export holds nothing but what it was made of."""
+    description = anywhere.read_json(os.path.join(final, predictor.DESCRIPTION))
+    made = description.get("files", []) if isinstance(description, dict) else []
+    return set(_files(final)) <= set(made)
+
+
+def _files(directory: str) -> list[str]:
+    """The files in a folder and below, and the empty folders, by their paths in it."""
+    return [
+        os.path.relpath(os.path.join(folder, name), directory)
+        for folder, folders, names in tf.io.gfile.walk(directory)
+        for name in (names if folders or names else [""])
+    ]
+
+
+def _remove(directory):
+    if tf.io.gfile.isdir(directory):
+        tf.io.gfile.rmtree(directory)
+
+
+# === Writing =========================================================================
+
+
+def _write(product: Product, directory: str) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        tokenizer = GraphTokenizer(
+            product.tokenizer, os.path.join(scratch, "vocab.txt")
+        )
+        network = _network(product)
+        more = {name: function for name, (function, _) in product.more.items()}
+        served = {"serving_default": product.serve, **more}
+        signatures = {
+            name: _text_signature(function, tokenizer, product)
+            for name, function in served.items()
+        }
+        signatures |= {"tensors": network["serving_default"]}
+        signatures |= {"examples": network["examples"]}
+        _save_model(product.model, network, os.path.join(directory, TENSORS))
+        _save_model(
+            product.model,
+            signatures,
+            os.path.join(directory, TEXT),
+            tokenizer=tokenizer,
+        )
+
+
+def _describe(product: Product, directory: str) -> None:
+    """Writes export.json, the last file, when all others are on the disk."""
+    written = _files(directory)
+    for name in written:
+        if not tf.io.gfile.isdir(path := os.path.join(directory, name)):
+            anywhere.sync(path)
+    description = _description(product)
+    description["files"] = sorted([*written, predictor.DESCRIPTION])
+    content = json.dumps(description, ensure_ascii=False, indent=2) + "\n"
+    with anywhere.replacing(
+        os.path.join(directory, predictor.DESCRIPTION), "w"
+    ) as file:
+        file.write(content)
+
+
+def _save_model(model, signatures, path, **parts):
+    module = tf.Module()
+    # By hand: a Keras layer does not show all of its variables to tf.Module.
+    module.weights = [variable.value for variable in model.variables]
+    for name, part in parts.items():
+        setattr(module, name, part)
+    with anywhere.access(path), _quiet():
+        tf.saved_model.save(module, path, signatures=signatures)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Holds back TensorFlow's notes of every file that it writes."""
+    verbosity, logger = logging.get_verbosity(), tf.get_logger()
+    level = logger.level
+    logging.set_verbosity(logging.WARNING)
+    logger.setLevel("WARNING")
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        logger.setLevel(level)
+
+
+def _text_signature(function, tokenizer, product):
+    shapes = {"text": [None], "list": [None, None]}
+    specs = {
+        name: tf.TensorSpec(shapes[kind], tf.string, name)
+        for name, kind in product.inputs.items()
+    }
+
+    def call(**texts):
+        return function(tokenizer, product.model, **texts)
+
+    return tf.function(call, autograph=False).get_concrete_function(**specs)
+
+
+def _network(product: Product) -> dict:
+    """The signatures of the network alone."""
+    layout = product.layout
+    fields = layout.fields
+    specs = {
+        name: tf.TensorSpec([None] * (1 + len(field.shape)), tf.int32, name)
+        for name, field in fields.items()
+    }
+
+    def of_tensors(**batch):
+        return product.model(batch)
+
+    def of_examples(examples):
+        parsed = tf.io.parse_example(examples, _features(layout))
+        return product.model({k: tf.cast(v, tf.int32) for k, v in parsed.items()})
+
+    return {
+        "serving_default": tf.function(
+            of_tensors, autograph=False
+        ).get_concrete_function(**specs),
+        "examples": tf.function(of_examples, autograph=False).get_concrete_function(
+            examples=tf.TensorSpec([None], tf.string, "examples")
+        ),
+    }
+
+
+def _features(layout):
+    features = {}
+    for name, field in layout.fields.items():
+        shape = layout.shape(name)
+        features[name] = tf.io.FixedLenFeature(shape, tf.int64)
+        if len(field.shape) > 1:  # any number of choices
+            features[name] = tf.io.FixedLenSequenceFeature(
+                shape[1:], tf.int64, allow_missing=True
+            )
+    return features
+
+
+def _description(product: Product) -> dict:
+    return {
+        "form": product.form,
+        "inputs": dict(product.inputs),
+        **product.description,
+        "max_seq_length": product.layout.max_seq_length,
+        **product.tokenizer.settings,
+        "dtype": product.dtype,
+        "bert_config": dataclasses.asdict(product.config),
+        "versions": {
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "python": sys.version.split()[0],
+            "unicode": unicodedata.unidata_version,
+        },
+    }
+
+
+# === Checking ========================================================================
+
+
+def _check(product: Product, directory: str) -> None:
+    """Raises:
+    UserError: another process does not get the same answers.
+    """
+    requests = {
+        name: _strings([request[name] for request in product.requests], kind)
+        for name, kind in product.inputs.items()
+    }
+    batch = {k: ("int32", v.shape, v.tolist()) for k, v in product.batch.items()}
+    flat = {k: v.reshape(len(v), -1) for k, v in product.batch.items()}
+    examples = encoding.encode(flat, product.layout.schema)
+    examples = [base64.b64encode(example).decode() for example in examples]
+    examples = {"examples": ("bytes", [len(examples)], examples)}
+    expected = [outputs for _, outputs in product.more.values()]
+    expected += [product.outputs] * 4
+    answered, *found = _reload(
+        directory,
+        (TEXT, "serving_default", requests),
+        *((TEXT, name, requests) for name in product.more),
+        (TEXT, "tensors", batch),
+        (TEXT, "examples", examples),
+        (TENSORS, "serving_default", batch),
+        (TENSORS, "examples", examples),
+    )
+    for here, there in zip(expected, found, strict=True):
+        _compare_arrays("once loaded, it gives other", here, there, product.dtype)
+    if product.dtype != "float32":
+        return  # there a rounding may turn a near tie
+    answers = forms.answers(product.form, answered, product.requests)
+    for request, here, there in zip(
+        product.requests, product.answers, answers, strict=True
+    ):
+        _compare_answers(request, here, there)
+
+
+def _compare_arrays(what, expected, found, dtype="float32"):
+    for name, values in expected.items():
+        if values.shape != found[name].shape:
+            raise UserError(
+                f"the export was removed: {what} {name}, {found[name].shape} and not "
+                f"{values.shape}; please report it"
+            )
+        # Of the largest: layer by layer, roundings grow with what is added up.
+        most = _TOLERANCE[dtype] * max(1.0, np.abs(values).max(initial=0.0))
+        difference = np.abs(values - found[name]).max(initial=0.0)
+        if not difference <= most:
+            raise UserError(
+                f"the export was removed: {what} {name}, up to {difference:.2g} away from "
+                f"what they are here, more than {most:.2g}; are the weights finite?"
+            )
+
+
+def _compare_answers(request, expected, found):
+    if not _differ(expected, found):
+        return
+    shown = [
+        json.dumps(x, ensure_ascii=False)[:300] for x in (request, found, expected)
+    ]
+    raise UserError(
+        "the export was removed: once loaded, it answers {} with {}, and here it was {}; a "
+        "model without training may have ties, which fall either way".format(*shown)
+    )
+
+
+def _differ(expected, found) -> bool:
+    if isinstance(expected, Mapping):
+        return expected.keys() != found.keys() or any(
+            _differ(value, found[name]) for name, value in expected.items()
+        )
+    if isinstance(expected, list):
+        return len(expected) != len(found) or any(
+            _differ(*pair) for pair in zip(expected, found, strict=True)
+        )
+    if isinstance(expected, float):
+        tolerance = _TOLERANCE["float32"]
+        return not math.isclose(expected, found, rel_tol=tolerance, abs_tol=tolerance)
+    return expected != found
+
+
+def _strings(values, kind):
+    """As `reload.py` takes them."""
+    shape = [len(values)]
+    if kind == "list":
+        shape.append(max(map(len, values), default=0))
+        values = [value + [""] * (shape[1] - len(value)) for value in values]
+    return "string", shape, values
+
+
+def _reload(directory, *calls) -> list[dict[str, np.ndarray]]:
+    """What a process that only has the files answers."""
+    calls = [
+        {"model": os.path.join(directory, model), "signature": name, "inputs": inputs}
+        for model, name, inputs in calls
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        asked, answered = (os.path.join(scratch, n) for n in ("calls.json", "answers"))
+        with open(asked, "w", encoding="utf-8") as file:
+            json.dump(calls, file)
+        # -P: what lies beside the program is not to be imported.
+        command = [sys.executable, "-P", _RELOAD, asked, answered]
+        process = subprocess.run(command, capture_output=True, text=True)
+        if process.returncode:
+            _refuse_to_load(process)
+        return [_outputs(os.path.join(answered, str(i))) for i in range(len(calls))]
+
+
+def _refuse_to_load(process):
+    lines = process.stderr.strip().split("\n")
+    reason = lines[-1][:300]
+    if process.returncode < 0:
+        reason = f"killed by signal {-process.returncode}; was there too little memory?"
+    raise UserError(f"the export cannot be loaded, and was removed: {reason}")
+
+
+def _outputs(path) -> dict[str, np.ndarray]:
+    """What reload.py wrote of one call; texts as TensorFlow has them, objects of bytes."""
+    with np.load(f"{path}.npz") as numbers:
+        outputs = dict(numbers)
+    with open(f"{path}.json", encoding="utf-8") as file:
+        for name, (shape, texts) in json.load(file).items():
+            array = np.empty(shape, object)
+            array.flat = [text.encode() for text in texts]
+            outputs[name] = array
+    return outputs

@@ -1,0 +1,240 @@
+"""Uses an exported model as a function from requests to answers.
+
+Plain TensorFlow: none of the model's Python code is loaded.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from serving import forms
+from text.errors import UserError
+from text.files import anywhere, local
+
+DESCRIPTION = "export.json"
+_KINDS = {"text": "a text", "list": "a list of texts"}
+
+
+class Predictor:
+    """An exported model at hand.
+
+    Attributes:
+        description: what export.json says.
+        parts: the parts of a request by name, each "text" or "list"; what
+            description["defaults"] has may be left out.
+    """
+
+    def __init__(self, directory: str):
+        """Args:
+            directory: what --do_export wrote; or --output_dir, in which it lies; or the
+                folder of its SavedModel for texts.
+        Raises:
+            UserError: there is no export, or not a whole one.
+        """
+        self._directory = directory
+        model, path = _find(directory)
+        self.description = _read(path)
+        self.parts: Mapping[str, str] = self.description["inputs"]
+        self._defaults = self.description.get("defaults", {})
+        try:
+            self._loaded = tf.saved_model.load(model)  # keeps the variables alive
+        except (OSError, ValueError, tf.errors.OpError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"{model}: no SavedModel that this TensorFlow ({tf.__version__}) reads: "
+                f"{reason[:300]}; export the model again"
+            ) from error
+        self._serve = self._loaded.signatures.get("serving_default")
+        served = self._serve.structured_input_signature[1] if self._serve else {}
+        if set(served) != set(self.parts):
+            raise UserError(
+                f"{model}: takes {', '.join(sorted(served)) or 'nothing'}, but {path} "
+                f"says {', '.join(sorted(self.parts))}; give the export's own folder"
+            )
+
+    def predict(self, requests: list[Mapping], batch_size: int = 32) -> list[dict]:
+        """Answers requests; those of like length share a batch.
+
+        Args:
+            requests: each with all the model's parts, str or list[str] by name.
+            batch_size: how many go through the model at once.
+        Returns:
+            the JSON answers in the order of the requests; serving/forms.py has their
+            forms.
+        Raises:
+            UserError: a request is not of that kind, or the model computes no number.
+        """
+        for number, request in enumerate(requests, start=1):
+            self.check(request, f"request {number}")
+        requests = [{**self._defaults, **request} for request in requests]
+        order = sorted(range(len(requests)), key=lambda i: _length(requests[i]))
+        answers = [{}] * len(requests)
+        for first in range(0, len(order), batch_size):
+            rows = order[first : first + batch_size]
+            batch = [requests[i] for i in rows]
+            for i, answer in zip(rows, self._answer(batch), strict=True):
+                answers[i] = answer
+        return answers
+
+    def _answer(self, batch):
+        outputs = self._serve(
+            **{
+                name: _tensor([request[name] for request in batch], kind)
+                for name, kind in self.parts.items()
+            }
+        )
+        outputs = {name: value.numpy() for name, value in outputs.items()}
+        for name, value in outputs.items():
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                raise UserError(
+                    f"{self._directory}: the model gives a {name} that is no number; did "
+                    "its training diverge?"
+                )
+        return forms.answers(self.description["form"], outputs, batch)
+
+    def check(self, request: object, where: str) -> None:
+        """Whether `predict` takes a request.
+
+        Args:
+            where: to name it by.
+        Raises:
+            UserError: a part is missing, unknown, or not of its kind.
+        """
+        for fault in self._faults(request):
+            raise UserError(f"{where}: {fault}; give {self.describe_request()}")
+
+    def describe_request(self) -> str:
+        """As in "an object of question (a text) and context (a text)"."""
+        parts = [f"{name} ({_KINDS[kind]})" for name, kind in self.parts.items()]
+        return "an object of " + " and ".join(parts)
+
+    def _faults(self, request) -> Iterator[str]:
+        if not isinstance(request, Mapping):
+            yield f"is {_kind(request)}"
+            return
+        request = {**self._defaults, **request}
+        if missing := [name for name in self.parts if name not in request]:
+            yield f"has no {' and no '.join(missing)}"
+        if unknown := [name for name in request if name not in self.parts]:
+            yield f"has a part {str(unknown[0])[:40]!a} that the model does not know"
+        for name, kind in self.parts.items():
+            texts = request[name] if kind == "list" else [request[name]]
+            if not isinstance(texts, list):
+                yield f"{name} is {_kind(texts)}, not a list of texts"
+            for text in texts:
+                if not isinstance(text, str):
+                    inside = "has" if kind == "list" else "is"
+                    yield f"{name} {inside} {_kind(text)}, not a text"
+                if at := _half_character(text):
+                    yield f"{name} has {at}, half a character, which is no text"
+            if kind == "list" and self.description["form"] == "choice":
+                yield from _faults_of_choices(name, texts)
+
+
+def _faults_of_choices(name, texts):
+    if not texts:
+        yield f"{name} is empty: nothing to choose from"
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            yield f"{name} has an empty choice, number {number}"
+
+
+def _kind(value):
+    """What a JSON value is, for a person."""
+    kinds = {str: "a text", list: "a list", bool: "true or false", type(None): "null"}
+    kinds |= {dict: "an object", int: "a number", float: "a number"}
+    return kinds.get(type(value), f"a {type(value).__name__}")
+
+
+def _half_character(text):
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"\\u{ord(text[error.start]):04x}"
+
+
+def _length(request):
+    """Orders requests so that neighbours need little padding."""
+    lists = [part for part in request.values() if isinstance(part, list)]
+    texts = [text for part in lists for text in part]
+    texts += [part for part in request.values() if isinstance(part, str)]
+    return max(map(len, lists), default=0), sum(map(len, texts))
+
+
+def _tensor(values, kind):
+    """string [b], or [b, longest list] padded with ""."""
+    if kind == "list":
+        longest = max(map(len, values))
+        values = [value + [""] * (longest - len(value)) for value in values]
+        return tf.constant(values, tf.string, shape=[len(values), longest])
+    return tf.constant(values, tf.string)
+
+
+# --- The files ---------------------------------------------------------------------------
+
+
+def _find(directory):
+    """The paths of the SavedModel for texts and of the description."""
+    join, gfile = os.path.join, tf.io.gfile
+    with anywhere.access(directory):
+        if gfile.exists(join(directory, "saved_model.pb")):
+            folder = directory if "://" in directory else os.path.abspath(directory)
+            for _ in range(3):
+                if gfile.exists(join(folder, DESCRIPTION)):
+                    return directory, join(folder, DESCRIPTION)
+                folder = os.path.dirname(folder.rstrip("/"))
+            raise UserError(
+                f"{directory}: a SavedModel without {DESCRIPTION} two folders above it; "
+                "give a folder that --do_export wrote"
+            )
+        for final in (directory, join(directory, "export")):
+            folder = final if gfile.exists(final) else interrupted(final)
+            if folder and gfile.exists(join(folder, DESCRIPTION)):
+                return join(folder, "text", "1"), join(folder, DESCRIPTION)
+    raise UserError(
+        f"{directory}: holds no exported model ({DESCRIPTION}); give the --output_dir of "
+        "a run with --do_export"
+    )
+
+
+def interrupted(final: str) -> str | None:
+    """Where an export lies that was whole, and whose process was killed before it had its
+    name.
+
+    Args:
+        final: the folder that it should be.
+    """
+    parent, name = os.path.split(final.rstrip("/"))
+    for found in _folders(parent or "."):
+        parts = local.temporary_parts(found)
+        folder = os.path.join(parent, found)
+        # The description is written last.
+        is_whole = tf.io.gfile.exists(os.path.join(folder, DESCRIPTION))
+        if parts and parts[0] == name and is_whole:
+            return folder
+    return None
+
+
+def _folders(parent):
+    if not tf.io.gfile.isdir(parent):
+        return []
+    return [name.rstrip("/") for name in sorted(tf.io.gfile.listdir(parent))]
+
+
+def _read(path):
+    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+        content = file.read()
+    try:
+        description = json.loads(content)
+        form, parts = description["form"], description["inputs"]
+        if form not in forms.FORMS or not parts or set(parts.values()) - set(_KINDS):
+            raise ValueError(f"form {form!r} with inputs {parts}")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path}: describes no export that is known here ({error}); export the model "
+            "again"
+        ) from error
+    return description

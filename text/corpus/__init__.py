@@ -1,0 +1,1 @@
+"""Documents in, flat ids and offsets on disk."""

@@ -1,0 +1,197 @@
+"""Reads the input formats: files to documents of sentences, in pieces of bounded size."""
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from text.corpus.sentences import split_sentences
+from text.errors import UserError
+from text.files import inputs
+
+FORMATS = ("sentences", "paragraphs", "files", "jsonl")
+
+_PIECE_BYTES = 8 << 20
+_PIECE_FILES = 1 << 12
+# To unpack is about ten times as fast as to make tokens. A .gz file that is more than a
+# tenth of the input is therefore unpacked once and handed out in blocks; of smaller ones
+# there are others to be read at the same time, so each is unpacked by whoever reads it.
+_MANY_FILES = 10
+_PARAGRAPH_CHARACTERS = 1 << 20
+
+
+class Span(NamedTuple):
+    """A part of a file that can be read by itself.
+
+    Attributes:
+        start, stop: its bytes, counted unpacked; stop None: to the end of the file.
+        size: how many bytes it takes on the disk.
+        block: its text, where the file had to be unpacked to find the span.
+    """
+
+    path: str
+    start: int
+    stop: int | None
+    size: int
+    block: bytes | None = None
+
+
+def pieces(paths: Iterable[str], input_format: str, total: int) -> Iterator[list[Span]]:
+    """Cuts the input into pieces of some megabytes, which do not depend on who reads them.
+
+    Small files share a piece. A large file, packed or not, is cut between lines; in the
+    format "files" after an empty line, as sentences run from line to line. A document may
+    continue in the next piece.
+
+    Args:
+        total: bytes of all files.
+    """
+    piece, size = [], 0
+    for path in paths:
+        for span in _spans(path, input_format, total):
+            piece.append(span)
+            size += max(span.size, len(span.block or b""))
+            if size >= _PIECE_BYTES or len(piece) == _PIECE_FILES:
+                yield piece
+                piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def _spans(path, input_format, total):
+    size = os.path.getsize(path)
+    if path.endswith(".gz"):
+        if size > max(_PIECE_BYTES // 4, total // _MANY_FILES):
+            yield from _unpacked(path, input_format, size)
+            return
+        yield Span(path, 0, None, size)
+        return
+    start = 0
+    if size > _PIECE_BYTES:
+        with open(path, "rb") as file:
+            while size - start > _PIECE_BYTES:
+                file.seek(start + _PIECE_BYTES)
+                for _ in _to_next_cut(file, input_format):
+                    pass
+                stop = file.tell()
+                if stop >= size:
+                    break
+                yield Span(path, start, stop, stop - start)
+                start = stop
+    yield Span(path, start, None, size - start)
+
+
+def _unpacked(path, input_format, size):
+    start = read = 0
+    with open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:
+        try:
+            while True:
+                block = _block(file, input_format)
+                if not file.peek(1):
+                    yield Span(path, start, None, size - read, block)
+                    return
+                stop, now_read = file.tell(), packed.tell()
+                yield Span(path, start, stop, now_read - read, block)
+                start, read = stop, now_read
+        except inputs.DAMAGE:
+            pass
+    # Whoever reads it comes upon the damage, and can say at which line.
+    yield Span(path, start, None, size - read)
+
+
+def _block(file, input_format):
+    """Reads to the next place to cut at; None if there is too much in between to hold."""
+    parts = [file.read(_PIECE_BYTES)]
+    size = len(parts[0])
+    for line in _to_next_cut(file, input_format):
+        size += len(line)
+        if size <= 2 * _PIECE_BYTES:
+            parts.append(line)
+    return b"".join(parts) if size <= 2 * _PIECE_BYTES else None
+
+
+def _to_next_cut(file, input_format):
+    """Yields what is left of a line, and the lines from there to where a span may end."""
+    yield file.readline()
+    while input_format == "files" and (line := file.readline()):
+        yield line
+        if not line.strip():
+            return
+
+
+def read(
+    span: Span, input_format: str, json_field: str, ends_at_file_end: bool
+) -> Iterator[str | None]:
+    """Yields the sentences of a span, and None wherever a document ends.
+
+    Args:
+        input_format: "sentences": one a line, an empty line ends a document (the release's
+            format). "paragraphs": running text, one paragraph a line, an empty line ends a
+            document. "files": running text, each file a document, empty lines between
+            paragraphs, whose lines may be broken anywhere. "jsonl": one JSON object a
+            line, a document each, its text in json_field.
+        ends_at_file_end: whether the end of a file ends a document.
+    Raises:
+        UserError: not UTF-8, not JSON, or a field that is missing or no text, by file:line.
+    """
+    lines = inputs.lines(span.path, span.start, span.stop, span.block)
+    ends_file = span.stop is None
+    if input_format == "jsonl":
+        yield from _json_lines(span, lines, json_field)
+    elif input_format == "files":
+        yield from _wrapped_paragraphs(lines)
+        if ends_file:
+            yield None
+    else:
+        for line in lines:
+            line = line.strip()
+            if not line:
+                yield None
+            elif input_format == "sentences":
+                yield line
+            else:
+                yield from split_sentences(line)
+        if ends_at_file_end and ends_file:
+            yield None
+
+
+def _wrapped_paragraphs(lines):
+    paragraph, size = [], 0
+    for line in lines:
+        line = line.strip()
+        if line:
+            paragraph.append(line)
+            size += len(line)
+        if not line or size > _PARAGRAPH_CHARACTERS:
+            sentences = split_sentences(" ".join(paragraph))
+            # A text without empty lines must not be held as a whole: its last sentence,
+            # which may go on, waits for more lines.
+            paragraph = sentences[-1:] if line and len(sentences) > 1 else []
+            size = sum(map(len, paragraph))
+            yield from sentences[: len(sentences) - len(paragraph)]
+    yield from split_sentences(" ".join(paragraph))
+
+
+def _json_lines(span, lines, field):
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            text = json.loads(line)[field]
+            if not isinstance(text, str):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            number += inputs.lines_before(span.path, span.start)
+            problem = f"no JSON object whose {field!r} is a text"
+            if isinstance(error, json.JSONDecodeError):
+                problem = f"not JSON ({error.msg}: column {error.colno})"
+            elif isinstance(error, (ValueError, RecursionError)):
+                problem = "not JSON that can be read"
+            raise UserError(
+                f"{span.path}:{number}: {problem}; each line is one object such as "
+                f'{{"{field}": "..."}} (see --json_field)'
+            ) from error
+        for paragraph in text.splitlines():
+            yield from split_sentences(paragraph)
+        yield None

@@ -1,0 +1,178 @@
+"""A tokenized corpus on disk: flat ids, and the offsets of sentences and documents.
+
+    tokens     uint16 or uint32 [num_tokens]
+    sentences  int64 [num_sentences + 1], offsets into the tokens
+    documents  int64 [num_documents + 1], offsets into the sentences
+    words      uint8 [num_tokens], 1 at the first token between two spaces; only where the
+               words of a text are wanted
+
+Processes write it in pieces, which are then joined.
+"""
+
+import array
+import contextlib
+import os
+import shutil
+import weakref
+
+import numpy as np
+
+from text.files.local import replacing
+
+_FLUSHED_TOKENS = 1 << 20
+
+
+def id_type(vocabulary_size: int) -> np.dtype:
+    return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.uint32)
+
+
+class PieceWriter(contextlib.ExitStack):
+    """Writes a piece: tokens, lengths of sentences, ends of documents.
+
+    To be used in a `with` block; the files appear when it succeeds.
+    """
+
+    def __init__(self, prefix: str, vocabulary_size: int, with_words: bool):
+        """Args:
+        prefix: of the files' names.
+        vocabulary_size: decides the type of the ids.
+        with_words: whether `add` gets words.
+        """
+        super().__init__()
+        columns = {
+            "tokens": array.array(id_type(vocabulary_size).char),
+            "lengths": array.array("q"),
+            "ends": array.array("q"),
+        }
+        if with_words:
+            columns["words"] = array.array("B")
+        self._columns = {
+            suffix: (values, self.enter_context(replacing(f"{prefix}.{suffix}")))
+            for suffix, values in columns.items()
+        }
+        self.callback(self._flush)
+        self.num_sentences = 0
+
+    def add(self, ids: list[int], words: list[int] | None = None) -> None:
+        """Adds a sentence; one without tokens is none."""
+        if not ids:
+            return
+        tokens = self._columns["tokens"][0]
+        tokens.extend(ids)
+        if words is not None:
+            self._columns["words"][0].extend(words)
+        self._columns["lengths"][0].append(len(ids))
+        self.num_sentences += 1
+        if len(tokens) >= _FLUSHED_TOKENS:
+            self._flush()
+
+    def end_document(self) -> None:
+        """Ends a document; twice in a row is as good as once."""
+        self._columns["ends"][0].append(self.num_sentences)
+
+    def _flush(self):
+        for values, file in self._columns.values():
+            values.tofile(file)
+            del values[:]
+
+
+def join(prefixes: list[str], path: str, with_words: bool) -> None:
+    """Joins pieces, in the order given, to a corpus; a document may go on into the next.
+
+    Args:
+        prefixes: as given to `PieceWriter`.
+        path: prefix of the corpus's files.
+    """
+    for suffix in ("tokens", "words") if with_words else ("tokens",):
+        with replacing(f"{path}.{suffix}") as file:
+            for prefix in prefixes:
+                with open(f"{prefix}.{suffix}", "rb") as piece:
+                    shutil.copyfileobj(piece, file, 1 << 20)
+    last_end, num_sentences, num_tokens = 0, 0, 0
+    with (
+        replacing(f"{path}.documents") as documents,  # appears last
+        replacing(f"{path}.sentences") as sentences,
+    ):
+        sentences.write(np.int64(0).tobytes())
+        documents.write(np.int64(0).tobytes())
+        for prefix in prefixes:
+            # An end that comes twice closed a document without sentences.
+            ends = np.unique(np.fromfile(f"{prefix}.ends", np.int64) + num_sentences)
+            documents.write(ends[ends > last_end].tobytes())
+            last_end = int(ends.max(initial=last_end))
+            with open(f"{prefix}.lengths", "rb") as piece:
+                while block := piece.read(1 << 20):
+                    offsets = num_tokens + np.frombuffer(block, np.int64).cumsum()
+                    sentences.write(offsets.tobytes())
+                    num_tokens = int(offsets[-1])
+                    num_sentences += len(offsets)
+        if num_sentences > last_end:
+            documents.write(np.int64(num_sentences).tobytes())
+
+
+def remove_pieces(prefixes: list[str]) -> None:
+    """Removes the files of pieces, as far as they are there."""
+    for prefix in prefixes:
+        for suffix in ("tokens", "words", "lengths", "ends"):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(f"{prefix}.{suffix}")
+
+
+class FlatFile:
+    """A file as an array that stays on disk.
+
+    Read, not memory-mapped: what is mapped counts as the process's own memory until, after
+    enough random reads, it is the whole file.
+    """
+
+    def __init__(self, path: str, dtype: np.dtype):
+        """Raises:
+        OSError: the file cannot be read.
+        """
+        self.dtype = np.dtype(dtype)
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        self._length = os.path.getsize(path) // self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index):
+        """An element, or a slice with a start and a stop."""
+        if isinstance(index, slice):
+            return self.gather([index.start], [index.stop - index.start])
+        return self.gather([index], [1])[0]
+
+    def gather(self, starts, lengths) -> np.ndarray:
+        """Reads several runs of elements and lays them side by side.
+
+        Args:
+            starts, lengths: of each run, in elements.
+        Returns:
+            array of the file's type [sum of lengths].
+        """
+        size, file = self.dtype.itemsize, self._file
+        offsets = (np.asarray(starts, np.int64) * size).tolist()
+        sizes = (np.asarray(lengths, np.int64) * size).tolist()
+        runs = [os.pread(file, n, o) for n, o in zip(sizes, offsets, strict=True)]
+        return np.frombuffer(b"".join(runs), self.dtype)
+
+
+class Corpus:
+    """A joined corpus.
+
+    Attributes:
+        ids: uint16 or uint32 [num_tokens].
+        sentences, documents: int64 offsets, each with the end as its last element.
+        word_starts: uint8 [num_tokens] or None.
+    """
+
+    def __init__(self, path: str, vocabulary_size: int, with_words: bool):
+        self.ids = FlatFile(f"{path}.tokens", id_type(vocabulary_size))
+        self.sentences = FlatFile(f"{path}.sentences", np.int64)
+        self.documents = FlatFile(f"{path}.documents", np.int64)
+        self.word_starts = FlatFile(f"{path}.words", np.uint8) if with_words else None
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.documents) - 1

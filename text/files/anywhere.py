@@ -1,0 +1,94 @@
+"""Knows files on whatever TensorFlow reaches: this machine, gs:// and the like."""
+
+import contextlib
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+
+import tensorflow as tf
+
+from text.errors import UserError
+from text.files import local
+
+
+@contextlib.contextmanager
+def access(path: str) -> Iterator[None]:
+    """Makes what TensorFlow or Python raises of a file one line for the user.
+
+    Only file access belongs inside: everything that fails there is laid to the path.
+
+    Raises:
+        UserError: names the path and the reason.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        # Most messages repeat the path: "path; Permission denied".
+        reason = " ".join(error.message.rpartition("; ")[2].split())
+        raise UserError(f"{path}: cannot be read or written: {reason}") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(f"{path}: cannot be read or written: {reason}") from error
+
+
+def is_remote(path: str) -> bool:
+    """Whether it is on a file system that only TensorFlow reaches, as gs:// is."""
+    return "://" in path
+
+
+@contextlib.contextmanager
+def replacing(path: str, mode: str = "wb"):
+    """As `local.replacing`, wherever the path is; makes its folder.
+
+    Raises:
+        UserError: the disk is full or not writable.
+    """
+    with access(path):
+        tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+        if not is_remote(path):
+            with local.replacing(path, mode) as file:
+                yield file
+            return
+        temporary = local.temporary_name(path)
+        with tf.io.gfile.GFile(temporary, mode) as file:
+            yield file
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def sync(path: str) -> None:
+    """Waits until what was written to a file is on the disk.
+
+    Before a name that means "whole" is given: a power cut must not leave the name without
+    the data. A remote file is there when it is closed.
+    """
+    if not is_remote(path):
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+
+
+def set_aside(path: str, endings: Iterable[str] = ("",)) -> None:
+    """Renames what this program did not make to `<path>.kept-<n>`, and says so."""
+    kept = next(
+        free
+        for free in (f"{path}.kept-{number}" for number in itertools.count(1))
+        if not any(tf.io.gfile.exists(free + ending) for ending in endings)
+    )
+    for ending in endings:
+        tf.io.gfile.rename(path + ending, kept + ending)
+    print(
+        f"warning: {path} was not made by this program alone; it is now {kept}",
+        file=sys.stderr,
+    )
+
+
+def read_json(path: str):
+    """What a JSON file holds; None where there is no file, or it is not JSON."""
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        return None
+    with access(path), tf.io.gfile.GFile(path, "rb") as file:
+        try:
+            return json.loads(file.read())
+        except ValueError:
+            return None

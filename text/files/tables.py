@@ -1,0 +1,138 @@
+"""Reads tables: TSV, CSV and JSON lines."""
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterator
+
+from absl import logging
+
+from text.errors import UserError
+from text.files import inputs
+
+FORMS = ("tsv", "csv", "jsonl")
+
+
+def read(
+    path: str,
+    header: bool = True,
+    *,
+    form: str | None = None,
+    skip_bad_lines: bool = False,
+) -> Iterator[tuple[int, dict]]:
+    """Yields the lines of a table: number, and what it holds by column.
+
+    Args:
+        path: "-" is standard input.
+        form: one of FORMS; None for what the name says. In tab-separated tables quotes
+            are plain characters.
+        header: whether the first line names the columns; else they have numbers from 0.
+        skip_bad_lines: say which lines have another number of columns, and go on.
+    Raises:
+        UserError: a line is not of this form or not UTF-8, or there is none; names file
+            and line.
+        OSError: the file cannot be opened.
+    """
+    form = form or form_of(path) or "tsv"
+    if form == "jsonl":
+        return _json_lines(path)
+    lines = {"csv": _csv, "tsv": _tsv}[form](path)
+    return _table(inputs.name(path), lines, header, skip_bad_lines)
+
+
+def form_of(path: str) -> str | None:
+    """What a file's name says, which may end in .gz."""
+    suffix = os.path.splitext(path.lower().removesuffix(".gz"))[1].removeprefix(".")
+    suffix = {"json": "jsonl"}.get(suffix, suffix)
+    return suffix if suffix in FORMS else None
+
+
+def _tsv(path):
+    for number, line in enumerate(inputs.lines(path), start=1):
+        yield number, line.removesuffix("\r").split("\t")
+
+
+def _csv(path):
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.reader((f"{line}\n" for line in inputs.lines(path)), strict=True)
+    begun = 1
+    try:
+        for cells in reader:
+            yield begun, cells
+            begun = reader.line_num + 1
+    except csv.Error as error:
+        if "new-line" in str(error):
+            raise UserError(
+                f"{inputs.name(path)}:{begun}: a carriage return within a line; end lines "
+                "with LF or CR LF, or put the cell in quotes"
+            ) from error
+        raise UserError(
+            f"{inputs.name(path)}:{begun}: no CSV ({error}) in what begins here; is a "
+            "quote open?"
+        ) from error
+
+
+def _table(path, lines, header, skip_bad_lines):
+    names, bad, empty = None, [], []
+    for number, cells in lines:
+        if cells in ([], [""]):
+            empty.append(number)
+            continue
+        if names is None:
+            names = cells if header else list(range(len(cells)))
+            if repeated := {name for name in names if names.count(name) > 1}:
+                raise UserError(
+                    f"{path}:{number}: {len(repeated)} columns have the same name "
+                    f"({', '.join(sorted(repeated))}); is the first line a header?"
+                )
+            if header:
+                continue
+        if empty and len(names) == 1:
+            raise UserError(
+                f"{path}:{empty[0]}: an empty line; with one column it could be an empty "
+                "text or none, so remove it"
+            )
+        if len(cells) != len(names) and skip_bad_lines:
+            bad.append(number)
+            continue
+        if len(cells) != len(names):
+            raise UserError(
+                f"{path}:{number}: {len(cells)} columns, not {len(names)} as in the first "
+                "line; mend the line, or leave it out"
+            )
+        yield number, dict(zip(names, cells, strict=True))
+    if names is None:
+        raise UserError(f"{path}: the file is empty")
+    if bad:
+        logging.warning(
+            "%s: %d lines left out that have not %d columns: %s",
+            path,
+            len(bad),
+            len(names),
+            ", ".join(map(str, bad[:10])) + (" ..." if len(bad) > 10 else ""),
+        )
+
+
+def _json_lines(path):
+    for number, line in enumerate(inputs.lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line, parse_constant=_refuse_constant)
+            if "\\u" in line:  # may stand for half a character, which no file can hold
+                json.dumps(values, ensure_ascii=False).encode("utf-8")
+        except (ValueError, RecursionError) as error:
+            raise UserError(
+                f"{inputs.name(path)}:{number}: no JSON: {error}"
+            ) from error
+        if not isinstance(values, dict):
+            raise UserError(
+                f"{inputs.name(path)}:{number}: no JSON object, but {line.strip()[:40]}; "
+                "give an object a line"
+            )
+        yield number, values
+
+
+def _refuse_constant(name):
+    raise ValueError(f"{name} is no JSON number")

@@ -1,0 +1,1 @@
+"""Text to record files: shards, workers, and how an interrupted run continues."""

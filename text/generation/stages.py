@@ -1,0 +1,536 @@
+"""Turns text into record files, in three stages, and describes them.
+
+1. tokenize: a piece of the input becomes a piece of the corpus;
+2. plan: a block of documents and a pass over it (there are dupe_factor passes) become span
+   pairs;
+3. write: a segment of an output file takes its pairs out of the whole plan, by a
+   permutation that needs no memory, and masks, encodes and writes them.
+
+The output of a task depends only on the settings and the text, not on who does it or when.
+So neither the number of workers nor an interruption changes a byte.
+"""
+
+import bisect
+import collections
+import contextlib
+import dataclasses
+import errno
+import functools
+import glob
+import gzip
+import itertools
+import os
+import re
+import shutil
+
+import numpy as np
+
+from text.corpus import formats, store
+from text.errors import UserError
+from text.files.local import read_json, replacing, write_json
+from text.generation import outputs, work
+from text.generation.permutation import permute, round_keys
+from text.instances import packing, pairs
+from text.instances.masking import Masking, mask, prediction_counts
+from text.records import descriptions, encoding, framing
+from text.records.descriptions import Description
+from text.records.schema import pretraining_schema
+from text.tokenizers import wordpiece
+from text.tokenizers.vocabulary import Vocabulary
+
+_FORMAT = 2  # of the description; 1 listed all inputs and had no offsets
+_BLOCK_TOKENS = 1 << 21
+_SEGMENT_ROWS = 1 << 16
+_BATCH_ROWS = 1 << 11  # both multiples of descriptions.OFFSET_EVERY
+_PLAN, _ORDER, _MASK = range(3)  # what a random generator is for
+# What a run makes in its folder; text-000000 is what earlier versions called a piece.
+_MADE = re.compile(
+    r"(origin|settings|room|file-\d+)\.json"
+    r"|((piece|text)-\d+|corpus)\.(json|tokens|words|lengths|ends|sentences|documents)"
+    r"|plan(-\d+-\d+)?\.(json|pairs)"
+    r"|rows-\d+\.(json|tfrecord)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What decides the bytes of the records, and where they go.
+
+    create_pretraining_data.py --help explains the fields, which are its flags.
+    """
+
+    input_files: tuple[str, ...]
+    output_files: tuple[str, ...]
+    vocab_file: str
+    input_format: str
+    json_field: str
+    documents_span_files: bool
+    do_lower_case: bool
+    strip_accents: bool
+    split_cjk: bool
+    do_whole_word_mask: bool
+    word_boundaries: str
+    max_seq_length: int
+    max_predictions_per_seq: int
+    random_seed: int
+    dupe_factor: int
+    masked_lm_prob: float
+    short_seq_prob: float
+    mask_share: float
+    random_share: float
+    random_next_sentences: bool
+    gzip_compress: bool
+
+    @property
+    def description_file(self) -> str:
+        return self.output_files[0] + descriptions.SUFFIX
+
+    @property
+    def work_folder(self) -> str:
+        return self.output_files[0] + descriptions.UNFINISHED
+
+    @property
+    def settings_file(self) -> str:
+        """Where tasks find the settings."""
+        return f"{self.work_folder}/settings.json"
+
+    @property
+    def words_from_spaces(self) -> bool:
+        return self.do_whole_word_mask and self.word_boundaries == "spaces"
+
+    @property
+    def max_num_tokens(self) -> int:
+        return self.max_seq_length - packing.NUM_SPECIAL_TOKENS
+
+    @property
+    def masking(self) -> Masking:
+        return Masking(
+            masked_lm_prob=self.masked_lm_prob,
+            max_predictions_per_seq=self.max_predictions_per_seq,
+            mask_share=self.mask_share,
+            random_share=self.random_share,
+            whole_words=self.do_whole_word_mask,
+        )
+
+
+def generate(
+    settings: Settings, num_workers: int = 1, overwrite: bool = False
+) -> tuple[Description, bool]:
+    """Writes the records and their description, going on where an earlier start ended.
+
+    Args:
+        num_workers: processes; the records do not depend on it.
+        overwrite: replace outputs of other settings, finished or not.
+    Returns:
+        the description, and whether all of it was there already.
+    Raises:
+        UserError: the text or the outputs do not allow it, or another process writes
+            one of the outputs.
+        OSError: a file cannot be read or written.
+        KeyboardInterrupt: with a line for the user.
+    """
+    vocabulary = Vocabulary.load(settings.vocab_file)
+    outputs.refuse_overlaps(settings)
+    origin = outputs.origin(settings, vocabulary)
+    folder = work.Folder(settings.work_folder, origin, _MADE)
+    outputs.make_folders(settings)
+    with outputs.locked(settings), _disk_full_explained(folder):
+        unfinished = outputs.summarized(folder.unfinished_origin())
+        is_resumed = unfinished == origin
+        if description := outputs.finished(settings, origin):
+            if is_resumed or not (unfinished or folder.strangers()):
+                folder.remove()
+            return description, True
+        folder.refuse_strangers()
+        if not is_resumed:
+            if not overwrite:
+                outputs.refuse_what_is_there(settings, folder)
+            folder.begin()
+        flags = dataclasses.asdict(dataclasses.replace(settings, input_files=()))
+        write_json(settings.settings_file, flags)
+        try:
+            with work.Workers(num_workers) as workers:
+                description = _generate(settings, folder, workers, len(vocabulary))
+        except UserError:
+            # The input or a flag must change, and what was made of it is of no more use.
+            folder.remove()
+            raise
+        except KeyboardInterrupt as interrupt:
+            outputs.remove_temporaries(settings)
+            raise KeyboardInterrupt(
+                "interrupted; the same command goes on from there"
+            ) from interrupt
+        finally:
+            _shared.cache_clear()
+        folder.remove()
+    return description, False
+
+
+@contextlib.contextmanager
+def _disk_full_explained(folder):
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise OSError(
+            error.errno,
+            "the disk is full; free some space and give the same command again: what is "
+            "finished is kept",
+            os.path.dirname(os.path.abspath(folder.path)),
+        ) from error
+
+
+# === The three stages ===
+
+
+def _generate(settings, folder, workers, vocabulary_size):
+    counts = collections.Counter()
+    _tokenize_all(settings, folder, workers, counts)
+    _plan_all(settings, folder, workers, counts)
+    written = _write_all(settings, folder, workers, counts)
+    description = Description(
+        format=_FORMAT,
+        max_seq_length=settings.max_seq_length,
+        max_predictions_per_seq=settings.max_predictions_per_seq,
+        do_lower_case=settings.do_lower_case,
+        vocab_size=vocabulary_size,
+        vocab_sha256=folder.origin["vocab_sha256"],
+        instances=counts["instances"],
+        outputs=written,
+        counts=dict(counts),
+        origin=folder.origin,
+    )
+    description.write(settings.description_file)
+    return description
+
+
+def _tokenize_all(settings, folder, workers, counts):
+    noted = work.do(f"{folder.path}/corpus", _make_corpus, settings, folder, workers)
+    counts.update(noted)
+    if "sentences" not in noted:  # by an earlier version, which counted by piece
+        for path in sorted(glob.glob(f"{glob.escape(folder.path)}/text-*.json")):
+            counts.update(read_json(path))
+    if not counts["sentences"]:
+        raise UserError(
+            f"{', '.join(settings.input_files[:3])}: no line of the "
+            f"{len(settings.input_files)} input file(s) has a token; there is nothing to "
+            "make records of"
+        )
+    if counts["documents"] == 1 and settings.random_next_sentences:
+        raise UserError(
+            f"{settings.input_files[0]}: all of the text is one document, so no sentence "
+            "can come from another one; separate documents by empty lines (or see "
+            "--input_format), or go on with --random_next_sentences=false"
+        )
+
+
+def _make_corpus(path, settings, folder, workers):
+    total = folder.origin["inputs"]["bytes"]
+    prefixes = []
+
+    def tasks():
+        pieces = formats.pieces(settings.input_files, settings.input_format, total)
+        for number, piece in enumerate(pieces):
+            prefixes.append(f"{folder.path}/piece-{number:06d}")
+            size = sum(span.size for span in piece)
+            yield size, (prefixes[-1], _tokenize, settings.settings_file, piece)
+
+    counts = collections.Counter()
+    for noted in workers.do_all(tasks(), total, "1/3 tokenizing", "MB", scale=1e6):
+        counts.update(noted)
+    if not os.path.exists(f"{path}.documents"):  # the last that join writes
+        store.join(prefixes, path, settings.words_from_spaces)
+    store.remove_pieces(prefixes)
+    counts["documents"] = _shared(settings.settings_file).corpus.num_documents
+    return counts
+
+
+def _plan_all(settings, folder, workers, counts):
+    file = settings.settings_file
+    blocks = list(_blocks(_shared(file).corpus))
+    tasks = [
+        (f"{folder.path}/plan-{number}-{first}", _plan, file, number, first, last)
+        for number in range(settings.dupe_factor)
+        for first, last in blocks
+    ]
+    sized = [(task[-1] - task[-2], task) for task in tasks]
+    total = counts["documents"] * settings.dupe_factor
+    for noted in workers.do_all(sized, total, "2/3 planning", "documents"):
+        counts.update(noted)
+    work.do(f"{folder.path}/plan", _join_plan, [task[0] for task in tasks])
+    if not counts["instances"]:
+        raise UserError(
+            f"{settings.input_files[0]}: no document has two sentences, and with "
+            "--random_next_sentences=false a pair is made of no less"
+        )
+    if counts["instances"] < len(settings.output_files):
+        raise UserError(
+            f"{settings.output_files[-1]}: the text gives {counts['instances']} instances "
+            f"for {len(settings.output_files)} output files; name fewer, or give more text"
+        )
+
+
+def _write_all(settings, folder, workers, counts):
+    outputs.remove_temporaries(settings)
+    work.do(f"{folder.path}/room", _make_room, settings)
+    tasks, joins, written = [], [], []
+    total, num_files = counts["instances"], len(settings.output_files)
+    for file, path in enumerate(settings.output_files):
+        first, last = total * file // num_files, total * (file + 1) // num_files
+        written.append({"file": os.path.basename(path), "instances": last - first})
+        starts = range(first, last, _SEGMENT_ROWS)
+        prefixes = [f"{folder.path}/rows-{start}" for start in starts]
+        # A file of one segment is written in its place, a longer one is joined there.
+        segments = [path] if len(starts) == 1 else [f"{p}.tfrecord" for p in prefixes]
+        for prefix, segment, start in zip(prefixes, segments, starts, strict=True):
+            rows = start, min(start + _SEGMENT_ROWS, last)
+            task = prefix, _write, settings.settings_file, segment, *rows, total
+            tasks.append((rows[1] - rows[0], task))
+        if len(segments) > 1:
+            join = f"{folder.path}/file-{file}", _join_segments, path, segments
+            joins.append((1, join))
+    noted = iter(workers.do_all(tasks, total, "3/3 writing", "instances"))
+    if joins:
+        workers.do_all(joins, len(joins), "joining", "files")
+    for output, path in zip(written, settings.output_files, strict=True):
+        num_segments = -(-output["instances"] // _SEGMENT_ROWS)
+        segments = list(itertools.islice(noted, num_segments))
+        output["bytes"] = os.path.getsize(path)
+        if offsets := _offsets(segments):
+            output["offsets"] = offsets
+        for segment in segments:
+            segment.pop("bytes", None)
+            segment.pop("offsets", None)
+            counts.update(segment)
+    return written
+
+
+def _offsets(segments):
+    """Where in a file each 1024th record begins, from what its segments noted.
+
+    None in packed files, and where a segment is of an earlier version, which noted none.
+    """
+    if not all("offsets" in segment for segment in segments):
+        return None
+    begins = itertools.accumulate((s["bytes"] for s in segments), initial=0)
+    return [
+        begin + offset
+        for begin, segment in zip(begins, segments, strict=False)
+        for offset in segment["offsets"]
+    ]
+
+
+# === Tasks: the first argument is the prefix of their files, the outcome is counts ===
+
+
+class _Shared:
+    """What all tasks of a run have in common; each process loads it once.
+
+    Tasks carry the name of the settings' file, not the settings: there may be many tasks.
+    """
+
+    def __init__(self, settings_file: str):
+        flags = read_json(settings_file)
+        for name in ("input_files", "output_files"):
+            flags[name] = tuple(flags[name])
+        self.settings = Settings(**flags)
+
+    @functools.cached_property
+    def tokenizer(self) -> wordpiece.Tokenizer:
+        return wordpiece.Tokenizer(
+            Vocabulary.load(self.settings.vocab_file),
+            do_lower_case=self.settings.do_lower_case,
+            strip_accents=self.settings.strip_accents,
+            split_cjk=self.settings.split_cjk,
+        )
+
+    @functools.cached_property
+    def corpus(self) -> store.Corpus:
+        return store.Corpus(
+            f"{self.settings.work_folder}/corpus",
+            len(self.tokenizer.vocabulary),
+            self.settings.words_from_spaces,
+        )
+
+
+_shared = functools.lru_cache(maxsize=1)(_Shared)
+
+
+def _tokenize(prefix, settings_file, spans):
+    shared = _shared(settings_file)
+    settings, tokenizer = shared.settings, shared.tokenizer
+    vocabulary = tokenizer.vocabulary
+    counts = collections.Counter()
+    words = None
+    with store.PieceWriter(
+        prefix, len(vocabulary), settings.words_from_spaces
+    ) as writer:
+        for sentence in _sentences(settings, spans):
+            if sentence is None:
+                writer.end_document()
+                continue
+            if settings.words_from_spaces:
+                ids, words = tokenizer.encode_words(sentence)
+            else:
+                ids = tokenizer.encode(sentence)
+            writer.add(ids, words)
+            counts["tokens"] += len(ids)
+            counts["unknown_tokens"] += ids.count(vocabulary.unk_id)
+            counts["empty_sentences"] += not ids
+            counts["long_sentences"] += len(ids) > settings.max_num_tokens
+            counts["decomposed_sentences"] += tokenizer.decomposes(sentence)
+        counts["sentences"] = writer.num_sentences
+    return counts
+
+
+def _sentences(settings, spans):
+    for span in spans:
+        yield from formats.read(
+            span,
+            settings.input_format,
+            settings.json_field,
+            ends_at_file_end=not settings.documents_span_files,
+        )
+
+
+def _blocks(whole):
+    """Yields (first, last) document of runs of about equally many tokens."""
+    first, num_documents = 0, whole.num_documents
+    while first < num_documents:
+        begin = whole.sentences[whole.documents[first]]
+        sentence = bisect.bisect_left(whole.sentences, begin + _BLOCK_TOKENS)
+        last = bisect.bisect_left(whole.documents, sentence, first + 1, num_documents)
+        yield first, last
+        first = last
+
+
+def _plan(prefix, settings_file, number, first, last):
+    shared = _shared(settings_file)
+    settings, whole = shared.settings, shared.corpus
+    planned, counts = pairs.plan(
+        whole.sentences,
+        whole.documents,
+        first,
+        last,
+        max_num_tokens=settings.max_num_tokens,
+        short_seq_prob=settings.short_seq_prob,
+        random_next=settings.random_next_sentences,
+        rng=np.random.default_rng([settings.random_seed, _PLAN, number, first]),
+    )
+    with replacing(f"{prefix}.pairs") as file:
+        planned.tofile(file)
+    return {
+        "instances": len(planned),
+        "random_next": int(planned["is_random"].sum()),
+        **counts,
+    }
+
+
+def _join_plan(path, prefixes):
+    _join_files(f"{path}.pairs", [f"{prefix}.pairs" for prefix in prefixes])
+    return {}
+
+
+def _make_room(prefix, settings):
+    del prefix
+    outputs.remove(settings)
+    return {}
+
+
+def _write(prefix, settings_file, path, first, last, total):
+    """Writes the rows `first` to `last` of all `total` rows in their random order.
+
+    Notes, beside counts, the bytes and where each 1024th record begins in them.
+    """
+    del prefix
+    shared = _shared(settings_file)
+    settings = shared.settings
+    order = round_keys(np.random.default_rng([settings.random_seed, _ORDER]))
+    plan = store.FlatFile(f"{settings.work_folder}/plan.pairs", pairs.PAIR)
+    schema = pretraining_schema(
+        settings.max_seq_length, settings.max_predictions_per_seq
+    )
+    counts = collections.Counter()
+    offsets = []
+    with replacing(path) as file, contextlib.ExitStack() as stack:
+        if settings.gzip_compress:
+            # Neither name nor time: equal records are equal bytes.
+            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0, compresslevel=1)
+            file = stack.enter_context(packed)
+        for start in range(first, last, _BATCH_ROWS):
+            rows = np.arange(start, min(start + _BATCH_ROWS, last))
+            planned = plan.gather(permute(rows, total, order), np.ones_like(rows))
+            batch, noted = _assemble(
+                shared,
+                planned,
+                np.random.default_rng([settings.random_seed, _MASK, start]),
+            )
+            examples = encoding.encode(batch, schema)
+            for i in range(0, len(examples), descriptions.OFFSET_EVERY):
+                offsets.append(file.tell())
+                file.write(framing.frame(examples[i : i + descriptions.OFFSET_EVERY]))
+            counts.update(noted)
+        size = file.tell()
+    if settings.gzip_compress:
+        return counts
+    return {**counts, "bytes": size, "offsets": offsets}
+
+
+def _assemble(shared, planned, rng):
+    """Span pairs to a batch of masked rows, and counts."""
+    settings, whole = shared.settings, shared.corpus
+    vocabulary = shared.tokenizer.vocabulary
+    starts = np.stack([planned["a_start"], planned["b_start"]], axis=1).ravel()
+    lengths = np.stack([planned["a_length"], planned["b_length"]], axis=1).astype(int)
+    tokens = whole.ids.gather(starts, lengths.ravel())
+    batch, sources = packing.pack_pairs(
+        tokens, *lengths.T, vocabulary, settings.max_seq_length
+    )
+    word_starts = None
+    if settings.words_from_spaces:
+        words = whole.word_starts.gather(starts, lengths.ravel())
+        word_starts = words.take(sources, mode="clip").astype(bool)
+    elif settings.do_whole_word_mask:
+        word_starts = ~vocabulary.is_continuation[batch["input_ids"]]
+    masked, outcomes = mask(
+        batch["input_ids"],
+        sources >= 0,
+        word_starts,
+        settings.masking,
+        vocabulary,
+        rng,
+    )
+    batch |= masked
+    batch["next_sentence_labels"] = planned["is_random"].astype(np.uint8)[:, None]
+    num_tokens = lengths.sum(axis=1) + packing.NUM_SPECIAL_TOKENS
+    wanted = prediction_counts(num_tokens, settings.masked_lm_prob)
+    counts = {
+        "instance_tokens": num_tokens.sum(),
+        "predictions": outcomes.sum(),
+        "predictions_to_mask": outcomes[0],
+        "predictions_kept": outcomes[1],
+        "predictions_to_random": outcomes[2],
+        "predictions_over_maximum": np.maximum(
+            wanted - settings.max_predictions_per_seq, 0
+        ).sum(),
+    }
+    return batch, {name: int(count) for name, count in counts.items()}
+
+
+def _join_segments(prefix, path, segments):
+    del prefix
+    _join_files(path, segments)
+    return {}
+
+
+def _join_files(path, parts):
+    """Moves files to the end of each other; packed ones stay readable that way."""
+    if not os.path.exists(path):
+        with replacing(path) as file:
+            for part in parts:
+                with open(part, "rb") as source:
+                    shutil.copyfileobj(source, file, 1 << 20)
+    for part in parts:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(part)

@@ -1,0 +1,1 @@
+"""Checks records, counts what they hold, and shows it."""

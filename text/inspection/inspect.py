@@ -1,0 +1,274 @@
+"""Checks record files: each record, their statistics, and their description."""
+
+import collections
+import itertools
+import os
+
+from text.errors import UserError
+from text.inspection.rules import Layout, Recipe, first_broken
+from text.inspection.statistics import Statistics
+from text.progress import Progress
+from text.records import descriptions, encoding, framing
+from text.records.descriptions import Description
+from text.records.schema import pretraining_schema
+from text.tokenizers.vocabulary import Vocabulary
+
+_BATCH_ROWS = 1 << 11
+_LINES_OF_A_RULE = 5
+# What is read from a description, besides the flags.
+_DESCRIBED = (
+    "counts",
+    "max_predictions_per_seq",
+    "max_seq_length",
+    "vocab_sha256",
+    "vocab_size",
+)
+
+
+class Violations:
+    """Counts what is wrong by rule, and keeps the first lines of each."""
+
+    def __init__(self):
+        self.counts = collections.Counter()
+        self._lines = collections.defaultdict(list)
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    def add(self, rule: str, line: str) -> None:
+        """Args:
+        rule: what is broken, the same text for all of a kind.
+        line: where, and how.
+        """
+        self.counts[rule] += 1
+        if self.counts[rule] <= _LINES_OF_A_RULE:
+            self._lines[rule].append(line)
+
+    def lines(self) -> list[str]:
+        """The first lines of each rule, and how many more there are."""
+        lines = []
+        for rule, kept in self._lines.items():
+            lines += kept
+            if more := self.counts[rule] - len(kept):
+                lines.append(f"... and {more:,} more: {rule}")
+        return lines
+
+
+def find_descriptions(paths: list[str]) -> dict[str, Description]:
+    """The descriptions beside record files that say how these were made.
+
+    Raises:
+        UserError: a description cannot be read, or lacks what records are checked by.
+    """
+    found = descriptions.find(paths)
+    for one in found.values():
+        missing = [name for name in _DESCRIBED if getattr(one, name) is None]
+        try:
+            Recipe.of(one, None)
+        except (KeyError, TypeError) as error:
+            missing.append(str(error))
+        if missing:
+            raise UserError(
+                f"{one.path}: is no description of records (without "
+                f"{', '.join(missing)}); remove it, or write the records again"
+            )
+    return found
+
+
+class Inspection:
+    """What was found in record files.
+
+    Attributes:
+        violations: Violations.
+        statistics: Statistics of the records that break no rule; None if not even the
+            sizes of a record could be found out.
+        shown: list of (where, record), the first that could be decoded.
+        descriptions: dict of file to Description.
+        num_records: all that were read.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        descriptions: dict[str, Description],
+        *,
+        masked_lm_prob: float | None = None,
+        max_records: int = 0,
+        num_shown: int = 0,
+    ):
+        """Args:
+        masked_lm_prob: what the records were made with; by default as described.
+        max_records: how many to read of each file; 0: all.
+        num_shown: how many to keep for showing.
+        Raises:
+            UserError: a file is described with another vocabulary.
+        """
+        self.vocabulary = vocabulary
+        self.descriptions = descriptions
+        self.violations = Violations()
+        self.statistics = None
+        self.shown = []
+        self.num_records = 0
+        self._masked_lm_prob = masked_lm_prob
+        self._max_records = max_records or None
+        self._num_shown = num_shown
+        self._schema = None
+        self._sums = collections.defaultdict(collections.Counter)  # by description
+        for path, description in descriptions.items():
+            _check_vocabulary(path, description, vocabulary)
+
+    def read(self, paths: list[str]) -> None:
+        """Reads and checks files, and what they hold together; to be called once.
+
+        A file that is damaged is read up to there.
+        """
+        sizes = [os.path.getsize(path) for path in paths]
+        with Progress("inspecting", sum(sizes), "MB", scale=1e6) as progress:
+            for path, size in zip(paths, sizes, strict=True):
+                self._read_file(path, size, progress)
+        for one in {d.path: d for d in self.descriptions.values()}.values():
+            self._compare_sums(one)
+        if self.statistics:
+            where = f"all {self.statistics.records:,} sound records"
+            for rule, found in self.statistics.implausible():
+                self.violations.add(rule, f"{where}: {rule}; {found}")
+
+    def _read_file(self, path, size, progress):
+        opened, position, number = [], 0, 0
+
+        def opener(path, mode):
+            opened[:] = [open(path, mode)]
+            return opened[0]
+
+        source = itertools.islice(framing.read(path, opener), self._max_records)
+        try:
+            for examples in _batches(source):
+                if not number and not self._know_schema(path, examples[0]):
+                    return
+                self._add(path, number, examples)
+                number += len(examples)
+                if not opened[0].closed:  # as it is behind the last record
+                    progress.advance(opened[0].tell() - position)
+                    position = opened[0].tell()
+            self._check_number(path, number)
+        except UserError as error:
+            self.violations.add("damaged files", str(error))
+        finally:
+            was_left = bool(opened) and not opened[0].closed
+            progress.advance(size - position, already_done=was_left)
+
+    def _know_schema(self, path, example):
+        """Whether it is known how long the features are, by the first file that says so."""
+        if self._schema:
+            return True
+        if path in self.descriptions:
+            described = self.descriptions[path]
+            sizes = described.max_seq_length, described.max_predictions_per_seq
+        else:
+            lengths, rule = {}, "foreign files"
+            try:
+                found = encoding.schema_of(example)
+                lengths = {feature.name: feature.length for feature in found}
+                problem = f"has the features {', '.join(lengths) or 'of none'}"
+            except ValueError:
+                problem = "is no tf.train.Example"
+            if not {"input_ids", "masked_lm_ids"} <= lengths.keys():
+                self.violations.add(
+                    rule,
+                    f"{path}: record 1 {problem}; it is no record for pre-training, and "
+                    "the file was not read on",
+                )
+                return False
+            sizes = lengths["input_ids"], lengths["masked_lm_ids"]
+        self._schema = pretraining_schema(*sizes)
+        self.statistics = Statistics(*sizes, self.vocabulary)
+        return True
+
+    def _add(self, path, number, examples):
+        batch, faults = encoding.decode(examples, self._schema)
+        layout, recipe = Layout.of(batch, self.vocabulary), self._recipe(path)
+        problems = first_broken(batch, layout, self.vocabulary, recipe)
+        problems |= {row: ("another schema", fault) for row, fault in faults.items()}
+        for row, (rule, text) in sorted(problems.items()):
+            self.violations.add(rule, f"{path}: record {number + row + 1}: {text}")
+        self.num_records += len(examples)
+        self._keep_shown(path, number, batch, faults)
+        sound = [row for row in range(len(examples)) if row not in problems]
+        if problems:
+            batch = {name: values[sound] for name, values in batch.items()}
+            layout = Layout(*(values[sound] for values in layout))
+            examples = [examples[row] for row in sound]
+        if sound:
+            self.statistics.add(batch, layout, examples, recipe)
+        if path in self.descriptions:
+            self._sums[self.descriptions[path].path].update(
+                instances=len(sound),
+                instance_tokens=int(layout.lengths.sum()),
+                predictions=int(layout.is_predicted.sum()),
+                random_next=int(batch["next_sentence_labels"].sum()),
+            )
+
+    def _recipe(self, path):
+        if path in self.descriptions:
+            return Recipe.of(self.descriptions[path], self._masked_lm_prob)
+        return Recipe(masked_lm_prob=self._masked_lm_prob)
+
+    def _keep_shown(self, path, number, batch, faults):
+        for row in range(len(batch["input_ids"])):
+            if len(self.shown) >= self._num_shown:
+                return
+            if row not in faults:
+                record = {name: values[row].copy() for name, values in batch.items()}
+                self.shown.append((f"{path}: record {number + row + 1}", record))
+
+    def _check_number(self, path, number):
+        if not number:
+            self.violations.add("empty files", f"{path}: holds no records")
+        elif path in self.descriptions and not self._max_records:
+            described = self.descriptions[path].output(path)["instances"]
+            if number != described:
+                self.violations.add(
+                    "other numbers of records than described",
+                    f"{path}: holds {number:,} records, and by its description "
+                    f"{described:,}",
+                )
+
+    def _compare_sums(self, description):
+        """Compares with the description's counts, if all of its records are there."""
+        counts, sums = description.counts, self._sums[description.path]
+        if sums["instances"] != counts["instances"]:
+            return
+        for name in ("instance_tokens", "predictions", "random_next"):
+            if sums[name] != counts.get(name, 0):
+                self.violations.add(
+                    "other sums than described",
+                    f"{description.path}: says {counts.get(name, 0):,} {name}, and the "
+                    f"records have {sums[name]:,}",
+                )
+
+
+def _check_vocabulary(path, description, vocabulary):
+    if description.vocab_sha256 != vocabulary.digest:
+        raise UserError(
+            f"{path}: was made with another vocabulary than {vocabulary.path} "
+            f"({description.vocab_size:,} tokens there, {len(vocabulary):,} here); give "
+            f"--vocab_file={description.flags['vocab_file']} or where it is now"
+        )
+
+
+def _batches(examples):
+    """Yields lists of examples; those before a damaged one are not lost with it."""
+    batch, damage = [], None
+    try:
+        for example in examples:
+            batch.append(example)
+            if len(batch) == _BATCH_ROWS:
+                yield batch
+                batch = []
+    except UserError as error:
+        damage = error
+    if batch:
+        yield batch
+    if damage:
+        raise damage

@@ -1,0 +1,336 @@
+"""Draws the findings of an inspection as one self-contained HTML page."""
+
+import html
+import json
+
+import numpy as np
+
+from text.files.local import replacing
+from text.inspection import words
+from text.inspection.inspect import Inspection
+from text.inspection.statistics import (
+    OUTCOMES,
+    Statistics,
+    mean,
+    median,
+    most_frequent,
+    numbers,
+)
+
+_MOST_TOKENS = 25
+_MOST_BARS = 40
+_MOST_FILES = 20
+# Of a histogram, in its own units: the whole, and where the bars begin.
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 450, 220, 58, 26, 42
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1c2733; background: #f5f6f8;
+  max-width: 1040px; margin: 0 auto; padding: 24px; }
+h1 { font-size: 26px; margin: 0; }
+h2 { font-size: 19px; margin: 34px 0 10px; }
+h3 { font-size: 15px; margin: 0; }
+p { margin: 4px 0 12px; }
+small, .note { color: #5d6b7a; font-size: 13px; }
+.card { background: #fff; border: 1px solid #dfe3e8; border-radius: 8px;
+  padding: 14px 16px; overflow-wrap: anywhere; }
+.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(430px, 1fr));
+  gap: 16px; }
+.good { border-left: 6px solid #2e8b57; }
+.bad { border-left: 6px solid #c0392b; }
+.bad li { font-family: ui-monospace, monospace; font-size: 13px; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: 2px 10px 2px 0; }
+th { font-weight: 600; white-space: nowrap; }
+.bars td { padding: 1px 8px 1px 0; white-space: nowrap; }
+.bars td:nth-child(2) { width: 100%; }
+.bars td:last-child { text-align: right; font-variant-numeric: tabular-nums; }
+.bar { background: #4878a8; height: 13px; border-radius: 2px; min-width: 1px; }
+svg { width: 100%; height: auto; }
+svg text { font: 12px system-ui, sans-serif; fill: #5d6b7a; }
+svg rect { fill: #4878a8; }
+svg line { stroke: #dfe3e8; }
+.record { margin: 0 0 12px; }
+.mask { background: #cfe3f7; } .kept { background: #d8efd3; }
+.random { background: #fbd9c5; }
+.mask, .kept, .random { border-radius: 3px; padding: 0 3px; }
+.shown { color: #5d6b7a; font-size: 12px; }
+"""
+
+
+def write(path: str, files: list[str], found: Inspection) -> None:
+    """Writes the page.
+
+    Args:
+        files: what was inspected.
+        found: what came out, with the records to show.
+    Raises:
+        OSError: the file cannot be written.
+    """
+    parts = [_verdict(found), _files(files)]
+    if found.statistics and found.statistics.records:
+        parts += [_numbers(found.statistics), _plots(found.statistics)]
+    if found.shown:
+        parts.append(_shown(found))
+    parts += [
+        _flags(description)
+        for description in {d.path: d for d in found.descriptions.values()}.values()
+    ]
+    page = (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>Pre-training records</title><style>{_STYLE}</style></head>\n"
+        "<body><h1>Pre-training records</h1>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+    with replacing(path) as file:
+        # The name of a file may be no text at all.
+        file.write(page.encode("utf-8", "backslashreplace"))
+
+
+_escape = html.escape
+
+
+def _verdict(found):
+    lines, total = found.violations.lines(), found.violations.total
+    if not total:
+        return (
+            f'<p class="card good">{found.num_records:,} records were read, and nothing '
+            "is wrong with them.</p>"
+        )
+    items = "".join(f"<li>{_escape(line)}</li>" for line in lines)
+    return (
+        f'<div class="card bad">{found.num_records:,} records were read, with '
+        f"{total:,} violation(s).<ul>{items}</ul></div>"
+    )
+
+
+def _files(files):
+    names = ", ".join(files[:_MOST_FILES])
+    more = len(files) - _MOST_FILES
+    return (
+        f'<p class="note">{len(files):,} file(s): {_escape(names)}'
+        f"{f' and {more:,} more' if more > 0 else ''}</p>"
+    )
+
+
+def _table(rows):
+    cells = "".join(
+        f"<tr><th>{_escape(name)}</th><td>{_escape(str(value))}</td></tr>"
+        for name, value in rows
+    )
+    return f'<div class="card"><table>{cells}</table></div>'
+
+
+def _numbers(statistics):
+    return "<h2>In numbers</h2>" + _table(numbers(statistics))
+
+
+# === Plots ===
+
+
+def _plots(statistics):
+    cards = _plots_of_sizes(statistics) + _plots_of_tokens(statistics)
+    return '<h2>In pictures</h2><div class="grid">' + "".join(cards) + "</div>"
+
+
+def _plots_of_sizes(s: Statistics):
+    return [
+        _card("Tokens of a record, with [CLS] and [SEP]", *_lengths(s.lengths)),
+        _card("Predictions of a record", *_lengths(s.predictions, "predictions")),
+        _card("Tokens of side A", *_lengths(s.a_lengths)),
+        _card("Tokens of side B", *_lengths(s.b_lengths)),
+        _card(
+            "Share of a record's tokens to predict",
+            _histogram(s.masked_percents, "% of its tokens"),
+            f"{s.num_predictions / s.num_tokens:.2%} of all tokens",
+        ),
+        _card(
+            "Share of [UNK] in a record's text",
+            _histogram(s.unknown_percents, "% of its tokens"),
+            f"{s.unknown_share:.3%} of all; with much more than 1% the vocabulary does "
+            "not suit the text",
+        ),
+    ]
+
+
+def _plots_of_tokens(s: Statistics):
+    wanted = s.expected_outcomes / s.expected_outcomes.sum()
+    outcomes = [
+        (name, share, f"{share:.2%}, expected {expected:.2%}")
+        for name, share, expected in zip(
+            OUTCOMES, s.outcome_shares, wanted, strict=True
+        )
+    ]
+    labels = [
+        (name, share, f"{share:.2%}")
+        for name, share in zip(
+            ("really next", "random"), s.labels / s.labels.sum(), strict=True
+        )
+    ]
+    return [
+        _card(
+            "What stands in place of the tokens to predict",
+            _bars(outcomes),
+            f"{s.num_predictions:,} predictions",
+        ),
+        _card(
+            "Is B the next sentence?",
+            _bars(labels),
+            "a half is drawn by chance; what has no next sentence is random too",
+        ),
+        _card(
+            "Most frequent tokens",
+            _bars(_token_rows(s, s.tokens)),
+            f"of {s.tokens.sum():,} tokens of the text, {np.count_nonzero(s.tokens):,} "
+            "different ones",
+        ),
+        _card(
+            "Most frequent tokens to predict",
+            _bars(_token_rows(s, s.predicted)),
+            "should be much the same as those of the text",
+        ),
+    ]
+
+
+def _card(title, picture, note):
+    return (
+        f'<div class="card"><h3>{_escape(title)}</h3>'
+        f'<p class="note">{_escape(note)}</p>{picture}</div>'
+    )
+
+
+def _lengths(counts, unit="tokens"):
+    note = f"mean {mean(counts):.1f}, median {median(counts)}"
+    return _histogram(counts, unit), note
+
+
+def _token_rows(statistics, counts):
+    total = counts.sum()
+    return [
+        (
+            statistics.vocabulary.tokens[id],
+            counts[id] / total,
+            f"{counts[id] / total:.2%}",
+        )
+        for id in most_frequent(counts, _MOST_TOKENS)
+    ]
+
+
+def _bars(rows):
+    """Horizontal bars of (name, share, text), the longest as wide as there is room."""
+    longest = max(share for _, share, _ in rows) or 1
+    lines = "".join(
+        f"<tr><td>{_escape(name)}</td>"
+        f'<td><div class="bar" style="width:{100 * share / longest:.1f}%"></div></td>'
+        f"<td>{_escape(text)}</td></tr>"
+        for name, share, text in rows
+    )
+    return f'<table class="bars">{lines}</table>'
+
+
+def _histogram(counts, unit):
+    """Upright bars: how many records (upwards) have which value (to the right)."""
+    values = np.flatnonzero(counts)
+    # At least ten values, so that a single one does not fill the picture.
+    last = min(max(values[-1], values[0] + 9), len(counts) - 1)
+    first = max(min(values[0], last - 9), 0)
+    step = _round_step((last - first + 1) / _MOST_BARS)
+    first = first // step * step
+    starts = np.arange(first, last + 1, step)
+    sums = np.add.reduceat(counts[first : last + 1], starts - first)
+    heights = _ticks(0, sums.max(), 4)
+    base, across, upwards = _HEIGHT - _BOTTOM, _WIDTH - _LEFT, _HEIGHT - _BOTTOM - _TOP
+    width = across / len(sums)
+    parts = [_label(_LEFT - 6, _TOP - 14, "end", "records")]
+    for tick in heights:
+        y = base - upwards * tick / heights[-1]
+        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(_label(_LEFT - 6, y + 4, "end", f"{tick:,}"))
+    for i, total in enumerate(sums.tolist()):
+        start, height = starts[i], upwards * total / heights[-1]
+        name = f"{start}" if step == 1 else f"{start} to {start + step - 1}"
+        parts.append(
+            f'<rect x="{_LEFT + i * width:.2f}" y="{base - height:.2f}" '
+            f'width="{max(width - 1, 0.5):.2f}" height="{height:.2f}">'
+            f"<title>{name} {unit}: {total:,} records</title></rect>"
+        )
+    for tick in _ticks(first, last, 8):
+        if tick <= last:
+            # Below the middle of a bar for one value, below the start of one for more.
+            x = _LEFT + ((tick - first) / step + (0.5 if step == 1 else 0)) * width
+            parts.append(_label(x, base + 16, "middle", tick))
+    parts.append(_label(_LEFT + across / 2, _HEIGHT - 6, "middle", unit))
+    return f'<svg viewBox="0 0 {_WIDTH + 12} {_HEIGHT}">{"".join(parts)}</svg>'
+
+
+def _label(x, y, anchor, text):
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
+def _round_step(least):
+    """The smallest of 1, 2, 5, 10, 20, 50 ... that is not below."""
+    power = 1
+    while True:
+        for factor in (1, 2, 5):
+            if factor * power >= least:
+                return factor * power
+        power *= 10
+
+
+def _ticks(first, last, most):
+    """Round numbers from `first` on until `last` is reached, about `most` of them."""
+    step = _round_step((last - first) / most)
+    start = -(-int(first) // step) * step
+    return list(range(start, int(last) + step, step))
+
+
+# === Records and flags ===
+
+
+def _shown(found):
+    legend = (
+        "To predict: "
+        '<span class="mask">cat</span> behind [MASK], '
+        '<span class="random"><span class="shown">dog→</span>cat</span> behind the random '
+        'token dog, <span class="kept">cat</span> as it is.'
+    )
+    records = "".join(
+        f'<div class="card record"><small>{_escape(where)}: '
+        f"{_escape(words.heading(record))}</small>"
+        f"{_sides(record, found.vocabulary)}</div>"
+        for where, record in found.shown
+    )
+    return f"<h2>The first records</h2><p>{legend}</p>{records}"
+
+
+def _sides(record, vocabulary):
+    sides = zip("AB", words.sides(record, vocabulary), strict=True)
+    return "".join(
+        f"<p><b>{side}</b> "
+        + " ".join("".join(map(_piece, word)) for word in words)
+        + "</p>"
+        for side, words in sides
+    )
+
+
+def _piece(piece):
+    original = _escape(piece.original)
+    if piece.outcome == "text":
+        return original
+    if piece.outcome == "random":
+        shown = _escape(piece.shown)
+        original = f'<span class="shown">{shown}→</span>{original}'
+    return f'<span class="{piece.outcome}">{original}</span>'
+
+
+def _flags(description):
+    rows = [("vocabulary", description.vocab_sha256), *description.counts.items()]
+    flags = [
+        (f"--{name}", value if isinstance(value, str) else json.dumps(value))
+        for name, value in description.flags.items()
+    ]
+    return (
+        f"<h2>How they were made</h2><p class='note'>{_escape(description.path)}</p>"
+        f"{_table(flags)}<p></p>{_table(rows)}"
+    )

@@ -1,0 +1,1 @@
+"""Which spans of a corpus make a row, how it is packed, and what is masked."""

@@ -1,0 +1,65 @@
+"""Packs ids as `[CLS] a [SEP] b [SEP]` in a TensorFlow graph, for SavedModels.
+
+Equal to text/instances/packing.py, which says what it reproduces. Core TensorFlow
+operations only.
+"""
+
+import tensorflow as tf
+
+from text.instances import packing
+from text.tokenizers.wordpiece_graph import GraphTokenizer
+
+
+def pack(
+    tokenizer: GraphTokenizer,
+    a: tf.RaggedTensor,
+    b: tf.RaggedTensor | None,
+    max_seq_length: int,
+) -> dict[str, tf.Tensor]:
+    """Joins the ids of one text or two; equal to `packing.pack`.
+
+    Args:
+        a, b: int32 [n, (tokens)] without special ids; b is None where there is one text.
+    Returns:
+        input_ids, input_mask, segment_ids: int32 [n, longest row].
+    """
+    a_lengths = tf.cast(a.row_lengths(), tf.int32)
+    if b is None:
+        a_lengths = tf.minimum(a_lengths, max_seq_length - 2)
+        last = first_sep = a_lengths[:, None] + 1
+    else:
+        b_lengths = tf.cast(b.row_lengths(), tf.int32)
+        a_lengths, b_lengths = _truncated_lengths(
+            a_lengths, b_lengths, max_seq_length - packing.NUM_SPECIAL_TOKENS
+        )
+        first_sep = a_lengths[:, None] + 1
+        last = first_sep + b_lengths[:, None] + 1
+    columns = tf.range(tf.reduce_max(tf.concat([[[0]], last], 0)) + 1)[None]
+    ids = _token(a, columns - 1)
+    if b is not None:
+        ids = tf.where(columns > first_sep, _token(b, columns - first_sep - 1), ids)
+    is_sep = (columns == first_sep) | (columns == last)
+    ids = tf.where(is_sep, tokenizer.sep_id, ids)
+    ids = tf.where(columns == 0, tokenizer.cls_id, ids)
+    mask = tf.cast(columns <= last, tf.int32)
+    return {
+        "input_ids": ids * mask,
+        "input_mask": mask,
+        "segment_ids": tf.cast(columns > first_sep, tf.int32) * mask,
+    }
+
+
+def _token(ids, columns):
+    """The token of each row at each column; anything where it has none."""
+    places = tf.cast(ids.row_starts(), tf.int32)[:, None] + columns
+    flat = tf.concat([ids.flat_values, [0]], 0)
+    return tf.gather(flat, tf.clip_by_value(places, 0, tf.size(flat) - 1))
+
+
+def _truncated_lengths(a_lengths, b_lengths, max_num_tokens):
+    """As `packing.truncated_lengths`."""
+    surplus = tf.maximum(a_lengths + b_lengths - max_num_tokens, 0)
+    from_a = tf.minimum(surplus, tf.maximum(a_lengths - b_lengths, 0))
+    from_b = tf.minimum(surplus, tf.maximum(b_lengths - a_lengths, 0))
+    rest = surplus - from_a - from_b
+    return a_lengths - from_a - rest // 2, b_lengths - from_b - (rest + 1) // 2

@@ -1,0 +1,104 @@
+"""Packs ids as `[CLS] a [SEP] b [SEP]`, with padding."""
+
+import numpy as np
+
+from text.tokenizers.vocabulary import Vocabulary
+
+NUM_SPECIAL_TOKENS = 3  # [CLS], and a [SEP] behind each side
+# Few, for each is compiled by itself where XLA does it.
+_LENGTHS = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 320, 384, 448)
+
+
+def static_lengths(max_seq_length: int) -> list[int]:
+    """The lengths to which batches are padded, ascending; the last is max_seq_length."""
+    return [*(n for n in _LENGTHS if n < max_seq_length), max_seq_length]
+
+
+def truncated_lengths(
+    a_lengths: np.ndarray, b_lengths: np.ndarray, max_num_tokens: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths that are left when the longer side loses tokens until both fit.
+
+    Args:
+        a_lengths, b_lengths: int64 [batch].
+        max_num_tokens: what both together may have.
+    Returns:
+        two int64 [batch]; on a tie the second side loses first.
+    Source: google-research/bert@eedf571 create_pretraining_data.py, truncate_seq_pair.
+    """
+    surplus = np.maximum(a_lengths + b_lengths - max_num_tokens, 0)
+    # First the longer side comes down to the shorter, then b and a in turn.
+    from_a = np.minimum(surplus, np.maximum(a_lengths - b_lengths, 0))
+    from_b = np.minimum(surplus, np.maximum(b_lengths - a_lengths, 0))
+    rest = surplus - from_a - from_b
+    return a_lengths - from_a - rest // 2, b_lengths - from_b - (rest + 1) // 2
+
+
+def pack_pairs(
+    tokens: np.ndarray,
+    a_lengths: np.ndarray,
+    b_lengths: np.ndarray,
+    vocabulary: Vocabulary,
+    max_seq_length: int,
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Lays span pairs out as the three encoder inputs.
+
+    Args:
+        tokens: int [sum of all lengths], the spans side by side: a, b of the first row, a,
+            b of the second ...
+        a_lengths, b_lengths: int64 [batch]; each pair fits into max_seq_length.
+        vocabulary: gives the special ids.
+        max_seq_length: the length of every row.
+    Returns:
+        dict of `input_ids` int32, `input_mask` uint8, `segment_ids` uint8, each
+        [batch, max_seq_length]; and int64 [batch, max_seq_length]: where in `tokens` each
+        position comes from, -1 where it is [CLS], [SEP] or padding.
+    """
+    columns = np.arange(max_seq_length)
+    first_sep = a_lengths[:, None] + 1
+    last_sep = first_sep + b_lengths[:, None] + 1
+    in_b = columns > first_sep
+    ends = np.cumsum(a_lengths + b_lengths)
+    row_starts = ends - a_lengths - b_lengths
+    sources = row_starts[:, None] + (columns - 1) - in_b
+    is_special = (columns == 0) | (columns == first_sep) | (columns >= last_sep)
+    sources[is_special] = -1
+    input_ids = tokens.take(sources, mode="clip").astype(np.int32)
+    input_ids[:, 0] = vocabulary.cls_id
+    # Differs from the release: it pads with 0, which [PAD] is in all of its vocabularies.
+    input_ids[columns > last_sep] = vocabulary.pad_id
+    rows = np.arange(len(input_ids))
+    input_ids[rows, first_sep[:, 0]] = vocabulary.sep_id
+    input_ids[rows, last_sep[:, 0]] = vocabulary.sep_id
+    input_mask = columns <= last_sep
+    batch = {
+        "input_ids": input_ids,
+        "input_mask": input_mask.view(np.uint8),
+        "segment_ids": (in_b & input_mask).view(np.uint8),
+    }
+    return batch, sources
+
+
+def pack(
+    vocabulary: Vocabulary, a: list[int], b: list[int] | None, max_seq_length: int
+) -> tuple[list[int], list[int], bool]:
+    """Joins the ids of one text or two, unpadded.
+
+    Args:
+        a, b: ids without special ones; b is None where there is one text.
+        max_seq_length: the longer side loses tokens from its end until both fit.
+    Returns:
+        input_ids, segment_ids, and whether tokens were lost.
+    Source: google-research/bert@eedf571 run_classifier.py:398-457, 557-571.
+    """
+    cls, sep = vocabulary.cls_id, vocabulary.sep_id
+    if b is None:
+        kept = a[: max_seq_length - 2]
+        ids = [cls, *kept, sep]
+        return ids, [0] * len(ids), len(kept) < len(a)
+    a_length, b_length = truncated_lengths(
+        len(a), len(b), max_seq_length - NUM_SPECIAL_TOKENS
+    )
+    ids = [cls, *a[:a_length], sep, *b[:b_length], sep]
+    segments = [0] * (a_length + 2) + [1] * (b_length + 1)
+    return ids, segments, bool(a_length + b_length < len(a) + len(b))

@@ -1,0 +1,233 @@
+"""Reads plain TFRecord files in a shuffled order that can be entered anywhere.
+
+Files are cut into blocks of 1,024 consecutive records. Every epoch permutes the blocks
+anew, reads 16 of them together and takes one record of each in turn; the records of a
+block are permuted too. So 256 consecutive records are 16 from each of 16 blocks, wherever
+these are in the files, and each of the 16 is drawn from 1,024 neighbours. What is left
+when no 16 whole blocks remain, less than 17,408 records, ends the epoch and is shuffled
+as a whole; small sets are all of this kind, so each of their epochs is one uniform
+permutation.
+
+The order depends on the seed, the epoch and the sizes of the files alone. To enter it at
+any record takes the reading of 16 blocks at most.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from text.records import descriptions
+
+BLOCK = descriptions.OFFSET_EVERY
+_LANES = 16  # blocks that are read together
+_LONGEST_READ = 16 << 20  # bytes
+FRAME = 16  # bytes around a record: its length, and two checksums
+
+
+class Blocks:
+    """The records of several files, numbered from 0, in blocks.
+
+    Numbers follow whole blocks first, file by file, and then what each file has left.
+
+    Args:
+        paths: plain TFRecord files.
+        offsets: for each file int64 [blocks + 1]: the byte at which each BLOCK-th record
+            begins, and the file's size.
+        counts: how many records each file has.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        offsets: Sequence[np.ndarray],
+        counts: Sequence[int],
+    ):
+        self.total = sum(counts)
+        self._number = -(-self.total // BLOCK)
+        self._paths = list(paths)
+        # A run is as many records as one offset stands for.
+        runs = [len(x) - 1 for x in offsets]
+        file = np.repeat(np.arange(len(runs)), runs)
+        first = BLOCK * np.concatenate([np.arange(n) for n in runs])
+        length = np.minimum(BLOCK, np.asarray(counts)[file] - first)
+        order = np.argsort(length < BLOCK, kind="stable")
+        self._file, self._first = file[order], first[order]
+        self._byte = np.concatenate([x[:-1] for x in offsets])[order]
+        self._bytes = np.concatenate([np.diff(x) for x in offsets])[order]
+        self._start = np.cumsum(length[order]) - length[order]
+
+    def place(self, record: int) -> tuple[str, int]:
+        """The file of a record and its number in this file, from 1."""
+        run = np.searchsorted(self._start, record, "right") - 1
+        number = self._first[run] + record - self._start[run] + 1
+        return self._paths[self._file[run]], int(number)
+
+    # --- Reading a block -------------------------------------------------------------
+
+    def numbers(self, block: tf.Tensor) -> tf.Tensor:
+        """int64 [records of this block]: their numbers."""
+        begin = block * BLOCK
+        return tf.range(begin, tf.minimum(begin + BLOCK, self.total))
+
+    def reader(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """From the number of a block, int64, to its serialized records, string [records].
+
+        The function is for use within a dataset: TensorFlow cannot copy a dataset that
+        begins at an offset, and copies what is outside of functions. It raises
+        tf.errors.InvalidArgumentError where records are missing or not where they should
+        be, and tf.errors.DataLossError where they are damaged.
+        """
+        # A piece is what a run and a block have in common.
+        starts = np.union1d(self._start, np.arange(0, self.total, BLOCK))
+        run = np.searchsorted(self._start, starts, "right") - 1
+        edges = np.append(np.arange(0, self.total, BLOCK), self.total)
+        with tf.device("CPU"):
+            paths = tf.constant(self._paths)
+            file, byte, size = (
+                tf.constant(x[run]) for x in (self._file, self._byte, self._bytes)
+            )
+            skipped = tf.constant(starts - self._start[run])
+            taken = tf.constant(np.diff(starts, append=self.total))
+            pieces = tf.constant(np.searchsorted(starts, edges))
+
+        def piece(i):
+            variant = tf.raw_ops.TFRecordDatasetV2(
+                filenames=[paths[file[i]]],
+                compression_type="",
+                buffer_size=tf.minimum(size[i], _LONGEST_READ),  # one request a piece
+                byte_offsets=[byte[i]],
+            )
+            spec = tf.TensorSpec([], tf.string)
+            dataset = tf.data.experimental.from_variant(variant, spec)
+            return dataset.skip(skipped[i]).take(taken[i])
+
+        def read(block):
+            first, end = pieces[block], pieces[block + 1]
+            dataset = tf.data.Dataset.range(first, end).flat_map(piece)
+            found = dataset.batch(BLOCK).get_single_element()
+            whole = taken[first] == BLOCK
+            lengths = tf.cast(tf.strings.length(found), tf.int64) + FRAME
+            as_long = tf.reduce_sum(lengths) == size[first]
+            complete = tf.size(found) == tf.size(self.numbers(block))
+            checks = [
+                tf.debugging.Assert(complete, ["records are missing"]),
+                tf.debugging.Assert(~whole | as_long, ["records have moved"]),
+            ]
+            with tf.control_dependencies(checks):
+                return tf.identity(found)
+
+        return read
+
+    # --- The order -------------------------------------------------------------------
+
+    def order(
+        self,
+        read: Callable[[tf.Tensor], tf.Tensor],
+        *,
+        seed: int,
+        first: int = 0,
+        host: int = 0,
+        hosts: int = 1,
+    ) -> tf.data.Dataset:
+        """Records for ever, epoch after epoch, from the `first` of all epochs on.
+
+        Args:
+            read: `reader()` or `numbers`.
+            first: a multiple of hosts.
+            host, hosts: a host gets the records whose place in the order is `host`
+                modulo `hosts`. Where hosts divide 16, it reads no blocks of others, but
+                for what ends an epoch.
+        Returns:
+            Dataset of tensors [any number of records].
+        """
+        order = _Order(self.total, read, seed, first, host, hosts)
+        epochs = tf.data.Dataset.range(first // self.total, tf.int64.max)
+        return epochs.flat_map(order.epoch)
+
+
+_permute = tf.random.experimental.stateless_shuffle
+_fold_in = tf.random.experimental.stateless_fold_in
+
+
+@dataclasses.dataclass(frozen=True)
+class _Order:
+    """One host's share of the records, epoch by epoch; see `Blocks.order`."""
+
+    total: int
+    read: Callable[[tf.Tensor], tf.Tensor]
+    seed: int
+    first: int
+    host: int
+    hosts: int
+
+    @property
+    def shares(self):
+        """Hosts of one share read the same blocks."""
+        return math.gcd(self.hosts, _LANES)
+
+    def epoch(self, number) -> tf.data.Dataset:
+        whole = self.total // BLOCK
+        rounds = whole // _LANES
+        key = tf.stack([tf.constant(self.seed, tf.int64), number])
+        blocks = _permute(tf.range(whole, dtype=tf.int64), key)
+        begin = number * self.total
+        datasets = []
+        if rounds:
+            datasets.append(self._rounds(blocks[: rounds * _LANES], begin, key))
+        if self.total > rounds * _LANES * BLOCK:
+            rest = tf.range(whole, -(-self.total // BLOCK), dtype=tf.int64)
+            rest = tf.concat([blocks[rounds * _LANES :], rest], axis=0)
+            at = begin + rounds * _LANES * BLOCK
+            datasets.append(self._end(rest, at, key))
+        return functools.reduce(tf.data.Dataset.concatenate, datasets)
+
+    def _rounds(self, blocks, begin, key):
+        """The records of blocks that are read _LANES together, and take turns."""
+
+        def lane(block):
+            return _permute(self.read(block), _fold_in(key, block))
+
+        def take_turns(round_, lanes):
+            at = begin + round_ * _LANES * BLOCK
+            return self._own(tf.reshape(tf.transpose(lanes), [-1]), at, self.shares)
+
+        together = tf.reshape(blocks, [-1, _LANES])
+        rounds = tf.shape(together, tf.int64)[0]
+        entered = (self.first - begin) // (_LANES * BLOCK)
+        entered = tf.clip_by_value(entered, 0, rounds)
+        mine = together[entered:, (self.host - begin) % self.shares :: self.shares]
+        return (
+            tf.data.Dataset.from_tensor_slices(tf.reshape(mine, [-1]))
+            .map(lane, num_parallel_calls=tf.data.AUTOTUNE)
+            .batch(_LANES // self.shares)
+            .enumerate(entered)
+            .map(take_turns)
+            .prefetch(1)
+        )
+
+    def _end(self, blocks, at, key):
+        """The records of these blocks, shuffled as a whole; `at` is their first place."""
+        left = self.total % BLOCK + BLOCK * (self.total // BLOCK % _LANES)
+        fold = _fold_in(key, -(-self.total // BLOCK))
+        return (
+            tf.data.Dataset.from_tensor_slices(blocks)
+            .map(self.read, num_parallel_calls=tf.data.AUTOTUNE)
+            .rebatch(left)
+            .map(lambda records: self._own(_permute(records, fold), at))
+        )
+
+    def _own(self, records, at, step=1):
+        """This host's, of the records at every step-th place from `at` on.
+
+        The places are its own modulo `step`, so that `before // step` of these records
+        precede the first of its own. Those before `first` are left out.
+        """
+        before = (self.host - at) % self.hosts
+        passed = tf.maximum(
+            (self.first - at - before + self.hosts - 1) // self.hosts, 0
+        )
+        return records[before // step :: self.hosts // step][passed:]

@@ -1,0 +1,140 @@
+"""The description beside records: how they were made, and where each of them begins."""
+
+import dataclasses
+import glob
+import json
+import os
+from collections.abc import Iterable
+
+from text.errors import UserError
+from text.files import local
+
+SUFFIX = ".description.json"
+
+
+UNFINISHED = ".work"  # the folder of a run that has not come to its end
+# The "offsets" of an output are where its records 0, 1024, 2048, ... begin, in bytes.
+OFFSET_EVERY = 1 << 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """What create_pretraining_data.py notes beside its records.
+
+    All but `outputs` is None in a description that lacks it.
+
+    Attributes:
+        format: 2; 1 listed all inputs and had no offsets.
+        max_seq_length, max_predictions_per_seq, do_lower_case: flags.
+        vocab_size, vocab_sha256: the vocabulary's.
+        special_ids: token to id: [PAD], [UNK], [CLS], [SEP], [MASK].
+        instances: all records of all outputs.
+        outputs: for each file "file", "instances", "bytes" and, if it is not packed,
+            "offsets".
+        counts: what was counted on the way.
+        origin: what the records were made of: "flags", "inputs" and more.
+        path: the file that this was read from.
+    """
+
+    outputs: list[dict]
+    format: int | None = None
+    max_seq_length: int | None = None
+    max_predictions_per_seq: int | None = None
+    do_lower_case: bool | None = None
+    vocab_size: int | None = None
+    vocab_sha256: str | None = None
+    special_ids: dict | None = None
+    instances: int | None = None
+    counts: dict | None = None
+    origin: dict | None = None
+    path: str = dataclasses.field(default="", compare=False)
+
+    @classmethod
+    def read(cls, path: str, opener=open) -> "Description":
+        """Reads a description; keys that it does not know are left out.
+
+        Args:
+            opener: called as `open` is, for paths that are not of this machine.
+        Raises:
+            UserError: the file is no description.
+            OSError: it cannot be read.
+        """
+        try:
+            with opener(path, "r") as file:
+                content = json.load(file)
+            names = {field.name for field in dataclasses.fields(cls)} - {"path"}
+            found = {key: value for key, value in content.items() if key in names}
+            description = cls(**found, path=path)
+            for output in description.outputs:
+                _ = output["file"], output["instances"]
+            return description
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{path}: is no description of records ({error!r}); remove it, or "
+                "write the records again"
+            ) from error
+
+    def write(self, path: str) -> None:
+        """Writes what is known; the file appears whole."""
+        content = dataclasses.asdict(self)
+        del content["path"]
+        local.write_json(path, {k: v for k, v in content.items() if v is not None})
+
+    @property
+    def flags(self) -> dict:
+        """The flags that the records were made with; none if that is not known."""
+        return (self.origin or {}).get("flags", {})
+
+    def said(self, name: str, default=None):
+        """What it says of a name, itself or among the flags."""
+        value = getattr(self, name, None)
+        return self.flags.get(name, default) if value is None else value
+
+    def output(self, file: str) -> dict:
+        """What it says of a file: "instances", "bytes", and "offsets" of plain ones."""
+        name = os.path.basename(file)
+        return next(o for o in self.outputs if o["file"] == name)
+
+
+def records_among(paths: Iterable[str]) -> list[str]:
+    """Leaves out what create_pretraining_data.py writes beside records.
+
+    The pattern `train.tfrecord-*` matches the description of these files too.
+
+    Raises:
+        UserError: the records among `paths` are not finished.
+    """
+    kept = []
+    for path in paths:
+        if path.endswith(UNFINISHED):
+            raise UserError(
+                f"{path.removesuffix(UNFINISHED)}: these records are unfinished; give "
+                "the command of create_pretraining_data.py again"
+            )
+        name = os.path.basename(path)
+        if not (name.endswith(SUFFIX) or local.is_own(name)):
+            kept.append(path)
+    return kept
+
+
+def find(
+    paths: Iterable[str], matching=glob.glob, opener=open
+) -> dict[str, Description]:
+    """Looks beside record files for the descriptions that list them.
+
+    Args:
+        matching, opener: glob and open of the file system that the files are on.
+    Returns:
+        record file to its description, in the order of `paths`, without files that have
+        none.
+    Raises:
+        UserError: a description cannot be read.
+    """
+    paths = list(paths)
+    found = {}
+    for folder in dict.fromkeys(map(os.path.dirname, paths)):
+        for name in sorted(matching(os.path.join(glob.escape(folder), f"*{SUFFIX}"))):
+            description = Description.read(name, opener)
+            for output in description.outputs:
+                found[os.path.join(folder, output["file"])] = description
+    return {path: found[path] for path in paths if path in found}

@@ -1,0 +1,249 @@
+"""Batches of rows to serialized tf.train.Example and back.
+
+It does not use TensorFlow: a worker that writes records needs 60 MB instead of 600, and
+array operations encode a batch instead of one call per instance.
+"""
+
+import numpy as np
+
+from text.records.schema import Feature
+
+# === A batch as one array of bytes ===
+
+
+class _Columns:
+    """Bytes of all rows, side by side, before those that a row does not have are left out.
+
+    A varint differs in length from row to row, so it gets the columns of the widest.
+    """
+
+    def __init__(self, blocks, sizes):
+        # (uint8 [batch, width], bool [batch, width] of what a row has; None: all of it)
+        self.blocks = blocks
+        self.sizes = sizes  # int64 [batch], the bytes that each row has
+
+    @classmethod
+    def of(cls, values, used=None):
+        if used is None:
+            return cls([(values, None)], np.full(len(values), values.shape[1]))
+        return cls([(values, used)], used.sum(axis=1))
+
+    @classmethod
+    def constant(cls, content, batch_size):
+        row = np.frombuffer(content, np.uint8)
+        return cls.of(np.broadcast_to(row, (batch_size, len(row))))
+
+    @classmethod
+    def varints(cls, numbers):
+        """Of non-negative int [batch, n]: seven bits a byte, the lowest first."""
+        width = max(1, -(-int(numbers.max(initial=0)).bit_length() // 7))
+        if width == 1:
+            return cls.of(numbers.astype(np.uint8))
+        values = np.empty((*numbers.shape, width), np.uint8)
+        used = np.ones(values.shape, bool)
+        for k in range(width):
+            values[..., k] = (numbers >> 7 * k) & 0x7F
+            if k:
+                used[..., k] = goes_on = numbers >= 1 << 7 * k
+                values[..., k - 1] |= goes_on.view(np.uint8) << 7
+        rows = len(numbers)
+        return cls.of(values.reshape(rows, -1), used.reshape(rows, -1))
+
+    def __add__(self, other):
+        return _Columns(self.blocks + other.blocks, self.sizes + other.sizes)
+
+    def rows(self):
+        """The bytes of each row."""
+        values = np.concatenate([values for values, _ in self.blocks], axis=1)
+        used = np.ones(values.shape, bool)
+        start = 0
+        for block, block_used in self.blocks:
+            stop = start + block.shape[1]
+            if block_used is not None:
+                used[:, start:stop] = block_used
+            start = stop
+        content = values[used].tobytes()
+        ends = np.cumsum(self.sizes).tolist()
+        return [content[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def _field(number, content):
+    """A length-delimited field: its tag, the length of each row, the content."""
+    tag = _Columns.constant(bytes([number << 3 | 2]), len(content.sizes))
+    return tag + _Columns.varints(content.sizes[:, None]) + content
+
+
+def encode(batch: dict[str, np.ndarray], schema: tuple[Feature, ...]) -> list[bytes]:
+    """Serializes a batch as tf.train.Example, one string a row.
+
+    Args:
+        batch: feature name to array [batch, length] of non-negative integers or floats.
+        schema: the features; their order is the order of the bytes.
+    Returns:
+        the bytes that TensorFlow's own encoder gives for the same order of features.
+    """
+    example = _Columns([], 0)
+    for name, dtype, length, _ in schema:
+        values = batch[name]
+        assert values.shape == (len(values), length), (name, values.shape, length)
+        if dtype == "float32":
+            content = values.astype("<f4").view(np.uint8)
+            feature = _field(2, _field(1, _Columns.of(content)))
+        else:
+            feature = _field(3, _field(1, _Columns.varints(values)))
+        key = _field(1, _Columns.constant(name.encode(), len(values)))
+        example += _field(1, key + _field(2, feature))
+    return _field(1, example).rows()
+
+
+# === Examples read back ===
+
+# tensorflow/models writes the same inputs under other names.
+OTHER_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+
+_DTYPES = {0x0A: "bytes", 0x12: "float32", 0x1A: "int64"}  # by tag in a Feature
+# Numbers stand together in one field (0x0A) or, unpacked, each in a field of its own.
+_VALUE_TAGS = {"bytes": (0x0A,), "float32": (0x0A, 0x0D), "int64": (0x0A, 0x08)}
+
+
+def _read_varint(message, position):
+    """The number that starts at a position, and the position behind it."""
+    number = shift = 0
+    while True:
+        byte = message[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+
+
+def _fields(message):
+    """Tag to list of contents; to join the contents is to merge the messages."""
+    fields, position, end = {}, 0, len(message)
+    while position < end:
+        tag, start = message[position], position + 1
+        wire_type = tag & 7
+        if wire_type == 2:
+            size, position = message[start], start + 1
+            if size > 0x7F:
+                size, position = _read_varint(message, start)
+            start, position = position, position + size
+        elif wire_type == 0:
+            _, position = _read_varint(message, start)
+        elif wire_type == 5:
+            position = start + 4
+        else:
+            raise ValueError(f"tag {tag}")
+        if position > end:
+            raise ValueError("a field is longer than its message")
+        if tag in fields:
+            fields[tag].append(message[start:position])
+        else:
+            fields[tag] = [message[start:position]]
+    return fields
+
+
+def _features(example):
+    """Name to (dtype, list of contents) of a serialized tf.train.Example.
+
+    Raises:
+        ValueError: it is none.
+    """
+    features = {}
+    try:
+        for entry in _fields(b"".join(_fields(example)[0x0A])).get(0x0A, ()):
+            fields = _fields(entry)
+            kinds = _fields(b"".join(fields.get(0x12, ())))
+            # A feature without a list is as good as an empty list of strings.
+            tag, lists = kinds.popitem() if kinds else (0x0A, [])
+            dtype = _DTYPES[tag]
+            values = _fields(b"".join(lists))
+            contents = [c for t in _VALUE_TAGS[dtype] for c in values.pop(t, ())]
+            if dtype == "float32":
+                is_cut = any(len(content) % 4 for content in contents)
+            else:
+                is_cut = dtype == "int64" and contents and contents[-1][-1:] > b"\x7f"
+            if values or is_cut:
+                raise ValueError("another type's values, or only part of one")
+            features[fields[0x0A][-1].decode()] = dtype, contents
+    except (IndexError, KeyError) as error:
+        raise ValueError(repr(error)) from error
+    return features
+
+
+def _numbers(contents, dtype):
+    """Values of several lists side by side, and how many each list has."""
+    packed = np.frombuffer(b"".join(contents), np.uint8)
+    stops = np.cumsum([len(content) for content in contents])
+    if dtype == "float32":
+        return packed.view("<f4"), np.diff(stops // 4, prepend=0)
+    ends = np.flatnonzero(packed < 0x80)
+    counts = np.diff(np.searchsorted(ends, stops), prepend=0)
+    if len(ends) == len(packed):
+        return packed.astype(np.int64), counts
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    values = np.zeros(len(ends), np.uint64)
+    # Ten bytes hold 64 bits; a longer varint is cut there, as protocol buffers do.
+    for k in range(min(10, int((ends - starts).max()) + 1)):
+        rows = np.flatnonzero(starts + k <= ends)
+        bits = (packed[starts[rows] + k] & 0x7F).astype(np.uint64)
+        values[rows] |= bits << np.uint64(7 * k)
+    return values.view(np.int64), counts
+
+
+def schema_of(example: bytes) -> tuple[Feature, ...]:
+    """The features that a serialized tf.train.Example has.
+
+    Returns:
+        features by name; a dtype may also be "bytes". Those of `OTHER_NAMES` have the
+        names of `pretraining_schema`.
+    Raises:
+        ValueError: it is no tf.train.Example.
+    """
+    ours = {other: name for name, other in OTHER_NAMES.items()}
+    schema = []
+    for name, (dtype, contents) in sorted(_features(example).items()):
+        length = len(contents)
+        if dtype != "bytes":
+            length = len(_numbers([b"".join(contents)], dtype)[0])
+        schema.append(Feature(ours.get(name, name), dtype, length))
+    return tuple(schema)
+
+
+def decode(
+    examples: list[bytes], schema: tuple[Feature, ...]
+) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+    """Parses a batch of serialized tf.train.Example, whoever encoded them.
+
+    Args:
+        schema: the features to take; those of `OTHER_NAMES` are found by either name.
+    Returns:
+        dict of feature name to int64 or float32 [batch, length]; and row to what is wrong
+        with it, for rows that do not fit the schema, whose values mean nothing.
+    """
+    parsed, faults = [], {}
+    for row, example in enumerate(examples):
+        try:
+            parsed.append(_features(example))
+        except ValueError:
+            parsed.append({})
+            faults[row] = "is no tf.train.Example"
+    batch = {}
+    for name, dtype, length, _ in schema:
+        packed = []
+        for row, features in enumerate(parsed):
+            found = features.get(name) or features.get(OTHER_NAMES.get(name))
+            if found and found[0] == dtype:
+                packed.append(b"".join(found[1]))
+                continue
+            packed.append(b"")
+            has = f"{name} as {found[0]}, not {dtype}" if found else f"no {name}"
+            faults.setdefault(row, f"has {has}")
+        values, counts = _numbers(packed, dtype)
+        fits = counts == length
+        for row in np.flatnonzero(~fits).tolist():
+            faults.setdefault(row, f"has {counts[row]} values of {name}, not {length}")
+        batch[name] = np.zeros((len(examples), length), dtype)
+        batch[name][fits] = values[np.repeat(fits, counts)].reshape(-1, length)
+    return batch, faults

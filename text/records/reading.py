@@ -1,0 +1,480 @@
+"""Reads TFRecord files in batches, in an order determined by seed and epoch.
+
+One replica, two replicas and two hosts see the same batches. Plain files are read in
+blocks, so a run can be resumed anywhere and a host reads only its own share. Files packed
+by gzip can only be read from their beginning; see `Records.packed`.
+"""
+
+import array
+import dataclasses
+import itertools
+import mmap
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from text.errors import UserError
+from text.files import anywhere
+from text.records import blocks, descriptions, encoding, framing
+from text.records.descriptions import Description
+from text.records.schema import Feature
+
+# What reading a broken file raises, somewhere within a step of training.
+ERRORS = (
+    tf.errors.DataLossError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InvalidArgumentError,
+)
+
+_SHUFFLED_RECORDS = 10_000  # 15 MB of records at 128 tokens
+_OPEN_FILES = 16
+_CHECKED_TOGETHER = 2048
+
+Schema = tuple[Feature, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFile:
+    """One TFRecord file: how it is compressed and how many records it holds.
+
+    Attributes:
+        offsets: int64 [blocks + 1], the byte at which each block begins, and the file's
+            size; None where the file is packed.
+    """
+
+    path: str
+    compression: str  # "" or "GZIP"
+    records: int
+    offsets: np.ndarray | None = dataclasses.field(repr=False, compare=False)
+
+
+# --- Finding files and what describes them -------------------------------------------
+
+
+def find(patterns: Iterable[str]) -> list[str]:
+    """Expands file names and globs; an existing name is taken literally.
+
+    Raises:
+        UserError: a pattern matches nothing.
+    """
+    paths = []
+    for pattern in patterns:
+        literal = tf.io.gfile.exists(pattern)
+        if literal and tf.io.gfile.isdir(pattern):
+            raise UserError(
+                f"{pattern}: is a folder; name its files, as in "
+                f"{os.path.join(pattern, '*.tfrecord')!r}"
+            )
+        found = [pattern] if literal else sorted(tf.io.gfile.glob(pattern))
+        found = descriptions.records_among(found)
+        if not found:
+            raise UserError(f"{pattern}: no file matches; give TFRecord files or globs")
+        paths += found
+    return paths
+
+
+def describe(paths: Iterable[str]) -> dict[str, Description]:
+    """The descriptions beside record files; see `descriptions.find`."""
+    return descriptions.find(paths, tf.io.gfile.glob, tf.io.gfile.GFile)
+
+
+def survey(
+    patterns: Iterable[str], described: Mapping[str, Description]
+) -> list[RecordFile]:
+    """Lists the record files that patterns name, with the number of records in each.
+
+    Number and offsets come from the file's description. Without one, or with one that has
+    no offsets, a plain file of this machine is scanned by the lengths of its records,
+    others are read. Files that by their description hold nothing are left out.
+
+    Raises:
+        UserError: a file is empty, cut off, unreadable, no TFRecord file, or not the one
+            that is described.
+    """
+    files = []
+    for path in find(patterns):
+        with anywhere.access(path):
+            size = tf.io.gfile.stat(path).length
+        number, offsets = _described(path, size, described.get(path))
+        if number == 0:
+            continue
+        if not size:
+            raise UserError(f"{path}: the file is empty; write its records again")
+        with anywhere.access(path):
+            compression = "GZIP" if framing.is_gzip(path, tf.io.gfile.GFile) else ""
+        if number is None or (offsets is None and not compression):
+            found, offsets = _count(path, compression)
+            _check_number(path, found, found if number is None else number)
+            number = found
+        files.append(
+            RecordFile(path, compression, number, None if compression else offsets)
+        )
+    if not files:
+        raise UserError(f"{','.join(patterns)}: the files hold no records")
+    return files
+
+
+def _described(path, size, description):
+    """Number and offsets of a file's records by its description, or None."""
+    if description is None:
+        return None, None
+    output = description.output(path)
+    if output.get("bytes", size) != size:
+        raise UserError(
+            f"{path}: has {size} bytes, not {output['bytes']} as {description.path} says; "
+            "copy both again, or write the records again"
+        )
+    number, starts = output["instances"], output.get("offsets")
+    if starts is None:
+        return number, None
+    try:
+        offsets = np.array([*starts, size], np.int64)
+    except (TypeError, ValueError, OverflowError):
+        offsets = np.zeros(0, np.int64)
+    blocks_of_file = -(-number // blocks.BLOCK)
+    if (
+        len(offsets) != blocks_of_file + 1
+        or offsets[0]
+        or (np.diff(offsets) <= 0).any()
+    ):
+        raise UserError(
+            f"{description.path}: its offsets for {path} are not those of {number} "
+            "records; copy both again, or write the records again"
+        )
+    return number, offsets
+
+
+def _check_number(path, found, expected):
+    if found != expected:
+        raise UserError(
+            f"{path}: {found} records, not {expected} as when the run began or as its "
+            "description says; copy or write it again"
+        )
+
+
+def _count(path, compression):
+    """The number of a file's records and, if it is plain, the offsets of its blocks."""
+    if not compression and os.path.isfile(path) and os.path.getsize(path):
+        number, offsets = _index(_lengths(path))
+        if offsets[-1] == os.path.getsize(path):
+            return number, offsets
+    # Where the lengths do not add up, this says at which record.
+    return _index(map(len, scan(path)))
+
+
+def _lengths(path):
+    """Yields the lengths of records in a plain file of this machine, unchecked."""
+    with (
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        position = 0
+        while position + blocks.FRAME <= len(content):
+            (length,) = struct.unpack_from("<Q", content, position)
+            yield length
+            position += blocks.FRAME + length
+
+
+def _index(lengths):
+    """The number of records of these lengths, and the offsets of blocks of them."""
+    number = position = 0
+    offsets = array.array("q")
+    for number, length in enumerate(lengths, 1):
+        if not (number - 1) % blocks.BLOCK:
+            offsets.append(position)
+        position += blocks.FRAME + length
+    return number, np.array([*offsets, position], np.int64)
+
+
+def scan(path: str) -> Iterator[bytes]:
+    """Yields the records of a file in their order; see `framing.read`."""
+    with anywhere.access(path):
+        yield from framing.read(path, tf.io.gfile.GFile)
+
+
+# --- Batches -------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Which part of every batch this host reads, and for how many replicas."""
+
+    host: int = 0
+    hosts: int = 1
+    replicas: int = 1  # of all hosts together
+
+    def of(self, batch):
+        """[batch, ...] -> [replicas of this host, batch / replicas, ...]."""
+        local = self.replicas // self.hosts
+        shape = tf.concat([[self.replicas, -1], tf.shape(batch)[1:]], 0)
+        return tf.reshape(batch, shape)[self.host * local : (self.host + 1) * local]
+
+
+WHOLE = Part()
+
+
+class Records:
+    """The records of several files under one schema.
+
+    Args:
+        files: what `survey` returned.
+        schema: the features of a record; integers are read as int32. The limits of
+            integers are checked whenever a batch is read, the others by `check`.
+        sizes: what the names of limits in the schema stand for, as in a config.
+    Raises:
+        UserError: the first record of a file does not fit the schema.
+    """
+
+    def __init__(
+        self,
+        files: list[RecordFile],
+        schema: Schema,
+        sizes: Mapping[str, int] | None = None,
+    ):
+        self.files = files
+        self.total = sum(file.records for file in files)
+        # Whether a file is packed: then all are read from the beginning of the epoch, by
+        # every host.
+        self.packed = any(file.compression for file in files)
+        self._schema = schema
+        limits = {feature.name: feature.limit(sizes or {}) for feature in schema}
+        self._limits = {name: n for name, n in limits.items() if n is not None}
+        self._names = {}  # our name of a feature -> its name in these files
+        for file in files:
+            self._check_first(file)
+
+    def _check_first(self, file: RecordFile) -> None:
+        example = tf.train.Example()
+        try:
+            example.ParseFromString(next(scan(file.path)))
+        except Exception as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{file.path}: record 1 is no tf.train.Example") from error
+        features = example.features.feature
+        names = {
+            name: name if name in features else encoding.OTHER_NAMES.get(name, name)
+            for name, *_ in self._schema
+        }
+        if self._names not in ({}, names):
+            raise UserError(
+                f"{file.path}: its features are named {', '.join(sorted(features))}, "
+                "unlike those of the files before it; give files of one kind"
+            )
+        self._names = names
+        for name, dtype, length, _ in self._schema:
+            kind = "float_list" if dtype == "float32" else "int64_list"
+            # Without `in`, a look-up would add the feature.
+            values = (
+                getattr(features[names[name]], kind).value
+                if names[name] in features
+                else ()
+            )
+            if len(values) != length:
+                raise UserError(
+                    f"{file.path}: record 1 has {len(values)} {dtype} values of "
+                    f"{name}, not {length}; another length, or another kind of record?"
+                )
+
+    def check(self, first: int | None = None) -> None:
+        """Reads and checks the first records of every file, or all of them.
+
+        Raises:
+            UserError: names the file and the record that is damaged or does not fit.
+        """
+        if first is None:
+            self._check_layout()
+        for file in self.files:
+            found = itertools.islice(scan(file.path), first)
+            number = 0
+            while examples := list(itertools.islice(found, _CHECKED_TOGETHER)):
+                if fault := self._fault(examples):
+                    row, what = fault
+                    raise UserError(f"{file.path}: record {number + row + 1} {what}")
+                number += len(examples)
+            if first is None:
+                _check_number(file.path, number, file.records)
+
+    def _check_layout(self):
+        """Checks where the records of plain files begin, which takes no parsing."""
+        for file in self.files:
+            if file.offsets is None:
+                continue
+            number, offsets = _count(file.path, file.compression)
+            _check_number(file.path, number, file.records)
+            for block in np.flatnonzero(offsets != file.offsets)[:1]:
+                raise UserError(
+                    f"{file.path}: record {block * blocks.BLOCK + 1} begins at byte "
+                    f"{offsets[block]}, not {file.offsets[block]} as its description "
+                    "says; copy both again, or write the records again"
+                )
+
+    def _fault(self, examples):
+        """The first row that does not fit and what is wrong with it, or None."""
+        batch, faults = encoding.decode(examples, self._schema)
+        for name, *_, below in self._schema:
+            if name not in self._limits:
+                continue
+            values, limit = batch[name], self._limits[name]
+            fits = (values >= 0) & (values < limit)
+            fits &= values == np.floor(values)
+            for row in np.flatnonzero(~fits.all(axis=1))[:1].tolist():
+                why = f" by {below}={limit} of the config" if below != limit else ""
+                faults.setdefault(
+                    row,
+                    f"has {values[row][~fits[row]][0]} in {name}; whole numbers from 0 "
+                    f"to {limit - 1} are allowed{why}; check that records and config "
+                    "belong together",
+                )
+        return min(faults.items(), default=None)
+
+    def _parse(self, serialized):
+        spec = {
+            self._names[name]: tf.io.FixedLenFeature([length], dtype)
+            for name, dtype, length, _ in self._schema
+        }
+        parsed = tf.io.parse_example(serialized, spec)
+        features = {name: parsed[self._names[name]] for name, *_ in self._schema}
+        return {name: self._as_int32(name, v) for name, v in features.items()}
+
+    def _as_int32(self, name, values):
+        if values.dtype != tf.int64:
+            return values
+        # Here, where there are 64 bits and a CPU: a GPU looks up whatever id it gets.
+        checks = []
+        if limit := self._limits.get(name):
+            inside = tf.reduce_all((values >= 0) & (values < limit))
+            checks = [tf.debugging.Assert(inside, [f"{name} out of range"])]
+        with tf.control_dependencies(checks):
+            return tf.cast(values, tf.int32)
+
+    def _open(self, index):
+        """Dataset of (file, record number, serialized record) of one file."""
+        paths = tf.constant([file.path for file in self.files])
+        compressions = tf.constant([file.compression for file in self.files])
+        dataset = tf.data.TFRecordDataset(paths[index], compressions[index])
+        return dataset.enumerate(start=1).map(lambda number, x: (index, number, x))
+
+    def _sequence(self, seed: int, first: int) -> tf.data.Dataset:
+        """(file, record number, record) for ever, read from the beginning of each epoch.
+
+        Files are shuffled and read together, and records are shuffled on their way.
+        """
+
+        def epoch(number):
+            order = tf.random.experimental.stateless_shuffle(
+                tf.range(len(self.files)), tf.stack([key, number])
+            )
+            dataset = tf.data.Dataset.from_tensor_slices(order).interleave(
+                self._open,
+                cycle_length=min(_OPEN_FILES, len(self.files)),
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
+            )
+            # A file that lost records would shift the order of every later epoch.
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.total))
+            return dataset.shuffle(
+                min(_SHUFFLED_RECORDS, self.total),
+                seed=key * 2**32 + number,
+                reshuffle_each_iteration=False,
+            )
+
+        key = tf.constant(seed, tf.int64)
+        begun, inside = divmod(first, self.total)
+        return tf.data.Dataset.range(begun, tf.int64.max).flat_map(epoch).skip(inside)
+
+    def _blocks(self) -> blocks.Blocks:
+        return blocks.Blocks(
+            [file.path for file in self.files],
+            [file.offsets for file in self.files],
+            [file.records for file in self.files],
+        )
+
+    def training(
+        self, batch_size: int, *, seed: int, first_batch: int = 0, part: Part = WHOLE
+    ) -> tf.data.Dataset:
+        """Batches for ever, the same records in each for every division into hosts.
+
+        Batches straddle the ends of epochs, so that none is short. Host h of H has every
+        H-th record of a batch, from the h-th on. For the order see text/records/blocks.py.
+
+        Args:
+            batch_size: records of all hosts together, a multiple of part.replicas.
+            first_batch: how many batches are passed over.
+        Returns:
+            Dataset of dicts [batch_size / replicas, ...], one for each of this host's
+            replicas in turn.
+        """
+        first, size = first_batch * batch_size, batch_size // part.replicas
+        if self.packed:
+            mine = self._sequence(seed, first).shard(part.hosts, part.host)
+            batches = mine.map(lambda file, number, x: x).batch(size)
+        else:
+            plain = self._blocks()
+            batches = plain.order(
+                plain.reader(),
+                seed=seed,
+                first=first,
+                host=part.host,
+                hosts=part.hosts,
+            ).rebatch(size)
+        parsed = batches.map(
+            lambda x: self._parse(tf.ensure_shape(x, [size])),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        return parsed.with_options(options()).prefetch(tf.data.AUTOTUNE)
+
+    def places(
+        self, batch_size: int, *, seed: int, batch: int
+    ) -> list[tuple[str, int]]:
+        """The file and record number of every record in one batch of `training`."""
+        first = batch * batch_size
+        if self.packed:
+            dataset = self._sequence(seed, first).take(batch_size)
+            return [
+                (self.files[file].path, int(number))
+                for file, number, _ in dataset.as_numpy_iterator()
+            ]
+        plain = self._blocks()
+        order = plain.order(plain.numbers, seed=seed, first=first)
+        return [plain.place(i) for i in next(iter(order.rebatch(batch_size))).numpy()]
+
+    def evaluation(
+        self, batch_size: int, *, max_batches: int, part: Part = WHOLE
+    ) -> tf.data.Dataset:
+        """The first `max_batches` batches, every record at most once, in file order.
+
+        A short last batch is filled up; `is_real_example` [batch] is 1.0 for records
+        and 0.0 for what fills up.
+        """
+        paths = tf.data.Dataset.range(len(self.files))
+        dataset = paths.flat_map(self._open).map(lambda file, number, x: x)
+
+        def fill(x):
+            real = tf.size(x)
+            rows = tf.minimum(tf.range(batch_size), real - 1)
+            weights = tf.cast(tf.range(batch_size) < real, tf.float32)
+            return part.of(tf.gather(x, rows)), part.of(weights)
+
+        size = batch_size // part.replicas
+
+        def parse(x, weights):
+            features = self._parse(tf.ensure_shape(x, [size]))
+            return {**features, "is_real_example": tf.ensure_shape(weights, [size])}
+
+        batches = dataset.batch(batch_size).take(max_batches).map(fill).unbatch()
+        parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+        return parsed.with_options(options()).prefetch(tf.data.AUTOTUNE)
+
+
+def options() -> tf.data.Options:
+    options = tf.data.Options()
+    options.deterministic = True
+    # Every host slices batches itself (Part).
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.OFF
+    )
+    return options

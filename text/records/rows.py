@@ -1,0 +1,371 @@
+"""Writes a fine-tuning set as rows of a TFRecord file and reads them in any order.
+
+While batches are drawn, memory holds the rows as the file does, serialized: about 600
+bytes a row of 128 tokens. So a set is shuffled as a whole, and rows of similar length share
+a batch, which then needs little padding. Order and batches depend on the seed alone, on
+every host. They come from graph operations, which also run where this process does not: on
+the hosts of a remote TPU, which read the file themselves.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from text.errors import UserError
+from text.files import anywhere
+from text.instances import packing
+from text.records import encoding, framing, reading
+from text.records.schema import Feature
+
+_WRITTEN_TOGETHER = 1024
+_PARSED_TOGETHER = 4096
+_WINDOW = 64  # batches among which rows are sorted by length
+_REBUILT = "delete it and run the command again, which rebuilds it"
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+class Field(NamedTuple):
+    """What a task adds to a row; None in the shape stands for the sequence.
+
+    Integers are int64 in the record and int32 in the batch; no negative ones.
+    """
+
+    dtype: str = "int64"
+    shape: tuple[int | None, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One input of the model, unpadded.
+
+    Attributes:
+        input_ids, segment_ids: lists of int; one list for each choice where the model
+            takes several sequences at once.
+        labels: values of the task's fields, unpadded.
+        notes: what scoring needs to know of the row; never written.
+    """
+
+    input_ids: list
+    segment_ids: list
+    labels: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    notes: object = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The arrays of a row and their record.
+
+    Attributes:
+        max_seq_length: to which sequences are padded in the record.
+        num_choices: sequences of one row; 0 where it has one, without an axis for it.
+        labels: the task's fields.
+    """
+
+    max_seq_length: int
+    num_choices: int = 0
+    labels: Mapping[str, Field] = dataclasses.field(default_factory=dict)
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        choices = (self.num_choices,) if self.num_choices else ()
+        return {
+            **{name: Field("int64", (*choices, None)) for name in _INPUTS},
+            **self.labels,
+        }
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        sizes = self.fields[name].shape
+        return tuple(self.max_seq_length if n is None else n for n in sizes)
+
+    @property
+    def schema(self) -> tuple[Feature, ...]:
+        return tuple(
+            Feature(name, field.dtype, int(np.prod(self.shape(name), dtype=int)))
+            for name, field in self.fields.items()
+        )
+
+    def pack(self, rows: list[Row]) -> dict[str, np.ndarray]:
+        """Pads rows to arrays [rows, ...].
+
+        Raises:
+            ValueError: a row is longer than max_seq_length.
+        """
+        batch = {
+            name: np.zeros((len(rows), *self.shape(name)), field.dtype)
+            for name, field in self.fields.items()
+        }
+        for i, row in enumerate(rows):
+            if self.num_choices:
+                sequences = zip(row.input_ids, row.segment_ids, strict=True)
+            else:
+                sequences = [(row.input_ids, row.segment_ids)]
+            for j, (ids, segments) in enumerate(sequences):
+                if len(ids) > self.max_seq_length:
+                    raise ValueError(
+                        f"row {i} has {len(ids)} ids, more than {self.max_seq_length=}"
+                    )
+                at = (i, j) if self.num_choices else (i,)
+                batch["input_ids"][(*at, slice(len(ids)))] = ids
+                batch["segment_ids"][(*at, slice(len(ids)))] = segments
+                batch["input_mask"][(*at, slice(len(ids)))] = 1
+            for name, field in self.labels.items():
+                if field.shape == (None,):
+                    batch[name][i, : len(row.labels[name])] = row.labels[name]
+                else:
+                    batch[name][i] = row.labels[name]
+        return batch
+
+
+def write(path: str, rows: Iterable[Row], layout: Layout) -> int:
+    """Writes rows in their order, as a file that appears when it is whole.
+
+    Returns:
+        how many there were.
+    Raises:
+        UserError: the disk is full or not writable.
+    """
+    number = 0
+    with anywhere.replacing(path) as file:
+        file.write(b"")  # else a remote file without rows would not come into being
+        for some in _chunks(rows, _WRITTEN_TOGETHER):
+            batch = layout.pack(some)
+            batch = {name: x.reshape(len(some), -1) for name, x in batch.items()}
+            file.write(framing.frame(encoding.encode(batch, layout.schema)))
+            number += len(some)
+    return number
+
+
+def _chunks(items, size):
+    chunk = []
+    for item in items:
+        chunk.append(item)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+class Rows:
+    """The rows of one file, in batches.
+
+    Args:
+        path: what `write` wrote with this layout.
+        bucketed: pad a batch to the longest of its rows, out of a few lengths, and let
+            rows of like length share one; else to layout.max_seq_length.
+    Raises:
+        UserError: the file is damaged or holds other rows.
+    """
+
+    def __init__(self, path: str, layout: Layout, *, bucketed: bool = True):
+        self.path = path
+        self.layout = layout
+        self.lengths = self._count_tokens()
+        longest = layout.max_seq_length
+        self._lengths = np.array(
+            packing.static_lengths(longest) if bucketed else [longest]
+        )
+        # Of each row, the shortest of the static lengths that holds it.
+        self._buckets = np.searchsorted(self._lengths, self.lengths).astype(np.int16)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def _count_tokens(self):
+        """int [rows]: tokens of a row; the longest where it has several sequences."""
+        shape = self.layout.shape("input_mask")
+        spec = {"input_mask": tf.io.FixedLenFeature(shape, tf.int64)}
+        counts = [np.zeros(0, np.int64)]
+        with _reading(self.path):
+            for some in tf.data.TFRecordDataset(self.path).batch(_PARSED_TOGETHER):
+                mask = tf.io.parse_example(some, spec)["input_mask"].numpy()
+                counts.append(mask.sum(axis=-1).reshape(len(mask), -1).max(axis=1))
+        return np.concatenate(counts)
+
+    # --- Which rows share a batch ----------------------------------------------------
+
+    def _batches(self, batch_size, seed, first_batch, num_batches):
+        """Yields the rows of each batch.
+
+        Every epoch has every row once, whatever the lengths: rows are exchanged only
+        between the batches of a window.
+        """
+
+        @functools.lru_cache(2)  # a batch may have rows of two epochs
+        def order(epoch):
+            return np.random.default_rng((seed, epoch)).permutation(len(self))
+
+        def shuffled(start, stop):
+            """Rows `start` to `stop` of an endless sequence of shuffled epochs."""
+            return np.concatenate(
+                [
+                    order(i)[max(0, start - i * len(self)) : stop - i * len(self)]
+                    for i in range(start // len(self), -(-stop // len(self)))
+                ]
+            )
+
+        for begin, end in self._windows(batch_size, num_batches):
+            if end <= first_batch:
+                continue
+            rows = shuffled(begin * batch_size, end * batch_size)
+            if len(self._lengths) > 1:
+                rows = rows[np.argsort(self._buckets[rows], kind="stable")]
+            batches = rows.reshape(-1, batch_size)
+            if len(self._lengths) > 1:
+                # Another key than any epoch's.
+                rng = np.random.default_rng((seed, begin, 1))
+                batches = batches[rng.permutation(len(batches))]
+            yield from batches[max(0, first_batch - begin) :]
+
+    def _windows(self, batch_size, num_batches):
+        """Yields where windows of batches begin and end, up to num_batches.
+
+        All rows of a window are of one epoch; a batch with rows of two is one by itself.
+        """
+        begin = 0
+        for epoch in itertools.count(1):
+            end = max(begin, epoch * len(self) // batch_size)
+            parts = -(-(end - begin) // _WINDOW)
+            edges = [begin + (end - begin) * i // parts for i in range(parts)]
+            edges.append(end)
+            if end * batch_size < epoch * len(self):
+                edges.append(end + 1)
+            for window in itertools.pairwise(edges):
+                if window[0] >= num_batches:
+                    return
+                yield window[0], min(window[1], num_batches)
+            begin = edges[-1]
+
+    def training(
+        self,
+        batch_size: int,
+        *,
+        seed: int,
+        num_batches: int,
+        first_batch: int = 0,
+        part: reading.Part = reading.WHOLE,
+    ) -> tf.data.Dataset:
+        """The batches of a run, epoch after epoch, the same for every division.
+
+        Which rows they have is computed at once. It takes 5 bytes a row, 160 MB for a
+        million batches of 32, and three times that while it is computed.
+
+        Args:
+            batch_size: rows of all hosts together, a multiple of part.replicas.
+            num_batches: of the whole run.
+            first_batch: how many of them are passed over.
+        Returns:
+            Dataset of dicts [batch_size / replicas, ...], one for each of this host's
+            replicas in turn.
+        Raises:
+            UserError: the file has been damaged or replaced since.
+        """
+        rows = np.fromiter(
+            self._batches(batch_size, seed, first_batch, num_batches),
+            np.dtype((np.int32, batch_size)),
+            num_batches - first_batch,
+        )
+        return self._dataset(rows, np.ones(rows.shape, bool), part)
+
+    def places(
+        self, batch_size: int, *, seed: int, num_batches: int, batch: int
+    ) -> list[int]:
+        """Which rows are in one batch of `training`, from 0."""
+        return next(self._batches(batch_size, seed, batch, num_batches)).tolist()
+
+    def in_order(self, batch_size: int) -> np.ndarray:
+        """int32 [batches, batch_size]: rows of each batch of `evaluation`.
+
+        The last batch is filled up with -1.
+        """
+        order = np.argsort(self._buckets, kind="stable")
+        filled = np.full(-(-len(self) // batch_size) * batch_size, -1, np.int32)
+        filled[: len(self)] = order
+        return filled.reshape(-1, batch_size)
+
+    def evaluation(
+        self, batch_size: int, *, part: reading.Part = reading.WHOLE
+    ) -> tf.data.Dataset:
+        """Every row once, shortest first; `in_order` says which is where.
+
+        The last batch is filled up with copies of a row for which `is_real_example`
+        [batch], else 1.0, is 0.0.
+
+        Raises:
+            UserError: the file has been damaged or replaced since.
+        """
+        rows = self.in_order(batch_size)
+        real = rows >= 0
+        return self._dataset(np.where(real, rows, rows[:, :1]), real, part)
+
+    # --- Batches ---------------------------------------------------------------------
+
+    def _dataset(self, rows, real, part):
+        """Dataset of rows [batches, batch_size], of which `real` ones are no filling."""
+        local = part.replicas // part.hosts
+        mine = slice(part.host * local, (part.host + 1) * local)
+
+        def of_host(x):
+            x = x.reshape(len(x), part.replicas, -1)[:, mine]
+            return x.reshape(-1, x.shape[-1])
+
+        lengths = self._lengths[self._buckets[rows].max(axis=1, initial=0)]
+        elements = of_host(rows), of_host(real), lengths.repeat(local).astype(np.int32)
+        content = self._read()
+        parsed = tf.data.Dataset.from_tensor_slices(elements).map(
+            lambda rows, real, length: self._parse(
+                tf.gather(content, rows), tf.cast(real, tf.float32), length
+            ),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        return parsed.with_options(reading.options()).prefetch(tf.data.AUTOTUNE)
+
+    def _read(self):
+        """string [rows]: the serialized rows, on the device for which a dataset is made."""
+        with _reading(self.path):
+            batches = tf.data.TFRecordDataset(self.path).batch(len(self) + 1)
+            content = batches.take(1).get_single_element()
+        if len(content) != len(self):
+            raise UserError(
+                f"{self.path}: no longer holds the {len(self)} rows of this run; run the "
+                "command again when no other one writes there"
+            )
+        return content
+
+    def _parse(self, serialized, real, length):
+        fields = self.layout.fields
+        spec = {
+            name: tf.io.FixedLenFeature(self.layout.shape(name), field.dtype)
+            for name, field in fields.items()
+        }
+        batch = {}
+        for name, values in tf.io.parse_example(serialized, spec).items():
+            if values.dtype == tf.int64:
+                values = tf.cast(values, tf.int32)
+            batch[name] = self._cropped(values, fields[name].shape, length)
+        return batch | {"is_real_example": real}
+
+    def _cropped(self, values, shape, length):
+        """Cuts the padding behind `length` off the sequence's axis."""
+        if None not in shape or len(self._lengths) == 1:
+            return values
+        axis = 1 + shape.index(None)
+        return values[(*[slice(None)] * axis, slice(length))]
+
+
+@contextlib.contextmanager
+def _reading(path) -> Iterator[None]:
+    """Names a file that is found to be damaged; TensorFlow looks at all checksums."""
+    with anywhere.access(path):
+        try:
+            yield
+        except tf.errors.DataLossError as error:
+            raise UserError(f"{path}: damaged; {_REBUILT}") from error
+        except tf.errors.InvalidArgumentError as error:
+            raise UserError(f"{path}: has rows of another kind; {_REBUILT}") from error

@@ -1,0 +1,1 @@
+"""What fine-tuning tasks need of text: windows and spans, tags, [MASK]."""

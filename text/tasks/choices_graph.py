@@ -1,0 +1,60 @@
+"""Multiple choice as a TensorFlow graph, for SavedModels: a context and its continuations.
+Equal to the rows of run_swag.py."""
+
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from text.instances import pack_graph
+from text.tasks import in_parts
+from text.tokenizers.wordpiece_graph import GraphTokenizer
+
+
+def choose(
+    tokenizer: GraphTokenizer,
+    predict: Callable[[dict], dict],
+    context: tf.Tensor,
+    start: tf.Tensor,
+    choices: tf.Tensor,
+    max_seq_length: int,
+) -> dict[str, tf.Tensor]:
+    """The choice with the highest score.
+
+    Args:
+        predict: input_ids, input_mask, segment_ids, int32 [rows, choices, s] -> logits,
+            float32 [rows, choices].
+        context, start: string [b]; `start` stands before every choice.
+        choices: string [b, c], padded with empty ones at the end.
+    Returns:
+        dict of predicted, int32 [b], 0 where there is no choice; probabilities, float32
+        [b, c], 0 for padding.
+    """
+    # Also where it is empty, but one behind it is not.
+    exists = tf.cumsum(tf.cast(choices != "", tf.int32), axis=1, reverse=True) > 0
+    places = tf.where(exists)  # [n, 2]: request, number of the choice
+    request = places[:, 0]
+    # No row takes more tokens; a long context is not to be copied for every choice.
+    context, start = (tokenizer.encode(x)[:, :max_seq_length] for x in (context, start))
+    continuation = (
+        tf.gather(start, request),
+        tokenizer.encode(tf.gather_nd(choices, places))[:, :max_seq_length],
+    )
+    batch = pack_graph.pack(
+        tokenizer,
+        tf.gather(context, request),
+        tf.concat(continuation, axis=1),
+        max_seq_length,
+    )
+    # Rows of one choice: the network's score of it depends on no other.
+    batch = {name: values[:, None] for name, values in batch.items()}
+    logits = in_parts.in_parts(predict, batch)["logits"][:, 0]
+    lowest = tf.fill(tf.shape(choices), tf.constant(-math.inf, tf.float64))
+    logits = tf.cast(logits, tf.float64)
+    scores = tf.tensor_scatter_nd_update(lowest, places, logits)  # [b, c]
+    probabilities = tf.where(exists, tf.nn.softmax(scores), 0.0)
+    candidates = tf.pad(probabilities, [[0, 0], [0, 1]])  # one at least, for argmax
+    return {
+        "predicted": tf.argmax(candidates, axis=1, output_type=tf.int32),
+        "probabilities": tf.cast(probabilities, tf.float32),
+    }

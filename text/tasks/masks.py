@@ -1,0 +1,34 @@
+"""Finds [MASK] in texts that spell it out, in Python and in a graph."""
+
+import tensorflow as tf
+
+from text.tokenizers.vocabulary import MASK
+from text.tokenizers.wordpiece import Tokenizer
+from text.tokenizers.wordpiece_graph import GraphTokenizer, row_numbers
+
+
+def encode(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Text to ids, those of [MASK] among them; without [CLS] and [SEP]."""
+    first, *others = text.split(MASK)
+    ids = tokenizer.encode(first)
+    for part in others:
+        ids += [tokenizer.vocabulary.mask_id, *tokenizer.encode(part)]
+    return ids
+
+
+def encode_in_graph(tokenizer: GraphTokenizer, texts: tf.Tensor) -> tf.RaggedTensor:
+    """The same, string [n] -> int32 [n, (tokens)]."""
+    parts = tf.strings.split(texts, sep=MASK)  # at least one of each text
+    ids = tokenizer.encode(parts.flat_values)  # [parts, (tokens)]
+    place = tf.ragged.range(parts.row_lengths()).flat_values  # of a part in its text
+    follows = tf.where(place > 0)[:, 0]  # the parts that stand behind a [MASK]
+    values = tf.concat(
+        [tf.fill(tf.shape(follows), tokenizer.mask_id), ids.flat_values], 0
+    )
+    keys = tf.concat([2 * follows, 2 * tf.cast(row_numbers(ids), tf.int64) + 1], 0)
+    sizes = tf.cast(place > 0, tf.int64) + ids.row_lengths()
+    starts = tf.concat([[0], tf.cumsum(sizes)], 0)
+    return tf.RaggedTensor.from_row_splits(
+        tf.gather(values, tf.argsort(keys, stable=True)),
+        tf.gather(starts, parts.row_splits),
+    )

@@ -1,0 +1,446 @@
+"""Windows over a long document, and the way from logits back to its characters.
+
+A document is tokenized once, however many questions are asked about it. Every answer,
+scored or served, is cut from its text by character offsets.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from text.errors import UserError
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
+
+NO_CANDIDATE = "empty"  # what the release answers where no span is possible
+
+_ROWS_AT_ONCE = 1024
+
+# What the release's reader takes for a word: only these five characters separate (D31).
+_WORD = re.compile("[^ \t\r\n\u202f]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Lengths:
+    """How a question and a document share a row, all in WordPieces.
+
+    Attributes:
+        max_seq_length: of the whole row, `[CLS] question [SEP] window [SEP]`.
+        doc_stride: from the start of one window to that of the next; a window that is
+            shorter is followed by the next without a gap.
+        max_query_length: what is left of a longer question.
+    Raises:
+        UserError: a row has no room for a window, or windows would not move on.
+    """
+
+    max_seq_length: int = 384
+    doc_stride: int = 128
+    max_query_length: int = 64
+
+    def __post_init__(self):
+        if self.max_query_length < 1:
+            raise UserError(
+                f"--max_query_length={self.max_query_length}: must be at least 1"
+            )
+        if self.window(self.max_query_length) < 1:
+            raise UserError(
+                f"--max_seq_length={self.max_seq_length}: must be at least "
+                f"{self.max_query_length + 4}, for --max_query_length="
+                f"{self.max_query_length}, 3 special tokens and 1 of the document"
+            )
+        if self.doc_stride < 1:
+            raise UserError(f"--doc_stride={self.doc_stride}: must be at least 1")
+
+    @property
+    def always_overlap(self) -> bool:
+        """Whether the windows behind every question overlap."""
+        return self.doc_stride < self.window(self.max_query_length)
+
+    def window(self, num_query_tokens: int) -> int:
+        """The most tokens of a document that stand behind so long a question."""
+        return self.max_seq_length - num_query_tokens - 3  # [CLS], [SEP], [SEP]
+
+
+class Document:
+    """A text and its tokens.
+
+    Attributes:
+        text: str, as it was given.
+        ids: int32 [tokens].
+        starts, ends: int32 [tokens]; token t was made of `text[starts[t]:ends[t]]`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, text: str):
+        self.text = text
+        self.ids, self.starts, self.ends = (
+            np.array(column, np.int32) for column in tokenizer.encode_with_offsets(text)
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @functools.cached_property
+    def words(self) -> np.ndarray:
+        """int64 [words, 2]: start and end of what white space separates."""
+        spans = [match.span() for match in _WORD.finditer(self.text)]
+        return np.array(spans, np.int64).reshape(-1, 2)
+
+
+def find_answer(
+    document: Document, tokenizer: Tokenizer, text: str, start: int
+) -> tuple[int, int] | None:
+    """Where an annotated answer stands among a document's tokens.
+
+    The words that the annotation touches, or, among their tokens, the first that are
+    those of the answer by itself: `1895` in `(1895-1943).`
+
+    Args:
+        text, start: the answer, and the character of the document where it starts.
+    Returns:
+        the first and the last token; None where the words do not hold the answer or
+        nothing of it is left as a token.
+    Source: google-research/bert@eedf571 run_squad.py, read_squad_examples,
+        _improve_answer_span.
+    """
+    wanted = " ".join(text.split())
+    in_range = 0 <= start <= len(document.text) - len(text)
+    if not wanted or not in_range or not len(document):
+        return None
+    # White space counts to the word before it, before the first word to that.
+    touched = document.words[:, 0].searchsorted([start, start + len(text) - 1], "right")
+    first_word, last_word = np.maximum(touched - 1, 0)
+    begin, end = document.words[first_word, 0], document.words[last_word, 1]
+    # Differs from the release: every kind of white space is a space on both sides, so
+    # that a no-break space in an answer does not cost the example.
+    if wanted not in " ".join(document.text[begin:end].split()):
+        return None
+    first, stop = document.starts.searchsorted([begin, end]).tolist()
+    if first == stop:  # a word of nothing but deleted characters
+        return None
+    ids, answer_ids = document.ids[first:stop].tolist(), tokenizer.encode(text)
+    for place in range(len(ids) - len(answer_ids) + 1 if answer_ids else 0):
+        if ids[place : place + len(answer_ids)] == answer_ids:
+            return first + place, first + place + len(answer_ids) - 1
+    return first, stop - 1
+
+
+class Window(NamedTuple):
+    """Which tokens of a document a row holds.
+
+    Attributes:
+        first, stop: the tokens in the row, `stop` not included.
+        own_first, own_stop: those of them that no other row shows with more context.
+        offset: token t stands at position `t + offset` of the row; may be negative.
+    """
+
+    first: int
+    stop: int
+    own_first: int
+    own_stop: int
+    offset: int
+
+
+@functools.lru_cache(maxsize=1 << 14)  # many questions of one length share a document
+def windows(num_tokens: int, length: int, stride: int) -> tuple[tuple[int, ...], ...]:
+    """Windows over a document, and who answers for each token.
+
+    A token that several windows show belongs to the one where the shorter of its two
+    sides is longest, on a tie to the earlier one. A shorter last window is at a
+    disadvantage of 0.01 for each missing token.
+
+    Args:
+        length: of every window but the last.
+        stride: from start to start; windows side by side where it is `length` or more.
+    Returns:
+        for each window `first, stop, own_first, own_stop`, token numbers; those that
+        windows own lie side by side.
+    Source: google-research/bert@eedf571 run_squad.py, convert_examples_to_features,
+        _check_is_max_context.
+    """
+    if not num_tokens:
+        return ()
+    stride = min(stride, length)
+    starts = range(0, max(num_tokens - length, 0) + stride, stride)
+    most = np.full(num_tokens, -1.0)
+    owner = np.zeros(num_tokens, np.int64)
+    for index, start in enumerate(starts):
+        place = np.arange(min(length, num_tokens - start))
+        # float64 and in this order, so that ties fall as in the release.
+        context = np.minimum(place, place[::-1]) + 0.01 * len(place)
+        covered = slice(start, start + len(place))
+        better = context > most[covered]
+        most[covered][better] = context[better]
+        owner[covered][better] = index
+    bounds = owner.searchsorted(range(len(starts) + 1)).tolist()
+    return tuple(
+        (start, min(start + length, num_tokens), bounds[index], bounds[index + 1])
+        for index, start in enumerate(starts)
+    )
+
+
+class Row(NamedTuple):
+    """A question and a window as the encoder takes them.
+
+    Attributes:
+        input_ids: int32 [length], not padded.
+        segment_ids: uint8 [length].
+        start_position, end_position: where the answer stands; 0, 0 where the row does not
+            hold the whole of it.
+        window: the `Window`.
+    """
+
+    input_ids: np.ndarray
+    segment_ids: np.ndarray
+    start_position: int
+    end_position: int
+    window: Window
+
+
+def rows(
+    document: Document,
+    question: list[int],
+    vocabulary: Vocabulary,
+    lengths: Lengths,
+    answer: tuple[int, int] | None = None,
+) -> Iterator[Row]:
+    """Lays out a question before each window of a document.
+
+    Args:
+        question: ids; those beyond `max_query_length` are left out.
+        answer: its first and last token in the document; None where there is none.
+    Yields:
+        a `Row` for each window; none for a document without tokens.
+    Source: google-research/bert@eedf571 run_squad.py, convert_examples_to_features.
+    """
+    question = question[: lengths.max_query_length]
+    head = np.array([vocabulary.cls_id, *question, vocabulary.sep_id], np.int32)
+    tail = np.array([vocabulary.sep_id], np.int32)
+    spans = windows(len(document), lengths.window(len(question)), lengths.doc_stride)
+    for first, stop, own_first, own_stop in spans:
+        offset = len(head) - first
+        start = end = 0
+        if answer and first <= answer[0] and answer[1] < stop:
+            start, end = answer[0] + offset, answer[1] + offset
+        input_ids = np.concatenate((head, document.ids[first:stop], tail))
+        segment_ids = np.ones(len(input_ids), np.uint8)
+        segment_ids[: len(head)] = 0
+        window = Window(first, stop, own_first, own_stop, offset)
+        yield Row(input_ids, segment_ids, start, end, window)
+
+
+class Span(NamedTuple):
+    """A piece of a document that may be the answer.
+
+    Attributes:
+        text: `document.text[start:end]`; "" says that there is no answer.
+        start, end: characters.
+        start_logit, end_logit: floats.
+        probability: among the spans named with it.
+    """
+
+    text: str
+    start: int
+    end: int
+    start_logit: float
+    end_logit: float
+    probability: float = 0.0
+
+
+class Answer(NamedTuple):
+    """What was found for one question.
+
+    Attributes:
+        nbest: list of `Span`, at least one.
+        best: the first of them with text; None where no span is possible.
+        null_odds: score of no answer less score of `best`, if asked for; else None.
+    """
+
+    nbest: list[Span]
+    best: Span | None
+    null_odds: float | None
+
+    def text(self, null_threshold: float = 0.0) -> str:
+        """The answer; "" where the odds of none are above the threshold."""
+        if self.null_odds is None:
+            return self.nbest[0].text
+        if self.best is None or self.null_odds > null_threshold:
+            return ""
+        return self.best.text
+
+
+def best_answers(
+    documents: Sequence[Document],
+    questions: Sequence[int],
+    windows: Sequence[Window],
+    start_logits: np.ndarray,
+    end_logits: np.ndarray,
+    *,
+    n_best_size: int = 20,
+    max_answer_length: int = 30,
+    with_null: bool = False,
+) -> list[Answer]:
+    """The best spans for each question, from the logits of its rows.
+
+    Candidates are the pairs of the `n_best_size` best starts and ends of a row that lie
+    in its window, the start where no other row shows more context. Of equal scores the
+    earlier row, start and end comes first, and "no answer" last; of equal texts, white
+    space collapsed, only the best is kept.
+
+    Args:
+        documents: one for each question.
+        questions: for each row, the number of its question, from 0.
+        windows: for each row, what it holds.
+        start_logits, end_logits: float [rows, seq_length].
+        n_best_size: how many spans to name, beside "no answer".
+        max_answer_length: in tokens.
+        with_null: weigh "no answer", the sum of both logits at [CLS], lowest of all rows.
+    Returns:
+        an `Answer` for each question. Without a candidate, as for a document without
+        tokens, it names `NO_CANDIDATE` or, `with_null`, "no answer".
+    Raises:
+        UserError: a logit of a row's tokens is not finite.
+    Source: google-research/bert@eedf571 run_squad.py, write_predictions.
+    """
+    columns = np.array(windows, np.int64).reshape(-1, len(Window._fields))
+    table = np.column_stack((np.array(questions, np.int64), columns))
+    _refuse_not_finite(table, start_logits, end_logits)
+    blocks = [
+        _candidates(
+            table[first : first + _ROWS_AT_ONCE],
+            start_logits[first : first + _ROWS_AT_ONCE],
+            end_logits[first : first + _ROWS_AT_ONCE],
+            n_best_size,
+            max_answer_length,
+        )
+        for first in range(0, len(table), _ROWS_AT_ONCE)
+    ]
+    found = np.concatenate([*blocks, np.empty(0, _CANDIDATE)])
+    order = np.lexsort((-found["score"], found["question"]))  # stable
+    bounds = found["question"][order].searchsorted(range(len(documents) + 1))
+    nulls = _nulls(table, start_logits, end_logits) if with_null else {}
+    no_logits = Span("", 0, 0, 0.0, 0.0)
+    return [
+        _answer(
+            document,
+            found[order[bounds[question] : bounds[question + 1]]],
+            nulls.get(question, no_logits) if with_null else None,
+            n_best_size,
+        )
+        for question, document in enumerate(documents)
+    ]
+
+
+_CANDIDATE = np.dtype(
+    [
+        ("question", np.int64),
+        ("first", np.int64),
+        ("last", np.int64),
+        ("start_logit", np.float64),
+        ("end_logit", np.float64),
+        ("score", np.float64),
+    ]
+)
+
+
+def _refuse_not_finite(table, start_logits, end_logits):
+    """Padding may hold anything."""
+    _, _, stop, _, _, offset = table.T
+    sizes = stop + offset + 1  # [SEP]
+    is_token = np.arange(start_logits.shape[1]) < sizes[:, None]
+    finite = np.isfinite(start_logits) & np.isfinite(end_logits)
+    broken = np.flatnonzero((is_token & ~finite).any(axis=1))
+    if len(broken):
+        raise UserError(
+            f"{len(broken)} of {len(table)} rows have scores that are not finite, first "
+            f"for question {table[broken[0], 0] + 1} of the data; the checkpoint is "
+            "damaged or its training diverged"
+        )
+
+
+def _candidates(table, start_logits, end_logits, n_best_size, max_answer_length):
+    """The pairs that are allowed, row by row, best start and then best end first."""
+    question, first, stop, own_first, own_stop, offset = table.T[:, :, None]
+    starts = _best_positions(start_logits, n_best_size)  # [rows, n]
+    ends = _best_positions(end_logits, n_best_size)
+    start_tokens, end_tokens = starts - offset, ends - offset
+    may_start = (own_first <= start_tokens) & (start_tokens < own_stop)
+    may_end = (first <= end_tokens) & (end_tokens < stop)
+    more = end_tokens[:, None, :] - start_tokens[:, :, None]  # [rows, n, n]
+    allowed = may_start[:, :, None] & may_end[:, None, :]
+    allowed &= (more >= 0) & (more < max_answer_length)
+    row, start, end = np.nonzero(allowed)
+    found = np.empty(len(row), _CANDIDATE)
+    found["question"] = question[row, 0]
+    found["first"] = start_tokens[row, start]
+    found["last"] = end_tokens[row, end]
+    found["start_logit"] = start_logits[row, starts[row, start]]
+    found["end_logit"] = end_logits[row, ends[row, end]]
+    found["score"] = found["start_logit"] + found["end_logit"]
+    return found
+
+
+def _best_positions(logits, count):
+    """int64 [rows, count]; of equal logits the earlier position comes first."""
+    return np.argsort(-logits, axis=1, kind="stable")[:, :count]
+
+
+def _nulls(table, start_logits, end_logits):
+    """Question to "no answer" with the lowest score of its rows, on a tie the first."""
+    starts = start_logits[:, 0].astype(np.float64).tolist()
+    ends = end_logits[:, 0].astype(np.float64).tolist()
+    nulls = {}
+    for question, start, end in zip(table[:, 0].tolist(), starts, ends, strict=True):
+        if question not in nulls or start + end < _score(nulls[question]):
+            nulls[question] = Span("", 0, 0, start, end)
+    return nulls
+
+
+def _answer(document, candidates, null, n_best_size):
+    """Args: `candidates` of one question, best first; `null` is a `Span` or None."""
+    nbest = list(itertools.islice(_distinct(document, candidates), n_best_size))
+    found = len(nbest) > 0
+    if null:
+        # A list of one keeps its span: best start and end of a row, [CLS] among them.
+        place = sum(_score(span) >= _score(null) for span in nbest)
+        nbest.insert(place, null)
+        del nbest[max(n_best_size, place + 1) :]
+    nbest = _with_probabilities(nbest or [Span(NO_CANDIDATE, 0, 0, 0.0, 0.0)])
+    best = next(span for span in nbest if span.text) if found else None
+    # Differs from the release: it crashes where no span is possible (#476). There the
+    # odds are those against a score of 0.
+    null_odds = None
+    if null:
+        null_odds = _score(null) - (_score(best) if best else 0.0)
+    return Answer(nbest, best, null_odds)
+
+
+def _distinct(document, candidates):
+    """Yields a `Span` for each new text."""
+    seen = set()
+    for _, first, last, start_logit, end_logit, _ in map(np.void.item, candidates):
+        start, end = int(document.starts[first]), int(document.ends[last])
+        text = document.text[start:end]
+        collapsed = " ".join(text.split())
+        if collapsed not in seen:
+            seen.add(collapsed)
+            yield Span(text, start, end, start_logit, end_logit)
+
+
+def _score(span):
+    return span.start_logit + span.end_logit
+
+
+def _with_probabilities(spans):
+    most = max(map(_score, spans))
+    odds = [math.exp(_score(span) - most) for span in spans]
+    total = sum(odds)
+    return [
+        span._replace(probability=odd / total)
+        for span, odd in zip(spans, odds, strict=True)
+    ]

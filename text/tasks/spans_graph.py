@@ -1,0 +1,369 @@
+"""Windows over long documents, and the way from logits back to their characters, as a
+TensorFlow graph, for SavedModels.
+
+Equal to text/tasks/spans.py, which says what each step reproduces. All questions of a
+batch go through each step together. Core TensorFlow operations only.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from text.tasks.spans import NO_CANDIDATE, Lengths
+
+# Of one question, so many times n_best_size candidates are read, the best of them, to
+# find n_best_size that are not the same text. More would be of no use but for texts that
+# say the same all over, and a document of 1 MB can have a million.
+_READ = 100
+
+# By code point, what str.split takes for white space; the last is not, nor any beyond.
+_IS_SPACE = [chr(point).isspace() for point in range(0x3002)]
+_NEVER = -float("inf")
+
+
+# === Rows ============================================================================
+
+
+class Windows(NamedTuple):
+    """What the rows of all questions hold; int32 [rows] each.
+
+    Attributes:
+        question: its number, ascending.
+        num_query_tokens: of the question, as far as rows hold it.
+        first, stop, own_first, own_stop, offset: as of `text.spans.Window`.
+    """
+
+    question: tf.Tensor
+    num_query_tokens: tf.Tensor
+    first: tf.Tensor
+    stop: tf.Tensor
+    own_first: tf.Tensor
+    own_stop: tf.Tensor
+    offset: tf.Tensor
+
+
+def windows(
+    questions: tf.RaggedTensor, documents: tf.RaggedTensor, lengths: Lengths
+) -> Windows:
+    """The windows over each document, behind its question.
+
+    Args:
+        questions, documents: ids, int32 [b, (tokens)].
+    """
+    sizes = tf.cast(documents.row_lengths(), tf.int32)  # [b]
+    query = tf.cast(questions.row_lengths(), tf.int32)
+    query = tf.minimum(query, lengths.max_query_length)
+    beyond = tf.maximum(sizes - lengths.window(query), 0)
+    stride = min(lengths.doc_stride, lengths.max_seq_length)  # may be beyond int32
+    stride = tf.minimum(stride, lengths.window(query))
+    number = 1 + (beyond + stride - 1) // stride
+    number = tf.where(sizes > 0, number, 0)
+    question = tf.repeat(tf.range(tf.size(number)), number)  # [rows]
+    before = tf.gather(tf.cumsum(number, exclusive=True), question)
+    first = (tf.range(tf.size(question)) - before) * tf.gather(stride, question)
+    query, sizes = tf.gather(query, question), tf.gather(sizes, question)
+    stop = tf.minimum(first + lengths.window(query), sizes)
+    begin = tf.gather(tf.cast(documents.row_starts(), tf.int32), question)
+    own = _owned(begin + first, begin + stop)
+    own_stop = tf.cumsum(own) - begin
+    return Windows(
+        question, query, first, stop, own_stop - own, own_stop, query + 2 - first
+    )
+
+
+def _owned(first, stop):
+    """How many tokens each window owns; int32 [rows].
+
+    Args:
+        first, stop: of all tokens of all documents, side by side; int32 [rows].
+    """
+    tokens = tf.ragged.range(first, stop)
+    row = tf.cast(tokens.value_rowids(), tf.int32)
+    tokens = tokens.flat_values  # once for each window that shows it
+    sides = tokens - tf.gather(first, row), tf.gather(stop - 1, row) - tokens
+    # float64 and in this order, so that ties fall as in the release.
+    size = tf.cast(tf.gather(stop - first, row), tf.float64)
+    context = tf.cast(tf.minimum(*sides), tf.float64) + 0.01 * size
+    number = tf.reduce_max(tf.concat([[0], stop], 0))
+    most = tf.math.unsorted_segment_max(context, tokens, number)
+    has_most = tf.equal(context, tf.gather(most, tokens))
+    owner = tf.math.unsorted_segment_min(
+        tf.boolean_mask(row, has_most), tf.boolean_mask(tokens, has_most), number
+    )
+    return tf.math.bincount(owner, minlength=tf.size(first), maxlength=tf.size(first))
+
+
+def rows(
+    questions: tf.RaggedTensor,
+    documents: tf.RaggedTensor,
+    windows: Windows,
+    *,
+    cls_id: int,
+    sep_id: int,
+) -> dict[str, tf.Tensor]:
+    """Lays out each question before its windows.
+
+    Args: as for `windows`.
+    Returns:
+        int32 [rows, longest] input_ids, input_mask, segment_ids; what stands behind a row
+        is 0.
+    """
+    begin = tf.gather(tf.cast(documents.row_starts(), tf.int32), windows.question)
+    tokens = tf.ragged.range(begin + windows.first, begin + windows.stop)
+    begin = tf.gather(tf.cast(questions.row_starts(), tf.int32), windows.question)
+    query = tf.ragged.range(begin, begin + windows.num_query_tokens)
+    cls, sep = (tf.fill([tf.size(begin), 1], id) for id in (cls_id, sep_id))
+    input_ids = tf.concat(
+        [
+            cls,
+            _gathered(questions.flat_values, query),
+            sep,
+            _gathered(documents.flat_values, tokens),
+            sep,
+        ],
+        axis=1,
+    ).to_tensor()
+    longest = tf.shape(input_ids)[1]
+    input_mask = tf.sequence_mask(_sizes(windows), longest, tf.int32)
+    head = tf.sequence_mask(windows.num_query_tokens + 2, longest, tf.int32)
+    return {
+        "input_ids": input_ids,
+        "input_mask": input_mask,
+        "segment_ids": input_mask - head,
+    }
+
+
+def _sizes(windows):
+    return windows.stop + windows.offset + 1  # [SEP]
+
+
+def _gathered(values, ragged):
+    """The values at ragged places."""
+    return ragged.with_flat_values(tf.gather(values, ragged.flat_values))
+
+
+# === Answers =========================================================================
+
+
+class Documents(NamedTuple):
+    """What answers are cut from.
+
+    Attributes:
+        texts: string [b]; what is no UTF-8 in them counts as U+FFFD.
+        starts, ends: characters of each token, int32 [b, (tokens)].
+    """
+
+    texts: tf.Tensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
+
+
+def best_answers(
+    documents: Documents,
+    windows: Windows,
+    start_logits: tf.Tensor,
+    end_logits: tf.Tensor,
+    *,
+    n_best_size: int = 20,
+    max_answer_length: int = 30,
+    with_null: bool = False,
+    null_threshold: float = 0.0,
+) -> dict[str, tf.Tensor]:
+    """The answer to each question, from the logits of its rows.
+
+    Args:
+        start_logits, end_logits: float32 [rows, s]; padding may hold anything.
+        null_threshold: `with_null`, "" is answered where its odds are above this.
+        others: as of `text.spans.best_answers`.
+    Returns:
+        [b] each: answer string; start, end int32, its characters; probability and score
+        float32, as of that entry of the n-best list; `with_null` null_odds float32.
+        Without a candidate, `NO_CANDIDATE` or, `with_null`, "".
+    """
+    number = tf.size(documents.texts)
+    texts = _Texts(documents.texts)
+    found = _candidates(
+        windows, start_logits, end_logits, n_best_size, max_answer_length
+    )
+    found = _best(found, number, _READ * n_best_size)
+    scores, start, end = _distinct(found, documents, texts, n_best_size)
+    null = _nulls(windows, start_logits, end_logits, number) if with_null else None
+    probabilities, score_of_other = _probabilities(scores, null)
+    chosen = is_found = tf.math.is_finite(scores[:, 0])
+    best = tf.where(is_found, scores[:, 0], 0.0)
+    if with_null:
+        null_odds = null - best
+        chosen &= null_odds <= null_threshold
+    start, end = (tf.where(chosen, x[:, 0], 0) for x in (start, end))
+    answer = texts.cut(tf.range(number), start, end)
+    result = {
+        "answer": tf.where(chosen, answer, "" if with_null else NO_CANDIDATE),
+        "start": start,
+        "end": end,
+        "probability": tf.where(chosen, probabilities[:, 0], probabilities[:, -1]),
+        "score": tf.where(chosen, best, score_of_other),
+        **({"null_odds": null_odds} if with_null else {}),
+    }
+    return {
+        name: tf.cast(x, tf.float32) if x.dtype == tf.float64 else x
+        for name, x in result.items()
+    }
+
+
+def _distinct(found, documents, texts, n_best_size):
+    """The first of each text.
+
+    Returns:
+        score float64, start and end int32, characters: [b, n_best_size] each, best first,
+        `_NEVER`, 0 and 0 behind the last.
+    """
+    start = _at(documents.starts, found.question, found.first)  # [candidates]
+    end = _at(documents.ends, found.question, found.last)
+    is_new = texts.distinct(found.question, start, end)
+    rows = tf.boolean_mask(found.question, is_new)
+
+    def by_question(values, default):
+        ragged = tf.RaggedTensor.from_value_rowids(
+            tf.boolean_mask(values, is_new),
+            tf.cast(rows, tf.int64),
+            tf.size(documents.texts, out_type=tf.int64),
+        )
+        return ragged[:, :n_best_size].to_tensor(default, shape=[None, n_best_size])
+
+    return by_question(found.score, _NEVER), by_question(start, 0), by_question(end, 0)
+
+
+def _probabilities(scores, null):
+    """Those of the n-best list.
+
+    Args:
+        scores: float64 [b, n], best first, `_NEVER` behind the last.
+        null: score of no answer, float64 [b], or None.
+    Returns:
+        float64 [b, n + 1], the last of what is answered where no text is; the score of
+        that, float64 [b].
+    """
+    n, never = scores.shape[1], tf.cast(_NEVER, tf.float64)
+    other = null
+    if null is None:  # `NO_CANDIDATE` is named only where there is nothing else
+        other = tf.where(tf.math.is_finite(scores[:, 0]), never, 0.0)
+    # Before a text that is worse, what is answered without one takes a place among n.
+    places = tf.range(n) + tf.cast(scores < other[:, None], tf.int32)
+    scores = tf.where(places < n, scores, never)
+    return tf.nn.softmax(tf.concat([scores, other[:, None]], axis=1)), other
+
+
+def _nulls(windows, start_logits, end_logits, number):
+    """The lowest score of [CLS] of the rows of each question, else 0; float64 [b]."""
+    scores = tf.cast(start_logits[:, 0], tf.float64) + tf.cast(
+        end_logits[:, 0], tf.float64
+    )
+    lowest = tf.math.unsorted_segment_min(scores, windows.question, number)
+    rows = tf.math.bincount(windows.question, minlength=number, maxlength=number)
+    return tf.where(rows > 0, lowest, 0.0)
+
+
+# --- Candidates ----------------------------------------------------------------------
+
+
+class _Candidates(NamedTuple):
+    """Pairs of a first and a last token; [candidates] each."""
+
+    question: tf.Tensor  # int32
+    first: tf.Tensor  # int32
+    last: tf.Tensor  # int32
+    score: tf.Tensor  # float64
+
+
+def _candidates(windows, start_logits, end_logits, n_best_size, max_answer_length):
+    """The pairs that are allowed, row by row, best start and then best end first."""
+    is_token = tf.sequence_mask(_sizes(windows), tf.shape(start_logits)[1])
+    (start_logits, starts), (end_logits, ends) = (
+        tf.math.top_k(  # of equal logits the earlier position comes first
+            tf.where(is_token, logits, _NEVER),
+            k=tf.minimum(n_best_size, tf.shape(logits)[1]),
+        )
+        for logits in (start_logits, end_logits)
+    )  # [rows, n]
+    first, stop, own_first, own_stop, offset = (x[:, None] for x in windows[2:])
+    starts, ends = starts - offset, ends - offset  # tokens
+    may_start = (own_first <= starts) & (starts < own_stop)
+    may_end = (first <= ends) & (ends < stop)
+    more = ends[:, None, :] - starts[:, :, None]  # [rows, n, n]
+    allowed = may_start[:, :, None] & may_end[:, None, :]
+    allowed &= (more >= 0) & (more < max_answer_length)
+    row, start, end = tf.unstack(tf.where(allowed), axis=1)
+    of_start, of_end = tf.stack([row, start], axis=1), tf.stack([row, end], axis=1)
+    return _Candidates(
+        tf.gather(windows.question, row),
+        tf.gather_nd(starts, of_start),
+        tf.gather_nd(ends, of_end),
+        tf.cast(tf.gather_nd(start_logits, of_start), tf.float64)
+        + tf.cast(tf.gather_nd(end_logits, of_end), tf.float64),
+    )
+
+
+def _best(candidates, number, most):
+    """At most so many of each question, best first; of equal scores the earlier."""
+    order = tf.argsort(candidates.score, direction="DESCENDING", stable=True)
+    of_question = tf.gather(candidates.question, order)
+    order = tf.gather(order, tf.argsort(of_question, stable=True))
+    sizes = tf.math.bincount(candidates.question, minlength=number, maxlength=number)
+    places = tf.ragged.range(sizes).flat_values
+    order = tf.boolean_mask(order, places < most)
+    return tf.nest.map_structure(lambda x: tf.gather(x, order), candidates)
+
+
+def _at(ragged, row, place):
+    """Values of a ragged tensor, one of a row and place each."""
+    starts = tf.gather(tf.cast(ragged.row_starts(), tf.int32), row)
+    return tf.gather(ragged.flat_values, starts + place)
+
+
+# --- Texts ---------------------------------------------------------------------------
+
+
+class _Texts:
+    """Texts by their characters.
+
+    Args:
+        texts: string [b].
+    """
+
+    def __init__(self, texts):
+        decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        self.points = decoded.flat_values  # of all texts, side by side
+        self.begin = tf.cast(decoded.row_starts(), tf.int32)
+
+    def cut(self, text, start, end):
+        """string [n]: the characters from `start` to before `end`; int32 [n] all."""
+        begin = tf.gather(self.begin, text)
+        return _joined(self.points, begin + start, begin + end)
+
+    def distinct(self, text, start, end):
+        """bool [n]: whether none before it is the same piece of the same text.
+
+        White space is collapsed. A piece begins and ends with something else, as tokens
+        do, so that a piece of the collapsed text is the collapsed piece.
+        """
+        is_space = tf.gather(_IS_SPACE, tf.minimum(self.points, len(_IS_SPACE) - 1))
+        is_kept = ~(is_space & tf.concat([[False], is_space[:-1]], 0))
+        collapsed = tf.boolean_mask(tf.where(is_space, ord(" "), self.points), is_kept)
+        kept_before = tf.cumsum(tf.concat([[0], tf.cast(is_kept, tf.int32)], 0))
+        begin = tf.gather(self.begin, text)
+        pieces = _joined(
+            collapsed,
+            tf.gather(kept_before, begin + start),
+            tf.gather(kept_before, begin + end),
+        )
+        keys = tf.strings.join([tf.strings.as_string(text), pieces], ":")
+        _, same = tf.unique(keys)
+        place = tf.range(tf.size(same))
+        earliest = tf.math.unsorted_segment_min(place, same, tf.size(same))
+        return tf.equal(place, tf.gather(earliest, same))
+
+
+def _joined(points, start, stop):
+    """string [n]: the code points from each start to its stop."""
+    places = tf.ragged.range(start, stop)
+    return tf.strings.unicode_encode(_gathered(points, places), "UTF-8")

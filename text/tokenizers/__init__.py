@@ -1,0 +1,1 @@
+"""Text to ids: the vocabulary, the tokenizer, and its twin in a TensorFlow graph."""

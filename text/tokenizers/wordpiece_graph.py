@@ -1,0 +1,424 @@
+"""The tokenizer as a TensorFlow graph, for SavedModels.
+
+Equal to text/tokenizers/wordpiece.py, which says what each step reproduces. The graph is
+made of core TensorFlow operations only: an exported model loads wherever TensorFlow is,
+with no other library.
+"""
+
+import functools
+import itertools
+import unicodedata
+
+import numpy as np
+import tensorflow as tf
+
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import LONGEST_WORD, Tokenizer, WordSplitter, is_cjk
+
+_PAGE = 256  # code points that share a row of the table
+_NUM_PAGES = 0x110000 // _PAGE
+_SPACE = ord(" ")
+_CAPITAL_SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
+
+# What stands for a code point: nothing, itself, itself as a word, or a text of its own.
+_NOTHING, _ITSELF, _WORD, _FIRST_TEXT = range(4)
+# Beside that number, its properties; above them, the number.
+_CASED, _IGNORABLE, _ABSORBED = 1, 2, 4
+_PROPERTY_BITS = 3
+# In a text of its own: the code point, its combining class, and whether it is dropped.
+_POINT_BITS, _CLASS_BITS = 21, 8
+_DROPPED = 1 << (_POINT_BITS + _CLASS_BITS)
+
+
+class GraphTokenizer(tf.Module):
+    """Text to WordPieces in a graph.
+
+    Attributes:
+        vocab_size: int.
+        cls_id, sep_id, unk_id, mask_id: ints.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, vocab_file: str):
+        """Args:
+        tokenizer: the one to equal.
+        vocab_file: where the vocabulary is written; a SavedModel takes it along.
+        """
+        super().__init__()
+        vocabulary = tokenizer.vocabulary
+        self.vocab_size = len(vocabulary)
+        self.cls_id, self.sep_id = vocabulary.cls_id, vocabulary.sep_id
+        self.unk_id, self.mask_id = vocabulary.unk_id, vocabulary.mask_id
+        _write(vocabulary, vocab_file)
+        self._ids = _table(vocab_file, key=tf.string)
+        self._tokens = _table(vocab_file, key=tf.int64)
+        self._longest_piece = max(map(len, vocabulary.tokens))
+        splitter = tokenizer.splitter
+        table, texts, text_starts = _code_points(
+            splitter.do_lower_case, splitter.strip_accents, splitter.split_cjk
+        )
+        pages, page_numbers = np.unique(
+            table.reshape(_NUM_PAGES, _PAGE), axis=0, return_inverse=True
+        )
+        self._page_numbers = tf.constant(page_numbers.reshape(-1), tf.int32)
+        self._pages = tf.constant(pages, tf.int32)
+        self._texts = tf.constant(texts, tf.int32)
+        self._text_starts = tf.constant(text_starts, tf.int32)
+        self._lowers = splitter.do_lower_case
+        self._decomposes = splitter.strip_accents
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """string [n] -> int32 [n, (tokens)]; what is no UTF-8 counts as U+FFFD."""
+        return self.encode_with_offsets(texts)[0]
+
+    def encode_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
+        """string [n] -> ids, starts, ends, each int32 [n, (tokens)].
+
+        Starts and ends are characters of the text; see `Tokenizer.encode_with_offsets`.
+        """
+        decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+        points, rows = decoded.flat_values, row_numbers(decoded)
+        points, sources, properties = self._replaced(points, rows)
+        words, word_rows, word_starts = _words(points, tf.gather(rows, sources))
+        # A language repeats itself: each word is taken apart once.
+        distinct, numbers = tf.unique(words)
+        ids, sizes = self._word_pieces(distinct)
+        ids = tf.gather(ids, numbers)  # [words, (pieces)]
+        sizes = tf.gather(sizes, numbers)
+        # Characters of the word before each piece.
+        before = tf.cumsum(sizes.flat_values, exclusive=True)
+        word_of_piece = row_numbers(ids)
+        before -= tf.gather(tf.gather(before, ids.row_starts()), word_of_piece)
+        first = tf.gather(word_starts, word_of_piece) + before
+        visible = tf.boolean_mask(sources, points != _SPACE)
+        starts = tf.gather(visible, first)
+        lasts = tf.gather(visible, first + sizes.flat_values - 1)
+        ends = _ends(properties, rows, tf.cast(decoded.row_limits(), tf.int32))
+        begins = tf.gather(tf.cast(decoded.row_starts(), tf.int32), rows)
+        of_rows = tf.gather(word_rows, word_of_piece)
+
+        def ragged(values):
+            return tf.RaggedTensor.from_value_rowids(
+                values, tf.cast(of_rows, tf.int64), decoded.nrows(), validate=False
+            )
+
+        return (
+            ragged(ids.flat_values),
+            ragged(starts - tf.gather(begins, starts)),
+            ragged(tf.gather(ends, lasts) - tf.gather(begins, lasts)),
+        )
+
+    def tokens(self, ids: tf.Tensor) -> tf.Tensor:
+        """int [...] -> string [...]; "" for what is no id."""
+        return self._tokens.lookup(tf.cast(ids, tf.int64))
+
+    # --- Code points -----------------------------------------------------------------
+
+    def properties(self, points: tf.Tensor) -> tf.Tensor:
+        """int32 [...]: what the table says of code points."""
+        page = tf.gather(self._page_numbers, points // _PAGE)
+        return tf.gather_nd(self._pages, tf.stack([page, points % _PAGE], axis=-1))
+
+    def _replaced(self, points, rows):
+        """What stands for the code points of all texts, where each is from; properties."""
+        properties = self.properties(points)
+        if self._lowers:
+            is_final = _final_sigmas(points, properties, rows)
+            points = tf.where(is_final, _FINAL_SIGMA, points)
+            properties = tf.where(is_final, self.properties(points), properties)
+        kinds = properties // (1 << _PROPERTY_BITS)
+        text = tf.maximum(kinds - _FIRST_TEXT, 0)
+        text_start = tf.gather(self._text_starts, text)
+        text_size = tf.gather(self._text_starts, text + 1) - text_start
+        size = tf.gather(tf.constant([0, 1, 3]), tf.minimum(kinds, _WORD))
+        size = tf.where(kinds >= _FIRST_TEXT, text_size, size)
+        sources = _row_numbers(tf.cumsum(size), tf.reduce_sum(size))
+        place = tf.range(tf.size(sources)) - tf.gather(
+            tf.cumsum(size, exclusive=True), sources
+        )
+        kinds = tf.gather(kinds, sources)
+        own = tf.gather(
+            self._texts,
+            tf.where(kinds >= _FIRST_TEXT, tf.gather(text_start, sources) + place, 0),
+        )
+        itself = tf.where(
+            (kinds == _WORD) & (place != 1), _SPACE, tf.gather(points, sources)
+        )
+        values = tf.where(kinds >= _FIRST_TEXT, own, itself)
+        if self._decomposes:
+            values, sources = _composed_in_order(values, sources, rows)
+        return values, sources, properties
+
+    # --- WordPiece -------------------------------------------------------------------
+
+    def _word_pieces(self, words):
+        """string [n] -> ids and characters of each piece, int32 [n, (pieces)]."""
+        lengths = tf.strings.length(words, unit="UTF8_CHAR")
+        # Of a word that is one piece; -1 where it is to be taken apart.
+        ids = tf.where(lengths <= LONGEST_WORD, self._lookup(words), self.unk_id)
+        numbers, pieces, sizes = self._take_apart(words, lengths, tf.where(ids < 0))
+        failed = tf.boolean_mask(numbers, pieces < 0)[:, None]
+        unknown = tf.fill(tf.shape(failed)[:1], self.unk_id)
+        ids = tf.tensor_scatter_nd_update(ids, failed, unknown)
+        fits = tf.gather(ids, numbers) < 0
+        ones = tf.squeeze(tf.where(ids >= 0), 1)
+        numbers, pieces, sizes = (
+            tf.concat([whole, tf.boolean_mask(taken_apart, fits)], 0)
+            for whole, taken_apart in (
+                (ones, numbers),
+                (tf.gather(ids, ones), pieces),
+                (tf.gather(lengths, ones), sizes),
+            )
+        )
+        order = tf.argsort(numbers, stable=True)
+        return tuple(
+            tf.RaggedTensor.from_value_rowids(
+                tf.gather(values, order),
+                tf.gather(numbers, order),
+                tf.size(words, out_type=tf.int64),
+                validate=False,
+            )
+            for values in (pieces, sizes)
+        )
+
+    def _lookup(self, words):
+        return tf.cast(self._ids.lookup(words), tf.int32)
+
+    def _take_apart(self, words, lengths, places):
+        """The longest pieces from the left, of all words at once.
+
+        Args:
+            words, lengths: string and int32 [n].
+            places: int64 [m, 1], which of them.
+        Returns:
+            word numbers int64, ids and sizes int32; those of a word in their order. An id
+            is -1 where nothing in the vocabulary begins the rest of a word.
+        """
+        numbers = tf.squeeze(places, 1)
+
+        def step(mark, numbers, rest, left, found):
+            size = tf.range(1, 1 + tf.minimum(tf.reduce_max(left), self._longest_piece))
+            beginnings = tf.strings.substr(
+                rest[:, None], tf.zeros_like(size)[None], size[None], "UTF8_CHAR"
+            )
+            ids = self._lookup(tf.strings.join([mark, beginnings]))  # [m, sizes]
+            fits = (ids >= 0) & (size <= left[:, None])
+            taken = tf.reduce_max(tf.where(fits, size, 0), axis=1)
+            id = tf.gather(ids, tf.maximum(taken - 1, 0), batch_dims=1)
+            id = tf.where(taken > 0, id, -1)
+            new = (numbers, id, taken)
+            found = [tf.concat(pair, 0) for pair in zip(found, new, strict=True)]
+            goes_on = (taken > 0) & (taken < left)
+            numbers, rest, left, taken = (
+                tf.boolean_mask(x, goes_on) for x in (numbers, rest, left, taken)
+            )
+            left -= taken
+            rest = tf.strings.substr(rest, taken, left, "UTF8_CHAR")
+            return tf.constant("##"), numbers, rest, left, found
+
+        none = tf.zeros([0], tf.int32)
+        *_, found = tf.while_loop(
+            lambda mark, numbers, *_: tf.size(numbers) > 0,
+            step,
+            [
+                tf.constant(""),
+                numbers,
+                tf.gather(words, numbers),
+                tf.gather(lengths, numbers),
+                [tf.cast(none, tf.int64), none, none],
+            ],
+            shape_invariants=[tf.TensorShape([]), *[tf.TensorShape([None])] * 3]
+            + [[tf.TensorShape([None])] * 3],
+        )
+        return found
+
+
+# === Tables ==========================================================================
+
+
+def _write(vocabulary: Vocabulary, path: str) -> None:
+    """Writes the vocabulary so that every line is another, as a table needs it.
+
+    An empty line, and one that stands again later, are never used, and get names.
+    """
+    taken = set(vocabulary.tokens)
+    with tf.io.gfile.GFile(path, "w") as file:
+        for id, token in enumerate(vocabulary.tokens):
+            if not token or vocabulary.ids[token] != id:
+                names = (f"[line{id}{'_' * n}]" for n in itertools.count())
+                token = next(name for name in names if name not in taken)
+            file.write(f"{token}\n")
+
+
+def _table(vocab_file, key):
+    """Token to id or id to token; -1 and "" for what is not there."""
+    line, number = (
+        tf.lookup.TextFileIndex.WHOLE_LINE,
+        tf.lookup.TextFileIndex.LINE_NUMBER,
+    )
+    initializer = tf.lookup.TextFileInitializer(
+        vocab_file,
+        key_dtype=key,
+        key_index=line if key == tf.string else number,
+        value_dtype=tf.int64 if key == tf.string else tf.string,
+        value_index=number if key == tf.string else line,
+    )
+    # By name, two models in one process would share the table of the first.
+    return tf.lookup.StaticHashTable(
+        initializer,
+        -1 if key == tf.string else "",
+        experimental_is_anonymous=True,
+    )
+
+
+@functools.cache
+def _code_points(*switches: bool) -> tuple[np.ndarray, list[int], list[int]]:
+    """What stands for each code point, and its properties.
+
+    Args:
+        switches: those of `WordSplitter`.
+    Returns:
+        int32 [all code points]: kind and properties; the texts side by side; where each of
+        them begins, and where the last ends.
+    """
+    splitter = WordSplitter(*switches)
+    table = np.full(_NUM_PAGES * _PAGE, _ITSELF << _PROPERTY_BITS, np.int32)
+    kinds = {(): _NOTHING}
+    texts, starts = [], [0]
+    for point, character in enumerate(map(chr, range(len(table)))):
+        if unicodedata.category(character) in ("Cn", "Co") and not is_cjk(character):
+            continue  # three quarters of all; they stay as they are
+        text = _replacement(splitter, character)
+        kind = {(point,): _ITSELF, (_SPACE, point, _SPACE): _WORD}.get(text)
+        if kind is None:
+            kind = kinds.setdefault(text, _FIRST_TEXT + len(starts) - 1)
+            if kind == _FIRST_TEXT + len(starts) - 1:
+                texts += text
+                starts.append(len(texts))
+        table[point] = kind << _PROPERTY_BITS | _properties(splitter, character)
+    return table, texts, starts
+
+
+def _replacement(splitter, character):
+    """Code points as `_composed_in_order` takes them; without decomposition, plain."""
+    text = character.lower() if splitter.do_lower_case else character
+    if not splitter.strip_accents:
+        return tuple(ord(part) for c in text for part in splitter.table[ord(c)])
+    replacement = []
+    for c in unicodedata.normalize("NFD", text):
+        combining = unicodedata.combining(c)
+        if unicodedata.category(c) == "Mn" and not combining:
+            replacement.append(ord(c) | _DROPPED)  # marks do not move past it
+        for part in splitter.table[ord(c)]:
+            replacement.append(ord(part) | combining << _POINT_BITS)
+    return tuple(replacement)
+
+
+def _properties(splitter, character):
+    properties = 0
+    # As str.lower sees it, which has no other way to be asked.
+    if (character + "\u03a3").lower()[-1] == "\u03c2":
+        properties |= _CASED
+    elif ("A" + character + "\u03a3").lower()[-1] == "\u03c2":
+        properties |= _IGNORABLE
+    replacement = splitter.table[ord(character)]
+    if not replacement:
+        is_mark = unicodedata.category(character) == "Mn"
+        properties |= _ABSORBED if is_mark else _IGNORABLE
+    return properties
+
+
+# === Code points =====================================================================
+
+
+def _final_sigmas(points, properties, rows):
+    """bool [n]: capital sigmas at the end of a word, as `str.lower` has it.
+
+    A cased letter stands before, none behind, ignorable characters between aside.
+    """
+    is_sigma = points == _CAPITAL_SIGMA
+
+    def look_around():
+        places = tf.where(is_sigma)[:, 0]
+        solid = tf.where(properties & _IGNORABLE == 0)[:, 0]
+
+        def is_cased(number):
+            """Whether the solid character of this number is cased and of the row."""
+            exists = (number >= 0) & (number < tf.size(solid))
+            place = tf.gather(solid, tf.clip_by_value(number, 0, tf.size(solid) - 1))
+            of_row = tf.gather(rows, place) == tf.gather(rows, places)
+            return exists & of_row & (tf.gather(properties, place) & _CASED > 0)
+
+        number = tf.searchsorted(solid, places)  # a sigma is solid itself
+        is_final = is_cased(number - 1) & ~is_cased(number + 1)
+        return tf.scatter_nd(places[:, None], is_final, tf.shape(points, tf.int64))
+
+    return tf.cond(
+        tf.reduce_any(is_sigma), look_around, lambda: tf.zeros_like(is_sigma)
+    )
+
+
+def _composed_in_order(values, sources, rows):
+    """Puts marks in canonical order, and drops what only held them apart.
+
+    Of accents none is left here, so hardly a text has anything to put in order.
+    """
+    points = values & ((1 << _POINT_BITS) - 1)
+    classes = values // (1 << _POINT_BITS) & ((1 << _CLASS_BITS) - 1)
+
+    def in_order():
+        segments = tf.cumsum(tf.cast(classes == 0, tf.int64))
+        segments += tf.cast(tf.gather(rows, sources), tf.int64)
+        order = tf.argsort(
+            segments * (1 << _CLASS_BITS) + tf.cast(classes, tf.int64), stable=True
+        )
+        return tf.gather(points, order)
+
+    points = tf.cond(tf.reduce_any(classes > 0), in_order, lambda: points)
+    keeps = values < _DROPPED
+    return tf.boolean_mask(points, keeps), tf.boolean_mask(sources, keeps)
+
+
+def _words(points, rows):
+    """What spaces separate.
+
+    Args:
+        points, rows: int32 [n], code points and the number of their text.
+    Returns:
+        string [words], the text of each, and among the characters that are no spaces
+        the first of each.
+    """
+    is_first = tf.concat([tf.ones_like(rows[:1]), rows[1:] - rows[:-1]], 0) > 0
+    follows_space = tf.concat([points[:1], points[:-1]], 0) == _SPACE
+    visible = points != _SPACE
+    begins = tf.boolean_mask(is_first | follows_space, visible)
+    points, rows = (tf.boolean_mask(x, visible) for x in (points, rows))
+    starts = tf.where(begins)[:, 0]
+    limits = tf.concat([starts, tf.shape(points, tf.int64)], 0)
+    words = tf.RaggedTensor.from_row_splits(points, limits, validate=False)
+    texts = tf.strings.unicode_encode(words, "UTF-8")
+    return texts, tf.gather(rows, starts), tf.cast(starts, tf.int32)
+
+
+def _ends(properties, rows, limits):
+    """int32 [n]: where what begins at a character ends; a dropped accent belongs to it."""
+    stops = tf.where(properties & _ABSORBED == 0)[:, 0]
+    stops = tf.concat([tf.cast(stops, tf.int32), tf.shape(properties)], 0)
+    following = tf.searchsorted(stops, tf.range(tf.size(properties)), side="right")
+    following = tf.minimum(following, tf.size(stops) - 1)
+    return tf.minimum(tf.gather(stops, following), tf.gather(limits, rows))
+
+
+# === Rows ============================================================================
+
+
+def row_numbers(ragged: tf.RaggedTensor) -> tf.Tensor:
+    """int32 [values]: in which row each value is.
+
+    TensorFlow's own value_rowids() and repeat() take memory for rows x longest row.
+    """
+    limits = tf.cast(ragged.row_limits(), tf.int32)
+    return _row_numbers(limits, tf.size(ragged.flat_values))
+
+
+def _row_numbers(limits, number):
+    return tf.searchsorted(limits, tf.range(number), side="right")

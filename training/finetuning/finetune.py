@@ -1,0 +1,286 @@
+"""One fine-tuning run from a task and its flags: read, featurize, train, predict, score,
+write, export.
+
+A single run and a search take the same steps. Sets are read first, so that bad input is
+found before anything is computed. Then every trial trains in its own directory, and the
+best model is evaluated, predicts, and is exported.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import math
+import os
+
+import numpy as np
+
+import options
+from serving import export
+from text.errors import UserError
+from text.records import rows
+from text.tokenizers.wordpiece import TokenizerOptions
+from training import distribution, loop, run, run_folder
+from training.finetuning import mistakes
+from training.finetuning.experiment import Run, Trial, every_trial, varied
+from training.finetuning.search import search
+from training.finetuning.task import Predictions, Task
+
+_CHECKED = 16  # examples of real data on which an export is tried
+
+
+@dataclasses.dataclass(frozen=True)
+class FineTuningOptions(TokenizerOptions, run.RunOptions):
+    """The flags of every fine-tuning script: the release's, then ours."""
+
+    vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
+    do_predict: bool = options.field(False, help="Answer the test set at the end.")
+    train_batch_size: list[int] = options.field(
+        [32], help="Rows per update, over all replicas; a list is searched."
+    )
+    predict_batch_size: int = options.field(8, help="Rows per prediction batch.")
+    learning_rate: list[float] = options.field(
+        [5e-5], help="Adam's peak learning rate; a list is searched."
+    )
+    num_train_epochs: list[float] = options.field(
+        [3.0], help="Passes over the training set; a list is searched."
+    )
+    warmup_proportion: float = options.field(
+        0.1, help="Share of the updates over which the learning rate rises."
+    )
+
+    log_every_steps: int = options.field(50, help="Updates between reports.")
+    num_trials: int = options.field(
+        1,
+        help="Number of seeds to try, starting with --seed. The best run on the dev set "
+        "is kept; the mean, the deviation and failed runs are reported.",
+    )
+    early_stopping_patience: int = options.field(
+        0,
+        help="Stop after this many evaluations without improvement, and keep the best. "
+        "Without --eval_every_steps, evaluates once per epoch. 0 trains to the end.",
+    )
+    length_buckets: bool = options.field(
+        True,
+        help="Put rows of similar length in one batch, and pad it to its longest row "
+        "only. A TPU always pads to --max_seq_length.",
+    )
+    init_encoder_only: bool = options.field(
+        False, help="Take the encoder of --init_checkpoint without its head."
+    )
+
+    def __post_init__(self):
+        if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
+            raise UserError(
+                "nothing to do; give --do_train, --do_eval, --do_predict, --do_export or "
+                "several"
+            )
+        if self.init_encoder_only and not (self.do_train and self.init_checkpoint):
+            raise UserError(
+                "--init_encoder_only is for training from --init_checkpoint: without a "
+                "head there is nothing to answer with"
+            )
+        self.check_at_least(1, "train_batch_size", "predict_batch_size", "num_trials")
+        self.check_at_least(0, "early_stopping_patience")
+        for name in ("learning_rate", "num_train_epochs"):
+            for number in getattr(self, name):
+                if not 0 < number < math.inf:
+                    raise UserError(f"--{name}={number}: must be above 0")
+        if not 0 <= self.warmup_proportion <= 1:
+            raise UserError(
+                f"--warmup_proportion={self.warmup_proportion}: must be from 0 to 1"
+            )
+        super().__post_init__()
+        if self.seed + self.num_trials > 2**31:
+            raise UserError(
+                f"--seed={self.seed} and {self.num_trials - 1} more: must be below {2**31}"
+            )
+
+
+# === The run =========================================================================
+
+
+@distribution.together()
+def finetune(task: Task, given) -> None:
+    """Does what the flags ask for.
+
+    Raises:
+        UserError: flags, files, config or checkpoint do not fit each other.
+    """
+    if given.do_export and not hasattr(task, "form"):
+        raise UserError(
+            f"--do_export: {type(task).__name__} does not say what it would answer to raw "
+            "text; `Task` names what it has to"
+        )
+    this = Run(task, given)
+    with contextlib.closing(this.sets):
+        _run(this)
+
+
+def _run(this: Run) -> None:
+    task, given = this.task, this.given
+    splits = [
+        *(["train"] if given.do_train else []),
+        *(task.eval_sets if evaluates(given) else ()),
+        *(task.test_sets if given.do_predict else ()),
+    ]
+    for split in splits:
+        this.sets.examples(split)
+    trials = every_trial(given)
+    this.check_batches(trials)
+    this.check_place(trials)
+    with this.held():
+        if given.do_train and len(trials) > 1:
+            this.check_start(trials[0])
+            this.read(splits)
+            trainer = search(this, trials)
+        else:
+            trainer = _single(this, trials[0], splits)
+        known = _evaluate(this, trainer) if given.do_eval else {}
+        if given.do_predict:
+            for split in task.test_sets:
+                _predict(this, trainer, split, known.get(split))
+        if given.do_export:
+            distribution.on_chief(this.strategy, lambda: _export(this, trainer))
+
+
+def evaluates(given: FineTuningOptions) -> bool:
+    """Whether the first evaluation set is needed."""
+    searches = given.do_train and len(every_trial(given)) > 1
+    return bool(
+        given.do_eval
+        or searches
+        or (
+            given.do_train and (given.eval_every_steps or given.early_stopping_patience)
+        )
+    )
+
+
+def _single(this: Run, trial: Trial, splits: list[str]) -> loop.Trainer:
+    given = this.given
+    trainer = this.trainer(trial)
+    # First, for a checkpoint that does not fit is refused before rows are written.
+    this.start(trainer, given.output_dir)
+    this.read(splits)
+    if given.do_train:
+        identity = this.identity(varied([trial]))
+        this.prepare(given.output_dir, identity, trainer)
+        this.train(trainer, trial, given.output_dir)
+        if this.is_small:
+            this.log.say(
+                f"{this.num_examples} training examples are few: another --seed may score "
+                "quite differently; --num_trials=5 shows how much"
+            )
+    return trainer
+
+
+def _evaluate(this: Run, trainer: loop.Trainer) -> dict[str, Predictions]:
+    """Writes the numbers of all evaluation sets; returns what was predicted."""
+    given, task = this.given, this.task
+    results, pages, known = {}, [], {}
+    for split in task.eval_sets:
+        predictions, values = this.score(trainer, split)
+        known[split] = predictions
+        prefix = "eval_" if split == task.eval_sets[0] else f"eval_{split}_"
+        results |= {f"{prefix}{name}": value for name, value in values.items()}
+        _warn_of_triviality(this, split, predictions, values)
+        judgements = task.judge(predictions)
+        pages.append(mistakes.Page(split, values, judgements, task.has_classes))
+    results["loss"] = results["eval_loss"]
+    results["global_step"] = trainer.progress.step
+    if not this.chief:
+        return known
+    path = functools.partial(os.path.join, given.output_dir)
+    lines = run.results_lines(results)
+    run_folder.write_file(path("eval_results.txt"), lines)
+    run_folder.write_file(
+        path("eval_results.json"), json.dumps(results, indent=2, sort_keys=True) + "\n"
+    )
+    run_folder.write_file(path("mistakes.html"), mistakes.render(pages))
+    this.log.say(
+        f"evaluated, written to {path('eval_results.txt')}: "
+        f"{', '.join(lines.splitlines())}"
+    )
+    if any(page.judgements for page in pages):
+        this.log.say(f"the worst mistakes are in {path('mistakes.html')}")
+    return known
+
+
+def _warn_of_triviality(this, split, predictions, values):
+    trivial = this.task.trivial_score(predictions.examples)
+    metric = this.task.metric
+    if trivial is not None and values[metric] <= trivial:
+        this.log.say(
+            f"{split}: {metric} {values[metric]:.4f} is no better than the same answer to "
+            f"everything ({trivial:.4f}); train longer, or with another --learning_rate"
+        )
+
+
+def _predict(this: Run, trainer: loop.Trainer, split: str, known=None) -> None:
+    """Writes the answers to a test set, which may have been an evaluation set before."""
+    if known is None:
+        known, _ = this.predict(trainer, split, this.given.predict_batch_size)
+    if this.chief:
+        written = this.task.write_predictions(known, this.given.output_dir)
+        this.log.say(f"predicted {split}: {', '.join(written)}")
+
+
+# --- The export ----------------------------------------------------------------------
+
+
+def _export(this: Run, trainer: loop.Trainer) -> None:
+    """Exports the model, checked on what was read and on the task's samples."""
+    given, task = this.given, this.task
+    model = export.make_model(
+        lambda: trainer.objective.network(this.config, dtype=given.export_dtype),
+        trainer.weights,
+    )
+    split = task.test_sets[0]
+    known = []
+    if given.do_eval or given.do_predict:
+        known = this.sets.examples(
+            (task.eval_sets if given.do_eval else task.test_sets)[0]
+        )
+    examples = [*task.samples(), *known[:_CHECKED]]
+    made = [
+        (i, row) for i, e in enumerate(examples) for row in task.featurize(e, split)
+    ]
+    layout = rows.Layout(given.max_seq_length, task.num_choices, task.fields)
+    batch = layout.pack([row for _, row in made])
+    layout = rows.Layout(given.max_seq_length, task.num_choices)
+    batch = {name: batch[name].astype(np.int32) for name in layout.fields}
+    outputs = export.predict(model, batch)
+    predictions = Predictions(
+        split,
+        examples,
+        [row.notes for _, row in made],
+        np.array([number for number, _ in made]),
+        outputs,
+    )
+    folder = export.save(
+        given.output_dir,
+        export.Product(
+            model=model,
+            dtype=given.export_dtype,
+            config=this.config,
+            tokenizer=task.tokenizer,
+            layout=layout,
+            form=task.form,
+            inputs=task.inputs,
+            serve=task.serve,
+            description={
+                "task": type(task).__name__,
+                **task.description(),
+                "global_step": trainer.progress.step,
+            },
+            requests=[task.request(example) for example in examples],
+            answers=task.answers(predictions),
+            batch={name: values[:_CHECKED] for name, values in batch.items()},
+            outputs={name: values[:_CHECKED] for name, values in outputs.items()},
+            formats=given.export_formats,
+        ),
+    )
+    this.log.say(
+        f"exported to {folder}; loaded by another process, it gave the same answers to "
+        f"{len(examples)} requests"
+    )

@@ -1,0 +1,189 @@
+"""The paper's search: trains and records every trial, and keeps the best on the dev set."""
+
+import collections
+import dataclasses
+import gc
+import json
+import math
+import os
+import time
+
+import numpy as np
+
+from text.errors import UserError
+from text.files import anywhere
+from text.progress import duration
+from training import checkpoint, loop, run_folder
+from training.finetuning.experiment import DivergedError, Run, Trial, load, varied
+from training.finetuning.task import Task
+
+
+def search(this: Run, trials: list[Trial]) -> loop.Trainer:
+    """Trains every trial, keeps the best; returns a trainer with its weights."""
+    given, task = this.given, this.task
+    this.log.say(f"{len(trials)} runs are compared by {task.metric}")
+    this.prepare(given.output_dir, this.identity(varied(trials)))
+    done = []
+    for number, trial in enumerate(trials, start=1):
+        this.log.say(f"run {number} of {len(trials)}: {trial}")
+        done.append(_try(this, trial))
+        best = max(done, key=_rank)
+        if this.chief:
+            for outcome in done:
+                if outcome is not best:
+                    directory = _trial_directory(given, outcome["name"])
+                    run_folder.drop_all(directory)
+                    run_folder.drop_all(os.path.join(directory, run_folder.BEST))
+        gc.collect()  # a model and its functions refer to each other
+    if best["score"] is None:
+        raise UserError(f"all {len(done)} runs failed; of the last: {best['failed']}")
+    summary = _summary(task, this, done)
+    _report_search(this, summary)
+    trial = trials[[str(trial) for trial in trials].index(best["name"])]
+    directory = _trial_directory(given, best["name"])
+    if not run_folder.steps(directory):
+        # An earlier search found a better one, which is not among these.
+        this.log.say(f"{trial} is trained again: its weights were not kept")
+        _try(this, trial, again=True)
+    trainer = this.trainer(trial)
+    load(trainer, checkpoint.resolve(directory), this.log)
+    if this.chief:
+        _keep(trainer, given.output_dir)
+    return trainer
+
+
+def _keep(trainer: loop.Trainer, directory: str) -> None:
+    """Makes a trainer's weights those of the search."""
+    trainer.save(directory)
+    # What else is there is of an earlier search, whose best may have had more updates, or
+    # of an abandoned run.
+    run_folder.keep(directory, [trainer.progress.step])
+    run_folder.forget_best(directory)
+
+
+def _rank(outcome):
+    return -math.inf if outcome["score"] is None else outcome["score"]
+
+
+def _trial_directory(given, name):
+    return os.path.join(given.output_dir, "runs", name)
+
+
+def _try(this: Run, trial: Trial, again: bool = False) -> dict:
+    """Trains one trial unless it was; returns what is recorded of it."""
+    directory = _trial_directory(this.given, str(trial))
+    path = os.path.join(directory, "outcome.json")
+    identity = this.identity(dataclasses.asdict(trial))
+    dev = this.sets.read(this.task.eval_sets[0]).fingerprint
+    outcome = anywhere.read_json(path)
+    if not isinstance(outcome, dict):
+        outcome = {}
+    changed = run_folder.changes(outcome.get("identity", {}), identity, this.defaults())
+    if not (changed or outcome.get("dev_rows") != dev or again):
+        this.log.say(f"already finished: {_score(this.task, outcome)}")
+        return outcome
+    begun = time.monotonic()
+    trainer = this.trainer(trial)
+    values, failed = {}, None
+    this.begin(trainer, directory, identity)
+    try:
+        this.train(trainer, trial, directory)
+        _, values = this.score(trainer, this.task.eval_sets[0])
+    except DivergedError as error:
+        failed = str(error)
+    outcome = {
+        "name": str(trial),
+        **dataclasses.asdict(trial),
+        "score": values.get(this.task.metric),
+        "failed": failed,
+        "global_step": trainer.progress.step,
+        "seconds": round(time.monotonic() - begun, 1),
+        **{f"eval_{name}": value for name, value in values.items()},
+        "identity": identity,
+        "dev_rows": dev,
+    }
+    if this.chief:
+        run_folder.write_file(path, json.dumps(outcome, indent=2) + "\n")
+    scores = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+    this.log.say(f"{trial}: {failed or scores}")
+    return outcome
+
+
+def _score(task, outcome):
+    if outcome["score"] is None:
+        return "failed, its numbers were not finite"
+    return f"{task.metric} {outcome['score']:.4f}"
+
+
+def _summary(task: Task, this: Run, done: list[dict]) -> dict:
+    finished = [outcome for outcome in done if outcome["score"] is not None]
+    scores = np.array([outcome["score"] for outcome in finished])
+    trivial = task.trivial_score(this.sets.examples(task.eval_sets[0]))
+    floor = -math.inf if trivial is None else trivial
+    return {
+        "metric": task.metric,
+        "best": max(done, key=_rank)["name"],
+        "mean": float(scores.mean()),
+        "deviation": _deviation(scores),
+        "settings": _settings(finished),
+        "trivial": trivial,
+        "degenerate": [o["name"] for o in done if _rank(o) <= floor],
+        "runs": [
+            {k: v for k, v in outcome.items() if k not in ("identity", "dev_rows")}
+            for outcome in done
+        ],
+    }
+
+
+def _settings(finished: list[dict]) -> dict:
+    """Means over the seeds of each setting."""
+    scores = collections.defaultdict(list)
+    for outcome in finished:
+        scores[outcome["name"].rpartition("-seed")[0]].append(outcome["score"])
+    return {
+        name: {
+            "mean": float(np.mean(some)),
+            "deviation": _deviation(some),
+            "runs": len(some),
+        }
+        for name, some in scores.items()
+    }
+
+
+def _deviation(scores):
+    return float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0
+
+
+def _report_search(this: Run, summary: dict) -> None:
+    path = os.path.join(this.given.output_dir, "search.json")
+    if this.chief:
+        run_folder.write_file(path, json.dumps(summary, indent=2) + "\n")
+    say = this.log.say
+    runs = sorted(summary["runs"], key=_rank, reverse=True)
+    for outcome in runs:
+        name, seconds = outcome["name"], duration(outcome["seconds"])
+        say(f"  {_score(this.task, outcome)}  {name}  ({seconds})")
+    if 1 < len(summary["settings"]) < len(runs):
+        for name, of in summary["settings"].items():
+            mean = f"mean {of['mean']:.4f}, deviation {of['deviation']:.4f}"
+            say(f"  {mean} over {of['runs']} seeds  {name}")
+    finished = sum(outcome["score"] is not None for outcome in runs)
+    say(
+        f"best: {summary['best']}; mean {summary['mean']:.4f}, deviation "
+        f"{summary['deviation']:.4f} over {finished} runs; all are in {path}"
+    )
+    if degenerate := summary["degenerate"]:
+        trivial = summary["trivial"]
+        why = "failed"
+        if trivial is not None:
+            why += f" or no better than the same answer to everything ({trivial:.4f})"
+        say(
+            f"{len(degenerate)} of {len(runs)} runs are degenerate, {why}: "
+            f"{', '.join(degenerate)}"
+        )
+    if this.is_small:
+        say(
+            f"{this.num_examples} training examples are few: scores differ much from seed "
+            "to seed, and the best of several runs flatters; compare means, and trust a "
+            "test set"
+        )

@@ -1,0 +1,258 @@
+"""The sets of a fine-tuning task: reads them, makes rows of them, keeps these in files."""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import time
+
+import numpy as np
+
+from text.errors import UserError
+from text.files import anywhere, local
+from text.progress import Progress
+from text.records import rows
+from training import distribution, run_folder
+from training.finetuning.task import Task
+
+# isort: split
+import tensorflow as tf
+
+_NOTED = {"fingerprint", "rows", "sha256", "counts", "tokens", "unknown"}
+_MANY_UNKNOWN = 0.1  # of all tokens; text of the vocabulary's language has far fewer
+
+
+@dataclasses.dataclass
+class Set:
+    """One split; its rows are in a file, and in memory what scoring needs of them."""
+
+    split: str
+    examples: list
+    notes: list
+    example_numbers: np.ndarray
+    file: rows.Rows
+    fingerprint: str
+
+
+class Sets:
+    """Reads and featurizes the splits of a task.
+
+    Rows go to TFRecord files in output_dir, and are used again where examples, vocabulary
+    and flags are the same. The note beside a file, <file>.json, says what it was made of.
+    Until `close`, no other process of this program writes to a file that was read; remote
+    files have no such lock.
+    """
+
+    def __init__(self, task: Task, given, strategy, log):
+        self.task, self.given, self.strategy, self.log = task, given, strategy, log
+        # By split: the examples; their SHA-256 in hexadecimal; and all that is made.
+        self.examples = functools.cache(self._examples)
+        self.digest = functools.cache(lambda split: _digest(self.examples(split)))
+        self.read = functools.cache(self._read)
+        self._layouts = {}
+        self._num_tokens = collections.Counter()
+        self._locks = contextlib.ExitStack()
+
+    def close(self) -> None:
+        """Lets other processes write to the files again."""
+        self._locks.close()
+
+    def _examples(self, split: str) -> list:
+        task = self.task
+        examples = task.read(split)
+        length = self.given.max_seq_length
+        self._layouts[split] = rows.Layout(length, task.num_choices, task.fields)
+        return examples
+
+    def _read(self, split: str) -> Set:
+        given = self.given
+        examples = self.examples(split)
+        layout = self._layouts[split]
+        fingerprint = self._fingerprint(split, layout)
+        path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
+        notes, numbers = [], []
+
+        def made():  # each time from the beginning
+            notes.clear()
+            numbers.clear()
+            for number, row in self._rows(examples, split):
+                if split != "train":
+                    notes.append(row.notes)
+                    numbers.append(number)
+                yield row
+
+        def note():
+            # Scoring needs the notes, on every host, also of rows that need not be written.
+            if split != "train" and not numbers:
+                collections.deque(made(), maxlen=0)
+
+        if not distribution.is_chief(self.strategy):
+            note()
+        distribution.on_chief(
+            self.strategy, lambda: self._provide(path, made, layout, fingerprint)
+        )
+        note()
+        known = _read_note(path)
+        distribution.check_same(
+            self.strategy,
+            known.get("rows", -1),
+            "output_dir does not hold the same files on all hosts; they must share it",
+        )
+        counts = [f"; {n} {what}" for what, n in sorted(known["counts"].items()) if n]
+        if share := known["unknown"] / max(known["tokens"], 1):
+            counts.append(f"; {share:.2%} of the tokens are [UNK]")
+        if share > _MANY_UNKNOWN:
+            counts.append(": another vocabulary, --do_lower_case or --strip_accents?")
+        counts = "".join(counts)
+        if not known["rows"]:
+            raise UserError(
+                f"{split}: none of {len(examples)} examples makes a row{counts}; is it the "
+                "right file?"
+            )
+        self.log.say(f"{split}: {len(examples)} examples, {known['rows']} rows{counts}")
+        file = rows.Rows(
+            path, layout, bucketed=given.length_buckets and not given.uses_tpu
+        )
+        return Set(split, examples, notes, np.array(numbers), file, fingerprint)
+
+    def _provide(self, path, made, layout, fingerprint):
+        """Sees to it that a file has these rows, and that it keeps them until `close`."""
+        with anywhere.access(path):
+            tf.io.gfile.makedirs(self.given.output_dir)
+            if anywhere.is_remote(path):
+                self._refresh(path, made, layout, fingerprint)
+                return
+            waiting = False
+            while True:
+                # Who checks or writes a file has it alone, for a while; those who read it
+                # share it, to their end.
+                with contextlib.ExitStack() as alone:
+                    in_use = _try_lock(alone, path, shared=False)
+                    if not in_use:
+                        local.remove_temporaries(path)
+                        self._refresh(path, made, layout, fingerprint)
+                if not _try_lock(self._locks, path, shared=True):
+                    break
+                if not waiting:
+                    self.log.say(f"{path}: waiting for another process to write it")
+                waiting = True
+                time.sleep(0.5)
+        if in_use and not _is_fresh(path, fingerprint):
+            raise in_use
+
+    def _refresh(self, path, made, layout, fingerprint):
+        """Writes a file unless it is there, whole and of this very set."""
+        if _is_fresh(path, fingerprint):
+            return
+        _make_room(path)
+        note = _read_note(path)
+        if note.get("fingerprint") == fingerprint and note.keys() >= _NOTED:
+            self.log.say(f"{path}: damaged; it is made again")
+        self._write(path, made, layout, fingerprint)
+
+    def _rows(self, examples, split):
+        self.task.counts.clear()
+        self._num_tokens.clear()
+        unknown = self.task.tokenizer.vocabulary.unk_id
+        num_choices = self._layouts[split].num_choices
+        total = len(examples)
+        with Progress(f"rows of {split}", total, "examples", brief=True) as progress:
+            for number, example in enumerate(examples):
+                for row in self.task.featurize(example, split):
+                    self._num_tokens.update(_tokens_of(row, num_choices, unknown))
+                    yield number, row
+                progress.advance(1)
+
+    def _write(self, path, made, layout, fingerprint):
+        """Writes rows, and beside them what they were made of."""
+        # First, so that a killed process leaves no file without a note, which would seem
+        # to be somebody else's. Without a sum it describes no file.
+        note = {"fingerprint": fingerprint}
+        _write_note(path, note)
+        note["rows"] = rows.write(path, made(), layout)
+        note["sha256"] = _sha256(path)
+        note["counts"] = dict(self.task.counts)
+        note |= {name: self._num_tokens[name] for name in ("tokens", "unknown")}
+        _write_note(path, note)
+
+    def _name(self, split):
+        """The release's names: train, eval, predict; further sets add their own."""
+        for name, splits in (
+            ("eval", self.task.eval_sets),
+            ("predict", self.task.test_sets),
+        ):
+            if split in splits:
+                return name if split == splits[0] else f"{name}_{split}"
+        return split
+
+    def _fingerprint(self, split, layout):
+        """Of all that rows follow from."""
+        settings = sorted(self.task.settings().items())
+        return _digest(
+            [layout, self.task.tokenizer.settings, settings, self.digest(split)]
+        )
+
+
+def _try_lock(stack, path, *, shared) -> UserError | None:
+    """Enters a lock, or says who has it."""
+    try:
+        stack.enter_context(local.locked(path, shared=shared))
+    except UserError as error:
+        return error
+
+
+def _read_note(path) -> dict:
+    """What is known of a file of rows; nothing, where the note is not this program's."""
+    note = anywhere.read_json(f"{path}.json")
+    return note if isinstance(note, dict) and "fingerprint" in note else {}
+
+
+def _write_note(path, note):
+    run_folder.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
+
+
+def _is_fresh(path, fingerprint):
+    """Whether a file is whole and of this very set."""
+    note = _read_note(path)
+    return (
+        note.keys() >= _NOTED
+        and note["fingerprint"] == fingerprint
+        and tf.io.gfile.exists(path)
+        and note["sha256"] == _sha256(path)
+    )
+
+
+def _make_room(path):
+    """Renames what somebody else has put where rows belong."""
+    if _read_note(path):
+        return
+    for place in (path, f"{path}.json"):
+        if tf.io.gfile.exists(place):
+            anywhere.set_aside(place)
+
+
+def _sha256(path):
+    digest = hashlib.sha256()
+    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _tokens_of(row, num_choices, unknown):
+    """How many tokens a row has, and how many of them the vocabulary lacks."""
+    sequences = row.input_ids if num_choices else [row.input_ids]
+    return {
+        "tokens": sum(map(len, sequences)),
+        "unknown": sum(int(np.sum(np.equal(ids, unknown))) for ids in sequences),
+    }
+
+
+def _digest(items):
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(f"{item!r}\n".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

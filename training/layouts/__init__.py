@@ -1,0 +1,1 @@
+"""Checkpoints under the names of other libraries, one table per architecture."""

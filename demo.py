@@ -16,9 +16,9 @@ import options
 from modeling.encoders.bert_config import BertConfig
 from text.errors import UserError
 from text.files.local import read_json, write_json
+from text.instances.kinds import RowOptions
 from text.progress import duration
 from text.records import encoding, framing
-from text.records.schema import pretraining_schema
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))
 _MARK = ".demo~bert~"  # lies in the folder that the demo has made
@@ -297,7 +297,11 @@ def _compare(train_file, held_out_file, results_file, size):
 
 def _predicted(examples):
     """The original tokens at the masked positions."""
-    schema = pretraining_schema(_SEQ_LENGTH, _PREDICTIONS)
+    schema = (
+        RowOptions(max_seq_length=_SEQ_LENGTH, max_predictions_per_seq=_PREDICTIONS)
+        .make()
+        .schema()
+    )
     batch, _ = encoding.decode(list(examples), schema)
     return batch["masked_lm_ids"][batch["masked_lm_weights"] > 0].tolist()
 

@@ -37,6 +37,7 @@ from text.errors import UserError
 from text.files import inputs, local
 from text.instances import packing
 from text.progress import Progress
+from text.records.rows import static_lengths
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import Tokenizer, TokenizerOptions
 from training import checkpoint, distribution, run
@@ -328,7 +329,7 @@ def _batched(rows, size):
 def _pad(rows, encoder, max_seq_length):
     """Rows as arrays of one of a few lengths, as many as the replicas can share."""
     longest = max(len(row.input_ids) for row in rows)
-    length = next(n for n in packing.static_lengths(max_seq_length) if n >= longest)
+    length = next(n for n in static_lengths(max_seq_length) if n >= longest)
     replicas = encoder.strategy.num_replicas_in_sync
     shape = (-(-len(rows) // replicas) * replicas, length)
     names = ("input_ids", "input_mask", "segment_ids", "kept")

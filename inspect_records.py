@@ -15,7 +15,7 @@ import sys
 import options
 from text.errors import UserError
 from text.files import inputs, local
-from text.inspection import inspect, report, statistics, words
+from text.inspection import inspect, report, words
 from text.records import descriptions
 from text.tokenizers.vocabulary import Vocabulary
 
@@ -68,9 +68,9 @@ def main(given: Options) -> int:
     if found.shown:
         print(f"{words.LEGEND}\n")
     for where, record in found.shown:
-        print(f"{words.text(where, record, vocabulary)}\n")
+        print(f"{words.text(where, record, found.instances, vocabulary)}\n")
     if found.statistics:
-        for name, value in statistics.numbers(found.statistics):
+        for name, value in found.statistics.lines():
             print(f"{name + ':':<16}{value}")
     if given.max_records:
         print(f"Only the first {given.max_records:,} records of each file were read.")

@@ -29,9 +29,9 @@ from modeling.objectives import masked_lm, pretraining
 from serving import export
 from text.errors import UserError
 from text.files import anywhere
+from text.instances.kinds import RowOptions
 from text.records import reading
 from text.records.descriptions import Description
-from text.records.schema import pretraining_schema
 from text.tokenizers.wordpiece import Tokenizer, TokenizerOptions
 from training import distribution, encoder_export, loop, report, run, run_folder
 
@@ -126,7 +126,14 @@ def _read(
     for path in reading.find(patterns):
         if path in described:
             _check_description(path, described[path], given, config)
-    schema = pretraining_schema(given.max_seq_length, given.max_predictions_per_seq)
+    schema = (
+        RowOptions(
+            max_seq_length=given.max_seq_length,
+            max_predictions_per_seq=given.max_predictions_per_seq,
+        )
+        .make()
+        .schema()
+    )
     sizes = dataclasses.asdict(config)
     opened = reading.Records(reading.survey(patterns, described), schema, sizes)
     opened.check(_CHECKED_RECORDS)

@@ -14,6 +14,7 @@ import options
 from text.corpus import documentation, formats
 from text.files import inputs
 from text.generation import stages, work
+from text.generation.settings import Settings
 
 _STAGES = ("1/3 tokenizing", "2/3 planning", "3/3 writing")
 
@@ -68,7 +69,7 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def run(settings: stages.Settings, num_workers: int) -> tuple[dict, dict]:
+def run(settings: Settings, num_workers: int) -> tuple[dict, dict]:
     """Generates once; returns the counts, and seconds by stage with `all` and `cpu`."""
     cpu, begun = cpu_seconds(), time.monotonic()
     description, _ = stages.generate(settings, num_workers, overwrite=True)
@@ -82,7 +83,7 @@ def run(settings: stages.Settings, num_workers: int) -> tuple[dict, dict]:
 def measure(chosen: Options, folder: str, dupe_factor: int):
     """Returns counts, and the median of each figure for one process and for two."""
     files = inputs.expand(chosen.input_file) if chosen.input_file else None
-    settings = stages.Settings(
+    settings = Settings(
         input_files=tuple(files or [os.path.join(folder, "documentation.txt")]),
         output_files=(os.path.join(folder, "records"),),
         vocab_file=chosen.vocab_file,

@@ -23,13 +23,13 @@ import options
 import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
+from text.instances.kinds import RowOptions
 from text.records import blocks, encoding, framing, reading
-from text.records.schema import pretraining_schema
 from training import distribution, loop
 
 _FILES = 8
 _VOCAB_SIZE = 30522
-_SCHEMA = pretraining_schema(max_seq_length=16, max_predictions_per_seq=4)
+_SCHEMA = RowOptions(max_seq_length=16, max_predictions_per_seq=4).make().schema()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,6 @@ from text.corpus import formats
 from text.errors import UserError
 from text.files import local
 from text.records import encoding, framing
-from text.records.schema import pretraining_schema
 from text.tokenizers.vocabulary import Vocabulary
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -47,11 +46,10 @@ def make(**changed):
         "num_workers": 1,
     }
     given |= changed
-    create_pretraining_data.main(Options(**given))
+    options = Options(**given)
+    create_pretraining_data.main(options)
     paths = create_pretraining_data._output_files(given["output_file"])
-    schema = pretraining_schema(
-        given["max_seq_length"], given["max_predictions_per_seq"]
-    )
+    schema = options.make().schema()
     examples = [example for path in paths for example in framing.read(path)]
     batch, faults = encoding.decode(examples, schema)
     assert not faults
@@ -284,15 +282,15 @@ REFUSED = {
         "text.txt: is no folder, so text.txt/o cannot be written",
     ),
     "output is a folder": ({"output_file": ["."]}, r"\.: is a folder; name a file"),
-    "short": ({"max_seq_length": 7}, "--max_seq_length=7: must be at least 8"),
-    "long": ({"max_seq_length": 1 << 16}, "--max_seq_length=65536: must be at most"),
-    "many predictions": ({"max_predictions_per_seq": 10**9}, "must be at most 32768"),
+    "short": ({"max_seq_length": 7}, "--max_seq_length=7: must be from 8 to"),
+    "long": ({"max_seq_length": 1 << 16}, "--max_seq_length=65536: must be from 8"),
+    "many predictions": ({"max_predictions_per_seq": 10**9}, "must be from 1 to 32768"),
     "many passes": (
         {"dupe_factor": 10**9},
-        "--dupe_factor=1000000000: must be at most",
+        "--dupe_factor=1000000000: must be from",
     ),
-    "no predictions": ({"max_predictions_per_seq": 0}, "must be at least 1"),
-    "no passes": ({"dupe_factor": 0}, "--dupe_factor=0: must be at least 1"),
+    "no predictions": ({"max_predictions_per_seq": 0}, "must be from 1"),
+    "no passes": ({"dupe_factor": 0}, "--dupe_factor=0: must be from 1"),
     "probability": ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: .* 0 to 1"),
     "no probability": ({"masked_lm_prob": 0.0}, "nothing to predict"),
     "shares": ({"mask_share": 0.9}, "add up to 1.1; they must add up to 1"),

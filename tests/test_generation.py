@@ -15,11 +15,12 @@ from text.corpus import formats
 from text.errors import UserError
 from text.files import local
 from text.generation import stages, work
-from text.generation.stages import Settings, generate
-from text.instances import pairs
+from text.generation.settings import Settings
+from text.generation.stages import generate
+from text.instances import pairs, static_masks
+from text.instances.kinds import RowOptions
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
-from text.records.schema import pretraining_schema
 from text.tokenizers.vocabulary import Vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -71,8 +72,13 @@ def folder(tmp_path):
 
 def read(settings):
     """All records, as arrays."""
-    schema = pretraining_schema(
-        settings.max_seq_length, settings.max_predictions_per_seq
+    schema = (
+        RowOptions(
+            max_seq_length=settings.max_seq_length,
+            max_predictions_per_seq=settings.max_predictions_per_seq,
+        )
+        .make()
+        .schema()
     )
     examples = [e for path in settings.output_files for e in framing.read(path)]
     batch, faults = encoding.decode(examples, schema)
@@ -152,7 +158,7 @@ def test_passes_blocks_and_batches_draw_by_themselves(folder, many_tasks, monkey
     document = "\n".join(["The one says that it is so and so it is."] * 30)
     (folder / "text.txt").write_text("\n\n".join([document] * 6))
     planned, masked = [], []
-    plan, mask = pairs.plan, stages.mask
+    plan, mask = pairs.plan, static_masks.mask
 
     def plan_noted(*arguments, **named):
         made, counts = plan(*arguments, **named)
@@ -165,7 +171,7 @@ def test_passes_blocks_and_batches_draw_by_themselves(folder, many_tasks, monkey
         return batch, counts
 
     monkeypatch.setattr(pairs, "plan", plan_noted)
-    monkeypatch.setattr(stages, "mask", mask_noted)
+    monkeypatch.setattr(static_masks, "mask", mask_noted)
     generate(make_settings(folder, short_seq_prob=0.0))
     assert len(planned) == 12 == len(set(planned))  # six blocks, two passes
     assert len(masked) > 12 and len(masked) == len(set(masked))

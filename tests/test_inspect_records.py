@@ -17,13 +17,14 @@ import inspect_records
 from text.errors import UserError
 from text.inspection import words
 from text.inspection.statistics import Repeats
+from text.instances.kinds import RowOptions
 from text.records import encoding, framing
-from text.records.schema import Feature, pretraining_schema
+from text.records.schema import Feature
 from text.tokenizers.vocabulary import Vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 VOCAB = str(GOLDEN / "checkpoint" / "vocab.txt")
-SCHEMA = pretraining_schema(32, 6)
+SCHEMA = RowOptions(max_seq_length=32, max_predictions_per_seq=6).make().schema()
 
 
 @pytest.fixture(scope="module")
@@ -501,7 +502,7 @@ def test_a_foreign_file_is_named(tmp_path, capsys, content, line):
 
 
 def test_records_of_another_length_are_named(copy, capsys):
-    short = pretraining_schema(16, 6)
+    short = RowOptions(max_seq_length=16, max_predictions_per_seq=6).make().schema()
     batch = {
         name: values[:7, :length]
         for (name, _, length, _), values in zip(
@@ -566,7 +567,7 @@ def fixed(tmp_path):
         "next_sentence_labels": np.array([[1]]),
     }
     path = tmp_path / "part-\udcff<i>"
-    schema = pretraining_schema(12, 4)
+    schema = RowOptions(max_seq_length=12, max_predictions_per_seq=4).make().schema()
     path.write_bytes(framing.frame(encoding.encode(batch, schema)))
     return path
 

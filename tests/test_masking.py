@@ -22,6 +22,11 @@ SPECIALS = 5
 SEQ_LENGTH = 64
 
 
+def masked(input_ids, candidates, *arguments):
+    """Masks pairs, which have three special tokens."""
+    return mask(input_ids, candidates, candidates.sum(axis=1) + 3, *arguments)
+
+
 def make_rows(lengths, seed, max_seq_length=SEQ_LENGTH):
     """Random packed rows: ids, candidates, word starts."""
     lengths = np.array(lengths)
@@ -76,7 +81,7 @@ def test_every_row_keeps_the_rules(lengths, prob, maximum, whole_words, seed):
     ids, candidates, word_starts = make_rows(lengths, seed)
     before = ids.copy()
     masking = Masking(prob, maximum, whole_words=whole_words)
-    batch, outcomes = mask(
+    batch, outcomes = masked(
         ids,
         candidates,
         word_starts if whole_words else None,
@@ -122,7 +127,7 @@ def test_a_word_is_what_the_starts_say_it_is():
     found = set()
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        batch, _ = mask(ids, candidates, starts, masking, VOCABULARY, rng)
+        batch, _ = masked(ids, candidates, starts, masking, VOCABULARY, rng)
         assert batch["masked_lm_weights"].sum() == 3
         found.add(tuple(batch["masked_lm_positions"][0, :3].tolist()))
     assert found == {(1, 2, 3), (5, 6, 7)}
@@ -137,7 +142,7 @@ def test_a_word_cut_off_in_front_is_a_word_of_its_own():
     found = set()
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        batch, _ = mask(ids, candidates, starts, masking, VOCABULARY, rng)
+        batch, _ = masked(ids, candidates, starts, masking, VOCABULARY, rng)
         found.add(batch["masked_lm_positions"][0, 0].item())
     assert found == {1, 2, 4}
 
@@ -147,7 +152,7 @@ def test_a_row_of_words_too_long_has_no_prediction():
     candidates = ids > 4
     starts = ~VOCABULARY.is_continuation[ids]
     masking = Masking(0.15, 20, whole_words=True)  # one prediction
-    batch, outcomes = mask(
+    batch, outcomes = masked(
         ids, candidates, starts, masking, VOCABULARY, np.random.default_rng(0)
     )
     assert outcomes.sum() == 0 and not batch["masked_lm_weights"].any()
@@ -161,7 +166,7 @@ def test_a_row_of_words_too_long_has_no_prediction():
 def test_shares_at_their_ends(mask_share, random_share, expected):
     ids, candidates, _ = make_rows([(30, 31)] * 50, seed=0)
     masking = Masking(0.15, 20, mask_share, random_share)
-    batch, outcomes = mask(
+    batch, outcomes = masked(
         ids, candidates, None, masking, VOCABULARY, np.random.default_rng(0)
     )
     assert (outcomes / outcomes.sum()).tolist() == expected
@@ -182,7 +187,7 @@ def test_every_token_is_as_likely(whole_words):
     ids, candidates, _ = make_rows([(20, 41)] * 3000, seed=0)
     starts = np.ones_like(candidates) if whole_words else None
     masking = Masking(0.15, 20, whole_words=whole_words)
-    batch, _ = mask(
+    batch, _ = masked(
         ids, candidates, starts, masking, VOCABULARY, np.random.default_rng(0)
     )
     positions = batch["masked_lm_positions"][:, :10]
@@ -225,7 +230,7 @@ def our_statistics(whole_words):
     ids, candidates, starts = make_rows(LENGTHS, seed=1)
     masking = Masking(0.15, 9, whole_words=whole_words)
     for seed in range(NUM_SEEDS):
-        batch, _ = mask(
+        batch, _ = masked(
             ids, candidates, starts, masking, VOCABULARY, np.random.default_rng(seed)
         )
         chosen = np.zeros(ids.shape, bool)

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text.errors import UserError
+from text.instances.kinds import RowOptions
 from text.records import encoding, framing
-from text.records.schema import Feature, pretraining_schema
+from text.records.schema import Feature
 
 BIG = [0, 1, 127, 128, 16383, 16384, 70_000, (1 << 21) - 1, 1 << 21, (1 << 31) - 1]
 
@@ -29,7 +30,7 @@ def test_tensorflow_reads_what_is_encoded():
     import tensorflow as tf
 
     # Rows of 512 ids of one to three bytes each, so that the lengths take two, too.
-    schema = pretraining_schema(512, 76)
+    schema = RowOptions(max_seq_length=512, max_predictions_per_seq=76).make().schema()
     batch = make_batch(schema, 7)
     batch["input_mask"] = (batch["input_mask"] % 2).astype(np.uint8)
     batch["input_ids"] >>= np.arange(512) % 20

@@ -8,11 +8,10 @@ import pytest
 import reference_pairs
 from test_generation import GOLDEN, VOCAB_FILE, make_settings, read
 
-from text.generation import stages
 from text.generation.stages import generate
-from text.instances import pairs
+from text.instances import pairs, static_masks
+from text.instances.kinds import RowOptions
 from text.records import encoding, framing
-from text.records.schema import pretraining_schema
 from text.tokenizers.vocabulary import Vocabulary
 
 
@@ -69,7 +68,7 @@ def statistics(batch):
 
 
 def golden_statistics(name):
-    schema = pretraining_schema(64, 10)
+    schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
     examples = list(framing.read(str(GOLDEN / "pretraining" / name)))
     batch, faults = encoding.decode(examples, schema)
     assert not faults
@@ -129,7 +128,7 @@ def plan_as_oracle(mistake):
             mistake,
         )
         rows = [(a[0], b[0], len(a), len(b), label) for a, b, label in made]
-        return np.array(rows, pairs.PAIR), {"truncated_tokens": 0}
+        return np.array(rows, pairs.PAIR), {"random_next": 0, "truncated_tokens": 0}
 
     return plan
 
@@ -137,7 +136,8 @@ def plan_as_oracle(mistake):
 def mask_as_oracle(mistake):
     """Masks with the oracle instead of text/instances/masking.py."""
 
-    def mask(input_ids, candidates, word_starts, masking, vocabulary, rng):
+    def mask(input_ids, candidates, lengths, word_starts, masking, vocabulary, rng):
+        del lengths
         shape = (len(input_ids), masking.max_predictions_per_seq)
         batch = {
             "input_ids": input_ids.copy(),
@@ -193,7 +193,7 @@ def test_golden_would_tell_a_wrong_rule(tmp_path, monkeypatch, mistake):
     if mistake in reference_pairs.PAIR_MISTAKES:
         monkeypatch.setattr(pairs, "plan", plan_as_oracle(mistake))
     else:
-        monkeypatch.setattr(stages, "mask", mask_as_oracle(mistake))
+        monkeypatch.setattr(static_masks, "mask", mask_as_oracle(mistake))
     whole_words = "word" in mistake
     golden = golden_statistics(KINDS[whole_words])
     name, distance = furthest(golden, samples(tmp_path, whole_words))

@@ -13,8 +13,8 @@ import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text.files import anywhere
+from text.instances.kinds import RowOptions
 from text.records import framing, reading
-from text.records.schema import pretraining_schema
 from training import checkpoint, distribution, loop, report, run_folder
 
 # isort: split
@@ -74,7 +74,7 @@ def trainer(config=TINY, **settings):
 
 
 def parsed():
-    schema = pretraining_schema(64, 10)
+    schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
     return reading.Records(reading.survey([RECORDS], {}), schema)
 
 

@@ -13,8 +13,8 @@ import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling import layers
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
+from text.instances.kinds import RowOptions
 from text.records import reading
-from text.records.schema import pretraining_schema
 from training import distribution, loop
 
 # isort: split
@@ -118,7 +118,7 @@ def main(path):
     cpu = tf.config.list_physical_devices("CPU")[0]
     two = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(cpu, two)
-    schema = pretraining_schema(64, 10)
+    schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
     data = reading.Records(reading.survey([path], {}), schema)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     plain = train(one, data)

@@ -17,8 +17,14 @@ import numpy as np
 
 from text.errors import UserError
 from text.files import local
+from text.instances.kinds import RowOptions
 from text.records.descriptions import Description
 
+_DEFAULTS = {
+    field.name: field.default
+    for field in dataclasses.fields(RowOptions)
+    if field.default is not dataclasses.MISSING
+}
 _OTHER_FILES = 256  # that a process has open beside the locks
 
 
@@ -142,10 +148,19 @@ def _summary(listed: Iterable[tuple[str, int, int]]) -> dict:
 
 
 def summarized(origin: dict | None) -> dict | None:
-    """An origin as it is noted now; earlier versions listed all input files."""
-    if origin and isinstance(origin["inputs"], list):
-        return {**origin, "inputs": _summary(origin["inputs"])}
-    return origin
+    """An origin as it is noted now.
+
+    Earlier versions listed all input files. A flag that they did not have counts as its
+    default.
+    """
+    if not origin:
+        return origin
+    inputs = origin["inputs"]
+    return {
+        **origin,
+        "flags": _DEFAULTS | origin["flags"],
+        "inputs": _summary(inputs) if isinstance(inputs, list) else inputs,
+    }
 
 
 def finished(settings, origin) -> Description | None:
@@ -195,7 +210,7 @@ def refuse_what_is_there(settings, folder) -> None:
 
 def _differences(origin, other):
     other = summarized(other)
-    flags = other.get("flags", {})
+    flags = other["flags"]
     differing = [
         f"--{name}={flags.get(name)} there, {value} here"
         for name, value in origin["flags"].items()

@@ -1,10 +1,10 @@
 """Turns text into record files, in three stages, and describes them.
 
 1. tokenize: a piece of the input becomes a piece of the corpus;
-2. plan: a block of documents and a pass over it (there are dupe_factor passes) become span
-   pairs;
-3. write: a segment of an output file takes its pairs out of the whole plan, by a
-   permutation that needs no memory, and masks, encodes and writes them.
+2. plan: a block of documents and a pass over it (there are dupe_factor passes) become
+   planned rows;
+3. write: a segment of an output file takes its rows out of the whole plan, by a
+   permutation that needs no memory, and assembles, encodes and writes them.
 
 The output of a task depends only on the settings and the text, not on who does it or when.
 So neither the number of workers nor an interruption changes a byte.
@@ -30,13 +30,11 @@ from text.errors import UserError
 from text.files.local import read_json, replacing, write_json
 from text.generation import outputs, work
 from text.generation.permutation import permute, round_keys
-from text.instances import packing, pairs
-from text.instances.masking import Masking, mask, prediction_counts
+from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
-from text.records.schema import pretraining_schema
-from text.tokenizers import wordpiece
 from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import Tokenizer
 
 _FORMAT = 2  # of the description; 1 listed all inputs and had no offsets
 _BLOCK_TOKENS = 1 << 21
@@ -47,70 +45,9 @@ _PLAN, _ORDER, _MASK = range(3)  # what a random generator is for
 _MADE = re.compile(
     r"(origin|settings|room|file-\d+)\.json"
     r"|((piece|text)-\d+|corpus)\.(json|tokens|words|lengths|ends|sentences|documents)"
-    r"|plan(-\d+-\d+)?\.(json|pairs)"
+    r"|plan(-\d+-\d+)?\.(json|pairs|spans)"
     r"|rows-\d+\.(json|tfrecord)"
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What decides the bytes of the records, and where they go.
-
-    create_pretraining_data.py --help explains the fields, which are its flags.
-    """
-
-    input_files: tuple[str, ...]
-    output_files: tuple[str, ...]
-    vocab_file: str
-    input_format: str
-    json_field: str
-    documents_span_files: bool
-    do_lower_case: bool
-    strip_accents: bool
-    split_cjk: bool
-    do_whole_word_mask: bool
-    word_boundaries: str
-    max_seq_length: int
-    max_predictions_per_seq: int
-    random_seed: int
-    dupe_factor: int
-    masked_lm_prob: float
-    short_seq_prob: float
-    mask_share: float
-    random_share: float
-    random_next_sentences: bool
-    gzip_compress: bool
-
-    @property
-    def description_file(self) -> str:
-        return self.output_files[0] + descriptions.SUFFIX
-
-    @property
-    def work_folder(self) -> str:
-        return self.output_files[0] + descriptions.UNFINISHED
-
-    @property
-    def settings_file(self) -> str:
-        """Where tasks find the settings."""
-        return f"{self.work_folder}/settings.json"
-
-    @property
-    def words_from_spaces(self) -> bool:
-        return self.do_whole_word_mask and self.word_boundaries == "spaces"
-
-    @property
-    def max_num_tokens(self) -> int:
-        return self.max_seq_length - packing.NUM_SPECIAL_TOKENS
-
-    @property
-    def masking(self) -> Masking:
-        return Masking(
-            masked_lm_prob=self.masked_lm_prob,
-            max_predictions_per_seq=self.max_predictions_per_seq,
-            mask_share=self.mask_share,
-            random_share=self.random_share,
-            whole_words=self.do_whole_word_mask,
-        )
 
 
 def generate(
@@ -217,12 +154,8 @@ def _tokenize_all(settings, folder, workers, counts):
             f"{len(settings.input_files)} input file(s) has a token; there is nothing to "
             "make records of"
         )
-    if counts["documents"] == 1 and settings.random_next_sentences:
-        raise UserError(
-            f"{settings.input_files[0]}: all of the text is one document, so no sentence "
-            "can come from another one; separate documents by empty lines (or see "
-            "--input_format), or go on with --random_next_sentences=false"
-        )
+    if refusal := settings.make().refusal(counts["documents"]):
+        raise UserError(f"{settings.input_files[0]}: {refusal}")
 
 
 def _make_corpus(path, settings, folder, workers):
@@ -258,12 +191,11 @@ def _plan_all(settings, folder, workers, counts):
     total = counts["documents"] * settings.dupe_factor
     for noted in workers.do_all(sized, total, "2/3 planning", "documents"):
         counts.update(noted)
-    work.do(f"{folder.path}/plan", _join_plan, [task[0] for task in tasks])
+    instances = settings.make()
+    prefixes = [task[0] for task in tasks]
+    work.do(f"{folder.path}/plan", _join_plan, prefixes, instances.suffix)
     if not counts["instances"]:
-        raise UserError(
-            f"{settings.input_files[0]}: no document has two sentences, and with "
-            "--random_next_sentences=false a pair is made of no less"
-        )
+        raise UserError(f"{settings.input_files[0]}: {instances.none_planned}")
     if counts["instances"] < len(settings.output_files):
         raise UserError(
             f"{settings.output_files[-1]}: the text gives {counts['instances']} instances "
@@ -336,14 +268,11 @@ class _Shared:
             flags[name] = tuple(flags[name])
         self.settings = Settings(**flags)
 
+        self.instances = self.settings.make()
+
     @functools.cached_property
-    def tokenizer(self) -> wordpiece.Tokenizer:
-        return wordpiece.Tokenizer(
-            Vocabulary.load(self.settings.vocab_file),
-            do_lower_case=self.settings.do_lower_case,
-            strip_accents=self.settings.strip_accents,
-            split_cjk=self.settings.split_cjk,
-        )
+    def tokenizer(self) -> Tokenizer:
+        return self.settings.tokenizer(Vocabulary.load(self.settings.vocab_file))
 
     @functools.cached_property
     def corpus(self) -> store.Corpus:
@@ -378,7 +307,7 @@ def _tokenize(prefix, settings_file, spans):
             counts["tokens"] += len(ids)
             counts["unknown_tokens"] += ids.count(vocabulary.unk_id)
             counts["empty_sentences"] += not ids
-            counts["long_sentences"] += len(ids) > settings.max_num_tokens
+            counts["long_sentences"] += len(ids) > shared.instances.max_num_tokens
             counts["decomposed_sentences"] += tokenizer.decomposes(sentence)
         counts["sentences"] = writer.num_sentences
     return counts
@@ -407,28 +336,15 @@ def _blocks(whole):
 
 def _plan(prefix, settings_file, number, first, last):
     shared = _shared(settings_file)
-    settings, whole = shared.settings, shared.corpus
-    planned, counts = pairs.plan(
-        whole.sentences,
-        whole.documents,
-        first,
-        last,
-        max_num_tokens=settings.max_num_tokens,
-        short_seq_prob=settings.short_seq_prob,
-        random_next=settings.random_next_sentences,
-        rng=np.random.default_rng([settings.random_seed, _PLAN, number, first]),
-    )
-    with replacing(f"{prefix}.pairs") as file:
+    rng = np.random.default_rng([shared.settings.random_seed, _PLAN, number, first])
+    planned, counts = shared.instances.plan(shared.corpus, first, last, rng)
+    with replacing(f"{prefix}.{shared.instances.suffix}") as file:
         planned.tofile(file)
-    return {
-        "instances": len(planned),
-        "random_next": int(planned["is_random"].sum()),
-        **counts,
-    }
+    return {"instances": len(planned), **counts}
 
 
-def _join_plan(path, prefixes):
-    _join_files(f"{path}.pairs", [f"{prefix}.pairs" for prefix in prefixes])
+def _join_plan(path, prefixes, suffix):
+    _join_files(f"{path}.{suffix}", [f"{prefix}.{suffix}" for prefix in prefixes])
     return {}
 
 
@@ -445,12 +361,11 @@ def _write(prefix, settings_file, path, first, last, total):
     """
     del prefix
     shared = _shared(settings_file)
-    settings = shared.settings
+    settings, instances = shared.settings, shared.instances
     order = round_keys(np.random.default_rng([settings.random_seed, _ORDER]))
-    plan = store.FlatFile(f"{settings.work_folder}/plan.pairs", pairs.PAIR)
-    schema = pretraining_schema(
-        settings.max_seq_length, settings.max_predictions_per_seq
-    )
+    plan = f"{settings.work_folder}/plan.{instances.suffix}"
+    plan = store.FlatFile(plan, instances.planned)
+    schema = instances.schema()
     counts = collections.Counter()
     offsets = []
     with replacing(path) as file, contextlib.ExitStack() as stack:
@@ -461,9 +376,10 @@ def _write(prefix, settings_file, path, first, last, total):
         for start in range(first, last, _BATCH_ROWS):
             rows = np.arange(start, min(start + _BATCH_ROWS, last))
             planned = plan.gather(permute(rows, total, order), np.ones_like(rows))
-            batch, noted = _assemble(
-                shared,
+            batch, noted = instances.assemble(
+                shared.corpus,
                 planned,
+                shared.tokenizer.vocabulary,
                 np.random.default_rng([settings.random_seed, _MASK, start]),
             )
             examples = encoding.encode(batch, schema)
@@ -475,47 +391,6 @@ def _write(prefix, settings_file, path, first, last, total):
     if settings.gzip_compress:
         return counts
     return {**counts, "bytes": size, "offsets": offsets}
-
-
-def _assemble(shared, planned, rng):
-    """Span pairs to a batch of masked rows, and counts."""
-    settings, whole = shared.settings, shared.corpus
-    vocabulary = shared.tokenizer.vocabulary
-    starts = np.stack([planned["a_start"], planned["b_start"]], axis=1).ravel()
-    lengths = np.stack([planned["a_length"], planned["b_length"]], axis=1).astype(int)
-    tokens = whole.ids.gather(starts, lengths.ravel())
-    batch, sources = packing.pack_pairs(
-        tokens, *lengths.T, vocabulary, settings.max_seq_length
-    )
-    word_starts = None
-    if settings.words_from_spaces:
-        words = whole.word_starts.gather(starts, lengths.ravel())
-        word_starts = words.take(sources, mode="clip").astype(bool)
-    elif settings.do_whole_word_mask:
-        word_starts = ~vocabulary.is_continuation[batch["input_ids"]]
-    masked, outcomes = mask(
-        batch["input_ids"],
-        sources >= 0,
-        word_starts,
-        settings.masking,
-        vocabulary,
-        rng,
-    )
-    batch |= masked
-    batch["next_sentence_labels"] = planned["is_random"].astype(np.uint8)[:, None]
-    num_tokens = lengths.sum(axis=1) + packing.NUM_SPECIAL_TOKENS
-    wanted = prediction_counts(num_tokens, settings.masked_lm_prob)
-    counts = {
-        "instance_tokens": num_tokens.sum(),
-        "predictions": outcomes.sum(),
-        "predictions_to_mask": outcomes[0],
-        "predictions_kept": outcomes[1],
-        "predictions_to_random": outcomes[2],
-        "predictions_over_maximum": np.maximum(
-            wanted - settings.max_predictions_per_seq, 0
-        ).sum(),
-    }
-    return batch, {name: int(count) for name, count in counts.items()}
 
 
 def _join_segments(prefix, path, segments):

@@ -1,16 +1,17 @@
 """Checks record files: each record, their statistics, and their description."""
 
 import collections
+import dataclasses
 import itertools
 import os
 
 from text.errors import UserError
-from text.inspection.rules import Layout, Recipe, first_broken
+from text.inspection.rules import first_broken
 from text.inspection.statistics import Statistics
+from text.instances.kinds import RowOptions
 from text.progress import Progress
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
-from text.records.schema import pretraining_schema
 from text.tokenizers.vocabulary import Vocabulary
 
 _BATCH_ROWS = 1 << 11
@@ -22,6 +23,13 @@ _DESCRIBED = (
     "max_seq_length",
     "vocab_sha256",
     "vocab_size",
+)
+_FLAGS = (
+    "do_whole_word_mask",
+    "mask_share",
+    "masked_lm_prob",
+    "random_next_sentences",
+    "random_share",
 )
 
 
@@ -64,10 +72,7 @@ def find_descriptions(paths: list[str]) -> dict[str, Description]:
     found = descriptions.find(paths)
     for one in found.values():
         missing = [name for name in _DESCRIBED if getattr(one, name) is None]
-        try:
-            Recipe.of(one, None)
-        except (KeyError, TypeError) as error:
-            missing.append(str(error))
+        missing += [name for name in _FLAGS if name not in one.flags]
         if missing:
             raise UserError(
                 f"{one.path}: is no description of records (without "
@@ -83,6 +88,7 @@ class Inspection:
         violations: Violations.
         statistics: Statistics of the records that break no rule; None if not even the
             sizes of a record could be found out.
+        instances: what the records are; None if that could not be found out.
         shown: list of (where, record), the first that could be decoded.
         descriptions: dict of file to Description.
         num_records: all that were read.
@@ -113,7 +119,8 @@ class Inspection:
         self._masked_lm_prob = masked_lm_prob
         self._max_records = max_records or None
         self._num_shown = num_shown
-        self._schema = None
+        self.instances = None
+        self._of_file = None  # what the file that is being read holds
         self._sums = collections.defaultdict(collections.Counter)  # by description
         for path, description in descriptions.items():
             _check_vocabulary(path, description, vocabulary)
@@ -144,7 +151,7 @@ class Inspection:
         source = itertools.islice(framing.read(path, opener), self._max_records)
         try:
             for examples in _batches(source):
-                if not number and not self._know_schema(path, examples[0]):
+                if not number and not self._know_kind(path, examples[0]):
                     return
                 self._add(path, number, examples)
                 number += len(examples)
@@ -158,37 +165,63 @@ class Inspection:
             was_left = bool(opened) and not opened[0].closed
             progress.advance(size - position, already_done=was_left)
 
-    def _know_schema(self, path, example):
-        """Whether it is known how long the features are, by the first file that says so."""
-        if self._schema:
-            return True
+    def _know_kind(self, path, example):
+        """Whether the kind of a file's records is known, and that of the first file."""
         if path in self.descriptions:
-            described = self.descriptions[path]
-            sizes = described.max_seq_length, described.max_predictions_per_seq
-        else:
-            lengths, rule = {}, "foreign files"
-            try:
-                found = encoding.schema_of(example)
-                lengths = {feature.name: feature.length for feature in found}
-                problem = f"has the features {', '.join(lengths) or 'of none'}"
-            except ValueError:
-                problem = "is no tf.train.Example"
-            if not {"input_ids", "masked_lm_ids"} <= lengths.keys():
-                self.violations.add(
-                    rule,
-                    f"{path}: record 1 {problem}; it is no record for pre-training, and "
-                    "the file was not read on",
+            recipe = RowOptions.of(self.descriptions[path].flags, path)
+            if self._masked_lm_prob:
+                recipe = dataclasses.replace(
+                    recipe, masked_lm_prob=self._masked_lm_prob
                 )
-                return False
-            sizes = lengths["input_ids"], lengths["masked_lm_ids"]
-        self._schema = pretraining_schema(*sizes)
-        self.statistics = Statistics(*sizes, self.vocabulary)
+        elif self.instances:
+            recipe = dataclasses.replace(
+                self.instances.recipe, masked_lm_prob=self._masked_lm_prob or 0
+            )
+        else:
+            recipe = self._foreign_recipe(path, example)
+        if recipe is None:
+            return False
+        self._of_file = recipe.make()
+        if self.instances is None:
+            self.instances = self._of_file
+            self.statistics = Statistics(self.instances, self.vocabulary)
+        elif self.instances.schema() != self._of_file.schema():
+            self.violations.add(
+                "files of another kind",
+                f"{path}: holds records of another kind than the files before it, and "
+                "was not read on; inspect it by itself",
+            )
+            return False
         return True
 
+    def _foreign_recipe(self, path, example):
+        """Of records without a description, as far as one of them tells."""
+        lengths = {}
+        try:
+            found = encoding.schema_of(example)
+            lengths = {feature.name: feature.length for feature in found}
+            problem = f"has the features {', '.join(lengths) or 'of none'}"
+        except ValueError:
+            problem = "is no tf.train.Example"
+        if {"input_ids", "masked_lm_ids"} <= lengths.keys():
+            return RowOptions(
+                max_seq_length=lengths["input_ids"],
+                max_predictions_per_seq=lengths["masked_lm_ids"],
+                masked_lm_prob=self._masked_lm_prob or 0,
+            )
+        self.violations.add(
+            "foreign files",
+            f"{path}: record 1 {problem}; it is no record for pre-training, and the file "
+            "was not read on",
+        )
+        return None
+
     def _add(self, path, number, examples):
-        batch, faults = encoding.decode(examples, self._schema)
-        layout, recipe = Layout.of(batch, self.vocabulary), self._recipe(path)
-        problems = first_broken(batch, layout, self.vocabulary, recipe)
+        instances, vocabulary = self._of_file, self.vocabulary
+        batch, faults = encoding.decode(examples, instances.schema())
+        layout = instances.masks.layout(batch)
+        is_described = path in self.descriptions
+        problems = first_broken(batch, layout, instances, vocabulary, is_described)
         problems |= {row: ("another schema", fault) for row, fault in faults.items()}
         for row, (rule, text) in sorted(problems.items()):
             self.violations.add(rule, f"{path}: record {number + row + 1}: {text}")
@@ -197,22 +230,17 @@ class Inspection:
         sound = [row for row in range(len(examples)) if row not in problems]
         if problems:
             batch = {name: values[sound] for name, values in batch.items()}
-            layout = Layout(*(values[sound] for values in layout))
+            layout = layout.of_rows(sound)
             examples = [examples[row] for row in sound]
         if sound:
-            self.statistics.add(batch, layout, examples, recipe)
-        if path in self.descriptions:
+            self.statistics.add(batch, layout, examples, instances.recipe)
+        if is_described:
             self._sums[self.descriptions[path].path].update(
                 instances=len(sound),
                 instance_tokens=int(layout.lengths.sum()),
                 predictions=int(layout.is_predicted.sum()),
-                random_next=int(batch["next_sentence_labels"].sum()),
+                **instances.sums(batch),
             )
-
-    def _recipe(self, path):
-        if path in self.descriptions:
-            return Recipe.of(self.descriptions[path], self._masked_lm_prob)
-        return Recipe(masked_lm_prob=self._masked_lm_prob)
 
     def _keep_shown(self, path, number, batch, faults):
         for row in range(len(batch["input_ids"])):
@@ -239,7 +267,7 @@ class Inspection:
         counts, sums = description.counts, self._sums[description.path]
         if sums["instances"] != counts["instances"]:
             return
-        for name in ("instance_tokens", "predictions", "random_next"):
+        for name in sums:
             if sums[name] != counts.get(name, 0):
                 self.violations.add(
                     "other sums than described",

@@ -8,16 +8,8 @@ import numpy as np
 from text.files.local import replacing
 from text.inspection import words
 from text.inspection.inspect import Inspection
-from text.inspection.statistics import (
-    OUTCOMES,
-    Statistics,
-    mean,
-    median,
-    most_frequent,
-    numbers,
-)
+from text.instances import figures
 
-_MOST_TOKENS = 25
 _MOST_BARS = 40
 _MOST_FILES = 20
 # Of a histogram, in its own units: the whole, and where the bars begin.
@@ -123,74 +115,23 @@ def _table(rows):
 
 
 def _numbers(statistics):
-    return "<h2>In numbers</h2>" + _table(numbers(statistics))
+    return "<h2>In numbers</h2>" + _table(statistics.lines())
 
 
 # === Plots ===
 
 
 def _plots(statistics):
-    cards = _plots_of_sizes(statistics) + _plots_of_tokens(statistics)
-    return '<h2>In pictures</h2><div class="grid">' + "".join(cards) + "</div>"
+    cards = "".join(map(_plot, statistics.plots()))
+    return f'<h2>In pictures</h2><div class="grid">{cards}</div>'
 
 
-def _plots_of_sizes(s: Statistics):
-    return [
-        _card("Tokens of a record, with [CLS] and [SEP]", *_lengths(s.lengths)),
-        _card("Predictions of a record", *_lengths(s.predictions, "predictions")),
-        _card("Tokens of side A", *_lengths(s.a_lengths)),
-        _card("Tokens of side B", *_lengths(s.b_lengths)),
-        _card(
-            "Share of a record's tokens to predict",
-            _histogram(s.masked_percents, "% of its tokens"),
-            f"{s.num_predictions / s.num_tokens:.2%} of all tokens",
-        ),
-        _card(
-            "Share of [UNK] in a record's text",
-            _histogram(s.unknown_percents, "% of its tokens"),
-            f"{s.unknown_share:.3%} of all; with much more than 1% the vocabulary does "
-            "not suit the text",
-        ),
-    ]
-
-
-def _plots_of_tokens(s: Statistics):
-    wanted = s.expected_outcomes / s.expected_outcomes.sum()
-    outcomes = [
-        (name, share, f"{share:.2%}, expected {expected:.2%}")
-        for name, share, expected in zip(
-            OUTCOMES, s.outcome_shares, wanted, strict=True
-        )
-    ]
-    labels = [
-        (name, share, f"{share:.2%}")
-        for name, share in zip(
-            ("really next", "random"), s.labels / s.labels.sum(), strict=True
-        )
-    ]
-    return [
-        _card(
-            "What stands in place of the tokens to predict",
-            _bars(outcomes),
-            f"{s.num_predictions:,} predictions",
-        ),
-        _card(
-            "Is B the next sentence?",
-            _bars(labels),
-            "a half is drawn by chance; what has no next sentence is random too",
-        ),
-        _card(
-            "Most frequent tokens",
-            _bars(_token_rows(s, s.tokens)),
-            f"of {s.tokens.sum():,} tokens of the text, {np.count_nonzero(s.tokens):,} "
-            "different ones",
-        ),
-        _card(
-            "Most frequent tokens to predict",
-            _bars(_token_rows(s, s.predicted)),
-            "should be much the same as those of the text",
-        ),
-    ]
+def _plot(plot):
+    if isinstance(plot, figures.Histogram):
+        picture = _histogram(plot.counts, plot.unit)
+    else:
+        picture = _bars(plot.rows)
+    return _card(plot.title, picture, plot.note)
 
 
 def _card(title, picture, note):
@@ -200,26 +141,9 @@ def _card(title, picture, note):
     )
 
 
-def _lengths(counts, unit="tokens"):
-    note = f"mean {mean(counts):.1f}, median {median(counts)}"
-    return _histogram(counts, unit), note
-
-
-def _token_rows(statistics, counts):
-    total = counts.sum()
-    return [
-        (
-            statistics.vocabulary.tokens[id],
-            counts[id] / total,
-            f"{counts[id] / total:.2%}",
-        )
-        for id in most_frequent(counts, _MOST_TOKENS)
-    ]
-
-
 def _bars(rows):
     """Horizontal bars of (name, share, text), the longest as wide as there is room."""
-    longest = max(share for _, share, _ in rows) or 1
+    longest = max((share for _, share, _ in rows), default=0) or 1
     lines = "".join(
         f"<tr><td>{_escape(name)}</td>"
         f'<td><div class="bar" style="width:{100 * share / longest:.1f}%"></div></td>'
@@ -297,20 +221,20 @@ def _shown(found):
     )
     records = "".join(
         f'<div class="card record"><small>{_escape(where)}: '
-        f"{_escape(words.heading(record))}</small>"
-        f"{_sides(record, found.vocabulary)}</div>"
+        f"{_escape(words.heading(record, found.instances))}</small>"
+        f"{_sides(record, found)}</div>"
         for where, record in found.shown
     )
     return f"<h2>The first records</h2><p>{legend}</p>{records}"
 
 
-def _sides(record, vocabulary):
-    sides = zip("AB", words.sides(record, vocabulary), strict=True)
+def _sides(record, found):
+    sides = words.sides(record, found.instances, found.vocabulary)
     return "".join(
         f"<p><b>{side}</b> "
-        + " ".join("".join(map(_piece, word)) for word in words)
+        + " ".join("".join(map(_piece, word)) for word in words_of_side)
         + "</p>"
-        for side, words in sides
+        for side, words_of_side in sides.items()
     )
 
 

@@ -5,19 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from text.inspection.rules import Layout, Recipe
+from text.instances import figures
+from text.instances.instances import Instances, Layout, Recipe
 from text.tokenizers.vocabulary import Vocabulary
 
-OUTCOMES = ("[MASK]", "left as they are", "a random token")
-
-# How many standard deviations pass for chance: one set of records in two millions is
-# reported without a reason.
-_DEVIATIONS = 5
-_MOST_RANDOM_NEXT = 0.9
 _MOST_REPEATED = 0.01
-_MASK_RATE_TOLERANCE = 0.01
-# In whole-word mode a word that is too long leaves its places empty.
-_WHOLE_WORD_SHORTFALL = 0.1
 # No two passes over a text are likely to choose the same so many tokens; with fewer, a
 # record may well come up twice.
 _MANY_PREDICTIONS = 5
@@ -71,42 +63,24 @@ class Repeats:
 class Statistics:
     """Sums over records; their size does not depend on how many records there are.
 
+    Args:
+        instances: what the records are.
+
     Attributes:
         records: int.
-        lengths, a_lengths, b_lengths: int64 [max_seq_length + 1], records by their number
-            of tokens, of all and of the two sides.
-        predictions: int64 [max_predictions_per_seq + 1], records by predictions.
-        masked_percents, unknown_percents: int64 [101], records by the share of their
-            tokens that are predicted, and that are [UNK].
-        outcomes: int64 [3], predictions by what stands in their place, see OUTCOMES.
-        labels: int64 [2], records whose second side is really next, and random.
-        tokens, predicted: int64 [vocabulary size], the text's tokens, and those of them
-            that are predicted.
         repeats: Repeats.
+        parts: list of Figures: what all records have, what their masks and their kind
+            add.
     """
 
-    def __init__(
-        self, max_seq_length: int, max_predictions_per_seq: int, vocabulary: Vocabulary
-    ):
-        def zeros(length):
-            return np.zeros(length, np.int64)
-
-        self.vocabulary = vocabulary
+    def __init__(self, instances: Instances, vocabulary: Vocabulary):
         self.records = 0
-        self.lengths = zeros(max_seq_length + 1)
-        self.a_lengths = zeros(max_seq_length + 1)
-        self.b_lengths = zeros(max_seq_length + 1)
-        self.predictions = zeros(max_predictions_per_seq + 1)
-        self.masked_percents, self.unknown_percents = zeros(101), zeros(101)
-        self.outcomes, self.labels = zeros(3), zeros(2)
-        self.tokens, self.predicted = zeros(len(vocabulary)), zeros(len(vocabulary))
-        # What chance is expected to give, and its variance.
-        self.expected_outcomes, self._outcome_variance = np.zeros(3), np.zeros(3)
-        self.expected_predictions = 0  # in records whose rate is known
-        self._predictions_of_known_rate = 0
-        self._least_share_of_predictions = 1.0
-        self._pairs, self._random_pairs = 0, 0  # where random next sentences are wanted
         self.repeats = Repeats()
+        self.parts = [
+            _Text(instances.recipe.max_seq_length, vocabulary),
+            *instances.masks.figures(vocabulary),
+            *instances.figures(vocabulary),
+        ]
 
     def add(
         self,
@@ -116,75 +90,17 @@ class Statistics:
         recipe: Recipe,
     ) -> None:
         """Adds records that break no rule, decoded and as they were."""
-        text, lengths, first_seps, is_predicted = layout
-        counts = is_predicted.sum(axis=1)
-        labels = batch["next_sentence_labels"][:, 0]
-        self.records += len(lengths)
-        _count(self.lengths, lengths)
-        _count(self.a_lengths, first_seps - 1)
-        _count(self.b_lengths, lengths - first_seps - 2)
-        _count(self.predictions, counts)
-        _count(self.masked_percents, np.rint(100 * counts / lengths))
-        is_text = (np.arange(text.shape[1]) < lengths[:, None]) & (
-            (text != self.vocabulary.cls_id) & (text != self.vocabulary.sep_id)
-        )
-        is_unknown = is_text & (text == self.vocabulary.unk_id)
-        unknown = np.rint(100 * is_unknown.sum(axis=1) / is_text.sum(axis=1))
-        _count(self.unknown_percents, unknown)
-        _count(self.tokens, text[is_text])
-        _count(self.labels, labels)
-        if recipe.random_next:
-            self._pairs += len(labels)
-            self._random_pairs += int(labels.sum())
-        self._add_predictions(batch, is_predicted, recipe)
-        if recipe.masked_lm_prob:
-            most = len(self.predictions) - 1
-            self.expected_predictions += int(recipe.predictions(lengths, most).sum())
-            self._predictions_of_known_rate += int(counts.sum())
-            if recipe.whole_words:
-                self._least_share_of_predictions = 1 - _WHOLE_WORD_SHORTFALL
-        for example, count in zip(examples, counts.tolist(), strict=True):
+        self.records += len(examples)
+        for part in self.parts:
+            part.add(batch, layout, recipe)
+        counts = layout.is_predicted.sum(axis=1).tolist()
+        for example, count in zip(examples, counts, strict=True):
             self.repeats.add(example, count)
-
-    def _add_predictions(self, batch, is_predicted, recipe):
-        originals = batch["masked_lm_ids"][is_predicted]
-        rows = np.nonzero(is_predicted)[0]
-        shown = batch["input_ids"][rows, batch["masked_lm_positions"][is_predicted]]
-        is_mask = shown == self.vocabulary.mask_id
-        is_kept = shown == originals
-        _count(self.outcomes, np.where(is_mask, 0, np.where(is_kept, 1, 2)))
-        _count(self.predicted, originals)
-        # A random token is now and then [MASK], or the original.
-        by_chance = recipe.random_share / len(self.vocabulary)
-        kept_share = 1 - recipe.mask_share - recipe.random_share
-        shares = np.array([recipe.mask_share, kept_share, recipe.random_share])
-        shares += by_chance * np.array([1, 1, -2])
-        self.expected_outcomes += len(originals) * shares
-        self._outcome_variance += len(originals) * shares * (1 - shares)
 
     def implausible(self) -> Iterator[tuple[str, str]]:
         """Yields (rule, what was found) where the sums are not what chance would give."""
-        yield from self._implausible_mask_rate()
-        deviation = np.abs(self.outcomes - self.expected_outcomes)
-        if (deviation > _DEVIATIONS * np.sqrt(self._outcome_variance) + 0.5).any():
-            wanted = self.expected_outcomes / max(1, self.expected_outcomes.sum())
-            yield (
-                "the shares of [MASK], original and random token must be "
-                + _percents(wanted),
-                f"they are {_percents(self.outcome_shares)}",
-            )
-        if self._pairs:
-            share = self._random_pairs / self._pairs
-            least, most = (
-                bound + sign * _DEVIATIONS * np.sqrt(bound * (1 - bound) / self._pairs)
-                for bound, sign in ((0.5, -1), (_MOST_RANDOM_NEXT, 1))
-            )
-            if not least <= share <= most:
-                yield (
-                    "a half or somewhat more of the second sides must be random",
-                    f"{share:.1%} are; if lines or documents are too long or too short "
-                    "to have a next sentence, split them otherwise",
-                )
+        for part in self.parts:
+            yield from part.implausible()
         share = self.repeats.share(only_many_predictions=True)
         if share > _MOST_REPEATED:
             yield (
@@ -193,96 +109,71 @@ class Statistics:
                 "predictions do; was a file copied?",
             )
 
-    def _implausible_mask_rate(self):
-        wanted, found = self.expected_predictions, self._predictions_of_known_rate
-        slack = _MASK_RATE_TOLERANCE * wanted + _DEVIATIONS * np.sqrt(wanted)
-        least = self._least_share_of_predictions * wanted - slack
-        if not least <= found <= wanted + slack:
-            yield (
-                "--masked_lm_prob (of the description, if it is not given) must hold",
-                f"it asks for {wanted:,} predictions, and there are {found:,}",
-            )
+    def lines(self) -> list[tuple[str, str]]:
+        """The sums in words: (name, value)."""
+        looked_at = ""
+        if self.repeats.kept_share < 1:
+            looked_at = f", judged by {self.repeats.kept_share:.2%} of them"
+        return [
+            ("Records", f"{self.records:,} that break no rule"),
+            *(line for part in self.parts for line in part.lines()),
+            ("Repeated", f"{self.repeats.share():.2%} of the records{looked_at}"),
+        ]
+
+    def plots(self) -> list[figures.Histogram | figures.Bars]:
+        """Histograms first."""
+        plots = [plot for part in self.parts for plot in part.plots()]
+        return sorted(plots, key=lambda plot: isinstance(plot, figures.Bars))
+
+
+class _Text(figures.Figures):
+    """Counts tokens of the text, which all records have."""
+
+    def __init__(self, max_seq_length, vocabulary):
+        self._vocabulary = vocabulary
+        self._lengths = np.zeros(max_seq_length + 1, np.int64)
+        self._unknown_percents = np.zeros(101, np.int64)  # by the share in a record
+        self._tokens = np.zeros(len(vocabulary), np.int64)
+
+    def add(self, batch, layout, recipe) -> None:
+        is_text = layout.words(self._vocabulary)
+        is_unknown = is_text & (layout.text == self._vocabulary.unk_id)
+        shares = is_unknown.sum(axis=1) / is_text.sum(axis=1)
+        figures.count(self._lengths, layout.lengths)
+        figures.count(self._unknown_percents, np.rint(100 * shares))
+        figures.count(self._tokens, layout.text[is_text])
 
     @property
-    def outcome_shares(self) -> np.ndarray:
-        return self.outcomes / max(1, self.outcomes.sum())
+    def _unknown_share(self):
+        return self._tokens[self._vocabulary.unk_id] / max(1, self._tokens.sum())
 
-    @property
-    def num_tokens(self) -> int:
-        """With [CLS] and [SEP]."""
-        return int(self.lengths @ np.arange(len(self.lengths)))
+    def lines(self) -> list[tuple[str, str]]:
+        counts = self._lengths
+        return [
+            (
+                "Tokens",
+                f"{figures.mean(counts):.1f} of a record, median "
+                f"{figures.median(counts)}, {counts[-1] / max(1, counts.sum()):.1%} full "
+                f"({len(counts) - 1})",
+            ),
+            ("[UNK]", f"{self._unknown_share:.2%} of the text's tokens"),
+        ]
 
-    @property
-    def num_predictions(self) -> int:
-        return int(self.outcomes.sum())
-
-    @property
-    def unknown_share(self) -> float:
-        total = self.tokens.sum()
-        return float(self.tokens[self.vocabulary.unk_id] / max(1, total))
-
-    @property
-    def random_share(self) -> float:
-        return float(self.labels[1] / max(1, self.labels.sum()))
-
-
-def _count(counts, values):
-    counts += np.bincount(values.astype(np.int64), minlength=len(counts))
-
-
-def _percents(shares):
-    return " / ".join(f"{share:.1%}" for share in shares)
-
-
-def mean(counts: np.ndarray) -> float:
-    """Of values 0, 1, 2 ... that come up `counts` times."""
-    return float(counts @ np.arange(len(counts)) / max(1, counts.sum()))
-
-
-def median(counts: np.ndarray) -> int:
-    """Of values 0, 1, 2 ... that come up `counts` times."""
-    return int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
-
-
-def most_frequent(counts: np.ndarray, number: int) -> list[int]:
-    """The ids with the largest counts, the largest first; none that is 0."""
-    order = np.argsort(-counts, kind="stable")[:number]
-    return [int(id) for id in order if counts[id]]
-
-
-def numbers(statistics: Statistics) -> list[tuple[str, str]]:
-    """The sums in words: (name, value)."""
-    s = statistics
-    wanted = s.expected_outcomes / max(1, s.expected_outcomes.sum())
-    outcomes = [
-        f"{share:.1%} {name}"
-        for name, share in zip(OUTCOMES, s.outcome_shares, strict=True)
-    ]
-    looked_at = ""
-    if s.repeats.kept_share < 1:
-        looked_at = f", judged by {s.repeats.kept_share:.2%} of them"
-    return [
-        ("Records", f"{s.records:,} that break no rule"),
-        (
-            "Tokens",
-            f"{mean(s.lengths):.1f} of a record, median {median(s.lengths)}, "
-            f"{s.lengths[-1] / max(1, s.records):.1%} full ({len(s.lengths) - 1})",
-        ),
-        (
-            "Sides",
-            f"A {mean(s.a_lengths):.1f} and B {mean(s.b_lengths):.1f} tokens, median "
-            f"{median(s.a_lengths)} and {median(s.b_lengths)}",
-        ),
-        (
-            "Predictions",
-            f"{mean(s.predictions):.1f} of a record, "
-            f"{s.num_predictions / max(1, s.num_tokens):.2%} of its tokens",
-        ),
-        (
-            "In their place",
-            f"{', '.join(outcomes)}; expected {_percents(wanted)}",
-        ),
-        ("Next sentence", f"{s.random_share:.1%} random"),
-        ("[UNK]", f"{s.unknown_share:.2%} of the text's tokens"),
-        ("Repeated", f"{s.repeats.share():.2%} of the records{looked_at}"),
-    ]
+    def plots(self) -> list[figures.Histogram | figures.Bars]:
+        return [
+            figures.lengths("Tokens of a record, with [CLS] and [SEP]", self._lengths),
+            figures.Histogram(
+                "Share of [UNK] in a record's text",
+                self._unknown_percents,
+                "% of its tokens",
+                f"{self._unknown_share:.3%} of all; with much more than 1% the "
+                "vocabulary does not suit the text",
+            ),
+            figures.most_frequent_tokens(
+                "Most frequent tokens",
+                self._tokens,
+                self._vocabulary,
+                f"of {self._tokens.sum():,} tokens of the text, "
+                f"{np.count_nonzero(self._tokens):,} different ones",
+            ),
+        ]

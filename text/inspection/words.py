@@ -5,15 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from text.inspection.rules import Layout, name
+from text.inspection.rules import name
+from text.instances.instances import Instances
 from text.tokenizers.vocabulary import Vocabulary
 
 LEGEND = (
     "[MASK→cat]: cat is to be predicted, and [MASK] stands in its place; [dog→cat]: the "
     "random token dog does; [=cat]: cat itself does."
 )
-LABELS = ("B follows A in the text", "B is from elsewhere, at random")
-
 _WIDTH = 88
 
 
@@ -41,16 +40,19 @@ class Piece(NamedTuple):
 
 
 def sides(
-    record: dict[str, np.ndarray], vocabulary: Vocabulary
-) -> tuple[list[list[Piece]], list[list[Piece]]]:
-    """The words of both sides, each a list of pieces; [CLS] and [SEP] are left out.
+    record: dict[str, np.ndarray], instances: Instances, vocabulary: Vocabulary
+) -> dict[str, list[list[Piece]]]:
+    """The words of each side, each a list of pieces; [CLS] and [SEP] are left out.
 
     Args:
         record: its features, each [length]; they need not be right.
+        instances: what the record is.
     """
-    layout = Layout.of({key: row[None] for key, row in record.items()}, vocabulary)
-    predicted = set(record["masked_lm_positions"][layout.is_predicted[0]].tolist())
-    found = [], []
+    layout = _layout(record, instances)
+    predicted = set()
+    if layout.is_predicted.any():
+        predicted.update(record["masked_lm_positions"][layout.is_predicted[0]].tolist())
+    found = {side: [] for side in instances.sides}
     for position in range(int(layout.lengths[0])):
         id, shown = int(layout.text[0, position]), int(record["input_ids"][position])
         outcome = "text"
@@ -59,7 +61,9 @@ def sides(
             outcome = "kept" if shown == id else outcome
         elif id == (vocabulary.sep_id if position else vocabulary.cls_id):
             continue
-        words = found[int(record["segment_ids"][position] == 1)]
+        segment = int(record["segment_ids"][position])
+        known = 0 <= segment < len(instances.sides)
+        words = found[instances.sides[segment if known else 0]]
         original = name(vocabulary, id)
         if words and original.startswith("##"):
             original = original.removeprefix("##")
@@ -69,27 +73,34 @@ def sides(
     return found
 
 
-def label(record: dict[str, np.ndarray]) -> str:
-    """The next-sentence label in words."""
-    value = int(record["next_sentence_labels"][0])
-    return LABELS[value] if value in (0, 1) else f"next_sentence_labels is {value}"
+def _layout(record, instances):
+    return instances.masks.layout({key: row[None] for key, row in record.items()})
 
 
-def heading(record: dict[str, np.ndarray]) -> str:
+def heading(record: dict[str, np.ndarray], instances: Instances) -> str:
     """The sizes of a record, and its label."""
-    tokens = int(record["input_mask"].sum())
-    predictions = np.count_nonzero(record["masked_lm_weights"])
-    return f"{tokens} tokens, {predictions} to predict; {label(record)}"
+    parts = [f"{int(record['input_mask'].sum())} tokens"]
+    if (is_predicted := _layout(record, instances).is_predicted).size:
+        parts[0] += f", {np.count_nonzero(is_predicted)} to predict"
+    if label := instances.label(record):
+        parts.append(label)
+    return "; ".join(parts)
 
 
-def text(where: str, record: dict[str, np.ndarray], vocabulary: Vocabulary) -> str:
+def text(
+    where: str,
+    record: dict[str, np.ndarray],
+    instances: Instances,
+    vocabulary: Vocabulary,
+) -> str:
     """A record as lines for a terminal.
 
     Args:
         where: its file and number.
+        instances: what the record is.
     """
-    lines = [f"{where}: {heading(record)}"]
-    for side, words in zip("AB", sides(record, vocabulary), strict=True):
+    lines = [f"{where}: {heading(record, instances)}"]
+    for side, words in sides(record, instances, vocabulary).items():
         lines += textwrap.wrap(
             " ".join("".join(map(str, word)) for word in words),
             _WIDTH,

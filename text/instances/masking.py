@@ -41,6 +41,7 @@ def prediction_counts(lengths: np.ndarray, masked_lm_prob: float) -> np.ndarray:
 def mask(
     input_ids: np.ndarray,
     candidates: np.ndarray,
+    lengths: np.ndarray,
     word_starts: np.ndarray | None,
     masking: Masking,
     vocabulary: Vocabulary,
@@ -51,6 +52,7 @@ def mask(
     Args:
         input_ids: int32 [batch, seq_length]; not modified.
         candidates: bool [batch, seq_length], true where a token may be chosen.
+        lengths: int [batch], tokens of each row with [CLS] and [SEP].
         word_starts: bool [batch, seq_length], true at the first piece of each word; used,
             and then required, with `masking.whole_words` alone.
         rng: the only source of chance.
@@ -61,7 +63,6 @@ def mask(
         and int64 [3]: how many chosen became [MASK], stayed, became a random token.
     Source: google-research/bert@eedf571 create_pretraining_data.py:342-415.
     """
-    lengths = candidates.sum(axis=1) + 3  # the candidates, [CLS] and two [SEP]
     counts = np.minimum(
         prediction_counts(lengths, masking.masked_lm_prob),
         masking.max_predictions_per_seq,

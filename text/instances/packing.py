@@ -5,13 +5,6 @@ import numpy as np
 from text.tokenizers.vocabulary import Vocabulary
 
 NUM_SPECIAL_TOKENS = 3  # [CLS], and a [SEP] behind each side
-# Few, for each is compiled by itself where XLA does it.
-_LENGTHS = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 320, 384, 448)
-
-
-def static_lengths(max_seq_length: int) -> list[int]:
-    """The lengths to which batches are padded, ascending; the last is max_seq_length."""
-    return [*(n for n in _LENGTHS if n < max_seq_length), max_seq_length]
 
 
 def truncated_lengths(

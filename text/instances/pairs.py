@@ -1,4 +1,4 @@
-"""Chooses the two spans of an instance, and its next-sentence label.
+"""Pairs of spans and whether the second follows the first: the release's instances.
 
 Here, a corpus is two arrays of offsets on disk: `sentences` into the tokens, `documents`
 into the sentences, each with the end as its last element.
@@ -11,7 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from text.corpus.store import FlatFile
+from text.instances import figures, packing
+from text.instances.instances import Instances, Rule
 from text.instances.packing import truncated_lengths
+from text.records.schema import Feature
 
 # One planned instance: two spans of the corpus, already cut to fit.
 PAIR = np.dtype(
@@ -24,8 +27,194 @@ PAIR = np.dtype(
     ]
 )
 
+LABELS = ("B follows A in the text", "B is from elsewhere, at random")
+
+_MOST_RANDOM_NEXT = 0.9
 _WINDOW = 1 << 16  # sentences of one document held at a time
 _RANDOM_SPANS = 1 << 12  # looked up at a time
+
+
+class Pairs(Instances):
+    """`[CLS] a [SEP] b [SEP]` and the next-sentence label.
+
+    Source: google-research/bert@eedf571 create_pretraining_data.py.
+    """
+
+    planned = PAIR
+    suffix = "pairs"
+    sides = ("A", "B")
+    none_planned = (
+        "no document has two sentences, and with --random_next_sentences=false a pair is "
+        "made of no less"
+    )
+    long_sentences = "lose what does not fit"
+    passes_differ = True
+
+    @property
+    def max_num_tokens(self) -> int:
+        return self.recipe.max_seq_length - packing.NUM_SPECIAL_TOKENS
+
+    def refusal(self, num_documents) -> str:
+        if num_documents > 1 or not self.recipe.random_next_sentences:
+            return ""
+        return (
+            "all of the text is one document, so no sentence can come from another one; "
+            "separate documents by empty lines (or see --input_format), or go on with "
+            "--random_next_sentences=false"
+        )
+
+    def plan(self, corpus, first, last, rng):
+        return plan(
+            corpus.sentences,
+            corpus.documents,
+            first,
+            last,
+            max_num_tokens=self.max_num_tokens,
+            short_seq_prob=self.recipe.short_seq_prob,
+            random_next=self.recipe.random_next_sentences,
+            rng=rng,
+        )
+
+    def runs(self, planned):
+        starts = np.stack([planned["a_start"], planned["b_start"]], axis=1)
+        lengths = np.stack([planned["a_length"], planned["b_length"]], axis=1)
+        return starts.ravel(), lengths.ravel().astype(np.int64)
+
+    def pack(self, corpus, planned, tokens, vocabulary):
+        lengths = (planned[f"{side}_length"].astype(np.int64) for side in "ab")
+        batch, sources = packing.pack_pairs(
+            tokens, *lengths, vocabulary, self.recipe.max_seq_length
+        )
+        labels = planned["is_random"].astype(np.uint8)[:, None]
+        return batch | {"next_sentence_labels": labels}, sources
+
+    def labels(self) -> tuple[Feature, ...]:
+        return (Feature("next_sentence_labels", "int64", 1, 2),)
+
+    # --- Inspection ------------------------------------------------------------------
+
+    def rules(self, batch, layout, vocabulary) -> Iterator[Rule]:
+        text, lengths, _ = layout
+        columns = np.arange(text.shape[1])
+        is_token = columns < lengths[:, None]
+        first_seps, last_seps = _first_seps(layout, vocabulary), lengths[:, None] - 1
+        is_sep = (columns == first_seps) | (columns == last_seps)
+        yield Rule(
+            "input_ids",
+            is_token & ((text == vocabulary.sep_id) != is_sep),
+            "must be [SEP] at the end of the two sides, and nowhere else",
+        )
+        yield Rule(
+            "input_ids",
+            (columns == first_seps) & ((first_seps < 2) | (last_seps - first_seps < 2)),
+            "must have two sides, each with tokens in front of its [SEP]",
+        )
+        yield Rule(
+            "segment_ids",
+            batch["segment_ids"] != is_token & (columns > first_seps),
+            "must be 0 up to the first [SEP], 1 up to the second, then 0",
+        )
+        labels = batch["next_sentence_labels"]
+        if self.recipe.random_next_sentences:
+            rule = "must be 0 (really next) or 1 (random)"
+        else:
+            rule = "must be 0, by --random_next_sentences=false of the description"
+        is_broken = (labels < 0) | (labels > self.recipe.random_next_sentences)
+        yield Rule("next_sentence_labels", is_broken, rule)
+
+    def sums(self, batch) -> dict[str, int]:
+        return {"random_next": int(batch["next_sentence_labels"].sum())}
+
+    def figures(self, vocabulary) -> list[figures.Figures]:
+        return [_Sides(self.recipe.max_seq_length, vocabulary)]
+
+    def label(self, record) -> str:
+        value = int(record["next_sentence_labels"][0])
+        return LABELS[value] if value in (0, 1) else f"next_sentence_labels is {value}"
+
+    def report(self, counts, passes) -> list[str]:
+        cut = counts["truncated_tokens"]
+        number = counts["instances"]
+        paired = counts["instance_tokens"] - packing.NUM_SPECIAL_TOKENS * number + cut
+        lines = [
+            f"{counts['random_next'] / number:.1%} with a random next sentence; "
+            f"{cut / paired:.1%} of the paired tokens were cut off to fit"
+        ]
+        if unpaired := counts.get("unpaired_sentences", 0) // passes:
+            lines.append(
+                f"{unpaired:,} sentences at a document's end had no next one and were "
+                "left out"
+            )
+        return lines
+
+
+def _first_seps(layout, vocabulary):
+    """int64 [batch, 1]: the position of the first [SEP]."""
+    return (layout.text == vocabulary.sep_id).argmax(axis=1)[:, None]
+
+
+class _Sides(figures.Figures):
+    """Counts lengths of the two sides, and labels."""
+
+    def __init__(self, max_seq_length, vocabulary):
+        self._vocabulary = vocabulary
+        self._lengths = np.zeros((2, max_seq_length + 1), np.int64)
+        self._labels = np.zeros(2, np.int64)
+        self._pairs = self._random = 0  # where random next sentences are wanted
+
+    def add(self, batch, layout, recipe) -> None:
+        labels = batch["next_sentence_labels"][:, 0]
+        seps = _first_seps(layout, self._vocabulary)[:, 0]
+        figures.count(self._lengths[0], seps - 1)
+        figures.count(self._lengths[1], layout.lengths - seps - 2)
+        figures.count(self._labels, labels)
+        if recipe.random_next_sentences:
+            self._pairs += len(labels)
+            self._random += int(labels.sum())
+
+    def implausible(self) -> Iterator[tuple[str, str]]:
+        if not self._pairs:
+            return
+        share = self._random / self._pairs
+        least, most = (
+            bound
+            + sign * figures.DEVIATIONS * np.sqrt(bound * (1 - bound) / self._pairs)
+            for bound, sign in ((0.5, -1), (_MOST_RANDOM_NEXT, 1))
+        )
+        if not least <= share <= most:
+            yield (
+                "a half or somewhat more of the second sides must be random",
+                f"{share:.1%} are; if lines or documents are too long or too short "
+                "to have a next sentence, split them otherwise",
+            )
+
+    def lines(self) -> list[tuple[str, str]]:
+        a, b = self._lengths
+        share = self._labels[1] / max(1, self._labels.sum())
+        return [
+            (
+                "Sides",
+                f"A {figures.mean(a):.1f} and B {figures.mean(b):.1f} tokens, median "
+                f"{figures.median(a)} and {figures.median(b)}",
+            ),
+            ("Next sentence", f"{share:.1%} random"),
+        ]
+
+    def plots(self) -> list[figures.Histogram | figures.Bars]:
+        shares = self._labels / max(1, self._labels.sum())
+        labels = [
+            (name, share, f"{share:.2%}")
+            for name, share in zip(("really next", "random"), shares, strict=True)
+        ]
+        return [
+            figures.lengths("Tokens of side A", self._lengths[0]),
+            figures.lengths("Tokens of side B", self._lengths[1]),
+            figures.Bars(
+                "Is B the next sentence?",
+                labels,
+                "a half is drawn by chance; what has no next sentence is random too",
+            ),
+        ]
 
 
 def plan(
@@ -50,7 +239,8 @@ def plan(
             another document; needs two documents. Without, all pairs are consecutive
             and a lone last sentence is left out.
     Returns:
-        PAIR [num_pairs], and counts: `truncated_tokens`, `unpaired_sentences`.
+        PAIR [num_pairs], and counts: `random_next`, `truncated_tokens`,
+        `unpaired_sentences`.
     Source: google-research/bert@eedf571 create_pretraining_data.py:223-340, 418-437.
     """
     planned = array.array("q")  # a list of tuples would take five times the memory
@@ -71,6 +261,16 @@ def plan(
         if not random_next and end < sentences[bounds[1]]:
             unpaired += 1
     columns = np.frombuffer(planned, np.int64).reshape(-1, 5).T.copy()
+    pairs, truncated = _cut(columns, sentences, documents, max_num_tokens, rng)
+    return pairs, {
+        "random_next": int(pairs["is_random"].sum()),
+        "truncated_tokens": truncated,
+        "unpaired_sentences": unpaired,
+    }
+
+
+def _cut(columns, sentences, documents, max_num_tokens, rng):
+    """Finds the random second spans and cuts pairs to fit: PAIR, and tokens cut off."""
     document, target, a_start, a_end, b_end = columns
     is_random = b_end < 0
     b_start = a_end.copy()
@@ -91,10 +291,7 @@ def plan(
     pairs["b_start"] = b_start + rng.binomial(b_cut, 0.5)
     pairs["a_length"], pairs["b_length"] = a_length, b_length
     pairs["is_random"] = is_random
-    return pairs, {
-        "truncated_tokens": int(a_cut.sum() + b_cut.sum()),
-        "unpaired_sentences": unpaired,
-    }
+    return pairs, int(a_cut.sum() + b_cut.sum())
 
 
 def _uniforms(rng) -> Iterator[float]:

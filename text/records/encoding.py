@@ -197,7 +197,7 @@ def schema_of(example: bytes) -> tuple[Feature, ...]:
 
     Returns:
         features by name; a dtype may also be "bytes". Those of `OTHER_NAMES` have the
-        names of `pretraining_schema`.
+        release's names.
     Raises:
         ValueError: it is no tf.train.Example.
     """

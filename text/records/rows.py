@@ -19,7 +19,6 @@ import tensorflow as tf
 
 from text.errors import UserError
 from text.files import anywhere
-from text.instances import packing
 from text.records import encoding, framing, reading
 from text.records.schema import Feature
 
@@ -28,6 +27,13 @@ _PARSED_TOGETHER = 4096
 _WINDOW = 64  # batches among which rows are sorted by length
 _REBUILT = "delete it and run the command again, which rebuilds it"
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
+# Few, for each is compiled by itself where XLA does it.
+_LENGTHS = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 320, 384, 448)
+
+
+def static_lengths(max_seq_length: int) -> list[int]:
+    """The lengths to which batches are padded, ascending; the last is max_seq_length."""
+    return [*(n for n in _LENGTHS if n < max_seq_length), max_seq_length]
 
 
 class Field(NamedTuple):
@@ -168,9 +174,7 @@ class Rows:
         self.layout = layout
         self.lengths = self._count_tokens()
         longest = layout.max_seq_length
-        self._lengths = np.array(
-            packing.static_lengths(longest) if bucketed else [longest]
-        )
+        self._lengths = np.array(static_lengths(longest) if bucketed else [longest])
         # Of each row, the shortest of the static lengths that holds it.
         self._buckets = np.searchsorted(self._lengths, self.lengths).astype(np.int16)
 

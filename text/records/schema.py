@@ -19,23 +19,3 @@ class Feature(NamedTuple):
     def limit(self, sizes: Mapping[str, int]) -> int | None:
         """`below` as a number; None where there is no limit or its size is unknown."""
         return sizes.get(self.below) if isinstance(self.below, str) else self.below
-
-
-def pretraining_schema(
-    max_seq_length: int, max_predictions_per_seq: int
-) -> tuple[Feature, ...]:
-    """The features of a pre-training record.
-
-    Source: google-research/bert@eedf571 create_pretraining_data.py:133-140.
-    """
-    return (
-        Feature("input_ids", "int64", max_seq_length, "vocab_size"),
-        Feature("input_mask", "int64", max_seq_length, 2),
-        Feature("segment_ids", "int64", max_seq_length, "type_vocab_size"),
-        Feature(
-            "masked_lm_positions", "int64", max_predictions_per_seq, max_seq_length
-        ),
-        Feature("masked_lm_ids", "int64", max_predictions_per_seq, "vocab_size"),
-        Feature("masked_lm_weights", "float32", max_predictions_per_seq, 2),
-        Feature("next_sentence_labels", "int64", 1, 2),
-    )

@@ -1,0 +1,86 @@
+"""The flags that decide the bytes of records, and where these go."""
+
+import dataclasses
+
+import options
+from text.corpus import formats
+from text.errors import UserError
+from text.instances.kinds import RowOptions
+from text.records import descriptions
+from text.tokenizers.wordpiece import TokenizerOptions
+
+_LONGEST = 1 << 15
+_MOST_PASSES = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerationOptions(TokenizerOptions, RowOptions):
+    """The flags that decide the bytes of the records, together with the text."""
+
+    vocab_file: str = options.field(help="The WordPiece vocabulary.")
+    random_seed: int = options.field(12345, help="Seed of all random choices.")
+    dupe_factor: int = options.field(
+        10, help="Passes over the text, each with different pairs and masks."
+    )
+    input_format: str = options.field(
+        "sentences",
+        choices=formats.FORMATS,
+        help="sentences: one per line, an empty line ends a document, as in the release. "
+        "paragraphs: running text, one paragraph per line, an empty line ends a document. "
+        "files: running text, one document per file, lines broken anywhere, empty lines "
+        "between paragraphs. jsonl: one JSON object per line, each a document.",
+    )
+    json_field: str = options.field(
+        "text", help="The key of the text, with --input_format=jsonl."
+    )
+    documents_span_files: bool = options.field(
+        False,
+        help="Let a document continue in the next file unless an empty line ends it, as "
+        "in the release.",
+    )
+    gzip_compress: bool = options.field(False, help="Compress the records with gzip.")
+
+    def __post_init__(self):
+        self.check_range(8, _LONGEST, "max_seq_length")
+        self.check_range(1, _LONGEST, "max_predictions_per_seq")
+        self.check_range(1, _MOST_PASSES, "dupe_factor")
+        self.check_range(0, None, "random_seed")
+        shares = ("masked_lm_prob", "short_seq_prob", "mask_share", "random_share")
+        self.check_range(0, 1, *shares)
+        if not self.masked_lm_prob:
+            raise UserError("--masked_lm_prob=0: there would be nothing to predict")
+        if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
+            raise UserError("--word_boundaries=spaces needs --do_whole_word_mask")
+
+    def check_range(self, least: float, most: float | None, *names: str) -> None:
+        """Raises:
+        UserError: one of these flags is out of range.
+        """
+        for name in names:
+            value = getattr(self, name)
+            if value < least or (most is not None and value > most):
+                wanted = f"at least {least}"
+                if most is not None:
+                    wanted = f"from {least} to {most}"
+                raise UserError(f"--{name}={value}: must be {wanted}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(GenerationOptions):
+    """The flags as resolved, what is read, and where the records go."""
+
+    input_files: tuple[str, ...] = ()
+    output_files: tuple[str, ...] = ()
+
+    @property
+    def description_file(self) -> str:
+        return self.output_files[0] + descriptions.SUFFIX
+
+    @property
+    def work_folder(self) -> str:
+        return self.output_files[0] + descriptions.UNFINISHED
+
+    @property
+    def settings_file(self) -> str:
+        """Where tasks find the settings."""
+        return f"{self.work_folder}/settings.json"

@@ -1,0 +1,275 @@
+"""The contract of a kind of rows: which spans of a corpus make one, and how it is laid out.
+
+A kind has a name in text/instances/kinds.py. Generation, inspection and readable output
+know only what is declared here.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+import options
+from text.corpus.store import Corpus
+from text.instances.figures import Figures
+from text.records.schema import Feature
+from text.tokenizers.vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """The flags that decide what rows of any kind hold."""
+
+    do_whole_word_mask: bool = options.field(
+        False, help="Mask all pieces of a word, or none."
+    )
+    max_seq_length: int = options.field(128, help="Tokens per record, at least 8.")
+    max_predictions_per_seq: int = options.field(
+        20, help="Maximum number of tokens to predict per record."
+    )
+    masked_lm_prob: float = options.field(0.15, help="Share of tokens to predict.")
+    short_seq_prob: float = options.field(
+        0.1, help="Share of documents in each pass that get shorter sequences."
+    )
+    word_boundaries: str = options.field(
+        "pieces",
+        choices=("pieces", "spaces"),
+        help="What counts as a whole word. pieces: a piece and the ## pieces after it, as "
+        "in the release. spaces: anything between two spaces, for text that was segmented "
+        "into words beforehand.",
+    )
+    mask_share: float = options.field(
+        0.8, help="Share of the predicted tokens that become [MASK]."
+    )
+    random_share: float = options.field(
+        0.1, help="Share of the predicted tokens that are replaced by a random one."
+    )
+    random_next_sentences: bool = options.field(
+        True,
+        help="Take half of the second sentences from other documents. If false, every "
+        "pair is consecutive; for text that is a single document.",
+    )
+
+    @property
+    def words_from_spaces(self) -> bool:
+        return self.do_whole_word_mask and self.word_boundaries == "spaces"
+
+
+class Layout(NamedTuple):
+    """Where things are in a batch of records.
+
+    Attributes:
+        text: int64 [batch, seq_length], input_ids before they were masked.
+        lengths: int64 [batch], tokens with [CLS] and [SEP].
+        is_predicted: bool [batch, num_predictions].
+    """
+
+    text: np.ndarray
+    lengths: np.ndarray
+    is_predicted: np.ndarray
+
+    def words(self, vocabulary: Vocabulary) -> np.ndarray:
+        """bool [batch, seq_length]: tokens that are neither [CLS] nor [SEP]."""
+        is_token = np.arange(self.text.shape[1]) < self.lengths[:, None]
+        return is_token & (
+            (self.text != vocabulary.cls_id) & (self.text != vocabulary.sep_id)
+        )
+
+    def of_rows(self, rows: list[int]) -> "Layout":
+        return Layout(*(values[rows] for values in self))
+
+
+class Rule(NamedTuple):
+    """What a feature must be, and where it is not: bool [batch, length]."""
+
+    feature: str
+    is_broken: np.ndarray
+    text: str
+
+
+class Masks(abc.ABC):
+    """What records say of the tokens to predict.
+
+    Args:
+        recipe: the flags of the records.
+    """
+
+    def __init__(self, recipe: Recipe):
+        self.recipe = recipe
+
+    @abc.abstractmethod
+    def schema(self) -> tuple[Feature, ...]:
+        """The features that it adds to a row."""
+
+    @abc.abstractmethod
+    def apply(
+        self,
+        batch: dict[str, np.ndarray],
+        candidates: np.ndarray,
+        word_starts: np.ndarray | None,
+        vocabulary: Vocabulary,
+        rng: np.random.Generator,
+    ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+        """Chooses tokens to predict.
+
+        Args:
+            batch: packed rows.
+            candidates: bool [batch, seq_length], true where a token may be chosen.
+            word_starts: bool [batch, seq_length], true at the first piece of each word;
+                None unless whole words are to be masked.
+        Returns:
+            the features of `schema`, and those of the batch that it changed; counts.
+        """
+
+    @abc.abstractmethod
+    def layout(self, batch: dict[str, np.ndarray]) -> Layout:
+        """Of any batch; it means little where a record breaks a rule."""
+
+    @abc.abstractmethod
+    def rules(
+        self,
+        batch: dict[str, np.ndarray],
+        layout: Layout,
+        vocabulary: Vocabulary,
+        is_described: bool,
+    ) -> Iterator[Rule]:
+        """Yields what its features must be.
+
+        Args:
+            is_described: whether the recipe is that of the records' description.
+        """
+
+    @abc.abstractmethod
+    def figures(self, vocabulary: Vocabulary) -> list[Figures]:
+        """Makes sums of what is predicted, empty yet."""
+
+
+class Instances(abc.ABC):
+    """A kind of rows.
+
+    Attributes:
+        recipe: the flags of the records.
+        masks: what the rows say of the tokens to predict.
+        planned: the type of one planned row.
+        suffix: of the files of planned rows.
+        sides: names of the parts of a row, by segment id.
+        none_planned: what to tell a user whose text gives no row.
+        long_sentences: what becomes of sentences that are longer than a row.
+        passes_differ: whether each pass over a text plans other rows.
+    """
+
+    planned: np.dtype
+    suffix: str
+    sides: tuple[str, ...]
+    none_planned: str
+    long_sentences: str
+    passes_differ: bool
+
+    def __init__(self, recipe: Recipe, masks: Masks):
+        self.recipe = recipe
+        self.masks = masks
+
+    @property
+    @abc.abstractmethod
+    def max_num_tokens(self) -> int:
+        """How many tokens of the text fit into a row."""
+
+    def refusal(self, num_documents: int) -> str:
+        """Why so many documents give no such rows; "" where they do."""
+        return ""
+
+    @abc.abstractmethod
+    def plan(
+        self, corpus: Corpus, first: int, last: int, rng: np.random.Generator
+    ) -> tuple[np.ndarray, dict[str, int]]:
+        """Plans one pass over the documents `first` to `last`.
+
+        Returns:
+            `planned` [rows], and counts.
+        """
+
+    @abc.abstractmethod
+    def runs(self, planned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The runs of tokens that planned rows hold: int64 starts, lengths [runs]."""
+
+    @abc.abstractmethod
+    def pack(
+        self,
+        corpus: Corpus,
+        planned: np.ndarray,
+        tokens: np.ndarray,
+        vocabulary: Vocabulary,
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Lays rows out.
+
+        Args:
+            tokens: int [sum of all runs], the runs of tokens side by side.
+        Returns:
+            dict of the features of `schema`, without those of the masks; and int64
+            [batch, max_seq_length]: where in `tokens` each position comes from, -1 where
+            it is none of the text.
+        """
+
+    def labels(self) -> tuple[Feature, ...]:
+        """The features of a row that are neither the encoder's inputs nor masks."""
+        return ()
+
+    def schema(self) -> tuple[Feature, ...]:
+        """The features of a record, in the order of its bytes."""
+        length = self.recipe.max_seq_length
+        return (
+            Feature("input_ids", "int64", length, "vocab_size"),
+            Feature("input_mask", "int64", length, 2),
+            Feature("segment_ids", "int64", length, "type_vocab_size"),
+            *self.masks.schema(),
+            *self.labels(),
+        )
+
+    def assemble(
+        self,
+        corpus: Corpus,
+        planned: np.ndarray,
+        vocabulary: Vocabulary,
+        rng: np.random.Generator,
+    ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+        """Makes a batch of planned rows, and counts."""
+        starts, lengths = self.runs(planned)
+        tokens = corpus.ids.gather(starts, lengths)
+        batch, sources = self.pack(corpus, planned, tokens, vocabulary)
+        word_starts = None
+        if self.recipe.words_from_spaces:
+            words = corpus.word_starts.gather(starts, lengths)
+            word_starts = words.take(sources, mode="clip").astype(bool)
+        elif self.recipe.do_whole_word_mask:
+            word_starts = ~vocabulary.is_continuation[batch["input_ids"]]
+        counts = {"instance_tokens": int(batch["input_mask"].sum(dtype=np.int64))}
+        masked, noted = self.masks.apply(
+            batch, sources >= 0, word_starts, vocabulary, rng
+        )
+        return batch | masked, counts | noted
+
+    # --- What records of this kind are held to, and how they are shown ---------------
+
+    @abc.abstractmethod
+    def rules(
+        self, batch: dict[str, np.ndarray], layout: Layout, vocabulary: Vocabulary
+    ) -> Iterator[Rule]:
+        """Yields what records must be, besides the rules of all records and of masks."""
+
+    def sums(self, batch: dict[str, np.ndarray]) -> dict[str, int]:
+        """Counts of a batch that the description holds too."""
+        return {}
+
+    @abc.abstractmethod
+    def figures(self, vocabulary: Vocabulary) -> list[Figures]:
+        """Makes sums of what only this kind has, empty yet."""
+
+    def label(self, record: dict[str, np.ndarray]) -> str:
+        """The labels of a record in words; "" where it has none."""
+        return ""
+
+    def report(self, counts: dict[str, int], passes: int) -> list[str]:
+        """Lines about a finished text: what became of tokens and sentences."""
+        return []

@@ -94,6 +94,44 @@ def test_hosts_and_replicas_share_the_batches(three_files):
     assert together == whole
 
 
+def rows_by_number(dataset, batches):
+    found = {}
+    for batch in dataset.take(batches).as_numpy_iterator():
+        found |= zip(
+            batch["row_numbers"].tolist(),
+            batch["input_ids"][:, 0].tolist(),
+            strict=True,
+        )
+    return found
+
+
+def test_a_row_has_its_number_however_batches_are_divided(three_files):
+    whole = rows_by_number(three_files.training(4, seed=3), 5)
+    assert sorted(whole) == list(range(20))
+    assert list(whole.values()) == sum(numbers(three_files.training(4, seed=3), 5), [])
+    divided = {}
+    for host in range(2):
+        part = reading.Part(host=host, hosts=2, replicas=4)
+        divided |= rows_by_number(three_files.training(4, seed=3, part=part), 10)
+    assert divided == whole
+    resumed = rows_by_number(three_files.training(4, seed=3, first_batch=3), 2)
+    assert resumed == {n: row for n, row in whole.items() if n >= 12}
+
+
+def test_held_out_rows_have_their_numbers_too(three_files):
+    whole = rows_by_number(three_files.evaluation(4, max_batches=9), 9)
+    assert [whole[n] for n in range(10)] == list(range(10))
+    part = reading.Part(host=1, hosts=2, replicas=2)
+    mine = rows_by_number(three_files.evaluation(4, max_batches=9, part=part), 9)
+    assert {n: mine[n] for n in (2, 3, 6, 7)} == {2: 2, 3: 3, 6: 6, 7: 7}
+
+
+def test_row_numbers_beyond_32_bits_go_round(tmp_path):
+    data = opened(write(tmp_path / "a", range(4)))
+    (batch,) = data.training(2, seed=0, first_batch=2**31 + 1).take(1)
+    assert batch["row_numbers"].numpy().tolist() == [2, 3]
+
+
 def test_places_say_where_a_batch_comes_from(three_files):
     (batch,) = numbers(three_files.training(4, seed=3, first_batch=6), 1)
     first = {"a": 0, "b": 5, "c": 7}
@@ -130,7 +168,7 @@ def test_evaluation_is_shared_by_hosts(three_files):
 def test_types_and_other_names(tmp_path):
     path = write(tmp_path / "v2", range(3), ids="input_word_ids")
     batch = next(iter(opened(path).training(2, seed=0)))
-    assert sorted(batch) == ["input_ids", "masked_lm_weights"]
+    assert sorted(batch) == ["input_ids", "masked_lm_weights", "row_numbers"]
     assert batch["input_ids"].dtype == tf.int32
     assert batch["input_ids"].shape == [2, 2]
     assert batch["masked_lm_weights"].numpy().tolist() == [[0.5], [0.5]]

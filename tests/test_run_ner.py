@@ -19,7 +19,7 @@ from modeling import layers
 from modeling.encoders.bert import BertEncoder
 from modeling.objectives import frozen_tagging
 from serving import predictor
-from tests import jobs, serving, tiny
+from tests import jobs, served, tiny
 from tests.test_tags import conlleval
 from text.errors import UserError
 from text.tasks import tags
@@ -754,10 +754,10 @@ class Exported:
         given = run_ner.Options(**flags(folder, do_predict=True, **changes))
         self.task = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
         self.model = self.task.objective().network(config, seed=3)
-        self.served = serving.Served(self.task, self.model, folder)
+        self.served = served.Served(self.task, self.model, folder)
 
     def in_python(self, examples):
-        found = serving.predictions(self.task, self.model, examples, "test")
+        found = served.predictions(self.task, self.model, examples, "test")
         return self.task.answers(found)
 
     def answers(self, examples):

@@ -16,7 +16,7 @@ import pytest
 import run_swag
 from modeling.encoders.bert import BertEncoder
 from serving import predictor
-from tests import jobs, serving, tiny
+from tests import jobs, served, tiny
 from text.errors import UserError
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training import checkpoint
@@ -547,10 +547,10 @@ class Exported:
         given = run_swag.Options(**flags(folder, **changes))
         self.task = run_swag.MultipleChoice(given, run_swag.run.make_tokenizer(given))
         self.model = self.task.objective().network(config, seed=3)
-        self.served = serving.Served(self.task, self.model, folder)
+        self.served = served.Served(self.task, self.model, folder)
 
     def in_python(self, examples):
-        found = serving.predictions(self.task, self.model, examples, "test")
+        found = served.predictions(self.task, self.model, examples, "test")
         return self.task.answers(found)
 
     def answers(self, examples):

@@ -107,6 +107,7 @@ class MaskedLM(Objective):
 
     loss_weights = {"masked_lm_loss": 1.0}
     metric_names = ("masked_lm_accuracy",)
+    features = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
     def network(self, config, *, seed=0, dtype="float32") -> MaskedLMModel:
         model = MaskedLMModel(config, seed=seed, dtype=dtype)

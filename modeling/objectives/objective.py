@@ -1,6 +1,7 @@
 """The contract of an objective: the network, its losses and metrics."""
 
 import abc
+import types
 from collections.abc import Mapping
 
 import keras
@@ -14,11 +15,15 @@ class Objective(abc.ABC):
     Attributes:
         loss_weights: loss name -> its factor in the sum that is minimized.
         metric_names: of what `metrics` returns.
+        features: what a pre-training record must have besides the encoder's inputs.
+        settings: what else decides what is learned, for a run to be held to.
         sequence_outputs: outputs of the network whose second axis is the sequence.
     """
 
     loss_weights: Mapping[str, float]
     metric_names: tuple[str, ...]
+    features: tuple[str, ...] = ()
+    settings: Mapping[str, object] = types.MappingProxyType({})
     sequence_outputs: tuple[str, ...] = ()
 
     @abc.abstractmethod
@@ -37,6 +42,9 @@ class Objective(abc.ABC):
 
     def prepare(self, batch, seed) -> dict:
         """Changes a batch on the device, before anything else sees it: draws masks, say.
+
+        Random choices are to follow from `batch["row_numbers"]`; see
+        modeling/row_random.py.
 
         Args:
             batch: dict of tensors.

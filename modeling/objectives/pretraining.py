@@ -53,6 +53,7 @@ class MaskedLMNextSentence(MaskedLM):
 
     loss_weights = {"masked_lm_loss": 1.0, "next_sentence_loss": 1.0}
     metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
+    features = (*MaskedLM.features, "next_sentence_labels")
 
     def network(self, config, *, seed=0, dtype="float32") -> PretrainingModel:
         return PretrainingModel(config, seed=seed, dtype=dtype)

@@ -49,6 +49,15 @@ class GenerationOptions(TokenizerOptions, RowOptions):
         self.check_range(0, 1, *shares)
         if not self.masked_lm_prob:
             raise UserError("--masked_lm_prob=0: there would be nothing to predict")
+        rows = self.make()
+        if self.dupe_factor > 1 and not (
+            rows.passes_differ or rows.masks.passes_differ
+        ):
+            raise UserError(
+                f"--dupe_factor={self.dupe_factor}: with --instances={self.instances} and "
+                f"--masking={self.masking}, every pass would write the same records; give "
+                "--dupe_factor=1"
+            )
         if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
             raise UserError("--word_boundaries=spaces needs --do_whole_word_mask")
 

@@ -33,7 +33,7 @@ from text.generation.permutation import permute, round_keys
 from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
-from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import Tokenizer
 
 _FORMAT = 2  # of the description; 1 listed all inputs and had no offsets
@@ -87,7 +87,7 @@ def generate(
         write_json(settings.settings_file, flags)
         try:
             with work.Workers(num_workers) as workers:
-                description = _generate(settings, folder, workers, len(vocabulary))
+                description = _generate(settings, folder, workers, vocabulary)
         except UserError:
             # The input or a flag must change, and what was made of it is of no more use.
             folder.remove()
@@ -121,7 +121,7 @@ def _disk_full_explained(folder):
 # === The three stages ===
 
 
-def _generate(settings, folder, workers, vocabulary_size):
+def _generate(settings, folder, workers, vocabulary):
     counts = collections.Counter()
     _tokenize_all(settings, folder, workers, counts)
     _plan_all(settings, folder, workers, counts)
@@ -131,8 +131,9 @@ def _generate(settings, folder, workers, vocabulary_size):
         max_seq_length=settings.max_seq_length,
         max_predictions_per_seq=settings.max_predictions_per_seq,
         do_lower_case=settings.do_lower_case,
-        vocab_size=vocabulary_size,
-        vocab_sha256=folder.origin["vocab_sha256"],
+        vocab_size=len(vocabulary),
+        vocab_sha256=vocabulary.digest,
+        special_ids={token: vocabulary.ids[token] for token in SPECIAL_TOKENS},
         instances=counts["instances"],
         outputs=written,
         counts=dict(counts),

@@ -94,7 +94,12 @@ class Masks(abc.ABC):
 
     Args:
         recipe: the flags of the records.
+
+    Attributes:
+        passes_differ: whether each pass over a text predicts other tokens.
     """
+
+    passes_differ: bool
 
     def __init__(self, recipe: Recipe):
         self.recipe = recipe

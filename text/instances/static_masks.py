@@ -22,6 +22,8 @@ class StaticMasks(Masks):
     Source: google-research/bert@eedf571 create_pretraining_data.py:133-140, 342-415.
     """
 
+    passes_differ = True
+
     def schema(self) -> tuple[Feature, ...]:
         most, length = self.recipe.max_predictions_per_seq, self.recipe.max_seq_length
         return (

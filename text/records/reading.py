@@ -406,7 +406,8 @@ class Records:
             first_batch: how many batches are passed over.
         Returns:
             Dataset of dicts [batch_size / replicas, ...], one for each of this host's
-            replicas in turn.
+            replicas in turn. `row_numbers` are the numbers of the records in the run,
+            from 0, which do not depend on the division; int32, their lowest 32 bits.
         """
         first, size = first_batch * batch_size, batch_size // part.replicas
         if self.packed:
@@ -421,10 +422,14 @@ class Records:
                 host=part.host,
                 hosts=part.hosts,
             ).rebatch(size)
-        parsed = batches.map(
-            lambda x: self._parse(tf.ensure_shape(x, [size])),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
+
+        def parse(number, x):
+            own = number * size + tf.range(size, dtype=tf.int64)
+            numbers = first + part.host + part.hosts * own
+            features = self._parse(tf.ensure_shape(x, [size]))
+            return {**features, "row_numbers": _lowest_bits(numbers)}
+
+        parsed = batches.enumerate().map(parse, num_parallel_calls=tf.data.AUTOTUNE)
         return parsed.with_options(options()).prefetch(tf.data.AUTOTUNE)
 
     def places(
@@ -448,26 +453,36 @@ class Records:
         """The first `max_batches` batches, every record at most once, in file order.
 
         A short last batch is filled up; `is_real_example` [batch] is 1.0 for records
-        and 0.0 for what fills up.
+        and 0.0 for what fills up. `row_numbers` count from the first record.
         """
         paths = tf.data.Dataset.range(len(self.files))
         dataset = paths.flat_map(self._open).map(lambda file, number, x: x)
 
-        def fill(x):
+        def fill(number, x):
             real = tf.size(x)
             rows = tf.minimum(tf.range(batch_size), real - 1)
             weights = tf.cast(tf.range(batch_size) < real, tf.float32)
-            return part.of(tf.gather(x, rows)), part.of(weights)
+            numbers = number * batch_size + tf.range(batch_size, dtype=tf.int64)
+            return part.of(tf.gather(x, rows)), part.of(weights), part.of(numbers)
 
         size = batch_size // part.replicas
 
-        def parse(x, weights):
-            features = self._parse(tf.ensure_shape(x, [size]))
-            return {**features, "is_real_example": tf.ensure_shape(weights, [size])}
+        def parse(x, weights, numbers):
+            return {
+                **self._parse(tf.ensure_shape(x, [size])),
+                "is_real_example": tf.ensure_shape(weights, [size]),
+                "row_numbers": _lowest_bits(tf.ensure_shape(numbers, [size])),
+            }
 
-        batches = dataset.batch(batch_size).take(max_batches).map(fill).unbatch()
+        batches = dataset.batch(batch_size).take(max_batches).enumerate().map(fill)
+        batches = batches.unbatch()
         parsed = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
         return parsed.with_options(options()).prefetch(tf.data.AUTOTUNE)
+
+
+def _lowest_bits(numbers):
+    """int64 -> int32; what devices compute with."""
+    return tf.bitcast(tf.cast(numbers, tf.uint32), tf.int32)
 
 
 def options() -> tf.data.Options:

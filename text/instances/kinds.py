@@ -5,11 +5,16 @@ from collections.abc import Mapping
 
 import options
 from text.errors import UserError
+from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, Recipe
 from text.instances.pairs import Pairs
 from text.instances.static_masks import StaticMasks
 
-INSTANCES = {"pairs": Pairs}
+INSTANCES = {
+    "pairs": Pairs,
+    "full_sentences": FullSentences,
+    "doc_sentences": DocSentences,
+}
 MASKS = {"static": StaticMasks}
 
 
@@ -21,7 +26,9 @@ class RowOptions(Recipe):
         "pairs",
         choices=tuple(INSTANCES),
         help="What a record is. pairs: two spans and whether the second follows the "
-        "first, as in the release.",
+        "first, as in the release. full_sentences: as many sentences as fit, across "
+        "documents, for --objective=masked_lm; doc_sentences: of one document. Their rows "
+        "are the same in every pass.",
     )
     masking: str = options.field(
         "static",

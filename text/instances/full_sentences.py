@@ -1,0 +1,185 @@
+"""Rows of consecutive whole sentences, as many as fit, without next-sentence labels.
+
+RoBERTa's inputs (arXiv:1907.11692, section 4.2). A row is `[CLS]`, then sentences up to
+max_seq_length; every document in it ends with `[SEP]`:
+
+    full_sentences   [CLS] the end of one document [SEP] the beginning of the next [SEP]
+    doc_sentences    [CLS] sentences of one document [SEP]
+
+Rows are the same in every pass over the text; only masks differ.
+"""
+
+import array
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import numpy as np
+
+from text.instances import figures
+from text.instances.instances import Instances, Rule
+
+# One planned row: a run of the corpus, the document where it begins, and over how many
+# documents it goes.
+SPAN = np.dtype(
+    [("start", "<i8"), ("document", "<i8"), ("length", "<u2"), ("parts", "<u2")]
+)
+_WINDOW = 1 << 16  # sentences of one document held at a time
+
+
+class FullSentences(Instances):
+    """Sentences up to max_seq_length; a row goes on into the next document.
+
+    Source: facebookresearch/fairseq@3d262bb fairseq/data/token_block_utils_fast.pyx,
+        break mode "complete".
+    """
+
+    planned = SPAN
+    suffix = "spans"
+    sides = ("Text",)
+    none_planned = "it has no sentence"
+    long_sentences = "continue in the record after it"
+    passes_differ = False
+    crosses_documents = True
+
+    @property
+    def max_num_tokens(self) -> int:
+        return self.recipe.max_seq_length - 2
+
+    def plan(self, corpus, first, last, rng):
+        # Differs from the source: it makes one row of a sentence that is too long, which
+        # training then leaves out; here such a sentence continues in the next row.
+        del rng
+        planned = array.array("q")
+        size = self.recipe.max_seq_length
+        split, length, parts = 0, 0, 0  # the last two of the row that is being filled
+        bounds = corpus.documents[first : last + 1].tolist()
+        for document in range(first, last):
+            begins = True
+            if not self.crosses_documents:
+                length = parts = 0
+            for offsets in _windows(corpus.sentences, *bounds[document - first :][:2]):
+                at = offsets[0]
+                while at < offsets[-1]:
+                    part = begins or not length
+                    room = size - 1 - length - parts - part
+                    end = offsets[max(bisect_right(offsets, at + room) - 1, 0)]
+                    if end <= at:
+                        if length:
+                            length = parts = 0
+                            continue
+                        end = at + room
+                        split += 1
+                    if not length:
+                        planned.extend((at, document, 0, 0))
+                    length += end - at
+                    parts += part
+                    planned[-2:] = array.array("q", (length, parts))
+                    at, begins = end, False
+        columns = np.frombuffer(planned, np.int64).reshape(-1, 4).T
+        rows = np.empty(columns.shape[1], SPAN)
+        for name, values in zip(SPAN.names, columns, strict=True):
+            rows[name] = values
+        return rows, {"split_sentences": split}
+
+    def runs(self, planned):
+        return planned["start"], planned["length"].astype(np.int64)
+
+    def pack(self, corpus, planned, tokens, vocabulary):
+        lengths, parts = (planned[x].astype(np.int64) for x in ("length", "parts"))
+        columns = np.arange(self.recipe.max_seq_length)
+        last = (lengths + parts)[:, None]
+        is_sep = columns == last
+        rows, positions = _inner_seps(corpus, planned)
+        is_sep[rows, positions] = True
+        row_starts = (np.cumsum(lengths) - lengths)[:, None]
+        sources = row_starts + columns - 1 - np.cumsum(is_sep, axis=1)
+        sources[(columns == 0) | is_sep | (columns > last)] = -1
+        input_ids = tokens.take(sources, mode="clip").astype(np.int32)
+        input_ids[:, 0] = vocabulary.cls_id
+        input_ids[is_sep] = vocabulary.sep_id
+        input_mask = columns <= last
+        input_ids[~input_mask] = vocabulary.pad_id
+        batch = {
+            "input_ids": input_ids,
+            "input_mask": input_mask.view(np.uint8),
+            "segment_ids": np.zeros(input_mask.shape, np.uint8),
+        }
+        return batch, sources
+
+    # --- Inspection ------------------------------------------------------------------
+
+    def rules(self, batch, layout, vocabulary) -> Iterator[Rule]:
+        columns = np.arange(layout.text.shape[1])
+        last = layout.lengths[:, None] - 1
+        is_sep = (layout.text == vocabulary.sep_id) & (columns <= last)
+        yield Rule(
+            "input_ids", (columns == last) & ~is_sep, "must be [SEP] behind the text"
+        )
+        if self.crosses_documents:
+            follows_special = np.roll(is_sep, 1, axis=1)
+            follows_special[:, :2] = (False, True)  # what follows [CLS]
+            yield Rule(
+                "input_ids",
+                is_sep & follows_special,
+                "must be a token of the text behind [CLS] and behind another [SEP]",
+            )
+        else:
+            yield Rule(
+                "input_ids",
+                is_sep & (columns != last),
+                "must be [SEP] at the end of the text, and nowhere else",
+            )
+        yield Rule("segment_ids", batch["segment_ids"] != 0, "must be 0")
+
+    def figures(self, vocabulary) -> list[figures.Figures]:
+        return [_Documents(self.recipe.max_seq_length, vocabulary)]
+
+    def report(self, counts, passes) -> list[str]:
+        filled = counts["instance_tokens"] / (
+            counts["instances"] * self.recipe.max_seq_length
+        )
+        return [f"{filled:.1%} of the positions hold a token"]
+
+
+class DocSentences(FullSentences):
+    """Sentences of one document up to max_seq_length.
+
+    Source: as of `FullSentences`, break mode "complete_doc".
+    """
+
+    crosses_documents = False
+
+
+def _windows(sentences, first, last) -> Iterator[list[int]]:
+    """Yields the token offsets of a document's sentences, in parts that share an end."""
+    for start in range(first, last, _WINDOW):
+        yield sentences[start : min(start + _WINDOW, last) + 1].tolist()
+
+
+def _inner_seps(corpus, planned):
+    """Where rows have a [SEP] between two documents: int64 [number] rows, positions."""
+    inner = planned["parts"].astype(np.int64) - 1
+    rows = np.repeat(np.arange(len(planned)), inner)
+    ends = corpus.documents.gather(planned["document"] + 1, inner)  # in sentences
+    offsets = corpus.sentences.gather(ends, np.ones_like(ends))
+    number = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    return rows, 1 + offsets - planned["start"][rows] + number
+
+
+class _Documents(figures.Figures):
+    """Counts the documents of records."""
+
+    def __init__(self, max_seq_length, vocabulary):
+        self._vocabulary = vocabulary
+        self._counts = np.zeros(max_seq_length + 1, np.int64)
+
+    def add(self, batch, layout, recipe) -> None:
+        is_token = np.arange(layout.text.shape[1]) < layout.lengths[:, None]
+        is_sep = is_token & (layout.text == self._vocabulary.sep_id)
+        figures.count(self._counts, is_sep.sum(axis=1))
+
+    def lines(self) -> list[tuple[str, str]]:
+        return [("Documents", f"{figures.mean(self._counts):.2f} of a record")]
+
+    def plots(self) -> list[figures.Histogram | figures.Bars]:
+        return [figures.lengths("Documents of a record", self._counts, "documents")]

@@ -213,11 +213,11 @@ def _ticks(first, last, most):
 
 
 def _shown(found):
-    legend = (
-        "To predict: "
+    legend = found.instances.masks.are_drawn and (
+        "<p>To predict: "
         '<span class="mask">cat</span> behind [MASK], '
         '<span class="random"><span class="shown">dog→</span>cat</span> behind the random '
-        'token dog, <span class="kept">cat</span> as it is.'
+        'token dog, <span class="kept">cat</span> as it is.</p>'
     )
     records = "".join(
         f'<div class="card record"><small>{_escape(where)}: '
@@ -225,7 +225,7 @@ def _shown(found):
         f"{_sides(record, found)}</div>"
         for where, record in found.shown
     )
-    return f"<h2>The first records</h2><p>{legend}</p>{records}"
+    return f"<h2>The first records</h2>{legend or ''}{records}"
 
 
 def _sides(record, found):

@@ -80,7 +80,8 @@ def _layout(record, instances):
 def heading(record: dict[str, np.ndarray], instances: Instances) -> str:
     """The sizes of a record, and its label."""
     parts = [f"{int(record['input_mask'].sum())} tokens"]
-    if (is_predicted := _layout(record, instances).is_predicted).size:
+    if instances.masks.are_drawn:
+        is_predicted = _layout(record, instances).is_predicted
         parts[0] += f", {np.count_nonzero(is_predicted)} to predict"
     if label := instances.label(record):
         parts.append(label)

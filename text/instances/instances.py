@@ -96,9 +96,11 @@ class Masks(abc.ABC):
         recipe: the flags of the records.
 
     Attributes:
+        are_drawn: whether the records say which tokens to predict.
         passes_differ: whether each pass over a text predicts other tokens.
     """
 
+    are_drawn: bool
     passes_differ: bool
 
     def __init__(self, recipe: Recipe):

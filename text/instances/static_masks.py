@@ -22,6 +22,7 @@ class StaticMasks(Masks):
     Source: google-research/bert@eedf571 create_pretraining_data.py:133-140, 342-415.
     """
 
+    are_drawn = True
     passes_differ = True
 
     def schema(self) -> tuple[Feature, ...]:

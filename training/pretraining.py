@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from modeling.encoders.config import EncoderConfig
+from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.masked_lm import MaskedLM
 from modeling.objectives.objective import Objective
 from modeling.objectives.pretraining import MaskedLMNextSentence
@@ -22,8 +23,10 @@ from serving import export
 from text.errors import UserError
 from text.files import anywhere
 from text.instances.kinds import RowOptions
+from text.instances.masking import prediction_counts
 from text.records import reading
 from text.records.descriptions import Description
+from text.tokenizers.vocabulary import CLS, MASK, SEP
 from text.tokenizers.wordpiece import Tokenizer
 from training import distribution, encoder_export, loop, report, run, run_folder
 
@@ -34,8 +37,30 @@ OBJECTIVES = {
     "masked_lm_next_sentence": MaskedLMNextSentence,
     "masked_lm": MaskedLM,
 }
-# What wraps an objective, by the kind of masks in the records.
-MASKINGS = {"static": lambda objective, recipe, description: objective}
+
+
+def _draws_masks(objective, recipe, description) -> Objective:
+    """The objective on records without masks, which are drawn as these flags say."""
+    lengths = np.arange(recipe.max_seq_length + 1)
+    ids = description.special_ids
+    return DynamicMasks(
+        objective,
+        counts=prediction_counts(lengths, recipe.masked_lm_prob),
+        max_predictions_per_seq=recipe.max_predictions_per_seq,
+        mask_share=recipe.mask_share,
+        random_share=recipe.random_share,
+        whole_words=recipe.do_whole_word_mask,
+        vocab_size=description.vocab_size,
+        mask_id=ids[MASK],
+        special_ids=(ids[CLS], ids[SEP]),
+    )
+
+
+# What becomes of an objective, by the kind of masks in the records.
+MASKINGS = {
+    "static": lambda objective, recipe, description: objective,
+    "dynamic": _draws_masks,
+}
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 # At the beginning of every file.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import options
 from text.errors import UserError
+from text.instances.dynamic_masks import DynamicMasks
 from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, Recipe
 from text.instances.pairs import Pairs
@@ -15,7 +16,7 @@ INSTANCES = {
     "full_sentences": FullSentences,
     "doc_sentences": DocSentences,
 }
-MASKS = {"static": StaticMasks}
+MASKS = {"static": StaticMasks, "dynamic": DynamicMasks}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,8 @@ class RowOptions(Recipe):
     masking: str = options.field(
         "static",
         choices=tuple(MASKS),
-        help="static: choose the tokens to predict now, as in the release.",
+        help="static: choose the tokens to predict now, as in the release. dynamic: leave "
+        "that to run_pretraining.py, which chooses anew in every epoch, by the same flags.",
     )
 
     @classmethod

@@ -1,0 +1,180 @@
+"""Masks drawn on the device, anew in every epoch: RoBERTa's dynamic masking.
+
+They follow from the run's seed and the number of a row in the run, so that replicas,
+micro-batches and resumed runs see the masks that one undisturbed device would.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from keras import ops
+
+from modeling import row_random
+from modeling.objectives.objective import Objective
+
+_CHOICE, _OUTCOME, _TOKEN = range(3)  # what random numbers are for
+_DRAWN = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+
+
+class DynamicMasks(Objective):
+    """An objective on masked words, for records that have no masks.
+
+    The rules are those of text/instances/masking.py: which tokens may be chosen, how many,
+    whole words, 80/10/10.
+
+    Args:
+        objective: what is learned of the masked words.
+        counts: int [longest row + 1]: how many tokens to predict in a row of so many,
+            before max_predictions_per_seq caps it.
+        max_predictions_per_seq: the most predictions of a row, and their array length.
+        mask_share, random_share: shares of the chosen that become [MASK] or any token; the
+            others stay.
+        whole_words: choose all pieces of a word or none; records then have word_starts.
+        vocab_size: random tokens are below it.
+        mask_id: of [MASK].
+        special_ids: those of [CLS] and [SEP], which are never chosen.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        *,
+        counts: Sequence[int],
+        max_predictions_per_seq: int,
+        mask_share: float,
+        random_share: float,
+        whole_words: bool,
+        vocab_size: int,
+        mask_id: int,
+        special_ids: Sequence[int],
+    ):
+        self.objective = objective
+        self.loss_weights = objective.loss_weights
+        self.metric_names = objective.metric_names
+        self.sequence_outputs = objective.sequence_outputs
+        kept = [name for name in objective.features if name not in _DRAWN]
+        self.features = (*kept, *(["word_starts"] if whole_words else []))
+        self.settings = {
+            **objective.settings,
+            "predictions": [int(count) for count in counts],
+            "max_predictions_per_seq": max_predictions_per_seq,
+            "mask_share": mask_share,
+            "random_share": random_share,
+            "whole_words": whole_words,
+            "vocab_size": vocab_size,
+            "mask_id": mask_id,
+            "special_ids": list(special_ids),
+        }
+        self._counts = np.minimum(counts, max_predictions_per_seq).astype(np.int32)
+        self._most = max_predictions_per_seq
+        self._mask_share, self._random_share = mask_share, random_share
+        self._whole_words = whole_words
+        self._vocab_size, self._mask_id = vocab_size, mask_id
+        self._special_ids = tuple(special_ids)
+
+    def network(self, config, *, seed=0, dtype="float32"):
+        return self.objective.network(config, seed=seed, dtype=dtype)
+
+    def weights(self, batch) -> dict:
+        return self.objective.weights(batch)
+
+    def losses(self, batch, outputs) -> dict:
+        return self.objective.losses(batch, outputs)
+
+    def metrics(self, batch, outputs) -> dict:
+        return self.objective.metrics(batch, outputs)
+
+    def prepare(self, batch, seed) -> dict:
+        """Adds masks to a batch.
+
+        Args:
+            batch: dict of int32 tensors: input_ids, input_mask [b, s], row_numbers [b],
+                and word_starts [b, s] for whole words.
+        Returns:
+            the batch with input_ids corrupted; masked_lm_positions, masked_lm_ids int32
+            and masked_lm_weights float32, each [b, max_predictions_per_seq], by rising
+            position, padded with 0.
+        """
+        ids, rows = batch["input_ids"], batch["row_numbers"]
+        width = ids.shape[1]
+        candidates = batch["input_mask"] > 0
+        for special in self._special_ids:
+            candidates = ops.logical_and(candidates, ids != special)
+        counts = ops.take(self._counts, ops.sum(batch["input_mask"], axis=1), axis=0)
+        keys = row_random.uniform(seed, _CHOICE, rows, width)
+        if self._whole_words:
+            starts = ops.logical_and(candidates, batch["word_starts"] > 0)
+            chosen = _choose_words(keys, candidates, starts, counts)
+        else:
+            keys = ops.where(candidates, keys, 2.0)
+            chosen = _ranks(ops.argsort(keys, axis=1)) < counts[:, None]
+            chosen = ops.logical_and(chosen, candidates)
+        positions = ops.sort(ops.where(chosen, ops.arange(width), width), axis=1)
+        positions = _fit(positions, self._most, width)
+        is_prediction = positions < width
+        positions = ops.where(is_prediction, positions, 0)
+        originals = ops.take_along_axis(ids, positions, axis=1)
+        prepared = {
+            **batch,
+            "input_ids": ops.where(chosen, self._corrupted(ids, rows, seed), ids),
+            "masked_lm_positions": ops.cast(positions, "int32"),
+            "masked_lm_ids": ops.where(is_prediction, originals, 0),
+            "masked_lm_weights": ops.cast(is_prediction, "float32"),
+        }
+        return self.objective.prepare(prepared, seed)
+
+    def _corrupted(self, ids, rows, seed):
+        """What stands in the place of each token if that is chosen."""
+        width = ids.shape[1]
+        draws = row_random.uniform(seed, _OUTCOME, rows, width)
+        bits = row_random.bits(seed, _TOKEN, rows, width)
+        # 31 bits, for not every device divides unsigned integers.
+        bits = ops.cast(ops.right_shift(bits, ops.cast(1, "uint32")), "int32")
+        tokens = ops.where(
+            draws >= 1 - self._random_share, ops.mod(bits, self._vocab_size), ids
+        )
+        return ops.where(draws < self._mask_share, self._mask_id, tokens)
+
+
+def _ranks(order):
+    """The place of each column in an order of columns: int [b, s]."""
+    return ops.argsort(order, axis=1)
+
+
+def _fit(values, width, filler):
+    """The first `width` columns, filled up where there are fewer."""
+    missing = max(0, width - values.shape[1])
+    return ops.pad(values[:, :width], ((0, 0), (0, missing)), constant_values=filler)
+
+
+def _choose_words(keys, candidates, starts, counts):
+    """bool [b, s]: whole words in random order, those too long passed over.
+
+    Args:
+        keys: float32 [b, s], random; the words' order is that of their starts.
+        candidates, starts: bool [b, s]; each run of candidates begins with a start.
+        counts: int32 [b], the most tokens to choose.
+    """
+    width = keys.shape[1]
+    columns = ops.arange(width)
+    # A word ends where the next begins, or where no candidate stands.
+    is_bound = ops.logical_or(starts, ops.logical_not(candidates))
+    bounds = ops.sort(ops.where(is_bound, columns, width), axis=1)
+    bounds = _fit(bounds, width + 1, width)
+    number = ops.cumsum(ops.cast(is_bound, "int32"), axis=1) - 1
+    ends = ops.take_along_axis(bounds, number + 1, axis=1)
+    lengths = ops.where(starts, ends - columns, width + 1)  # no word: never fits
+    order = ops.argsort(ops.where(starts, keys, 2.0), axis=1)
+
+    def take(total, length):
+        fits = ops.cast(total + length <= counts, "int32")
+        return total + fits * length, fits
+
+    in_order = ops.transpose(ops.take_along_axis(lengths, order, axis=1))
+    _, taken = ops.scan(take, ops.zeros_like(counts), in_order)
+    taken = ops.take_along_axis(ops.transpose(taken), _ranks(order), axis=1)
+    # Back from a word's start to all of its pieces.
+    own_start = ops.take_along_axis(bounds, ops.maximum(number, 0), axis=1)
+    own_start = ops.minimum(own_start, width - 1)
+    chosen = ops.take_along_axis(taken, own_start, axis=1) > 0
+    return ops.logical_and(candidates, chosen)

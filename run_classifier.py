@@ -32,7 +32,7 @@ from text.records.rows import Field, Row
 from text.tasks.in_parts import in_parts
 from training import metrics, run, run_folder
 from training.finetuning import finetune
-from training.finetuning.task import Judgement, Task
+from training.finetuning.task import Judgement, ServedTask
 
 # isort: split
 import tensorflow as tf
@@ -301,7 +301,7 @@ class Example(NamedTuple):
 # === The task ========================================================================
 
 
-class Classifier(Task):
+class Classifier(ServedTask):
     """Single texts and pairs: one label, several, or a number."""
 
     def __init__(self, given: Options, tokenizer):

@@ -39,7 +39,7 @@ from text.records.rows import Field, Row
 from text.tasks import tags, tags_graph
 from training import metrics, run, run_folder
 from training.finetuning import finetune
-from training.finetuning.task import Judgement, Task
+from training.finetuning.task import Judgement, ServedTask
 
 _NOTHING = "no entity"
 _WORDS_AROUND = 50  # of an entity, on the page of mistakes
@@ -123,7 +123,7 @@ class Sentence(tags.Sentence):
     context: tuple[str, ...] = ()
 
 
-class Tagger(Task):
+class Tagger(ServedTask):
     """A tag for each word, read off its first piece.
 
     The network knows entities by IOB2 tags, whatever scheme the files have.

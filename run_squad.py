@@ -33,7 +33,7 @@ from text.records.rows import Field, Row
 from text.tasks import in_parts, spans, spans_graph
 from training import run, run_folder, squad_metrics
 from training.finetuning import finetune
-from training.finetuning.task import Judgement, Task
+from training.finetuning.task import Judgement, ServedTask
 
 _FIRST_UNIQUE_ID = 1000000000
 
@@ -196,7 +196,7 @@ def _example(question, context, where):
 # === The task ========================================================================
 
 
-class Squad(Task):
+class Squad(ServedTask):
     """Questions whose answer is a span of a text, or, in version 2, not there."""
 
     eval_sets = test_sets = ("dev",)

@@ -37,11 +37,11 @@ from modeling.objectives import tasks
 from text.errors import UserError
 from text.files import tables
 from text.instances import packing
-from text.records.rows import Field, Row
+from text.records.rows import Field, Layout, Row
 from text.tasks import choices_graph
 from training import metrics, run, run_folder
 from training.finetuning import finetune
-from training.finetuning.task import Judgement, Task
+from training.finetuning.task import Judgement, ServedTask
 
 _SAMPLES = (
     (
@@ -161,7 +161,11 @@ def _label(value, num_choices, where):
 # === The task ========================================================================
 
 
-class MultipleChoice(Task):
+def _most_choices(examples):
+    return max(len(example.choices) for example in examples)
+
+
+class MultipleChoice(ServedTask):
     """Every choice makes a sequence with the context; the highest score wins.
 
     Source: the paper, section 4.4 (arXiv:1810.04805); google-research/bert, issue 38.
@@ -174,7 +178,7 @@ class MultipleChoice(Task):
     def __init__(self, given: Options, tokenizer):
         super().__init__(tokenizer)
         self.given = given
-        self.longest = {}  # list of choices of each set; the model takes any number
+        self.longest = {}  # number of choices, by set; the model takes any number
 
     def read(self, split):
         given = self.given
@@ -189,9 +193,11 @@ class MultipleChoice(Task):
             examples.append(example)
         if not examples:
             raise UserError(f"{path}: no line of it is an example")
-        self.num_choices = max(len(example.choices) for example in examples)
-        self.longest[split] = self.num_choices
+        self.longest[split] = _most_choices(examples)
         return examples
+
+    def layout(self, examples, max_seq_length):
+        return Layout(max_seq_length, _most_choices(examples), self.fields)
 
     def featurize(self, example, split):
         encode = self.tokenizer.encode
@@ -276,11 +282,7 @@ class MultipleChoice(Task):
         return {**super().description(), "defaults": {"start": ""}}
 
     def samples(self):
-        examples = [Example(*texts, None) for texts in _SAMPLES]
-        # They share a batch with examples of any set.
-        lengths = (len(example.choices) for example in examples)
-        self.num_choices = max(*self.longest.values(), *lengths)
-        return examples
+        return [Example(*texts, None) for texts in _SAMPLES]
 
     def request(self, example):
         return {

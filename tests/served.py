@@ -1,10 +1,11 @@
 """A task as a SavedModel and in Python, for tests that compare the two."""
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 
 from serving import forms
-from text.records import rows
 from text.tokenizers.wordpiece_graph import GraphTokenizer
 from training.finetuning.task import Predictions, Task
 
@@ -65,7 +66,8 @@ def predictions(task: Task, model, examples: list, split: str) -> Predictions:
         made += task.featurize(example, split)
         numbers += [number] * (len(made) - len(numbers))
     length = task.given.max_seq_length
-    batch = rows.Layout(length, task.num_choices).pack(made)
+    layout = dataclasses.replace(task.layout(examples, length), labels={})
+    batch = layout.pack(made)
     outputs = tf.function(model)(
         {name: values.astype(np.int32) for name, values in batch.items()}
     )

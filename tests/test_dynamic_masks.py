@@ -1,6 +1,8 @@
 """Masks drawn in training: their rules, and that nothing but row and seed decides them."""
 
 import pathlib
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -25,18 +27,21 @@ VOCAB_FILE = str(pathlib.Path(__file__).parent / "golden" / "checkpoint" / "voca
 WIDTH, MOST, CLS, SEP, MASK, FIRST = 32, 6, 1, 2, 3, 10
 
 
-def masks(objective=None, prob=0.15, most=MOST, **changes):
-    given = {
-        "counts": prediction_counts(np.arange(WIDTH + 1), prob),
-        "max_predictions_per_seq": most,
-        "mask_share": 0.8,
-        "random_share": 0.1,
-        "whole_words": False,
-        "vocab_size": 1000,
-        "mask_id": MASK,
-        "special_ids": (CLS, SEP),
-    }
-    return DynamicMasks(objective or MaskedLM(), **given | changes)
+SETTINGS = {
+    "counts": prediction_counts(np.arange(WIDTH + 1), 0.15),
+    "max_predictions_per_seq": MOST,
+    "mask_share": 0.8,
+    "random_share": 0.1,
+    "whole_words": False,
+    "vocab_size": 1000,
+    "mask_id": MASK,
+    "special_ids": (CLS, SEP),
+}
+
+
+def masks(objective=None, prob=0.15, **changes):
+    counts = {"counts": prediction_counts(np.arange(WIDTH + 1), prob)}
+    return DynamicMasks(objective or MaskedLM(), **SETTINGS | counts | changes)
 
 
 def rows(lengths, first=0, seed=0):
@@ -164,6 +169,40 @@ def test_pairs_of_tokens_are_chosen_independently():
     # And rows, as epochs, know nothing of each other.
     both = (chosen[:-1] * chosen[1:])[:, text].sum(axis=1)
     assert both.mean() == pytest.approx(25 / 29, abs=0.03)
+
+
+ON_JAX = """
+import os, sys
+os.environ["KERAS_BACKEND"] = "jax"
+import jax, numpy
+from modeling.objectives.dynamic_masks import DynamicMasks
+from modeling.objectives.masked_lm import MaskedLM
+batch = dict(numpy.load(sys.argv[1]))
+settings = eval(sys.argv[2])
+objective = DynamicMasks(MaskedLM(), **settings)
+numpy.savez(sys.argv[3], **jax.jit(lambda batch: objective.prepare(batch, 5))(batch))
+assert "tensorflow" not in sys.modules
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_jax_draws_the_same_masks(tmp_path, whole_words):
+    batch = rows(np.random.default_rng(0).integers(8, WIDTH + 1, 24), first=-3)
+    np.savez(tmp_path / "batch.npz", **batch)
+    settings = SETTINGS | {"whole_words": whole_words}
+    settings["counts"] = settings["counts"].tolist()
+    paths = [str(tmp_path / name) for name in ("batch.npz", "made.npz")]
+    subprocess.run(
+        [sys.executable, "-c", ON_JAX, paths[0], repr(settings), paths[1]],
+        env={"PYTHONPATH": str(pathlib.Path(__file__).parents[1])},
+        check=True,
+    )
+    expected = prepared(masks(whole_words=whole_words), batch)
+    found = dict(np.load(paths[1]))
+    assert found.keys() == expected.keys()
+    for name, values in found.items():
+        np.testing.assert_array_equal(values, expected[name], err_msg=name)
 
 
 def test_it_is_the_objective_that_it_wraps():

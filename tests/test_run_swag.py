@@ -257,7 +257,7 @@ def test_endings_that_are_empty_at_the_end_of_a_line_are_no_choices(folder):
     examples = task.read("dev")
     assert len(examples[0].choices) == 2 and examples[0].label == 1
     assert len(examples[1].choices) == 4
-    assert task.num_choices == 4
+    assert task.layout(examples, 16).num_choices == 4
 
 
 def test_csv_takes_quotes_line_breaks_and_any_number_of_endings(folder):

@@ -18,13 +18,12 @@ import numpy as np
 import options
 from serving import export
 from text.errors import UserError
-from text.records import rows
 from text.tokenizers.wordpiece import TokenizerOptions
 from training import distribution, loop, run, run_folder
 from training.finetuning import mistakes
 from training.finetuning.experiment import Run, Trial, every_trial, varied
 from training.finetuning.search import search
-from training.finetuning.task import Predictions, Task
+from training.finetuning.task import Predictions, ServedTask, Task
 
 _CHECKED = 16  # examples of real data on which an export is tried
 
@@ -107,10 +106,10 @@ def finetune(task: Task, given) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not fit each other.
     """
-    if given.do_export and not hasattr(task, "form"):
+    if given.do_export and not isinstance(task, ServedTask):
         raise UserError(
             f"--do_export: {type(task).__name__} does not say what it would answer to raw "
-            "text; `Task` names what it has to"
+            "text; make it a `ServedTask`"
         )
     this = Run(task, given)
     with contextlib.closing(this.sets):
@@ -245,9 +244,9 @@ def _export(this: Run, trainer: loop.Trainer) -> None:
     made = [
         (i, row) for i, e in enumerate(examples) for row in task.featurize(e, split)
     ]
-    layout = rows.Layout(given.max_seq_length, task.num_choices, task.fields)
+    layout = task.layout(examples, given.max_seq_length)
     batch = layout.pack([row for _, row in made])
-    layout = rows.Layout(given.max_seq_length, task.num_choices)
+    layout = dataclasses.replace(layout, labels={})
     batch = {name: batch[name].astype(np.int32) for name in layout.fields}
     outputs = export.predict(model, batch)
     predictions = Predictions(

@@ -49,10 +49,9 @@ class Sets:
     def __init__(self, task: Task, given, strategy, log):
         self.task, self.given, self.strategy, self.log = task, given, strategy, log
         # By split: the examples; their SHA-256 in hexadecimal; and all that is made.
-        self.examples = functools.cache(self._examples)
+        self.examples = functools.cache(task.read)
         self.digest = functools.cache(lambda split: _digest(self.examples(split)))
         self.read = functools.cache(self._read)
-        self._layouts = {}
         self._num_tokens = collections.Counter()
         self._locks = contextlib.ExitStack()
 
@@ -60,17 +59,10 @@ class Sets:
         """Lets other processes write to the files again."""
         self._locks.close()
 
-    def _examples(self, split: str) -> list:
-        task = self.task
-        examples = task.read(split)
-        length = self.given.max_seq_length
-        self._layouts[split] = rows.Layout(length, task.num_choices, task.fields)
-        return examples
-
     def _read(self, split: str) -> Set:
         given = self.given
         examples = self.examples(split)
-        layout = self._layouts[split]
+        layout = self.task.layout(examples, given.max_seq_length)
         fingerprint = self._fingerprint(split, layout)
         path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
         notes, numbers = [], []
@@ -78,7 +70,7 @@ class Sets:
         def made():  # each time from the beginning
             notes.clear()
             numbers.clear()
-            for number, row in self._rows(examples, split):
+            for number, row in self._rows(examples, split, layout):
                 if split != "train":
                     notes.append(row.notes)
                     numbers.append(number)
@@ -153,16 +145,17 @@ class Sets:
             self.log.say(f"{path}: damaged; it is made again")
         self._write(path, made, layout, fingerprint)
 
-    def _rows(self, examples, split):
+    def _rows(self, examples, split, layout):
         self.task.counts.clear()
         self._num_tokens.clear()
         unknown = self.task.tokenizer.vocabulary.unk_id
-        num_choices = self._layouts[split].num_choices
         total = len(examples)
         with Progress(f"rows of {split}", total, "examples", brief=True) as progress:
             for number, example in enumerate(examples):
                 for row in self.task.featurize(example, split):
-                    self._num_tokens.update(_tokens_of(row, num_choices, unknown))
+                    self._num_tokens.update(
+                        _tokens_of(row, layout.num_choices, unknown)
+                    )
                     yield number, row
                 progress.advance(1)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from text.records.rows import Field, Row
+from text.records.rows import Field, Layout, Row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,24 +50,18 @@ class Task(abc.ABC):
     Attributes:
         tokenizer: the `Tokenizer`.
         fields: what rows hold beside the encoder's inputs.
-        num_choices: sequences of a row, in the set that was read last; 0 for one.
         metric: of what `score` gives, that by which runs are compared; higher is better.
         eval_sets, test_sets: the splits to evaluate on and to predict. Runs are compared
             on the first of eval_sets.
         has_classes: whether `judge` names classes, whose confusions make a table.
         counts: what `featurize` wants to be said of a set, such as how many texts it cut.
-        form: of the answers that an export gives; one of `forms.FORMS`.
-        inputs: what a request to it has: by name "text", or "list" of texts.
     """
 
     fields: Mapping[str, Field] = {}
-    num_choices = 0
     has_classes = False
     metric = "accuracy"
     eval_sets = ("dev",)
     test_sets = ("test",)
-    form: str
-    inputs: Mapping[str, str]
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
@@ -101,6 +95,10 @@ class Task(abc.ABC):
 
     # What a task may leave as it is.
 
+    def layout(self, examples: list, max_seq_length: int) -> Layout:
+        """The arrays of the rows of some examples."""
+        return Layout(max_seq_length, labels=self.fields)
+
     def judge(self, predictions: Predictions) -> list[Judgement]:
         """All predictions, for the page of mistakes."""
         return []
@@ -120,24 +118,35 @@ class Task(abc.ABC):
     def restore(self, state: dict) -> None:  # noqa: B027  nothing is a good default
         """Takes up the state of an earlier run, before anything is read."""
 
-    # What --do_export needs, with `form` and `inputs`.
-
     def description(self) -> dict:
-        """What export.json says of the task, as JSON."""
+        """What an export says of the task, as JSON."""
         return self.settings() | self.state()
 
+
+class ServedTask(Task):
+    """A task that --do_export turns into a SavedModel, which answers raw text.
+
+    Attributes:
+        form: of the answers; one of `forms.FORMS`.
+        inputs: what a request has: by name "text", or "list" of texts.
+    """
+
+    form: str
+    inputs: Mapping[str, str]
+
+    @abc.abstractmethod
     def samples(self) -> list:
         """Examples to try an export on, of texts of any kind; no files are read."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def request(self, example) -> dict:
         """What to send for an example: the inputs, str or list[str] by name."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def answers(self, predictions: Predictions) -> list[dict]:
         """What is to come back for each example, as `form` has it."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def serve(self, tokenizer, predict, **texts) -> dict:
         """The same in a graph, from raw texts; traced once.
 
@@ -150,4 +159,3 @@ class Task(abc.ABC):
         Returns:
             the outputs that `form` has, tensors [b, ...].
         """
-        raise NotImplementedError

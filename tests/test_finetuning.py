@@ -221,7 +221,7 @@ def test_search_goes_on_where_it_was_broken_off(folder, monkeypatch):
     search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
     run(folder, **search, output_dir=str(folder / "straight"))
     train = training_calls = []
-    original = experiment.Run.train
+    original = experiment.Experiment.train
 
     def once(self, *arguments):
         training_calls.append(arguments)
@@ -229,7 +229,7 @@ def test_search_goes_on_where_it_was_broken_off(folder, monkeypatch):
             raise KeyboardInterrupt
         original(self, *arguments)
 
-    monkeypatch.setattr(experiment.Run, "train", once)
+    monkeypatch.setattr(experiment.Experiment, "train", once)
     with pytest.raises(KeyboardInterrupt):
         run(folder, **search)
     run(folder, **search)

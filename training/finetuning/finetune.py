@@ -21,7 +21,7 @@ from text.errors import UserError
 from text.tokenizers.wordpiece import TokenizerOptions
 from training import distribution, loop, run, run_folder
 from training.finetuning import mistakes
-from training.finetuning.experiment import Run, Trial, every_trial, varied
+from training.finetuning.experiment import Experiment, Trial, every_trial, varied
 from training.finetuning.search import search
 from training.finetuning.task import Predictions, ServedTask, Task
 
@@ -111,36 +111,38 @@ def finetune(task: Task, given) -> None:
             f"--do_export: {type(task).__name__} does not say what it would answer to raw "
             "text; make it a `ServedTask`"
         )
-    this = Run(task, given)
-    with contextlib.closing(this.sets):
-        _run(this)
+    experiment = Experiment(task, given)
+    with contextlib.closing(experiment.sets):
+        _run(experiment)
 
 
-def _run(this: Run) -> None:
-    task, given = this.task, this.given
+def _run(experiment: Experiment) -> None:
+    task, given = experiment.task, experiment.given
     splits = [
         *(["train"] if given.do_train else []),
         *(task.eval_sets if evaluates(given) else ()),
         *(task.test_sets if given.do_predict else ()),
     ]
     for split in splits:
-        this.sets.examples(split)
+        experiment.sets.examples(split)
     trials = every_trial(given)
-    this.check_batches(trials)
-    this.check_place(trials)
-    with this.held():
+    experiment.check_batches(trials)
+    experiment.check_place(trials)
+    with experiment.held():
         if given.do_train and len(trials) > 1:
-            this.check_start(trials[0])
-            this.read(splits)
-            trainer = search(this, trials)
+            experiment.check_start(trials[0])
+            experiment.read(splits)
+            trainer = search(experiment, trials)
         else:
-            trainer = _single(this, trials[0], splits)
-        known = _evaluate(this, trainer) if given.do_eval else {}
+            trainer = _single(experiment, trials[0], splits)
+        known = _evaluate(experiment, trainer) if given.do_eval else {}
         if given.do_predict:
             for split in task.test_sets:
-                _predict(this, trainer, split, known.get(split))
+                _predict(experiment, trainer, split, known.get(split))
         if given.do_export:
-            distribution.on_chief(this.strategy, lambda: _export(this, trainer))
+            distribution.on_chief(
+                experiment.strategy, lambda: _export(experiment, trainer)
+            )
 
 
 def evaluates(given: FineTuningOptions) -> bool:
@@ -155,39 +157,39 @@ def evaluates(given: FineTuningOptions) -> bool:
     )
 
 
-def _single(this: Run, trial: Trial, splits: list[str]) -> loop.Trainer:
-    given = this.given
-    trainer = this.trainer(trial)
+def _single(experiment: Experiment, trial: Trial, splits: list[str]) -> loop.Trainer:
+    given = experiment.given
+    trainer = experiment.trainer(trial)
     # First, for a checkpoint that does not fit is refused before rows are written.
-    this.start(trainer, given.output_dir)
-    this.read(splits)
+    experiment.start(trainer, given.output_dir)
+    experiment.read(splits)
     if given.do_train:
-        identity = this.identity(varied([trial]))
-        this.prepare(given.output_dir, identity, trainer)
-        this.train(trainer, trial, given.output_dir)
-        if this.is_small:
-            this.log.say(
-                f"{this.num_examples} training examples are few: another --seed may score "
-                "quite differently; --num_trials=5 shows how much"
+        identity = experiment.identity(varied([trial]))
+        experiment.prepare(given.output_dir, identity, trainer)
+        experiment.train(trainer, trial, given.output_dir)
+        if experiment.is_small:
+            experiment.log.say(
+                f"{experiment.num_examples} training examples are few: another --seed may "
+                "score quite differently; --num_trials=5 shows how much"
             )
     return trainer
 
 
-def _evaluate(this: Run, trainer: loop.Trainer) -> dict[str, Predictions]:
+def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predictions]:
     """Writes the numbers of all evaluation sets; returns what was predicted."""
-    given, task = this.given, this.task
+    given, task = experiment.given, experiment.task
     results, pages, known = {}, [], {}
     for split in task.eval_sets:
-        predictions, values = this.score(trainer, split)
+        predictions, values = experiment.score(trainer, split)
         known[split] = predictions
         prefix = "eval_" if split == task.eval_sets[0] else f"eval_{split}_"
         results |= {f"{prefix}{name}": value for name, value in values.items()}
-        _warn_of_triviality(this, split, predictions, values)
+        _warn_of_triviality(experiment, split, predictions, values)
         judgements = task.judge(predictions)
         pages.append(mistakes.Page(split, values, judgements, task.has_classes))
     results["loss"] = results["eval_loss"]
     results["global_step"] = trainer.progress.step
-    if not this.chief:
+    if not experiment.chief:
         return known
     path = functools.partial(os.path.join, given.output_dir)
     lines = run.results_lines(results)
@@ -196,48 +198,52 @@ def _evaluate(this: Run, trainer: loop.Trainer) -> dict[str, Predictions]:
         path("eval_results.json"), json.dumps(results, indent=2, sort_keys=True) + "\n"
     )
     run_folder.write_file(path("mistakes.html"), mistakes.render(pages))
-    this.log.say(
+    experiment.log.say(
         f"evaluated, written to {path('eval_results.txt')}: "
         f"{', '.join(lines.splitlines())}"
     )
     if any(page.judgements for page in pages):
-        this.log.say(f"the worst mistakes are in {path('mistakes.html')}")
+        experiment.log.say(f"the worst mistakes are in {path('mistakes.html')}")
     return known
 
 
-def _warn_of_triviality(this, split, predictions, values):
-    trivial = this.task.trivial_score(predictions.examples)
-    metric = this.task.metric
+def _warn_of_triviality(experiment, split, predictions, values):
+    trivial = experiment.task.trivial_score(predictions.examples)
+    metric = experiment.task.metric
     if trivial is not None and values[metric] <= trivial:
-        this.log.say(
+        experiment.log.say(
             f"{split}: {metric} {values[metric]:.4f} is no better than the same answer to "
             f"everything ({trivial:.4f}); train longer, or with another --learning_rate"
         )
 
 
-def _predict(this: Run, trainer: loop.Trainer, split: str, known=None) -> None:
+def _predict(
+    experiment: Experiment, trainer: loop.Trainer, split: str, known=None
+) -> None:
     """Writes the answers to a test set, which may have been an evaluation set before."""
     if known is None:
-        known, _ = this.predict(trainer, split, this.given.predict_batch_size)
-    if this.chief:
-        written = this.task.write_predictions(known, this.given.output_dir)
-        this.log.say(f"predicted {split}: {', '.join(written)}")
+        known, _ = experiment.predict(
+            trainer, split, experiment.given.predict_batch_size
+        )
+    if experiment.chief:
+        written = experiment.task.write_predictions(known, experiment.given.output_dir)
+        experiment.log.say(f"predicted {split}: {', '.join(written)}")
 
 
 # --- The export ----------------------------------------------------------------------
 
 
-def _export(this: Run, trainer: loop.Trainer) -> None:
+def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
     """Exports the model, checked on what was read and on the task's samples."""
-    given, task = this.given, this.task
+    given, task = experiment.given, experiment.task
     model = export.make_model(
-        lambda: trainer.objective.network(this.config, dtype=given.export_dtype),
+        lambda: trainer.objective.network(experiment.config, dtype=given.export_dtype),
         trainer.weights,
     )
     split = task.test_sets[0]
     known = []
     if given.do_eval or given.do_predict:
-        known = this.sets.examples(
+        known = experiment.sets.examples(
             (task.eval_sets if given.do_eval else task.test_sets)[0]
         )
     examples = [*task.samples(), *known[:_CHECKED]]
@@ -261,7 +267,7 @@ def _export(this: Run, trainer: loop.Trainer) -> None:
         export.Product(
             model=model,
             dtype=given.export_dtype,
-            config=this.config,
+            config=experiment.config,
             tokenizer=task.tokenizer,
             layout=layout,
             form=task.form,
@@ -279,7 +285,7 @@ def _export(this: Run, trainer: loop.Trainer) -> None:
             formats=given.export_formats,
         ),
     )
-    this.log.say(
+    experiment.log.say(
         f"exported to {folder}; loaded by another process, it gave the same answers to "
         f"{len(examples)} requests"
     )

@@ -14,21 +14,22 @@ from text.errors import UserError
 from text.files import anywhere
 from text.progress import duration
 from training import checkpoint, loop, run_folder
-from training.finetuning.experiment import DivergedError, Run, Trial, load, varied
+from training.finetuning.experiment import DivergedError, Experiment, Trial, varied
+from training.finetuning.stopping import load
 from training.finetuning.task import Task
 
 
-def search(this: Run, trials: list[Trial]) -> loop.Trainer:
+def search(experiment: Experiment, trials: list[Trial]) -> loop.Trainer:
     """Trains every trial, keeps the best; returns a trainer with its weights."""
-    given, task = this.given, this.task
-    this.log.say(f"{len(trials)} runs are compared by {task.metric}")
-    this.prepare(given.output_dir, this.identity(varied(trials)))
+    given, task = experiment.given, experiment.task
+    experiment.log.say(f"{len(trials)} runs are compared by {task.metric}")
+    experiment.prepare(given.output_dir, experiment.identity(varied(trials)))
     done = []
     for number, trial in enumerate(trials, start=1):
-        this.log.say(f"run {number} of {len(trials)}: {trial}")
-        done.append(_try(this, trial))
+        experiment.log.say(f"run {number} of {len(trials)}: {trial}")
+        done.append(_try(experiment, trial))
         best = max(done, key=_rank)
-        if this.chief:
+        if experiment.chief:
             for outcome in done:
                 if outcome is not best:
                     directory = _trial_directory(given, outcome["name"])
@@ -37,17 +38,17 @@ def search(this: Run, trials: list[Trial]) -> loop.Trainer:
         gc.collect()  # a model and its functions refer to each other
     if best["score"] is None:
         raise UserError(f"all {len(done)} runs failed; of the last: {best['failed']}")
-    summary = _summary(task, this, done)
-    _report_search(this, summary)
+    summary = _summary(task, experiment, done)
+    _report_search(experiment, summary)
     trial = trials[[str(trial) for trial in trials].index(best["name"])]
     directory = _trial_directory(given, best["name"])
     if not run_folder.steps(directory):
         # An earlier search found a better one, which is not among these.
-        this.log.say(f"{trial} is trained again: its weights were not kept")
-        _try(this, trial, again=True)
-    trainer = this.trainer(trial)
-    load(trainer, checkpoint.resolve(directory), this.log)
-    if this.chief:
+        experiment.log.say(f"{trial} is trained again: its weights were not kept")
+        _try(experiment, trial, again=True)
+    trainer = experiment.trainer(trial)
+    load(trainer, checkpoint.resolve(directory), experiment.log)
+    if experiment.chief:
         _keep(trainer, given.output_dir)
     return trainer
 
@@ -69,32 +70,34 @@ def _trial_directory(given, name):
     return os.path.join(given.output_dir, "runs", name)
 
 
-def _try(this: Run, trial: Trial, again: bool = False) -> dict:
+def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
     """Trains one trial unless it was; returns what is recorded of it."""
-    directory = _trial_directory(this.given, str(trial))
+    directory = _trial_directory(experiment.given, str(trial))
     path = os.path.join(directory, "outcome.json")
-    identity = this.identity(dataclasses.asdict(trial))
-    dev = this.sets.read(this.task.eval_sets[0]).fingerprint
+    identity = experiment.identity(dataclasses.asdict(trial))
+    dev = experiment.sets.read(experiment.task.eval_sets[0]).fingerprint
     outcome = anywhere.read_json(path)
     if not isinstance(outcome, dict):
         outcome = {}
-    changed = run_folder.changes(outcome.get("identity", {}), identity, this.defaults())
+    changed = run_folder.changes(
+        outcome.get("identity", {}), identity, experiment.defaults()
+    )
     if not (changed or outcome.get("dev_rows") != dev or again):
-        this.log.say(f"already finished: {_score(this.task, outcome)}")
+        experiment.log.say(f"already finished: {_score(experiment.task, outcome)}")
         return outcome
     begun = time.monotonic()
-    trainer = this.trainer(trial)
+    trainer = experiment.trainer(trial)
     values, failed = {}, None
-    this.begin(trainer, directory, identity)
+    experiment.begin(trainer, directory, identity)
     try:
-        this.train(trainer, trial, directory)
-        _, values = this.score(trainer, this.task.eval_sets[0])
+        experiment.train(trainer, trial, directory)
+        _, values = experiment.score(trainer, experiment.task.eval_sets[0])
     except DivergedError as error:
         failed = str(error)
     outcome = {
         "name": str(trial),
         **dataclasses.asdict(trial),
-        "score": values.get(this.task.metric),
+        "score": values.get(experiment.task.metric),
         "failed": failed,
         "global_step": trainer.progress.step,
         "seconds": round(time.monotonic() - begun, 1),
@@ -102,10 +105,10 @@ def _try(this: Run, trial: Trial, again: bool = False) -> dict:
         "identity": identity,
         "dev_rows": dev,
     }
-    if this.chief:
+    if experiment.chief:
         run_folder.write_file(path, json.dumps(outcome, indent=2) + "\n")
     scores = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
-    this.log.say(f"{trial}: {failed or scores}")
+    experiment.log.say(f"{trial}: {failed or scores}")
     return outcome
 
 
@@ -115,10 +118,10 @@ def _score(task, outcome):
     return f"{task.metric} {outcome['score']:.4f}"
 
 
-def _summary(task: Task, this: Run, done: list[dict]) -> dict:
+def _summary(task: Task, experiment: Experiment, done: list[dict]) -> dict:
     finished = [outcome for outcome in done if outcome["score"] is not None]
     scores = np.array([outcome["score"] for outcome in finished])
-    trivial = task.trivial_score(this.sets.examples(task.eval_sets[0]))
+    trivial = task.trivial_score(experiment.sets.examples(task.eval_sets[0]))
     floor = -math.inf if trivial is None else trivial
     return {
         "metric": task.metric,
@@ -154,15 +157,15 @@ def _deviation(scores):
     return float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0
 
 
-def _report_search(this: Run, summary: dict) -> None:
-    path = os.path.join(this.given.output_dir, "search.json")
-    if this.chief:
+def _report_search(experiment: Experiment, summary: dict) -> None:
+    path = os.path.join(experiment.given.output_dir, "search.json")
+    if experiment.chief:
         run_folder.write_file(path, json.dumps(summary, indent=2) + "\n")
-    say = this.log.say
+    say = experiment.log.say
     runs = sorted(summary["runs"], key=_rank, reverse=True)
     for outcome in runs:
         name, seconds = outcome["name"], duration(outcome["seconds"])
-        say(f"  {_score(this.task, outcome)}  {name}  ({seconds})")
+        say(f"  {_score(experiment.task, outcome)}  {name}  ({seconds})")
     if 1 < len(summary["settings"]) < len(runs):
         for name, of in summary["settings"].items():
             mean = f"mean {of['mean']:.4f}, deviation {of['deviation']:.4f}"
@@ -181,9 +184,9 @@ def _report_search(this: Run, summary: dict) -> None:
             f"{len(degenerate)} of {len(runs)} runs are degenerate, {why}: "
             f"{', '.join(degenerate)}"
         )
-    if this.is_small:
+    if experiment.is_small:
         say(
-            f"{this.num_examples} training examples are few: scores differ much from seed "
-            "to seed, and the best of several runs flatters; compare means, and trust a "
+            f"{experiment.num_examples} training examples are few: scores differ much from "
+            "seed to seed, and the best of several runs flatters; compare means, and trust a "
             "test set"
         )

@@ -1,0 +1,81 @@
+"""Early stopping: evaluates while a trial trains, and keeps the best weights."""
+
+import json
+import os
+
+from training import checkpoint, loop, report, run_folder
+
+# isort: split
+import tensorflow as tf
+
+
+def load(trainer: loop.Trainer, prefix: str, log: report.Report) -> None:
+    """Gives a trainer the weights of a finished training, and says of which step."""
+    scope = trainer.model.encoder.scope
+    checkpoint.load(trainer.weights, prefix, required="", scope=scope)
+    trainer.progress.step = int(checkpoint.read(prefix, ["global_step"])["global_step"])
+    log.say(f"the weights are those of step {trainer.progress.step}, in {prefix}")
+
+
+class Stopping:
+    """Evaluates while a trial trains; with patience, keeps the best and says when to stop.
+
+    What it knows is in a file, so that a resumed run decides as one that never stopped.
+    """
+
+    def __init__(self, experiment, trainer: loop.Trainer, directory: str):
+        self.experiment, self.trainer = experiment, trainer
+        self.patience = experiment.given.early_stopping_patience
+        self.directory = directory
+        self.best = os.path.join(directory, run_folder.BEST)
+        self.path = os.path.join(directory, run_folder.EVALUATIONS)
+        history = run_folder.evaluations(directory) if self.patience else []
+        # Evaluations of later steps will be repeated.
+        self.history = [e for e in history if e["step"] <= trainer.progress.step]
+
+    def evaluate(self) -> dict[str, float]:
+        task = self.experiment.task
+        _, values = self.experiment.score(self.trainer, task.eval_sets[0])
+        if self.patience:
+            step, score = self.trainer.progress.step, values[task.metric]
+            self.history = [e for e in self.history if e["step"] < step]
+            self.history.append({"step": step, "score": score})
+            if self.experiment.chief:
+                if self._best_until(step) == step:
+                    tensors = {k: v.value for k, v in self.trainer.variables.items()}
+                    tensors["global_step"] = tf.constant(step, tf.int64)
+                    checkpoint.save(self.best, step, tensors, keep=0)
+                run_folder.write_file(self.path, json.dumps(self.history) + "\n")
+                self._drop_others()
+        return values
+
+    def _best_until(self, step) -> int | None:
+        """The step of the best of the evaluations so far; the first of several."""
+        history = [e for e in self.history if e["step"] <= step]
+        return max(history, key=lambda e: e["score"])["step"] if history else None
+
+    def _drop_others(self):
+        """Drops weights for which no resume of the run, from any checkpoint, will look."""
+        now = self.trainer.progress.step
+        stops = (*run_folder.steps(self.directory), now)
+        best = self._best_until(now)
+        others = {self._best_until(step) for step in stops} - {best, None}
+        run_folder.keep(self.best, [*others, best])
+
+    def enough(self) -> bool:
+        if not self.patience or not self.history:
+            return False
+        scores = [e["score"] for e in self.history]
+        return len(scores) - 1 - scores.index(max(scores)) >= self.patience
+
+    def take_best(self) -> None:
+        if self.patience and self.history:
+            step = self._best_until(self.trainer.progress.step)
+            if self.experiment.chief:
+                self._drop_others()
+            self.experiment.log.say(
+                f"the best of {len(self.history)} evaluations was at step {step}"
+            )
+            load(
+                self.trainer, run_folder.prefix_of(self.best, step), self.experiment.log
+            )

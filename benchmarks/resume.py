@@ -24,7 +24,7 @@ import training  # noqa: F401  (first: it chooses Keras's backend)
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text.instances.kinds import RowOptions
-from text.records import blocks, encoding, framing, reading
+from text.records import blocks, encoding, framing, reading, shards
 from training import distribution, loop
 
 _FILES = 8
@@ -71,8 +71,8 @@ def write(folder: str, count: int) -> None:
 def update_once(folder: str, batch_size: int, first_batch: int) -> None:
     """Runs the update of one batch, as run_pretraining.py does after a start."""
     patterns = [os.path.join(folder, "records-?")]
-    described = reading.describe(reading.find(patterns))
-    data = reading.Records(reading.survey(patterns, described), _SCHEMA)
+    described = shards.describe(shards.find(patterns))
+    data = reading.Records(shards.survey(patterns, described), _SCHEMA)
     config = BertConfig(
         vocab_size=_VOCAB_SIZE,
         hidden_size=8,

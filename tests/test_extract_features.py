@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 import extract_features
-from extract_features import Counts, Encoder, Options, encode, make_rows
+from extract_features import Options
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import Tokenizer
-from training import checkpoint
+from training import checkpoint, feature_files, features
+from training.features import Counts, FeatureExtractor, encode, make_rows
 
 # isort: split
 import tensorflow as tf
@@ -394,7 +395,7 @@ def test_pooled_windows_count_every_token_once(tmp_path):
 
 
 def test_hdf5_holds_the_same_features(tmp_path, monkeypatch):
-    monkeypatch.setattr(extract_features, "_HDF5_CHUNK", 2000)  # several chunks
+    monkeypatch.setattr(feature_files, "_HDF5_CHUNK", 2000)  # several chunks
     texts = write(tmp_path, "", "\u00e9", *numbers(30))
     changes = {"input_file": texts, "layers": [-1, 0], "max_seq_length": 10}
     changes |= {"doc_stride": 4}
@@ -509,7 +510,7 @@ def test_features_equal_hugging_face():
     with np.load(GOLDEN / "hf" / "pretraining_outputs.npz") as file:
         values = dict(file)
     config = checkpoint.read_config(str(HUGGING_FACE))
-    encoder = Encoder(tf.distribute.get_strategy(), config, [-1], "none")
+    encoder = FeatureExtractor(tf.distribute.get_strategy(), config, [-1], "none")
     weights = {v.path: v for v in encoder.model.variables}
     checkpoint.load(weights, str(HUGGING_FACE), encoder.model.required)
     batch = {k: values[k] for k in ("input_ids", "input_mask", "segment_ids")}
@@ -708,15 +709,15 @@ def test_bad_input_is_one_line_and_leaves_what_is_there(tmp_path, name, output_f
 def test_failing_in_the_middle_keeps_what_was_there(tmp_path, monkeypatch):
     """Two batches come out, then the machine says no."""
     calls = itertools.count()
-    encoder = Encoder.__call__
+    encoder = FeatureExtractor.__call__
 
     def failing(self, batch):
         if next(calls) == 2:
             raise KeyboardInterrupt
         return encoder(self, batch)
 
-    monkeypatch.setattr(Encoder, "__call__", failing)
-    monkeypatch.setattr(extract_features, "_BATCHES_SORTED", 1)
+    monkeypatch.setattr(FeatureExtractor, "__call__", failing)
+    monkeypatch.setattr(features, "_BATCHES_SORTED", 1)
     for output_format in ("json", "hdf5"):
         (tmp_path / "output").write_text("earlier")
         with pytest.raises(KeyboardInterrupt):

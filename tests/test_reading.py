@@ -9,7 +9,7 @@ import pytest
 
 import training  # noqa: F401  (first: it sets TensorFlow's log level)
 from text.errors import UserError
-from text.records import blocks, framing, reading
+from text.records import blocks, framing, reading, shards
 from text.records.schema import Feature
 
 # isort: split
@@ -40,7 +40,7 @@ def write(path, numbers, **kwargs):
 
 
 def opened(*paths, schema=SCHEMA):
-    return reading.Records(reading.survey(paths, reading.describe(paths)), schema)
+    return reading.Records(shards.survey(paths, shards.describe(paths)), schema)
 
 
 def numbers(dataset, batches):
@@ -230,7 +230,7 @@ def test_record_broken_behind_the_first_is_found_by_check(tmp_path, monkeypatch)
 @pytest.mark.parametrize("number", [9, -1, 2**32 + 1])
 def test_value_out_of_range_stops_the_reading_and_is_named(tmp_path, number):
     path = write(tmp_path / "x", [1, 2, number])
-    data = reading.Records(reading.survey([path], {}), SCHEMA, {"vocab_size": 9})
+    data = reading.Records(shards.survey([path], {}), SCHEMA, {"vocab_size": 9})
     with pytest.raises(reading.ERRORS):
         numbers(data.training(3, seed=0), 1)
     with pytest.raises(
@@ -242,7 +242,7 @@ def test_value_out_of_range_stops_the_reading_and_is_named(tmp_path, number):
 def test_weight_that_is_no_flag_is_named(tmp_path):
     path = write(tmp_path / "x", [1])
     schema = (Feature("masked_lm_weights", "float32", 1, 2),)
-    data = reading.Records(reading.survey([path], {}), schema)
+    data = reading.Records(shards.survey([path], {}), schema)
     with pytest.raises(UserError, match="x: record 1 has 0.5 in masked_lm_weights"):
         data.check(1)
 
@@ -261,10 +261,10 @@ def test_description_gives_the_number_of_records(tmp_path):
     a, b = write(tmp_path / "a", range(3)), write(tmp_path / "b", [])
     c = write(tmp_path / "c", range(2))
     describe(tmp_path / "a.description.json", [(a, 3), (b, 0)])
-    described = reading.describe([a, b, c])
+    described = shards.describe([a, b, c])
     assert sorted(described) == [a, b]
     assert described[a].max_seq_length == 2
-    files = reading.survey([a, b, c], described)
+    files = shards.survey([a, b, c], described)
     assert [(f.path, f.records) for f in files] == [(a, 3), (c, 2)]
 
 
@@ -306,7 +306,7 @@ def test_offsets_are_found_where_no_description_has_them(tmp_path, place, monkey
     tf.io.gfile.makedirs(os.path.dirname(path))
     with tf.io.gfile.GFile(path, "wb") as file:
         file.write(content)
-    (found,) = reading.survey([path], {})
+    (found,) = shards.survey([path], {})
     assert found.records == 11
     edges = [
         len(framing.frame([example(8**i) for i in range(n)])) for n in (0, 4, 8, 11)
@@ -380,16 +380,16 @@ def test_bad_description_and_missing_file_are_named(tmp_path):
     a = write(tmp_path / "a", range(3))
     (tmp_path / "x.description.json").write_text("{}")
     with pytest.raises(UserError, match="x.description.json: is no description"):
-        reading.describe([a])
+        shards.describe([a])
     with pytest.raises(UserError, match="nothing: no file matches"):
-        reading.find([f"{tmp_path}/nothing"])
+        shards.find([f"{tmp_path}/nothing"])
 
 
 def test_name_that_looks_like_a_pattern_is_taken_literally(tmp_path):
     path = write(tmp_path / "y[1].tfrecord", range(3))
-    assert reading.find([path]) == [path]
+    assert shards.find([path]) == [path]
     write(tmp_path / "y1.tfrecord", range(3))
-    assert reading.find([path]) == [path]
-    assert reading.find([f"{tmp_path}/y[12].tfrecord"]) == [f"{tmp_path}/y1.tfrecord"]
+    assert shards.find([path]) == [path]
+    assert shards.find([f"{tmp_path}/y[12].tfrecord"]) == [f"{tmp_path}/y1.tfrecord"]
     data = opened(path)
     assert len(numbers(data.training(3, seed=0), 1)) == 1

@@ -14,7 +14,7 @@ from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text.files import anywhere
 from text.instances.kinds import RowOptions
-from text.records import framing, reading
+from text.records import framing, reading, shards
 from training import checkpoint, distribution, loop, report, run_folder
 
 # isort: split
@@ -75,7 +75,7 @@ def trainer(config=TINY, **settings):
 
 def parsed():
     schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
-    return reading.Records(reading.survey([RECORDS], {}), schema)
+    return reading.Records(shards.survey([RECORDS], {}), schema)
 
 
 def in_file_order(batch_size):

@@ -235,10 +235,10 @@ class Trainer:
         return self.values(sums)
 
     def _evaluations(self, batches, count):
-        sums = tf.zeros([len(self.names) - 1, 2])
+        sums = tf.zeros([len(self.names) - 1, 2], tf.float64)
         for _ in tf.range(count):
             result = self.strategy.run(self._evaluate_batch, args=(next(batches),))
-            sums += distribution.first(self.strategy, result)
+            sums += tf.cast(distribution.first(self.strategy, result), tf.float64)
         return sums
 
     def _evaluate_batch(self, batch):

@@ -24,7 +24,7 @@ from text.errors import UserError
 from text.files import anywhere
 from text.instances.kinds import RowOptions
 from text.instances.masking import prediction_counts
-from text.records import reading
+from text.records import reading, shards
 from text.records.descriptions import Description
 from text.tokenizers.vocabulary import CLS, MASK, SEP
 from text.tokenizers.wordpiece import Tokenizer
@@ -84,8 +84,8 @@ def pretrain(given) -> None:
     # Before anything that makes TensorFlow look for devices.
     strategy = given.strategy()
     _check_divisions(given, strategy.num_replicas_in_sync)
-    described = reading.describe(
-        reading.find([*given.input_file, *given.eval_input_file])
+    described = shards.describe(
+        shards.find([*given.input_file, *given.eval_input_file])
     )
     objective, schema = _objective(given, described)
     data, held_out = (
@@ -184,11 +184,11 @@ def _read(
     schema: reading.Schema,
 ) -> reading.Records:
     """Opens record files and refuses those that flags or config contradict."""
-    for path in reading.find(patterns):
+    for path in shards.find(patterns):
         if path in described:
             _check_description(path, described[path], given, config)
     sizes = dataclasses.asdict(config)
-    opened = reading.Records(reading.survey(patterns, described), schema, sizes)
+    opened = reading.Records(shards.survey(patterns, described), schema, sizes)
     opened.check(_CHECKED_RECORDS)
     return opened
 

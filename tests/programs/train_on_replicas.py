@@ -14,7 +14,7 @@ from modeling import layers
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text.instances.kinds import RowOptions
-from text.records import reading
+from text.records import reading, shards
 from training import distribution, loop
 
 # isort: split
@@ -119,7 +119,7 @@ def main(path):
     two = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(cpu, two)
     schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
-    data = reading.Records(reading.survey([path], {}), schema)
+    data = reading.Records(shards.survey([path], {}), schema)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     plain = train(one, data)
     ways = {

@@ -187,6 +187,6 @@ def _report_search(experiment: Experiment, summary: dict) -> None:
     if experiment.is_small:
         say(
             f"{experiment.num_examples} training examples are few: scores differ much from "
-            "seed to seed, and the best of several runs flatters; compare means, and trust a "
-            "test set"
+            "seed to seed, and the best of several runs flatters; compare means, and trust "
+            "a test set"
         )

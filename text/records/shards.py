@@ -1,0 +1,172 @@
+"""Finds record files, what describes them, and where their records begin."""
+
+import array
+import dataclasses
+import mmap
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from text.errors import UserError
+from text.files import anywhere
+from text.records import blocks, descriptions, framing
+from text.records.descriptions import Description
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordFile:
+    """One TFRecord file: how it is compressed and how many records it holds.
+
+    Attributes:
+        offsets: int64 [blocks + 1], the byte at which each block begins, and the file's
+            size; None where the file is packed.
+    """
+
+    path: str
+    compression: str  # "" or "GZIP"
+    records: int
+    offsets: np.ndarray | None = dataclasses.field(repr=False, compare=False)
+
+
+def find(patterns: Iterable[str]) -> list[str]:
+    """Expands file names and globs; an existing name is taken literally.
+
+    Raises:
+        UserError: a pattern matches nothing.
+    """
+    paths = []
+    for pattern in patterns:
+        literal = tf.io.gfile.exists(pattern)
+        if literal and tf.io.gfile.isdir(pattern):
+            raise UserError(
+                f"{pattern}: is a folder; name its files, as in "
+                f"{os.path.join(pattern, '*.tfrecord')!r}"
+            )
+        found = [pattern] if literal else sorted(tf.io.gfile.glob(pattern))
+        found = descriptions.records_among(found)
+        if not found:
+            raise UserError(f"{pattern}: no file matches; give TFRecord files or globs")
+        paths += found
+    return paths
+
+
+def describe(paths: Iterable[str]) -> dict[str, Description]:
+    """The descriptions beside record files; see `descriptions.find`."""
+    return descriptions.find(paths, tf.io.gfile.glob, tf.io.gfile.GFile)
+
+
+def survey(
+    patterns: Iterable[str], described: Mapping[str, Description]
+) -> list[RecordFile]:
+    """Lists the record files that patterns name, with the number of records in each.
+
+    Number and offsets come from the file's description. Without one, or with one that has
+    no offsets, a plain file of this machine is scanned by the lengths of its records,
+    others are read. Files that by their description hold nothing are left out.
+
+    Raises:
+        UserError: a file is empty, cut off, unreadable, no TFRecord file, or not the one
+            that is described.
+    """
+    files = []
+    for path in find(patterns):
+        with anywhere.access(path):
+            size = tf.io.gfile.stat(path).length
+        number, offsets = _described(path, size, described.get(path))
+        if number == 0:
+            continue
+        if not size:
+            raise UserError(f"{path}: the file is empty; write its records again")
+        with anywhere.access(path):
+            compression = "GZIP" if framing.is_gzip(path, tf.io.gfile.GFile) else ""
+        if number is None or (offsets is None and not compression):
+            found, offsets = count(path, compression)
+            check_number(path, found, found if number is None else number)
+            number = found
+        files.append(
+            RecordFile(path, compression, number, None if compression else offsets)
+        )
+    if not files:
+        raise UserError(f"{','.join(patterns)}: the files hold no records")
+    return files
+
+
+def _described(path, size, description):
+    """Number and offsets of a file's records by its description, or None."""
+    if description is None:
+        return None, None
+    output = description.output(path)
+    if output.get("bytes", size) != size:
+        raise UserError(
+            f"{path}: has {size} bytes, not {output['bytes']} as {description.path} says; "
+            "copy both again, or write the records again"
+        )
+    number, starts = output["instances"], output.get("offsets")
+    if starts is None:
+        return number, None
+    try:
+        offsets = np.array([*starts, size], np.int64)
+    except (TypeError, ValueError, OverflowError):
+        offsets = np.zeros(0, np.int64)
+    blocks_of_file = -(-number // blocks.BLOCK)
+    if (
+        len(offsets) != blocks_of_file + 1
+        or offsets[0]
+        or (np.diff(offsets) <= 0).any()
+    ):
+        raise UserError(
+            f"{description.path}: its offsets for {path} are not those of {number} "
+            "records; copy both again, or write the records again"
+        )
+    return number, offsets
+
+
+def check_number(path, found, expected):
+    if found != expected:
+        raise UserError(
+            f"{path}: {found} records, not {expected} as when the run began or as its "
+            "description says; copy or write it again"
+        )
+
+
+def count(path, compression):
+    """The number of a file's records and, if it is plain, the offsets of its blocks."""
+    if not compression and os.path.isfile(path) and os.path.getsize(path):
+        number, offsets = _index(_lengths(path))
+        if offsets[-1] == os.path.getsize(path):
+            return number, offsets
+    # Where the lengths do not add up, this says at which record.
+    return _index(map(len, scan(path)))
+
+
+def _lengths(path):
+    """Yields the lengths of records in a plain file of this machine, unchecked."""
+    with (
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        position = 0
+        while position + blocks.FRAME <= len(content):
+            (length,) = struct.unpack_from("<Q", content, position)
+            yield length
+            position += blocks.FRAME + length
+
+
+def _index(lengths):
+    """The number of records of these lengths, and the offsets of blocks of them."""
+    number = position = 0
+    offsets = array.array("q")
+    for number, length in enumerate(lengths, 1):
+        if not (number - 1) % blocks.BLOCK:
+            offsets.append(position)
+        position += blocks.FRAME + length
+    return number, np.array([*offsets, position], np.int64)
+
+
+def scan(path: str) -> Iterator[bytes]:
+    """Yields the records of a file in their order; see `framing.read`."""
+    with anywhere.access(path):
+        yield from framing.read(path, tf.io.gfile.GFile)

@@ -1,0 +1,246 @@
+"""Texts to the features of an encoder: windows, batches of like length, pooling."""
+
+import dataclasses
+import functools
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from modeling.encoders.architectures import make_encoder
+from modeling.encoders.config import EncoderConfig
+from text.errors import UserError
+from text.instances import packing
+from text.records.rows import static_lengths
+from text.tokenizers.wordpiece import Tokenizer
+
+# isort: split
+import tensorflow as tf
+
+# Rows are sorted by length among so many batches, or as many as so many bytes of features
+# come from; features wait until those of the rows before them are there.
+_BATCHES_SORTED = 64
+_BYTES_WAITING = 1 << 28
+
+
+# --- Texts to rows -------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """One input of the encoder: a text, a pair, or a window of a text.
+
+    Attributes:
+        input_ids, segment_ids: lists of int, unpadded.
+        kept: the positions whose features are the text's; windows overlap.
+        ends_text: whether the text has no further row.
+    """
+
+    input_ids: list[int]
+    segment_ids: list[int]
+    kept: slice
+    ends_text: bool
+
+
+@dataclasses.dataclass
+class Counts:
+    """What is said of the texts in the end."""
+
+    texts: int = 0
+    tokens: int = 0
+    cut: int = 0
+    windowed: int = 0
+
+
+def make_rows(
+    lines: Iterable[str], tokenizer: Tokenizer, given, counts: Counts
+) -> Iterator[Row]:
+    """Tokenizes texts and lays them out, in their order; counts them on the way.
+
+    Source: google-research/bert@eedf571 extract_features.py, read_examples and
+        convert_examples_to_features.
+    """
+    for line in lines:
+        line = line.strip()
+        pair = re.fullmatch(r"(.*) \|\|\| (.*)", line)
+        ids = tokenizer.encode(pair[1] if pair else line)
+        pair_ids = tokenizer.encode(pair[2]) if pair else []
+        counts.texts += 1
+        if pair_ids:
+            rows = [_pair_row(ids, pair_ids, tokenizer.vocabulary, given, counts)]
+        else:
+            rows = _text_rows(ids, tokenizer.vocabulary, given, counts)
+        for row in rows:
+            counts.tokens += row.kept.stop - row.kept.start
+            yield row
+
+
+def _pair_row(a_ids, b_ids, vocabulary, given, counts):
+    room = given.max_seq_length - packing.NUM_SPECIAL_TOKENS
+    counts.cut += len(a_ids) + len(b_ids) > room
+    (a_length,), (b_length,) = packing.truncated_lengths(
+        np.array([len(a_ids)]), np.array([len(b_ids)]), room
+    )
+    a_side = [vocabulary.cls_id, *a_ids[:a_length], vocabulary.sep_id]
+    b_side = [*b_ids[:b_length], vocabulary.sep_id]
+    ids = a_side + b_side
+    return Row(ids, [0] * len(a_side) + [1] * len(b_side), slice(0, len(ids)), True)
+
+
+def _text_rows(ids, vocabulary, given, counts) -> Iterator[Row]:
+    room = given.max_seq_length - 2
+    if len(ids) > room and not given.doc_stride:
+        counts.cut += 1
+        ids = ids[:room]
+    counts.windowed += len(ids) > room
+    last = max(len(ids) - room, 0)  # where the last window begins; it is a whole one
+    starts = [*range(0, last, given.doc_stride or room), last]
+    first = 0
+    for start, following in itertools.zip_longest(starts, starts[1:]):
+        is_last = following is None
+        window = ids[start : start + room]
+        # Two windows share what both hold: each has the half that lies deeper in it.
+        stop = len(ids) if is_last else (following + start + room + 1) // 2
+        kept = slice(first - start + (start > 0), stop - start + 1 + is_last)
+        row_ids = [vocabulary.cls_id, *window, vocabulary.sep_id]
+        yield Row(row_ids, [0] * len(row_ids), kept, is_last)
+        first = stop
+
+
+# --- Rows to features ----------------------------------------------------------------
+
+
+class FeatureExtractor:
+    """The encoder on the devices of a strategy.
+
+    Args:
+        strategy: see `distribution.make`.
+        config: the architecture.
+        layers: which layers' outputs are wanted; as `Options.layers`.
+        pooling: see `Options`.
+    """
+
+    def __init__(
+        self, strategy, config: EncoderConfig, layers: list[int], pooling: str
+    ):
+        self.strategy = strategy
+        self.layers = layers
+        self.pooling = pooling
+        self.token_bytes = len(layers) * config.hidden_size * np.float32().nbytes
+        with strategy.scope():
+            self.model = make_encoder(config)
+        # One function for each shape of a batch; there are few.
+        self._compiled = functools.cache(lambda shape: tf.function(self._of_replicas))
+
+    def __call__(self, batch: dict[str, np.ndarray]) -> np.ndarray:
+        """Features of a batch.
+
+        Args:
+            batch: input_ids, input_mask, segment_ids, kept: int32 [rows, s]; rows are a
+                multiple of the replicas.
+        Returns:
+            float32 [layers, rows, s, h]; pooled, [layers, rows, h]: for "mean" the sum
+            over kept positions, for "cls" the first position's.
+        """
+        replicas = self.strategy.num_replicas_in_sync
+
+        def share(context):
+            index = context.replica_id_in_sync_group
+            return {
+                k: tf.constant(np.split(v, replicas)[index]) for k, v in batch.items()
+            }
+
+        shares = self.strategy.experimental_distribute_values_from_function(share)
+        outputs = self._compiled(batch["input_ids"].shape)(shares)
+        outputs = self.strategy.experimental_local_results(outputs)
+        return np.concatenate([output.numpy() for output in outputs], axis=1)
+
+    def _of_replicas(self, shares):
+        return self.strategy.run(self._of_one_replica, args=(shares,))
+
+    def _of_one_replica(self, batch):
+        outputs = self.model(batch, return_all=True)["layer_outputs"]
+        features = tf.stack([outputs[layer] for layer in self.layers])  # [l, b, s, h]
+        if self.pooling == "cls":
+            return features[:, :, 0]
+        if self.pooling == "mean":
+            kept = tf.cast(batch["kept"], features.dtype)
+            return tf.einsum("lbsh,bs->lbh", features, kept)
+        return features
+
+
+def encode(
+    rows: Iterator[Row], encoder: FeatureExtractor, max_seq_length: int, batch_size: int
+) -> Iterator[tuple[Row, np.ndarray]]:
+    """Features of rows, in their order; rows of like length share a batch.
+
+    Yields:
+        a row and its features: float32 [layers, kept, h]; pooled, [layers, h] as
+        `FeatureExtractor` has them.
+    """
+    while some := _take(rows, encoder, batch_size):
+        order = sorted(range(len(some)), key=lambda i: len(some[i].input_ids))
+        features = [None] * len(some)
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            batch = _pad([some[i] for i in chosen], encoder, max_seq_length)
+            values = encoder(batch)
+            if not np.isfinite(values).all():
+                raise UserError(
+                    "the features are not finite; the checkpoint is of a run that "
+                    "diverged, or damaged, so use another one"
+                )
+            for position, i in enumerate(chosen):
+                features[i] = values[:, position]
+                if encoder.pooling == "none":
+                    # A copy, so that the padding of the batch need not wait as well.
+                    features[i] = features[i][:, some[i].kept].copy()
+        yield from zip(some, features, strict=True)
+
+
+def _take(rows, encoder, batch_size):
+    """The next rows, which are sorted among themselves."""
+    some, waiting = [], 0
+    for batch in _batched(rows, batch_size):
+        some += batch
+        if encoder.pooling == "none":
+            waiting += encoder.token_bytes * sum(len(row.input_ids) for row in batch)
+        if len(some) >= _BATCHES_SORTED * batch_size or waiting >= _BYTES_WAITING:
+            break
+    return some
+
+
+def _batched(rows, size):
+    while some := list(itertools.islice(rows, size)):
+        yield some
+
+
+def _pad(rows, encoder, max_seq_length):
+    """Rows as arrays of one of a few lengths, as many as the replicas can share."""
+    longest = max(len(row.input_ids) for row in rows)
+    length = next(n for n in static_lengths(max_seq_length) if n >= longest)
+    replicas = encoder.strategy.num_replicas_in_sync
+    shape = (-(-len(rows) // replicas) * replicas, length)
+    names = ("input_ids", "input_mask", "segment_ids", "kept")
+    batch = {name: np.zeros(shape, np.int32) for name in names}
+    for index, row in enumerate(rows):
+        tokens = slice(len(row.input_ids))
+        batch["input_ids"][index, tokens] = row.input_ids
+        batch["segment_ids"][index, tokens] = row.segment_ids
+        batch["input_mask"][index, tokens] = 1
+        batch["kept"][index, row.kept] = 1
+    return batch
+
+
+def pool(
+    encoded: Iterable[tuple[Row, np.ndarray]], pooling: str
+) -> Iterator[tuple[Row, np.ndarray]]:
+    """One vector for each text and layer: float32 [layers, h], with the text's last row."""
+    total, weight = 0.0, 0
+    for row, values in encoded:
+        total = total + values
+        weight += row.kept.stop - row.kept.start if pooling == "mean" else 1
+        if row.ends_text:
+            yield row, total / weight
+            total, weight = 0.0, 0

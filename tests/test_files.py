@@ -52,7 +52,7 @@ def test_only_what_ended_processes_left_is_removed(tmp_path):
 
 HOLD = """
 import sys
-from text import files
+from text.files import local
 with local.locked(sys.argv[1], shared=sys.argv[2] == "shared"):
     print("held", flush=True)
     sys.stdin.read()

@@ -354,7 +354,7 @@ class _Page:
     """page.html with the model's form and parts; nothing else of it is loaded."""
 
     def __init__(self, predictor, name):
-        files = importlib.resources.files("training")
+        files = importlib.resources.files("serving")
         model = {
             "name": name,
             "form": predictor.description["form"],

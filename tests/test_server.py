@@ -508,8 +508,8 @@ def test_port_that_is_taken(predictor):
 
 
 def test_without_the_packages_it_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.delitem(sys.modules, "training.server")
-    monkeypatch.delattr("training.server")
+    monkeypatch.delitem(sys.modules, "serving.server")
+    monkeypatch.delattr("serving.server")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(UserError, match="pip install -r requirements-serve.txt"):
         predict.main(predict.Options(model_dir=str(tmp_path), serve=0))

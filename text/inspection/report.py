@@ -2,6 +2,7 @@
 
 import html
 import json
+import os
 
 import numpy as np
 
@@ -42,6 +43,7 @@ svg { width: 100%; height: auto; }
 svg text { font: 12px system-ui, sans-serif; fill: #5d6b7a; }
 svg rect { fill: #4878a8; }
 svg line { stroke: #dfe3e8; }
+.wide { overflow-x: auto; }
 .record { margin: 0 0 12px; }
 .mask { background: #cfe3f7; } .kept { background: #d8efd3; }
 .random { background: #fbd9c5; }
@@ -59,6 +61,9 @@ def write(path: str, files: list[str], found: Inspection) -> None:
     Raises:
         OSError: the file cannot be written.
     """
+    title = f"Pre-training records: {_escape(os.path.basename(files[0]))}"
+    if len(files) > 1:
+        title += f" and {len(files) - 1:,} more"
     parts = [_verdict(found), _files(files)]
     if found.statistics and found.statistics.records:
         parts += [_numbers(found.statistics), _plots(found.statistics)]
@@ -70,10 +75,8 @@ def write(path: str, files: list[str], found: Inspection) -> None:
     ]
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>Pre-training records</title><style>{_STYLE}</style></head>\n"
-        "<body><h1>Pre-training records</h1>\n"
-        + "\n".join(parts)
-        + "\n</body></html>\n"
+        f"<title>{title}</title><style>{_STYLE}</style></head>\n"
+        f"<body><h1>{title}</h1>\n" + "\n".join(parts) + "\n</body></html>\n"
     )
     with replacing(path) as file:
         # The name of a file may be no text at all.
@@ -150,7 +153,7 @@ def _bars(rows):
         f"<td>{_escape(text)}</td></tr>"
         for name, share, text in rows
     )
-    return f'<table class="bars">{lines}</table>'
+    return f'<div class="wide"><table class="bars">{lines}</table></div>'
 
 
 def _histogram(counts, unit):

@@ -197,7 +197,11 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
     run_folder.write_file(
         path("eval_results.json"), json.dumps(results, indent=2, sort_keys=True) + "\n"
     )
-    run_folder.write_file(path("mistakes.html"), mistakes.render(pages))
+    name = os.path.basename(os.path.abspath(given.output_dir))
+    title = (
+        f"{type(task).__name__} in {name}: {', '.join(page.split for page in pages)}"
+    )
+    run_folder.write_file(path("mistakes.html"), mistakes.render(pages, title))
     experiment.log.say(
         f"evaluated, written to {path('eval_results.txt')}: "
         f"{', '.join(lines.splitlines())}"

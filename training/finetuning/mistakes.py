@@ -29,19 +29,25 @@ th, td { padding: .3rem .6rem; text-align: left; vertical-align: top;
          border-bottom: 1px solid #8884; }
 .matrix td { text-align: right; font-variant-numeric: tabular-nums; }
 .matrix th { font-weight: 600; }
+.wide { overflow-x: auto; }
 .text { white-space: pre-wrap; overflow-wrap: anywhere; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 """
 
 
-def render(pages: list[Page]) -> str:
-    """One self-contained HTML page about one or several sets."""
+def render(pages: list[Page], title: str) -> str:
+    """One self-contained HTML page about one or several sets.
+
+    Args:
+        title: names the run and the data.
+    """
+    title = _escape(title)
     sections = "".join(_section(page) for page in pages)
     return (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>Evaluation</title><style>{_STYLE}</style>\n"
-        f"<h1>Evaluation</h1>\n{sections}</html>\n"
+        f"<title>{title}</title><style>{_STYLE}</style>\n"
+        f"<h1>{title}</h1>\n{sections}</html>\n"
     )
 
 
@@ -79,7 +85,8 @@ def _matrix(judgements) -> str:
         lines.append(f"<tr><th>{_escape(gold)}</th>{''.join(cells)}</tr>")
     return (
         f"<h3>{title}</h3>\n"
-        f'<table class="matrix"><tr><th></th>{head}</tr>{"".join(lines)}</table>\n'
+        f'<div class="wide"><table class="matrix"><tr><th></th>{head}</tr>'
+        f"{''.join(lines)}</table></div>\n"
     )
 
 
@@ -95,8 +102,8 @@ def _worst(judgements) -> str:
     )
     return (
         f"<h3>The {len(shown)} worst of {len(wrong)} mistakes in {len(judgements)} "
-        "answers</h3>\n<table><tr><th>how wrong</th><th>true</th><th>predicted</th>"
-        f"<th>text</th></tr>\n{lines}</table>\n"
+        'answers</h3>\n<div class="wide"><table><tr><th>how wrong</th><th>true</th>'
+        f"<th>predicted</th><th>text</th></tr>\n{lines}</table></div>\n"
     )
 
 

@@ -1,6 +1,7 @@
 """Rows of whole sentences: what goes into one, and what every program makes of them."""
 
 import dataclasses
+import json
 import pathlib
 import re
 
@@ -229,3 +230,20 @@ def test_records_of_two_kinds_are_refused(tmp_path):
         run_pretraining.main(run_pretraining.Options(**given))
     options = inspect_records.Options(input_file=[a, b], vocab_file=VOCAB_FILE)
     assert inspect_records.main(options) == 1
+
+
+@pytest.mark.parametrize("kind", ["of_a_later_version", ["x"], None])
+def test_a_kind_that_is_not_known_is_refused(tmp_path, kind):
+    records = make_records(tmp_path)
+    (path,) = tmp_path.glob("*.description.json")
+    description = json.loads(path.read_text())
+    description["origin"]["flags"]["instances"] = kind
+    path.write_text(json.dumps(description))
+    message = "this version knows pairs, full_sentences"
+    with pytest.raises(UserError, match=message):
+        run_pretraining.main(
+            run_pretraining.Options(**flags(tmp_path, input_file=[records]))
+        )
+    given = inspect_records.Options(input_file=[records], vocab_file=VOCAB_FILE)
+    with pytest.raises(UserError, match=message):
+        inspect_records.main(given)

@@ -67,7 +67,8 @@ def find_descriptions(paths: list[str]) -> dict[str, Description]:
     """The descriptions beside record files that say how these were made.
 
     Raises:
-        UserError: a description cannot be read, or lacks what records are checked by.
+        UserError: a description cannot be read, lacks what records are checked by, or
+            is of a kind that this version does not know.
     """
     found = descriptions.find(paths)
     for one in found.values():
@@ -78,6 +79,7 @@ def find_descriptions(paths: list[str]) -> dict[str, Description]:
                 f"{one.path}: is no description of records (without "
                 f"{', '.join(missing)}); remove it, or write the records again"
             )
+        RowOptions.of(one.flags, one.path)
     return found
 
 

@@ -51,7 +51,7 @@ class RowOptions(Recipe):
         names = {field.name for field in dataclasses.fields(cls)}
         recipe = cls(**{name: value for name, value in flags.items() if name in names})
         for name, table in (("instances", INSTANCES), ("masking", MASKS)):
-            if getattr(recipe, name) not in table:
+            if getattr(recipe, name) not in tuple(table):
                 raise UserError(
                     f"{path}: was made with --{name}={getattr(recipe, name)}; this "
                     f"version knows {', '.join(table)}"

@@ -23,7 +23,7 @@ from text.tokenizers import wordpiece
 
 @dataclasses.dataclass(frozen=True)
 class Options(GenerationOptions):
-    """The release's flags, then ours."""
+    """The flags of the records, then what else the script does."""
 
     input_file: list[str] = options.field(
         help="Text files, UTF-8, plain or .gz: comma-separated names and globs."

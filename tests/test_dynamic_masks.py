@@ -211,7 +211,6 @@ def test_it_is_the_objective_that_it_wraps():
     assert objective.loss_weights == inner.loss_weights
     assert objective.features == ("next_sentence_labels", "word_starts")
     assert masks().features == ()
-    assert masks().settings != masks(prob=0.2).settings
 
 
 # --- From a text to a model ----------------------------------------------------------
@@ -248,8 +247,7 @@ def test_passes_that_would_be_equal_are_refused(tmp_path):
 
 
 def train(folder, records, **changes):
-    given = {"input_file": [records], "do_eval": True, "dupe_factor": None} | changes
-    del given["dupe_factor"]
+    given = {"input_file": [records], "do_eval": True} | changes
     run_pretraining.main(run_pretraining.Options(**flags(folder, **given)))
 
 
@@ -282,5 +280,11 @@ def test_a_run_learns_resumes_and_is_held_to_its_masks(tmp_path):
     changed = make_records(
         other, masking="dynamic", do_whole_word_mask=True, masked_lm_prob=0.3
     )
-    with pytest.raises(UserError, match="objective_settings"):
+    with pytest.raises(
+        UserError, match=r"settings: masked_lm_prob was 0.15 and is 0.3; choose"
+    ):
         train(tmp_path / "whole", changed)
+    with pytest.raises(
+        UserError, match="--masked_lm_prob=0.3, and .* with 0.15; masks"
+    ):
+        train(tmp_path / "in parts", records, eval_input_file=[changed])

@@ -66,9 +66,7 @@ _INPUTS = ("input_ids", "input_mask", "segment_ids")
 # At the beginning of every file.
 _CHECKED_RECORDS = 16
 _COMPARED_BYTES = 1 << 16
-# Settings of a run that earlier versions did not note.
-_CONTENT = "input_file_sha256"
-_LEARNED = "objective_settings"
+_CONTENT = "input_file_sha256"  # a setting of a run
 
 Described = Mapping[str, Description]  # record file to what is beside it
 
@@ -84,10 +82,9 @@ def pretrain(given) -> None:
     # Before anything that makes TensorFlow look for devices.
     strategy = given.strategy()
     _check_divisions(given, strategy.num_replicas_in_sync)
-    described = shards.describe(
-        shards.find([*given.input_file, *given.eval_input_file])
-    )
-    objective, schema = _objective(given, described)
+    paths = shards.find([*given.input_file, *given.eval_input_file])
+    described = shards.describe(paths)
+    objective, schema, drawn = _objective(given, paths, described)
     data, held_out = (
         _read(files, described, given, config, schema) if files else None
         for files in (given.input_file, given.eval_input_file)
@@ -103,7 +100,7 @@ def pretrain(given) -> None:
     with contextlib.ExitStack() as stack:
         prepare = None
         if given.do_train:
-            prepare = _check_settings(given, config, data, objective, log)
+            prepare = _check_settings(given, config, data, drawn, log)
             stack.enter_context(run.held(strategy, given.output_dir, log))
         trainer = loop.Trainer(
             strategy,
@@ -135,8 +132,10 @@ def _check_divisions(given, replicas):
 # --- Records, and what is learned of them --------------------------------------------
 
 
-def _objective(given, described: Described) -> tuple[Objective, reading.Schema]:
-    """What is learned, and the features of the records that this needs.
+def _objective(
+    given, paths: list[str], described: Described
+) -> tuple[Objective, reading.Schema, dict]:
+    """What is learned, the features of records that this needs, and how masks are drawn.
 
     Raises:
         UserError: the records are not of one kind, or lack what the objective needs.
@@ -145,21 +144,20 @@ def _objective(given, described: Described) -> tuple[Objective, reading.Schema]:
         "max_seq_length": given.max_seq_length,
         "max_predictions_per_seq": given.max_predictions_per_seq,
     }
-    kinds = {
-        path: RowOptions.of(d.flags | sizes, d.path) for path, d in described.items()
-    }
     # Without a description, records are taken for the release's.
+    kinds = {
+        path: dataclasses.replace(
+            RowOptions.of(described[path]) if path in described else RowOptions(),
+            **sizes,
+        )
+        for path in paths
+    }
     path, recipe = next(iter(kinds.items()), (None, RowOptions(**sizes)))
+    description = described.get(path)
     for other, kind in kinds.items():
-        if kind.make().schema() != recipe.make().schema():
-            raise UserError(
-                f"{other}: holds {kind.instances} with {kind.masking} masks, and {path} "
-                f"{recipe.instances} with {recipe.masking} masks; give records of one "
-                "kind"
-            )
+        _check_same_kind(path, recipe, other, kind)
     found = {feature.name: feature for feature in recipe.make().schema()}
     wraps = MASKINGS[recipe.masking]
-    description = described.get(path)
     objectives = {
         name: wraps(objective(), recipe, description)
         for name, objective in OBJECTIVES.items()
@@ -173,7 +171,33 @@ def _objective(given, described: Described) -> tuple[Objective, reading.Schema]:
             f"{' or '.join(fits)}, or other records"
         )
     wanted = {*_INPUTS, *objective.features}
-    return objective, tuple(f for name, f in found.items() if name in wanted)
+    schema = tuple(f for name, f in found.items() if name in wanted)
+    drawn = _drawn_by(recipe)
+    if drawn:
+        drawn["vocab_sha256"] = description.vocab_sha256
+    return objective, schema, drawn
+
+
+def _check_same_kind(path, recipe, other, kind):
+    if kind.make().schema() != recipe.make().schema():
+        raise UserError(
+            f"{other}: holds {kind.instances} with {kind.masking} masks, and {path} "
+            f"{recipe.instances} with {recipe.masking} masks; give records of one kind"
+        )
+    for name, value in _drawn_by(recipe).items():
+        if getattr(kind, name) != value:
+            raise UserError(
+                f"{other}: was made with --{name}={getattr(kind, name)}, and {path} with "
+                f"{value}; masks are drawn in one way, so give records of the same flags"
+            )
+
+
+def _drawn_by(recipe: RowOptions) -> dict:
+    """The flags that decide masks drawn in training; none where records hold masks."""
+    names = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask")
+    if recipe.make().masks.are_drawn:
+        return {}
+    return {name: getattr(recipe, name) for name in names}
 
 
 def _read(
@@ -256,9 +280,7 @@ def _blaming(data: reading.Records) -> Iterator[None]:
 # --- The run -------------------------------------------------------------------------
 
 
-def _identity(
-    given, config: EncoderConfig, data: reading.Records, objective: Objective
-) -> dict:
+def _identity(given, config: EncoderConfig, data: reading.Records, drawn: dict) -> dict:
     """What makes a run this run: with any of it changed, a resume would be another."""
     names = (
         "max_seq_length",
@@ -279,7 +301,7 @@ def _identity(
         **dataclasses.asdict(config),
         "input_file": [[os.path.basename(f.path), f.records] for f in data.files],
         _CONTENT: _digest(data),
-        _LEARNED: dict(objective.settings),
+        **drawn,
     }
 
 
@@ -370,14 +392,11 @@ def _not_finite(error, given, data, strategy) -> UserError:
     )
 
 
-def _check_settings(given, config, data, objective, log) -> Callable:
+def _check_settings(given, config, data, drawn, log) -> Callable:
     """Holds a run to what it began with; returns what prepares its folder."""
-    identity = _identity(given, config, data, objective)
+    identity = _identity(given, config, data, drawn)
     # A run of an earlier version did not note its records, and is not held to them.
-    defaults = run.defaults(given, config) | {
-        _CONTENT: identity[_CONTENT],
-        _LEARNED: {},
-    }
+    defaults = run.defaults(given, config) | {_CONTENT: identity[_CONTENT]}
     run_folder.check_settings(given.output_dir, identity, defaults)
     began = run_folder.noted_settings(given.output_dir)
     if began and _CONTENT not in began and not data.packed:

@@ -54,17 +54,6 @@ class DynamicMasks(Objective):
         self.sequence_outputs = objective.sequence_outputs
         kept = [name for name in objective.features if name not in _DRAWN]
         self.features = (*kept, *(["word_starts"] if whole_words else []))
-        self.settings = {
-            **objective.settings,
-            "predictions": [int(count) for count in counts],
-            "max_predictions_per_seq": max_predictions_per_seq,
-            "mask_share": mask_share,
-            "random_share": random_share,
-            "whole_words": whole_words,
-            "vocab_size": vocab_size,
-            "mask_id": mask_id,
-            "special_ids": list(special_ids),
-        }
         self._counts = np.minimum(counts, max_predictions_per_seq).astype(np.int32)
         self._most = max_predictions_per_seq
         self._mask_share, self._random_share = mask_share, random_share

@@ -1,7 +1,6 @@
 """The contract of an objective: the network, its losses and metrics."""
 
 import abc
-import types
 from collections.abc import Mapping
 
 import keras
@@ -16,14 +15,12 @@ class Objective(abc.ABC):
         loss_weights: loss name -> its factor in the sum that is minimized.
         metric_names: of what `metrics` returns.
         features: what a pre-training record must have besides the encoder's inputs.
-        settings: what else decides what is learned, for a run to be held to.
         sequence_outputs: outputs of the network whose second axis is the sequence.
     """
 
     loss_weights: Mapping[str, float]
     metric_names: tuple[str, ...]
     features: tuple[str, ...] = ()
-    settings: Mapping[str, object] = types.MappingProxyType({})
     sequence_outputs: tuple[str, ...] = ()
 
     @abc.abstractmethod

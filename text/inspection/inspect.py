@@ -79,7 +79,7 @@ def find_descriptions(paths: list[str]) -> dict[str, Description]:
                 f"{one.path}: is no description of records (without "
                 f"{', '.join(missing)}); remove it, or write the records again"
             )
-        RowOptions.of(one.flags, one.path)
+        RowOptions.of(one)
     return found
 
 
@@ -116,12 +116,12 @@ class Inspection:
         self.descriptions = descriptions
         self.violations = Violations()
         self.statistics = None
+        self.instances = None
         self.shown = []
         self.num_records = 0
         self._masked_lm_prob = masked_lm_prob
         self._max_records = max_records or None
         self._num_shown = num_shown
-        self.instances = None
         self._of_file = None  # what the file that is being read holds
         self._sums = collections.defaultdict(collections.Counter)  # by description
         for path, description in descriptions.items():
@@ -170,7 +170,7 @@ class Inspection:
     def _know_kind(self, path, example):
         """Whether the kind of a file's records is known, and that of the first file."""
         if path in self.descriptions:
-            recipe = RowOptions.of(self.descriptions[path].flags, path)
+            recipe = RowOptions.of(self.descriptions[path])
             if self._masked_lm_prob:
                 recipe = dataclasses.replace(
                     recipe, masked_lm_prob=self._masked_lm_prob

@@ -29,6 +29,9 @@ _WINDOW = 1 << 16  # sentences of one document held at a time
 class FullSentences(Instances):
     """Sentences up to max_seq_length; a row goes on into the next document.
 
+    One [SEP] ends each document, as the paper has it; the source's data have one behind
+    every sentence, too.
+
     Source: facebookresearch/fairseq@3d262bb fairseq/data/token_block_utils_fast.pyx,
         break mode "complete".
     """
@@ -47,7 +50,8 @@ class FullSentences(Instances):
 
     def plan(self, corpus, first, last, rng):
         # Differs from the source: it makes one row of a sentence that is too long, which
-        # training then leaves out; here such a sentence continues in the next row.
+        # training then leaves out; here such a sentence continues in the next row. Nor
+        # does a row go on from one block of generation into the next.
         del rng
         planned = array.array("q")
         size = self.recipe.max_seq_length

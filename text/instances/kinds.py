@@ -1,7 +1,6 @@
 """The kinds of rows and of masks by name. A new kind is a file and a row here."""
 
 import dataclasses
-from collections.abc import Mapping
 
 import options
 from text.errors import UserError
@@ -10,6 +9,7 @@ from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, Recipe
 from text.instances.pairs import Pairs
 from text.instances.static_masks import StaticMasks
+from text.records.descriptions import Description
 
 INSTANCES = {
     "pairs": Pairs,
@@ -39,22 +39,24 @@ class RowOptions(Recipe):
     )
 
     @classmethod
-    def of(cls, flags: Mapping, path: str) -> "RowOptions":
-        """The flags of records, as their description has them.
+    def of(cls, description: Description) -> "RowOptions":
+        """The flags of described records; those that it lacks count as their defaults.
 
-        Args:
-            flags: what is absent counts as its default.
-            path: of the description.
         Raises:
             UserError: the records are of a kind that this version does not know.
         """
+        said = dict(description.flags)
+        for name in ("max_seq_length", "max_predictions_per_seq"):
+            if (size := getattr(description, name)) is not None:
+                said[name] = size
         names = {field.name for field in dataclasses.fields(cls)}
-        recipe = cls(**{name: value for name, value in flags.items() if name in names})
+        recipe = cls(**{name: value for name, value in said.items() if name in names})
         for name, table in (("instances", INSTANCES), ("masking", MASKS)):
             if getattr(recipe, name) not in tuple(table):
                 raise UserError(
-                    f"{path}: was made with --{name}={getattr(recipe, name)}; this "
-                    f"version knows {', '.join(table)}"
+                    f"{description.path}: was made with "
+                    f"--{name}={getattr(recipe, name)}; this version knows "
+                    f"{', '.join(table)}"
                 )
         return recipe
 

@@ -1,9 +1,9 @@
-"""Learns a WordPiece vocabulary from text, split into words exactly as by the tokenizer.
+"""Learns a WordPiece vocabulary from text, split into words exactly as the tokenizer does.
 
     python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab/vocab.txt
 
-It streams the text, so size does not matter: 100 MB take less than a minute and 200 MB of
-memory. The same text and flags give the same file.
+It streams the text, so there is no limit on its size: 100 MB take less than a minute and
+200 MB of memory. The same text and flags produce the same file.
 """
 
 import collections
@@ -20,6 +20,8 @@ from text.corpus import formats
 from text.errors import UserError
 from text.files import inputs, local
 from text.tokenizers import wordpiece
+from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import (
     CLS,
     MASK,
@@ -29,16 +31,16 @@ from text.tokenizers.vocabulary import (
     UNK,
     Vocabulary,
 )
-from text.tokenizers.wordpiece import Tokenizer, WordSplitter
+from text.tokenizers.wordpiece import WordPiece, WordSplitter
 
 _UNUSED_BEFORE_SPECIALS = 99  # as in the release, whose [UNK] is 100
 _CHARACTERS_AT_ONCE = 1 << 23
-_LARGEST = 10_000_000  # tokens; far above any use, far below what memory holds
+_LARGEST = 10_000_000  # tokens; far more than anyone needs, and still fits in memory
 _MOST_WORDS = 2_000_000  # about 300 MB
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(wordpiece.TokenizerOptions):
+class Options(TokenizerOptions):
     input_file: list[str] = options.field(
         help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
     )
@@ -50,7 +52,7 @@ class Options(wordpiece.TokenizerOptions):
     )
     num_unused: int = options.field(
         994,
-        help="Number of [unusedN] tokens to reserve for words of your own. The released "
+        help="Number of [unusedN] tokens to reserve for your own words. The released "
         "vocabularies have 994; choose fewer for a small vocabulary.",
     )
     min_character_count: int = options.field(
@@ -67,7 +69,7 @@ class Options(wordpiece.TokenizerOptions):
     input_format: str = options.field(
         "sentences",
         choices=formats.FORMATS,
-        help="As for create_pretraining_data.py; only jsonl makes a difference here.",
+        help="Same as in create_pretraining_data.py; only jsonl makes a difference here.",
     )
     json_field: str = options.field(
         "text", help="The key of the text, with --input_format=jsonl."
@@ -80,8 +82,9 @@ class Options(wordpiece.TokenizerOptions):
         least = self.num_unused + len(SPECIAL_TOKENS)
         if not least < self.vocab_size <= _LARGEST:
             raise UserError(
-                f"--vocab_size={self.vocab_size}: must be above {least}, which "
-                f"--num_unused and the special tokens take, and at most {_LARGEST}"
+                f"--vocab_size={self.vocab_size}: must be above {least}, the number of "
+                f"special tokens plus --num_unused={self.num_unused}, and at most "
+                f"{_LARGEST:,}"
             )
         if not self.output_file or os.path.isdir(self.output_file):
             raise UserError(f"--output_file={self.output_file}: must name a file")
@@ -95,9 +98,9 @@ class WordCounts:
     """Counts words and characters in bounded memory.
 
     Attributes:
-        words: Counter of the words, all but rare ones if there are very many.
+        words: Counter of the words, without rare ones if there are very many.
         characters: Counter of the characters of all words.
-        forgotten: how many times rare words were dropped to make room.
+        forgotten: how many occurrences of rare words were dropped to make room.
     """
 
     def __init__(self, splitter: WordSplitter, most_words: int = _MOST_WORDS):
@@ -117,7 +120,7 @@ class WordCounts:
             self.fold()
 
     def fold(self) -> None:
-        """Brings `words` and `characters` up to date with what was added."""
+        """Updates `words` and `characters` with the text added since the last call."""
         for chunk, count in self._chunks.items():
             for word in self._splitter.words(chunk):
                 self.words[word] += count
@@ -135,14 +138,14 @@ class WordCounts:
 def learn(counts: WordCounts, chosen: Options) -> list[str]:
     """Learns the whole vocabulary, in the order of its file.
 
-    [PAD] first, then [unusedN] and the other special tokens as in the released files, the
-    characters (all of ASCII, others as often as asked) as a word's first and, with ##, as
-    a later one, then what was joined from them, most frequent first.
+    [PAD] comes first, then [unusedN] and the other special tokens as in the released files,
+    then the characters (all of ASCII, others if frequent enough) that begin a word and,
+    with ##, those that continue one, then the pieces joined from them, most frequent first.
 
     Raises:
         UserError: vocab_size has no room for the characters.
     """
-    splitter = chosen.splitter()
+    splitter = WordSplitter.of(chosen)
     characters = _characters(counts, chosen)
     joining = [c for c in characters if len(splitter.words("a" + c)) == 1]
     alphabet = characters + ["##" + character for character in joining]
@@ -151,7 +154,7 @@ def learn(counts: WordCounts, chosen: Options) -> list[str]:
     if room < len(alphabet):
         raise UserError(
             f"--vocab_size={chosen.vocab_size} is too small: {len(SPECIAL_TOKENS)} "
-            f"special tokens, {len(unused)} [unusedN] and {len(alphabet)} for the "
+            f"special tokens, {len(unused)} [unusedN] tokens and {len(alphabet)} for "
             f"characters need {chosen.vocab_size - room + len(alphabet)}; raise it or "
             "--min_character_count, or lower --num_unused"
         )
@@ -161,19 +164,19 @@ def learn(counts: WordCounts, chosen: Options) -> list[str]:
 
 
 def _characters(counts, chosen):
-    # A corpus may lack an @ or a digit that the next text has: all of ASCII is known.
-    ascii_words = chosen.splitter().words(" ".join(map(chr, range(128))))
+    # All of ASCII: a corpus may lack an @ or a digit that the next text contains.
+    ascii_words = WordSplitter.of(chosen).words(" ".join(map(chr, range(128))))
     frequent = {
         character
         for character, count in counts.characters.items()
         if count >= chosen.min_character_count
-        and not "\ud800" <= character <= "\udfff"  # surrogates have no place in UTF-8
+        and not "\ud800" <= character <= "\udfff"  # UTF-8 cannot encode surrogates
     }
     return sorted(frequent.union(ascii_words))
 
 
 def _join(words, alphabet, size, min_frequency):
-    """Joins the most frequent pair of pieces, again and again; alphabet included."""
+    """Joins the most frequent pair of pieces repeatedly; returns the alphabet too."""
     known = set(alphabet)
 
     def repeated():
@@ -189,8 +192,8 @@ def _join(words, alphabet, size, min_frequency):
         vocab_size=size,
         min_frequency=min_frequency,
         # Equally frequent pairs are joined in the order of their ids. The trainer would
-        # number the ## characters as its hash table has them, another way in every run;
-        # those given as special tokens have the numbers they are given in.
+        # number the ## characters in the order of its hash table, which changes with every
+        # run; special tokens are numbered in the order in which they are passed.
         special_tokens=alphabet,
         show_progress=False,
     )
@@ -212,7 +215,7 @@ def measure(tokenizer: Tokenizer, lines: Iterator[str]) -> dict[str, int]:
 
 
 def _lines(paths, chosen, what):
-    """Yields the text line by line, each with whether it is held out."""
+    """Yields each line of the text, and whether it is held out."""
     every = round(1 / chosen.heldout_share) if chosen.heldout_share else 0
     line_format = "jsonl" if chosen.input_format == "jsonl" else "sentences"
     size = sum(map(os.path.getsize, paths))
@@ -228,7 +231,7 @@ def _lines(paths, chosen, what):
 
 
 def _count(paths, chosen):
-    splitter = chosen.splitter()
+    splitter = WordSplitter.of(chosen)
     counts = WordCounts(splitter)
     warned = False
     for line, is_held_out in _lines(paths, chosen, "counting words"):
@@ -239,7 +242,7 @@ def _count(paths, chosen):
             warned = True
     counts.fold()
     if not counts.words:
-        raise UserError(f"no words in {len(paths)} files, as in {paths[0]}")
+        raise UserError(f"no words in {len(paths)} file(s), such as {paths[0]}")
     return counts
 
 
@@ -247,14 +250,14 @@ def main(chosen: Options) -> None:
     paths = inputs.expand(chosen.input_file)
     local.refuse_inputs([chosen.output_file], paths)
     os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
-    # Opened first: an hour's work should not end in a folder that cannot be written.
+    # Opened first: an hour's work should not end at a folder that is not writable.
     with local.replacing(chosen.output_file, "w") as file:
         counts = _count(paths, chosen)
         print("learning pieces", file=sys.stderr)
         tokens = learn(counts, chosen)
         file.writelines(f"{token}\n" for token in tokens)
     _report(counts, tokens, chosen)
-    tokenizer = chosen.tokenizer(Vocabulary(tokens))
+    tokenizer = WordPiece.of(Vocabulary(tokens), chosen)
     held_out = (
         line for line, is_held_out in _lines(paths, chosen, "measuring") if is_held_out
     )
@@ -269,7 +272,7 @@ def _report(counts, tokens, chosen):
     )
     if len(tokens) < chosen.vocab_size:
         print(
-            f"--vocab_size={chosen.vocab_size} was not reached: no more pieces stand "
+            f"--vocab_size={chosen.vocab_size} was not reached: no other pieces occur "
             f"together --min_frequency={chosen.min_frequency} times; more text would help"
         )
     rare = {
@@ -279,12 +282,12 @@ def _report(counts, tokens, chosen):
     }
     if rare:
         print(
-            f"left out: {len(rare):,} characters seen less than "
+            f"left out: {len(rare):,} characters seen fewer than "
             f"--min_character_count={chosen.min_character_count} times, "
             f"{sum(rare.values()) / counts.characters.total():.4%} of the text"
         )
     if counts.forgotten:
-        print(f"not learned from: {counts.forgotten:,} rare words, to bound the memory")
+        print(f"dropped to limit memory: {counts.forgotten:,} rare words")
 
 
 def _report_measured(found):
@@ -294,7 +297,7 @@ def _report_measured(found):
     print(
         f"on {found['words']:,} held-out words: "
         f"{found['unknown'] / found['words']:.3%} are [UNK], "
-        f"{found['pieces'] / found['words']:.3f} pieces a word"
+        f"{found['pieces'] / found['words']:.3f} pieces per word"
     )
 
 

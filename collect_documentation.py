@@ -1,13 +1,13 @@
-"""Collects English prose that every machine has: the documentation of its Python packages.
+"""Collects English prose found on every machine: its Python packages' documentation.
 
     python collect_documentation.py --output_file=train.txt --held_out_file=held_out.txt
 
-It writes the documentation strings of the standard library and of the packages that this
-project requires, one sentence per line, with an empty line between modules, as
-create_pretraining_data.py reads them. It imports and downloads nothing.
+It writes the docstrings of the standard library and of the packages that this project
+requires, one sentence per line, with an empty line between modules, in the format that
+create_pretraining_data.py reads. It imports and downloads nothing.
 
-With --package_dir, it also writes a task to fine-tune on, in files that run_classifier.py
-reads: which package does a sentence come from? The dev set comes from the held-out modules.
+With --package_dir, it also writes a fine-tuning task in files that run_classifier.py reads:
+which package does a sentence come from? The dev set comes from the held-out modules.
 """
 
 import collections
@@ -16,27 +16,27 @@ import hashlib
 import os
 
 import options
+from training import run_folder
 from text.corpus import documentation
 from text.errors import UserError
 from text.files.local import replacing
 from text.progress import Progress
-from training import run_folder
 
-_FEWEST_SENTENCES = 2  # of a module; a pair needs as many
-_FEWEST_WORDS = 6  # of a sentence by which its package might be known
+_FEWEST_SENTENCES = 2  # per module; a pair needs two
+_FEWEST_WORDS = 6  # for a sentence that might reveal its package
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    output_file: str = options.field(help="Text file to write.")
+    output_file: str = options.field(help="The text file to write.")
     held_out_file: str | None = options.field(
-        None, help="Text file for the modules that are held out for evaluation."
+        None, help="Text file for the modules held out for evaluation."
     )
     held_out_every: int = options.field(
         20, help="Hold out one in this many modules, chosen by name."
     )
     max_modules: int = options.field(
-        0, help="Use at most this many modules, evenly spread; 0 uses all."
+        0, help="Use at most this many modules, evenly spaced; 0 uses all."
     )
     package_dir: str | None = options.field(
         None,
@@ -57,12 +57,14 @@ class Options:
         if self.max_modules < 0:
             raise UserError(f"--max_modules={self.max_modules}: must not be negative")
         if self.package_dir and not self.held_out_file:
-            raise UserError("--package_dir needs --held_out_file, where its dev set is")
+            raise UserError("--package_dir needs --held_out_file for its dev set")
         for name in ("package_sentences", "package_dev_sentences"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name}={getattr(self, name)}: must be at least 1")
         if self.held_out_file == self.output_file:
-            raise UserError(f"{self.output_file}: named for both output files")
+            raise UserError(
+                f"{self.output_file}: --output_file and --held_out_file must differ"
+            )
 
 
 def main(given: Options) -> None:
@@ -76,7 +78,7 @@ def main(given: Options) -> None:
         for package, path in files:
             sentences = []
             for text in documentation.strings(path):
-                # Aliases and wrappers repeat what they stand for.
+                # Aliases and wrappers repeat the docstrings of their originals.
                 digest = _digest(text)
                 if digest not in seen:
                     seen.add(digest)
@@ -106,8 +108,8 @@ def _write(path, modules):
 
 
 def _choose_packages(given, modules):
-    """As many sentences of each package that has enough for both sets, by set."""
-    # What stands in two modules would be no test, or belong to two packages.
+    """By set, equally many sentences of each package that has enough for both sets."""
+    # A sentence of two modules could be in both sets, or belong to two packages.
     everywhere = collections.Counter(
         sentence
         for some in modules.values()
@@ -125,7 +127,7 @@ def _choose_packages(given, modules):
                 fits = len(sentence.split()) >= _FEWEST_WORDS and "\t" not in sentence
                 if fits and everywhere[sentence] == 1:
                     pools[package][sentence] = None
-        # By their digests: the same choice every time, and no module's neighbours.
+        # By digest: the same choice every time, and no runs from one module.
         sets[name] = {
             package: sorted(pool, key=_digest)[:number]
             for package, pool in pools.items()
@@ -135,8 +137,8 @@ def _choose_packages(given, modules):
     if len(packages) < 2:
         raise UserError(
             f"{len(packages)} packages have {given.package_sentences} sentences, and "
-            f"{given.package_dev_sentences} in modules held out; two are needed; take "
-            "more modules"
+            f"{given.package_dev_sentences} in held-out modules; at least 2 are needed; "
+            "use more modules"
         )
     return {
         name: {package: chosen[package] for package in packages}

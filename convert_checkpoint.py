@@ -7,8 +7,8 @@
         --layout=release
 
 An input is a prefix, a directory or a folder with model.safetensors; several are averaged.
-Conversion changes no number: a round trip gives the same bits, and what both layouts call
-"gelu" (tanh in the release, erf in the other) keeps its meaning.
+Conversion does not change any number: a round trip gives the same bits, and what both
+layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
 """
 
 import contextlib
@@ -22,26 +22,22 @@ from itertools import chain
 import numpy as np
 
 import options
-import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from training import checkpoint, keras, run_folder, tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives import pretraining
 from text.errors import UserError
 from text.files import anywhere, inputs, local
 from text.tasks import tags
+from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import TokenizerOptions, check_case
-from training import checkpoint
+from text.tokenizers.wordpiece import WordPiece, WordSplitter, check_case
 from training.layouts import hugging_face
-
-# isort: split
-import keras
-import tensorflow as tf
 
 _BUNDLE = "bert_model.ckpt"
 _WORDS = "bert/embeddings/word_embeddings"
 _POSITIONS = "bert/embeddings/position_embeddings"
 _WORD_BIAS = "cls/predictions/output_bias"
-# What a run saves beside weights.
+# What a run saves besides weights.
 _OF_TRAINING = re.compile(r"/adam_[mv]$|^global_step$|^training/")
 _UNUSED = re.compile(r"\[unused\d+\]$")
 
@@ -63,7 +59,7 @@ class Options(TokenizerOptions):
     )
     head: str | None = options.field(
         None,
-        choices=tuple(hugging_face.HEADS),
+        choices=hugging_face.HEADS,
         help="The purpose of a head that has no name of its own in Hugging Face's layout; "
         "by default, taken from task.json or config.json next to the input, or from its "
         "shape.",
@@ -98,23 +94,25 @@ class Options(TokenizerOptions):
     def __post_init__(self):
         if not (self.show or self.compare_with or self.output_dir):
             raise UserError(
-                "nothing to do; give --show, --compare_with or --output_dir"
+                "nothing to do; pass --show, --compare_with or --output_dir"
             )
         if self.keep_optimizer and self.layout == "hugging_face":
-            raise UserError("Hugging Face's layout has no place for --keep_optimizer")
+            raise UserError(
+                "--keep_optimizer: Hugging Face's layout has no place for it"
+            )
         if self.keep_optimizer and len(self.input) > 1:
             raise UserError("--keep_optimizer: an average has no optimizer to keep")
         if self.keep_optimizer and (
             self.add_words_file or self.max_position_embeddings
         ):
             raise UserError(
-                "--keep_optimizer: slots do not fit words or positions that are added"
+                "--keep_optimizer: slots would not fit added words or positions"
             )
 
 
 @dataclasses.dataclass
 class Model:
-    """A checkpoint with what belongs to it."""
+    """A checkpoint and what belongs to it."""
 
     tensors: dict[str, np.ndarray]
     config: EncoderConfig
@@ -122,11 +120,11 @@ class Model:
     task: dict  # what its task.json says, or would say
 
 
-# === Looking =========================================================================
+# === Showing =========================================================================
 
 
 def show(prefix: str) -> None:
-    """Prints every tensor, and the sums."""
+    """Prints every tensor, and the totals."""
     tensors = checkpoint.read(prefix)
     width = max(map(len, tensors))
     for name, value in sorted(tensors.items()):
@@ -158,9 +156,9 @@ def compare(one: str, other: str) -> bool:
             continue
         else:
             largest = np.abs(a.astype(np.float64) - b).max()
-            print(f"{name}: differs by {largest:.3g} at most")
+            print(f"{name}: differs by at most {largest:.3g}")
         same = False
-    print(f"{equal} of {len(first.keys() | second.keys())} weights are the same bits")
+    print(f"{equal} of {len(first.keys() | second.keys())} weights are identical")
     return same
 
 
@@ -178,15 +176,16 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     if vocabulary and len(vocabulary) > config.vocab_size:
         raise UserError(
             f"{path}: {len(vocabulary)} tokens, more than vocab_size={config.vocab_size} "
-            "of the model; another vocabulary?"
+            "of the model; check --vocab_file"
         )
+    names = hugging_face.NAMES[config.architecture]
     tensors = []
     for prefix in prefixes:
         _check(prefix, config)
         weights = {
             name: value
             for name, value in checkpoint.read(prefix).items()
-            if not hugging_face.is_implied(name)
+            if not names.is_implied(name)
             and (given.keep_optimizer or not _OF_TRAINING.search(name))
         }
         tensors.append(weights)
@@ -195,50 +194,52 @@ def _read(given: Options, prefixes: list[str]) -> Model:
 
 
 def _check(prefix, config):
-    """Refuses a checkpoint that is not whole, or of another model than the config's."""
-    with keras.StatelessScope(initialize_variables=False):  # of shapes alone
+    """Refuses a checkpoint that is incomplete or does not match the config."""
+    with keras.StatelessScope(initialize_variables=False):  # shapes only
         network = pretraining.PretrainingModel(config)
     variables = {variable.path: variable for variable in network.variables}
     encoder = network.encoder
     report = checkpoint.match(variables, prefix, encoder.required, encoder.scope)
     theirs = hugging_face.is_weights(prefix)
+    names = hugging_face.NAMES[config.architecture]
     odd = [
         name
         for name in report.unused
         if name.startswith(encoder.scope)
         and not _OF_TRAINING.search(name)
         or theirs
-        and not hugging_face.has_place(name)
-        and not hugging_face.is_implied(name)
+        and not names.of_released(name)
+        and not names.is_implied(name)
     ]
     if odd:
         raise UserError(
-            f"{prefix}: holds {', '.join(odd[:5])}, which its config says nothing of; "
-            "wrong config, or a head that is not BERT's?"
+            f"{prefix}: contains {', '.join(odd[:5])}, which its config does not describe; "
+            "check that the config is the right one and that the head is BERT's"
         )
 
 
 def _task(prefix) -> dict:
-    """What the head is for, as far as a file beside a checkpoint says so."""
+    """What the head is for, if a file next to a checkpoint says so."""
     path = os.path.join(checkpoint.folder_of(prefix), "task.json")
     if tf.io.gfile.exists(path):
         task = anywhere.read_json(path)
         if not isinstance(task, dict):
-            raise UserError(f"{path}: is not what a run wrote; remove it, or mend it")
+            raise UserError(f"{path}: was not written by a run; remove it, or fix it")
         return task
     return hugging_face.read_task(prefix) if hugging_face.is_weights(prefix) else {}
 
 
 def _check_tokenization(given, prefix, task):
-    """Refuses flags that the files beside a checkpoint contradict."""
+    """Refuses flags that contradict the files next to a checkpoint."""
     check_case(given.do_lower_case, prefix)
-    splitter = given.splitter()
-    hugging_face.check_tokenizer(prefix, splitter)
-    for name in ("do_lower_case", "strip_accents", "split_cjk"):
-        if task.get(name, getattr(splitter, name)) != getattr(splitter, name):
+    settings = WordSplitter.of(given).settings
+    hugging_face.check_tokenizer(prefix, settings)
+    noted = run_folder.text_settings(checkpoint.folder_of(prefix))[1] | task
+    for name, value in settings.items():
+        if noted.get(name, value) != value:
             raise UserError(
                 f"{os.path.dirname(prefix)}: the model was trained on text split "
-                f"otherwise; give --{name}={str(task[name]).lower()}"
+                f"differently; pass --{name}={str(noted[name]).lower()}"
             )
 
 
@@ -269,10 +270,10 @@ def _averaged(tensors, prefixes):
 
 
 def _add_words(model: Model, given: Options) -> None:
-    """Gives words rows of their own; says what became of each."""
+    """Gives words their own rows; prints how many were added."""
     if model.vocabulary is None:
         raise UserError("--add_words_file needs --vocab_file")
-    tokenizer = given.tokenizer(model.vocabulary)
+    tokenizer = WordPiece.of(model.vocabulary, given)
     tokens = list(model.vocabulary.tokens)
     free = [i for i, token in enumerate(tokens) if _UNUSED.match(token)]
     rows, known = {}, 0  # row -> ids of the pieces whose mean it becomes
@@ -281,7 +282,7 @@ def _add_words(model: Model, given: Options) -> None:
         if len(parts) > 1:
             raise UserError(
                 f"{given.add_words_file}:{number}: {line.strip()!r} is always split into "
-                f"{' '.join(parts)}, so it would never be found; give single words"
+                f"{' '.join(parts)}, so it would never be found; list single words"
             )
         if not parts or parts[0] in tokens:
             known += len(parts)
@@ -300,15 +301,15 @@ def _add_words(model: Model, given: Options) -> None:
             model.tensors[name] = longer
     model.config = dataclasses.replace(model.config, vocab_size=size)
     model.vocabulary = Vocabulary(tokens)
-    model.task.pop("vocab_sha256", None)  # it was of the other
-    print(f"{len(rows)} words added, {known} were there; vocab_size is {size}")
+    model.task.pop("vocab_sha256", None)  # it was the old one's
+    print(f"{len(rows)} words added, {known} already known; vocab_size is {size}")
 
 
 def _lengthen(model: Model, number: int) -> None:
     table = model.tensors[_POSITIONS]
     if number < len(table):
         raise UserError(
-            f"--max_position_embeddings={number}: the model has {len(table)} already"
+            f"--max_position_embeddings={number}: the model already has {len(table)}"
         )
     model.tensors[_POSITIONS] = np.resize(table, (number, table.shape[1]))
     model.config = dataclasses.replace(model.config, max_position_embeddings=number)
@@ -318,7 +319,7 @@ def _lengthen(model: Model, number: int) -> None:
 
 
 def _check_place(directory: str) -> None:
-    """Refuses to write among what is there."""
+    """Refuses a folder that is not empty."""
     with anywhere.access(directory):
         if tf.io.gfile.exists(directory) and tf.io.gfile.listdir(directory):
             raise UserError(f"{directory}: is not empty; choose another --output_dir")
@@ -326,7 +327,7 @@ def _check_place(directory: str) -> None:
 
 @contextlib.contextmanager
 def _alone(directory: str) -> Iterator[None]:
-    """Keeps other conversions out of a folder, where it can be locked."""
+    """Keeps other conversions out of a folder, if it can be locked."""
     with contextlib.ExitStack() as stack:
         if not anywhere.is_remote(directory):
             with anywhere.access(directory):
@@ -358,7 +359,7 @@ def _write(model: Model, given: Options, sources: str) -> None:
             model.tensors,
             model.config,
             task=_as_theirs(model.task) | ({"head": given.head} if given.head else {}),
-            # Without its words, a tokenizer were a trap.
+            # Without its words, a tokenizer would be a trap.
             tokenizer=model.vocabulary
             and {
                 "do_lower_case": given.do_lower_case,
@@ -371,7 +372,7 @@ def _write(model: Model, given: Options, sources: str) -> None:
     print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {sources}")
     if model.vocabulary is None:
         print(
-            "no vocab.txt was beside the input, so none is here; --vocab_file gives one"
+            "no vocab.txt was next to the input, so none is here; --vocab_file adds one"
         )
 
 
@@ -386,10 +387,10 @@ def _as_theirs(task):
 
 
 def main(given: Options) -> int:
-    """Runs what the flags ask for.
+    """Does what the flags ask for.
 
     Returns:
-        exit status: 1 where --compare_with found a difference.
+        exit status: 1 if --compare_with found a difference.
     Raises:
         UserError: a checkpoint is missing, damaged or does not fit the flags.
     """

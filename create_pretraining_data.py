@@ -1,11 +1,11 @@
-"""Text to TFRecords for pre-training.
+"""Turns text into TFRecord files for pre-training.
 
     python create_pretraining_data.py --input_file='corpus/*.txt' \\
         --output_file='records/part.tfrecord@16' --vocab_file=vocab/vocab.txt
 
 The text is tokenized once, in pieces. Then all --dupe_factor passes over it are planned,
-and the records are written in random order. Memory does not grow with the text. If a run is
-interrupted, the same command continues it and ends with the same bytes.
+and the records are written in random order. Memory use does not grow with the text. If a
+run is interrupted, the same command continues it and produces the same bytes.
 """
 
 import collections
@@ -23,7 +23,7 @@ from text.tokenizers import wordpiece
 
 @dataclasses.dataclass(frozen=True)
 class Options(GenerationOptions):
-    """The flags of the records, then what else the script does."""
+    """The flags of the records, and those of the script itself."""
 
     input_file: list[str] = options.field(
         help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
@@ -42,7 +42,7 @@ class Options(GenerationOptions):
         help="Number of processes; 0 uses one per core. The records do not depend on it.",
     )
     overwrite: bool = options.field(
-        False, help="Replace output files that were made with other flags or text."
+        False, help="Replace output files made from other flags or text."
     )
 
     def __post_init__(self):
@@ -76,7 +76,7 @@ def main(given: Options) -> None:
         settings, given.num_workers or os.cpu_count() or 1, given.overwrite
     )
     if was_there:
-        _say("Already finished: the records of this very command are there.")
+        _say("Already finished: this command's records exist.")
     _report(description, settings)
 
 
@@ -87,7 +87,7 @@ def _output_files(patterns):
         if at and count.isdigit() and name:
             total = int(count)
             if not total:
-                raise UserError(f"--output_file={pattern}: names no file")
+                raise UserError(f"--output_file={pattern}: must name at least one file")
             files += [f"{name}-{i:05d}-of-{total:05d}" for i in range(total)]
         else:
             files.append(pattern)
@@ -105,7 +105,7 @@ def _warn_of_lost_predictions(given):
     if lost > 0:
         _say(
             f"warning: --masked_lm_prob={given.masked_lm_prob:g} asks for {wanted} "
-            f"predictions in {given.max_seq_length} tokens, and "
+            f"predictions in {given.max_seq_length} tokens, but "
             f"--max_predictions_per_seq={given.max_predictions_per_seq} loses {lost:.0%} "
             f"of them; {wanted} would lose none"
         )
@@ -134,11 +134,11 @@ def _report(description, settings):
     for line in instances.report(counts, settings.dupe_factor):
         _say(line)
     if counts["empty_sentences"]:
-        _say(f"{counts['empty_sentences']:,} lines without a token were passed over")
+        _say(f"Skipped {counts['empty_sentences']:,} lines without tokens")
     if counts["long_sentences"]:
         hint = ""
         if settings.input_format == "sentences":
-            hint = "; if lines are paragraphs, give --input_format=paragraphs"
+            hint = "; if lines are paragraphs, add --input_format=paragraphs"
         _say(
             f"warning: {counts['long_sentences']:,} sentences are longer than a whole "
             f"record and {instances.long_sentences}{hint}"
@@ -157,8 +157,8 @@ def _report(description, settings):
     if counts["unknown_tokens"] > _MUCH_UNKNOWN * tokens:
         _say(
             f"warning: {counts['unknown_tokens'] / tokens:.0%} of the tokens are [UNK]; "
-            "is the vocabulary of another language, or learned with other "
-            "--do_lower_case, --strip_accents or --split_cjk?"
+            "check that the vocabulary is for this language and was learned with the same "
+            "--do_lower_case, --strip_accents and --split_cjk"
         )
 
 

@@ -1,4 +1,4 @@
-"""Runs the whole chain on text that every machine has. Run it as ./demo.sh."""
+"""Runs the whole pipeline on text found on every machine. Run it with ./demo.sh."""
 
 import collections
 import dataclasses
@@ -21,10 +21,10 @@ from text.progress import duration
 from text.records import encoding, framing
 
 _ROOT = os.path.dirname(os.path.abspath(__file__))
-_MARK = ".demo~bert~"  # lies in the folder that the demo has made
+_MARK = ".demo~bert~"  # a file that marks the folder as made by the demo
 _SEQ_LENGTH = 64
 _PREDICTIONS = 10
-_COUNTED_RECORDS = 50_000  # they are in random order, so the first are a fair sample
+_COUNTED_RECORDS = 50_000  # a fair sample, because records are in random order
 _SENTENCES = (
     "Returns the [MASK] of the array.",
     "Raises: ValueError: if the [MASK] is not valid.",
@@ -42,21 +42,22 @@ class _Size(NamedTuple):
     vocab_size: int
     steps: int
     margin: float  # by which the encoder must beat word frequencies, in nats
-    package_sentences: int  # to fine-tune on, of each package
-    package_dev_sentences: int  # of modules held out
-    accuracy_margin: float  # by which it must beat random weights there
+    package_sentences: int  # to fine-tune on, per package
+    package_dev_sentences: int  # from held-out modules, per package
+    accuracy_margin: float  # by which the classifier must beat random weights on them
 
 
 _FULL = _Size("about ten minutes", 0, 8000, 4000, 0.3, 120, 100, 0.03)
-_SHORT = _Size("about two minutes", 600, 4000, 150, -0.5, 40, 15, -1.0)
+_SHORT = _Size("two to three minutes", 600, 4000, 150, -0.5, 40, 15, -1.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    output_dir: str = options.field("demo_output", help="Where to put everything.")
+    output_dir: str = options.field("demo_output", help="Folder for all output.")
     short: bool = options.field(
         False,
-        help="The same chain in two to three minutes, with less text and fewer updates.",
+        help="Run the same pipeline in two to three minutes, with less text and fewer "
+        "updates.",
     )
 
 
@@ -67,8 +68,8 @@ def main(given: Options) -> None:
     path = functools.partial(os.path.join, folder)
     size = _SHORT if given.short else _FULL
     print(
-        f"The whole chain on two cores takes {size.takes}; if it is "
-        "interrupted, the same command goes on."
+        f"The whole pipeline takes {size.takes} on two cores. If it is interrupted, run "
+        "the same command again to continue."
     )
     _make_records(path, size)
     _pretrain(path, size)
@@ -76,20 +77,20 @@ def main(given: Options) -> None:
     _fine_tune(path, size)
     _export(path)
     print(
-        f"\nDone in {duration(time.monotonic() - begun)}. In {folder} are the "
-        "text, the records and their\nreport (example.html), in pretraining/ the "
-        "checkpoint, metrics.jsonl and curves, and\nin fine_tuned/ a classifier, what it "
-        "gets wrong (mistakes.html), and export/.\nNext: the same commands on your own "
-        "text; docs/pretraining.md goes through them."
+        f"\nDone in {duration(time.monotonic() - begun)}. {folder} contains the text, "
+        "the records and their\nreport (records.html); pretraining/ contains the "
+        "checkpoint, metrics.jsonl and curves;\nfine_tuned/ contains a classifier, its "
+        "mistakes (mistakes.html), and export/.\nNext, run the same commands on your own "
+        "text: docs/pretraining.md explains them."
     )
 
 
 def _make(folder):
-    """Makes the demo's folder, or takes it up again; replaces nobody's files."""
+    """Creates the demo's folder or reuses it; replaces no one else's files."""
     mark = os.path.join(folder, _MARK)
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(mark):
         raise UserError(
-            f"{folder}: holds files that the demo did not make; choose another "
+            f"{folder}: contains files that the demo did not make; choose another "
             "--output_dir"
         )
     os.makedirs(folder, exist_ok=True)
@@ -99,7 +100,7 @@ def _make(folder):
 
 def _make_records(path, size):
     _step(1, "Collect text: the documentation of the installed Python packages")
-    if not os.path.exists(path("packages/dev.tsv")):  # the last that it writes
+    if not os.path.exists(path("packages/dev.tsv")):  # written last
         _run(
             "collect_documentation.py",
             output_file=path("train.txt"),
@@ -133,7 +134,7 @@ def _make_records(path, size):
             overwrite=True,
         )
 
-    _step(4, "Look at the records, check them, and draw a report")
+    _step(4, "Look at the records, check them, and write a report")
     _run(
         "inspect_records.py",
         input_file=path("train.tfrecord"),
@@ -144,7 +145,7 @@ def _make_records(path, size):
 
 
 def _pretrain(path, size):
-    _step(5, "Pre-train a small encoder, and evaluate it on modules it has not seen")
+    _step(5, "Pre-train a small encoder, and evaluate it on held-out modules")
     write_json(path("bert_config.json"), dataclasses.asdict(_config(size.vocab_size)))
     _run(
         "run_pretraining.py",
@@ -185,7 +186,7 @@ def _fill_masks(path):
 
 
 def _fine_tune(path, size):
-    _step(7, "Fine-tune: from which package is a sentence? Then the same untrained")
+    _step(7, "Fine-tune to predict a sentence's package, then from random weights")
     accuracies = {}
     for name, start in (
         ("fine_tuned", {"init_checkpoint": path("pretraining")}),
@@ -207,7 +208,7 @@ def _fine_tune(path, size):
             **start,
         )
         accuracies[name] = read_json(path(name, "eval_results.json"))["eval_accuracy"]
-    print("\nSentences of held-out modules            right")
+    print("\nSentences of held-out modules          accuracy")
     print(
         f"  from random weights                  {accuracies['from_random_weights']:7.1%}"
     )
@@ -216,11 +217,14 @@ def _fine_tune(path, size):
     if gain < size.accuracy_margin:
         raise UserError("pre-training did not clearly help; something is wrong")
     if size is _SHORT:
-        print("So short a pre-training does not help yet; ./demo.sh trains for longer.")
+        print(
+            "Pre-training this short does not help, and may give every text the same "
+            "answer;\n./demo.sh trains for longer."
+        )
 
 
 def _export(path):
-    _step(8, "Take the classifier out as a SavedModel, and ask it")
+    _step(8, "Export the classifier as a SavedModel, and query it")
     _run(
         "run_classifier.py",
         task_name="custom",
@@ -243,7 +247,7 @@ def _config(vocab_size):
         num_hidden_layers=3,
         num_attention_heads=4,
         intermediate_size=512,
-        # So short a run is far from learning its text by heart.
+        # A run this short is far from memorizing its text.
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
         max_position_embeddings=128,
@@ -256,12 +260,12 @@ def _step(number, what):
 
 
 def _run(script, **flags):
-    """Runs a script as a person would, and shows the command."""
+    """Runs a script as a user would, and shows the command."""
     words = [f"--{name}={_flag(value)}" for name, value in flags.items()]
     print(f"$ python {script} {shlex.join(words)}", flush=True)
     done = subprocess.run([sys.executable, os.path.join(_ROOT, script), *words])
     if done.returncode:
-        raise UserError(f"{script} ended with status {done.returncode}; see above")
+        raise UserError(f"{script} exited with status {done.returncode}; see above")
 
 
 def _flag(value):
@@ -269,12 +273,12 @@ def _flag(value):
 
 
 def _compare(train_file, held_out_file, results_file, size):
-    """Prints the encoder's figures beside what word frequencies alone would give."""
+    """Prints the encoder's results next to those of token frequencies alone."""
     some = itertools.islice(framing.read(train_file), _COUNTED_RECORDS)
     counts = collections.Counter(_predicted(some))
     total = (
         sum(counts.values()) + size.vocab_size
-    )  # each is counted once more, so none is 0
+    )  # each token counts one more, so that none has probability 0
     most_frequent = counts.most_common(1)[0][0]
     held_out = _predicted(framing.read(held_out_file))
     loss = -sum(math.log((counts[t] + 1) / total) for t in held_out) / len(held_out)
@@ -291,7 +295,8 @@ def _compare(train_file, held_out_file, results_file, size):
         raise UserError("the encoder is not clearly better; something is wrong")
     if size is _SHORT:
         print(
-            "So short a run learns little more than frequencies; ./demo.sh learns more."
+            "A run this short learns frequencies at most, so it fills every mask alike; "
+            "./demo.sh\nlearns more."
         )
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sets everything up and runs the whole chain on text that every machine has: corpus,
-# vocabulary, records, pre-training, evaluation, filled masks. About ten minutes
-# on two cores; `./demo.sh --short` runs the same chain in two minutes, and learns little.
+# Sets everything up and runs the whole pipeline on text that every machine has: corpus,
+# vocabulary, records, pre-training, evaluation, fine-tuning, export. About ten minutes on two
+# cores; `./demo.sh --short` takes two to three, and the model learns little.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements.txt
 exec "$python" "$root/demo.py" "$@"

@@ -21,17 +21,14 @@ import os
 import sys
 
 import options
-import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from training import checkpoint, distribution, run
 from text.errors import UserError
 from text.files import inputs, local
 from text.instances import packing
 from text.progress import Progress
-from text.tokenizers.wordpiece import TokenizerOptions
-from training import checkpoint, distribution, run
+from text.tokenizers.kinds import TokenizerOptions
 from training.feature_files import WRITERS
 from training.features import Counts, FeatureExtractor, encode, make_rows, pool
-
-# isort: split
 
 _STANDARD_OUTPUT = "-"
 
@@ -66,7 +63,7 @@ class Options(TokenizerOptions):
         128, help="Maximum number of tokens per row, including special tokens."
     )
     batch_size: int = options.field(32, help="Rows per batch, over all replicas.")
-    use_tpu: bool = options.field(False, help="The same as --distribution=tpu.")
+    use_tpu: bool = options.field(False, help="Same as --distribution=tpu.")
     master: str | None = options.field(None, help="The TPU's address.")
     num_tpu_cores: int = options.field(
         8, help="Has no effect: the TPU reports its number of cores."
@@ -93,14 +90,14 @@ class Options(TokenizerOptions):
     distribution: str = options.field(
         "one",
         choices=("one", "mirrored", "tpu"),
-        help="one device; mirrored: all GPUs of this host; tpu.",
+        help="one: a single device. mirrored: all GPUs of this host. tpu: a TPU.",
     )
 
     def __post_init__(self):
         if self.max_seq_length < packing.NUM_SPECIAL_TOKENS:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least "
-                f"{packing.NUM_SPECIAL_TOKENS}, [CLS] and two [SEP]"
+                f"{packing.NUM_SPECIAL_TOKENS}, for [CLS] and two [SEP]"
             )
         if self.batch_size < 1:
             raise UserError(f"--batch_size={self.batch_size}: must be at least 1")
@@ -108,7 +105,7 @@ class Options(TokenizerOptions):
             raise UserError(
                 f"--doc_stride={self.doc_stride}: must be from 1 to "
                 f"{self.max_seq_length - 2}, the tokens of a window (--max_seq_length "
-                "less [CLS] and [SEP]), so that none is left out; 0: no windows"
+                "minus [CLS] and [SEP]), so that none is skipped, or 0 for no windows"
             )
 
     @property
@@ -122,13 +119,13 @@ class Options(TokenizerOptions):
 
 
 def main(given: Options) -> None:
-    """Runs what the flags ask for.
+    """Does what the flags ask for.
 
     Raises:
-        UserError: flags, texts, vocabulary and weights do not fit each other.
+        UserError: flags, texts, vocabulary and weights do not match.
     """
     _check_paths(given)
-    # Before anything that makes TensorFlow look for devices.
+    # Must precede anything that makes TensorFlow look for devices.
     strategy = distribution.make(
         "tpu" if given.use_tpu else given.distribution, tpu=given.master
     )
@@ -155,7 +152,7 @@ def main(given: Options) -> None:
         with progress:
             _write(given, file, encoded, tokenizer.vocabulary, progress)
         if not counts.texts:
-            raise UserError(f"{given.input_file}: holds no text; write one a line")
+            raise UserError(f"{given.input_file}: contains no text; write one per line")
     _report(given, counts)
 
 
@@ -183,10 +180,10 @@ def _write(given, file, encoded, vocabulary, progress):
 def _report(given, counts):
     _say(
         f"{given.output_file}: features of {counts.texts} texts, "
-        f"{counts.tokens} tokens with [CLS] and [SEP]"
+        f"{counts.tokens} tokens including [CLS] and [SEP]"
     )
     if counts.windowed:
-        _say(f"{counts.windowed} texts were longer than a row and read in windows")
+        _say(f"{counts.windowed} texts were longer than a row and were read in windows")
     if counts.cut:
         hint = " (pairs have no windows)" if given.doc_stride else ""
         remedy = "" if given.doc_stride else "; --doc_stride reads them in windows"
@@ -200,11 +197,11 @@ def _say(message):
     print(message, file=sys.stderr, flush=True)
 
 
-# --- What is given -------------------------------------------------------------------
+# --- The inputs ----------------------------------------------------------------------
 
 
 def _check_paths(given):
-    """Refuses now what would otherwise fail in the end."""
+    """Refuses now what would otherwise fail at the end."""
     read = [path for path in (given.vocab_file, given.bert_config_file) if path]
     if given.input_file != inputs.STANDARD_INPUT:
         found = inputs.expand([given.input_file])
@@ -216,14 +213,14 @@ def _check_paths(given):
         raise UserError(f"{path}: is a folder; name a file in it")
     is_stream = path == _STANDARD_OUTPUT or local.is_stream(path)
     if is_stream and given.output_format == "hdf5":
-        raise UserError(f"{path}: HDF5 is written to files alone; name one")
+        raise UserError(f"{path}: HDF5 can only be written to a file; name one")
     if path == _STANDARD_OUTPUT:
         return
     local.refuse_inputs([path], read)
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise UserError(
-            f"{path}: there is no folder {folder}; make it, or choose another "
+            f"{path}: there is no folder {folder}; create it, or choose another "
             "--output_file"
         )
 
@@ -244,19 +241,19 @@ def _check_sizes(given, config):
             )
     if len(set(layers)) < len(layers) or not layers:
         raise UserError(
-            f"--layers={','.join(map(str, layers))}: give layers, and each once"
+            f"--layers={','.join(map(str, layers))}: list layers, each of them once"
         )
 
 
 def _tokenizer(given, prefix, config):
     path = given.vocab_file or os.path.join(checkpoint.folder_of(prefix), "vocab.txt")
     if not os.path.isfile(path):
-        raise UserError(f"{path}: no such file; give the model's --vocab_file")
+        raise UserError(f"{path}: no such file; pass the model's --vocab_file")
     tokenizer = run.make_tokenizer(dataclasses.replace(given, vocab_file=path))
     if len(tokenizer.vocabulary) > config.vocab_size:
         raise UserError(
             f"{path}: {len(tokenizer.vocabulary)} tokens, but the model has "
-            f"vocab_size={config.vocab_size}; another vocabulary?"
+            f"vocab_size={config.vocab_size}; check --vocab_file"
         )
     return tokenizer
 

@@ -1,4 +1,4 @@
-"""Predicts the words behind [MASK] with a pre-trained encoder.
+"""Predicts the words that [MASK] hides with a pre-trained encoder.
 
     python fill_mask.py --init_checkpoint=pretraining_output --vocab_file=vocab/vocab.txt \\
         --text='Returns the [MASK] of the list.'
@@ -10,13 +10,12 @@ import sys
 import numpy as np
 
 import options
-import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from training import checkpoint, run
 from modeling.objectives import masked_lm
 from text.errors import UserError
 from text.tasks import masks
+from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.vocabulary import MASK
-from text.tokenizers.wordpiece import TokenizerOptions
-from training import checkpoint, run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +47,7 @@ def main(given: Options) -> None:
     if len(vocabulary) > config.vocab_size:
         raise UserError(
             f"{given.vocab_file}: {len(vocabulary)} tokens, but the checkpoint has "
-            f"vocab_size={config.vocab_size}; another vocabulary?"
+            f"vocab_size={config.vocab_size}; check --vocab_file"
         )
     model = masked_lm.MaskedLM().network(config)
     weights = {variable.path: variable for variable in model.trainable_variables}
@@ -63,16 +62,16 @@ def main(given: Options) -> None:
         probabilities = _predict(model, ids, positions)
         _print(line.strip(), probabilities, vocabulary, given.top_k)
     if skipped:
-        print(f"{skipped} lines without {MASK} were passed over", file=sys.stderr)
+        print(f"{skipped} lines without {MASK} were skipped", file=sys.stderr)
 
 
 def _encode(tokenizer, text, config, number):
-    """Ids with [CLS] and [SEP], and where [MASK] stands."""
+    """Ids with [CLS] and [SEP], and the positions of [MASK]."""
     vocabulary = tokenizer.vocabulary
     ids = [vocabulary.cls_id, *masks.encode(tokenizer, text), vocabulary.sep_id]
     positions = [i for i, id in enumerate(ids) if id == vocabulary.mask_id]
     if not positions:
-        raise UserError(f"text {number}: no {MASK} in {text.strip()[:60]!r}; write one")
+        raise UserError(f"text {number}: no {MASK} in {text.strip()[:60]!r}; add one")
     if len(ids) > config.max_position_embeddings:
         raise UserError(
             f"text {number}: {len(ids)} tokens, but the model has only "

@@ -3,8 +3,8 @@
     python inspect_records.py --input_file='records/part.tfrecord-*' \\
         --vocab_file=vocab/vocab.txt --report_file=records/report.html
 
-It checks each record, the statistics of all records, and both against the description that
-create_pretraining_data.py wrote. The exit status is 0 if everything is sound, and 1 if
+It checks each record and the statistics of all records, also against the description that
+create_pretraining_data.py wrote. The exit status is 0 if everything is correct, and 1 if
 something is wrong; each problem is one line of the output.
 """
 
@@ -28,15 +28,15 @@ class Options:
     vocab_file: str = options.field(help="The vocabulary they were made with.")
     num_shown: int = options.field(3, help="Number of records to print as text.")
     max_records: int = options.field(
-        0, help="Records to read from the beginning of each file; 0 reads all."
+        0, help="Number of records to read from each file's beginning; 0 reads all."
     )
     masked_lm_prob: float | None = options.field(
         None,
-        help="Expected share of predicted tokens; by default, taken from the description, "
-        "and not checked without one.",
+        help="Expected share of predicted tokens; by default, taken from the description; "
+        "without one, not checked.",
     )
     report_file: str = options.field(
-        "", help="A self-contained HTML file with plots to write."
+        "", help="Write a report here: a self-contained HTML file with plots."
     )
 
     def __post_init__(self):
@@ -50,7 +50,7 @@ class Options:
 
 
 def main(given: Options) -> int:
-    # A file's name may be no text at all.
+    # A file's name need not be valid UTF-8.
     sys.stdout.reconfigure(errors="backslashreplace")
     vocabulary = Vocabulary.load(given.vocab_file)
     paths = descriptions.records_among(inputs.expand(given.input_file))
@@ -79,7 +79,7 @@ def main(given: Options) -> int:
     total = found.violations.total
     print(
         f"{found.num_records:,} records in {len(paths)} file(s): "
-        + (f"{total:,} violation(s)" if total else "nothing is wrong")
+        + (f"{total:,} violation(s)" if total else "no problems found")
     )
     if given.report_file:
         report.write(given.report_file, paths, found)

@@ -1,4 +1,4 @@
-"""Options as frozen dataclasses, each of whose fields is one flag.
+"""Defines command-line flags as the fields of frozen dataclasses.
 
 A field states its type, default and help once:
 
@@ -6,7 +6,7 @@ A field states its type, default and help once:
     class Options:
         input_file: list[str] = options.field(help="Text files: comma-separated globs.")
         max_seq_length: int = options.field(128, help="Length of every record.")
-        __post_init__ checks what belongs together and raises UserError.
+        __post_init__ checks combinations of options and raises UserError.
 
     if __name__ == "__main__":
         options.run(main, Options)
@@ -27,16 +27,16 @@ from absl import app, flags
 from text.errors import UserError
 
 _REQUIRED = dataclasses.MISSING
-# What ends a line, or moves a terminal's cursor.
+# Characters that end a line or move a terminal's cursor.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def field(default=_REQUIRED, *, help: str, choices: tuple[str, ...] | None = None):
-    """Declares one option; without a default the flag is required.
+    """Declares one option; without a default, the flag is required.
 
     Args:
-        default: the value when the flag is absent.
-        help: what a user reads under --help.
+        default: the value if the flag is absent.
+        help: the text shown by --help.
         choices: the allowed values of a string flag.
     """
     metadata = {"help": help, "choices": choices}
@@ -44,24 +44,24 @@ def field(default=_REQUIRED, *, help: str, choices: tuple[str, ...] | None = Non
         return dataclasses.field(
             default_factory=lambda: list(default), metadata=metadata
         )
-    # Keyword only: optional fields may then stand before required ones.
+    # Keyword-only, so that optional fields may precede required ones.
     return dataclasses.field(default=default, kw_only=True, metadata=metadata)
 
 
 def _value_type(annotation):
-    """`int | None` -> int; other annotations are returned as they are."""
+    """`int | None` -> int; other annotations are returned unchanged."""
     if isinstance(annotation, types.UnionType):
         (annotation,) = (a for a in typing.get_args(annotation) if a is not type(None))
     return annotation
 
 
 class _Numbers(flags.ArgumentParser):
-    """Parses a comma list of numbers."""
+    """Parses a comma-separated list of numbers."""
 
     def __init__(self, number_type):
         self._type = number_type
         names = {int: "whole numbers", float: "numbers"}
-        self.syntactic_help = f"a comma separated list of {names[number_type]}"
+        self.syntactic_help = f"a comma-separated list of {names[number_type]}"
 
     def parse(self, argument):
         if isinstance(argument, list):  # a default
@@ -72,14 +72,14 @@ class _Numbers(flags.ArgumentParser):
             raise ValueError(f"{argument!r} is not {self.syntactic_help}") from None
 
     def flag_type(self):
-        return f"comma separated list of {self._type.__name__}"
+        return f"comma-separated list of {self._type.__name__}"
 
 
 def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines one absl flag for each field of a dataclass.
 
     Raises:
-        TypeError: a field has a type that no flag can hold.
+        TypeError: no flag supports a field's type.
     """
     annotations = typing.get_type_hints(options_class)
     for item in dataclasses.fields(options_class):
@@ -92,7 +92,7 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
             "default": default,
             "help": item.metadata["help"],
             "flag_values": flag_values,
-            # --help lists the flags of the module named like the program.
+            # --help lists the flags of the module that has the program's name.
             "module_name": sys.argv[0],
         }
         if item.metadata["choices"]:
@@ -113,7 +113,7 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
                 _Numbers(number_type), serializer=flags.CsvListSerializer(","), **common
             )
         else:
-            raise TypeError(f"{item.name}: no flag holds a {value_type}")
+            raise TypeError(f"{item.name}: no flag supports the type {value_type}")
 
 
 def from_flags(options_class, flag_values: flags.FlagValues = flags.FLAGS):
@@ -124,7 +124,7 @@ def from_flags(options_class, flag_values: flags.FlagValues = flags.FLAGS):
 
 
 def _missing(options_class, flag_values=flags.FLAGS):
-    """The flags without a default that were not given."""
+    """The required flags that were not set."""
     return [
         f"--{item.name}"
         for item in dataclasses.fields(options_class)
@@ -137,14 +137,14 @@ def _missing(options_class, flag_values=flags.FLAGS):
 def run(main, options_class) -> None:
     """Parses the command line and calls `main(options)`; never returns.
 
-    What a user can mend (a wrong flag, `UserError`, an operating system error) ends in one
-    line on stderr and exit status 1 (2 for the command line itself); Ctrl-C in 130. Any
-    other exception is our mistake and keeps its traceback.
+    Errors that a user can fix (a wrong flag, `UserError`, an operating system error) end in
+    one line on stderr and exit status 1 (2 for the command line itself); Ctrl-C exits with
+    130. Any other exception is our bug and keeps its traceback.
     """
     program = os.path.basename(sys.argv[0])
 
     def fail(status, message):
-        # One line, though a name in a message may hold a line feed.
+        # One line, even if a name in the message contains a line feed.
         message = _CONTROL.sub(lambda found: repr(found[0])[1:-1], message)
         print(f"{program}: {message}", file=sys.stderr)
         sys.exit(status)
@@ -156,7 +156,7 @@ def run(main, options_class) -> None:
             line = " ".join(str(error).split()).removeprefix("flag ")
             fail(2, f"{line} (see {program} --help)")
         if missing := _missing(options_class):
-            fail(2, f"{', '.join(missing)} must be given (see {program} --help)")
+            fail(2, f"{', '.join(missing)} required (see {program} --help)")
         return arguments
 
     def call(argv):

@@ -1,11 +1,12 @@
-"""Answers questions with an exported model, from the command line or as a local page.
+"""Queries an exported model, from the command line or on a local page.
 
     python predict.py --model_dir=output/export --input_file=dev.tsv > answers.jsonl
     echo 'A charming film.' | python predict.py --model_dir=output/export
     python predict.py --model_dir=output/export --serve=8000
 
 Each answer is one line of JSON: the row and the model's output for it. Rows are streamed,
-so memory does not grow with their number, and a pipe is answered as it arrives.
+so memory use does not grow with their number, and rows from a pipe are answered as they
+arrive.
 """
 
 import contextlib
@@ -20,23 +21,23 @@ import threading
 import time
 from collections.abc import Iterator
 
+import training  # noqa: F401  TensorFlow, without its log messages
 import options
-import training  # noqa: F401  TensorFlow, without its notes
 from serving import forms
 from serving.predictor import Predictor
 from text.errors import UserError
 from text.files import inputs, local, tables
 from text.progress import Progress
 
-_WINDOW = 64  # batches among which rows are sorted by length
-_PATIENCE = 0.2  # seconds that a row of a pipe waits for others
-_CLOSED_PIPE = 128 + 13  # what a shell makes of SIGPIPE
+_WINDOW = 64  # batches whose rows are sorted by length together
+_PATIENCE = 0.2  # seconds that a row from a pipe waits for others
+_CLOSED_PIPE = 128 + 13  # the status a shell gives for SIGPIPE
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     model_dir: str = options.field(
-        help="An exported model, or the --output_dir of a run with --do_export."
+        help="An exported model, or the --output_dir of a --do_export run."
     )
     input_file: str = options.field(
         inputs.STANDARD_INPUT, help="Rows to answer, plain or .gz; - is standard input."
@@ -45,10 +46,9 @@ class Options:
         None,
         choices=("lines", *tables.FORMS),
         help="By default, taken from the file's suffix, otherwise lines: one text per "
-        "line for a model that takes one text, or words for a model that takes words. The "
-        "first line of tsv and csv names the columns, as in the training data or as in "
-        "the model; jsonl has one object per line. Other columns are passed through to "
-        "the answer.",
+        "line, or its words for a model that takes words. The first line of tsv and csv "
+        "names the columns, as in the training data or in the model; jsonl has one object "
+        "per line. Other columns are passed through to the answer.",
     )
     output_file: str | None = options.field(
         None,
@@ -57,14 +57,14 @@ class Options:
     batch_size: int = options.field(32, help="Number of rows to process at once.")
     serve: int | None = options.field(
         None,
-        help="Serve on this port instead: a page, and JSON as in TensorFlow Serving.",
+        help="Serve a page and TensorFlow Serving's JSON API on this port instead.",
     )
     host: str = options.field(
-        "127.0.0.1", help="With --serve: the address to listen on."
+        "127.0.0.1", help="With --serve, the address to listen on."
     )
     model_name: str = options.field(
         "default",
-        help="With --serve: the model's name, as in POST /v1/models/NAME:predict.",
+        help="With --serve, the model's name, as in POST /v1/models/NAME:predict.",
     )
 
     def __post_init__(self):
@@ -78,7 +78,7 @@ class Options:
             )
         if self.input_file != inputs.STANDARD_INPUT or self.output_file:
             raise UserError(
-                "--serve answers no files; leave --input_file and --output_file out"
+                "--serve uses no files; remove --input_file and --output_file"
             )
 
 
@@ -89,24 +89,24 @@ def main(given: Options) -> int | None:
         local.refuse_inputs([given.output_file], [given.input_file])
     predictor = Predictor(given.model_dir)
     table = Table(given.input_file, given.input_format, predictor)
-    # A bad line of a file is found before work begins; that of a pipe when it comes.
+    # A bad line in a file is found before work begins; in a pipe, when it arrives.
     count = sum(1 for _ in table.rows()) if table.is_file else None
     progress = Progress("answering", count, "rows")
     if table.is_terminal:
-        print("Type a line and Enter; Ctrl-D ends.", file=sys.stderr)
+        print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     try:
         with _output(given.output_file) as output, progress:
             fault = _answer(table, predictor, given.batch_size, output, progress)
     except BrokenPipeError:
-        # Whoever read the answers has enough. Python would complain of it at its end.
+        # The reader has closed the pipe. Python would report that again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _CLOSED_PIPE
     if fault:
-        raise UserError(f"{fault}; the rows before it are answered") from fault
+        raise UserError(f"{fault}; the rows before it were answered") from fault
 
 
 def _answer(table, predictor, batch_size, output, progress) -> UserError | None:
-    """Writes answers in the order of the rows, up to a bad one; returns its fault."""
+    """Writes answers in the order of the rows, up to a bad row; returns its error."""
     faults = []
     rows = _until_bad(table.rows(), faults)
     for window in _windows(table, rows, _WINDOW * batch_size):
@@ -130,13 +130,13 @@ def _until_bad(rows, faults):
 def _windows(table, rows, size):
     """Yields lists of at most `size` rows."""
     if table.is_file or table.is_terminal:
-        size = 1 if table.is_terminal else size  # who types a line waits for its answer
+        size = 1 if table.is_terminal else size  # a user waits for each answer
         return iter(lambda: list(itertools.islice(rows, size)), [])
     return _arriving(rows, size)
 
 
 def _arriving(rows, size):
-    """Yields lists of the rows that came while one waited; full ones if they come fast."""
+    """Yields lists of rows that arrive together; full lists if they arrive fast."""
     came, end, faults = queue.Queue(size), object(), []
 
     def read(kept):
@@ -147,8 +147,8 @@ def _arriving(rows, size):
             faults.append(error)
         came.put(end)
 
-    # Python would crash at its end if it closed what the thread still reads; it does not
-    # close what the thread keeps.
+    # Python would crash on exit if it closed stdin while the thread still reads it; it does
+    # not close an object that the thread refers to.
     threading.Thread(target=read, args=[sys.stdin], daemon=True).start()
     window = []
     while end not in window:
@@ -177,41 +177,41 @@ class Table:
     """The rows of a file or of standard input.
 
     Attributes:
-        is_file: whether it can be read twice.
-        is_terminal: whether a person types it.
+        is_file: whether the rows can be read twice.
+        is_terminal: whether a user types them.
     """
 
     def __init__(self, path: str, form: str | None, predictor: Predictor):
         """Args:
             path: "-" is standard input.
-            form: one of --input_format; None for what the path says.
+            form: one of --input_format; None takes it from the path.
         Raises:
-            UserError: rows of this form cannot be requests to the model.
+            UserError: rows in this format cannot be requests to the model.
         """
         self.path, self.predictor = path, predictor
         self.name = inputs.name(path)
         self.is_file = path != inputs.STANDARD_INPUT
         self.is_terminal = not self.is_file and sys.stdin.isatty()
         if self.is_file and not stat.S_ISREG(os.stat(path).st_mode):
-            raise UserError(f"{path}: is no regular file; pipe it to standard input")
+            raise UserError(f"{path}: is not a regular file; pipe it to standard input")
         self.form = form or tables.form_of(path) or "lines"
         kinds = predictor.parts.values()
         if self.form == "lines" and len(kinds) > 1:
             raise UserError(
-                f"{self.name}: a line is not enough, the model takes "
-                f"{predictor.describe_request()}; give --input_format=tsv, csv or jsonl"
+                f"{self.name}: a line is not enough because the model takes "
+                f"{predictor.describe_request()}; use --input_format=tsv, csv or jsonl"
             )
         if self.form in ("tsv", "csv") and "list" in kinds:
             raise UserError(
-                f"{self.name}: a table holds no lists, but the model takes "
-                f"{predictor.describe_request()}; give --input_format=jsonl"
+                f"{self.name}: a table cannot contain lists, but the model takes "
+                f"{predictor.describe_request()}; use --input_format=jsonl"
             )
 
     def rows(self) -> Iterator[tuple[str, dict]]:
-        """Yields place and content of each row.
+        """Yields the place and the content of each row.
 
         Raises:
-            UserError: a line is not of the form, or no request; names file and line.
+            UserError: a line is not in the format, or not a request; names file and line.
         """
         lines = self.form == "lines"
         rows = self._lines() if lines else tables.read(self.path, form=self.form)
@@ -224,21 +224,19 @@ class Table:
             yield place, row
 
     def _check_others(self, row, place):
-        """Whether what the model does not take can go into the answer."""
+        """Checks that what the model does not take can go into the answer."""
         names = forms.NAMES[self.predictor.description["form"]]
         if twice := [name for name in names if name in row]:
             place = place if self.form == "jsonl" else f"{self.name}:1"
             raise UserError(
-                f"{place}: {twice[0]} is a name that the answer has too; leave it out, or "
-                "give it another name"
+                f"{place}: {twice[0]} is also a name in the answer; remove or rename it"
             )
         if self.form == "jsonl":
             try:
                 json.dumps(row, allow_nan=False)
             except (ValueError, RecursionError) as error:  # 1e999 is infinity
                 raise UserError(
-                    f"{place}: cannot be written as JSON: {error}; mend the row, or leave "
-                    "it out"
+                    f"{place}: cannot be written as JSON: {error}; fix or remove the row"
                 ) from error
 
     def _check_columns(self, row):
@@ -246,11 +244,11 @@ class Table:
         if missing := [name for name in self.predictor.parts if name not in known]:
             raise UserError(
                 f"{self.name}:1: no column {missing[0]} among {', '.join(row)}; the first "
-                f"line has to name the model's parts, {', '.join(self.predictor.parts)}"
+                f"line must name the model's parts, {', '.join(self.predictor.parts)}"
             )
 
     def request(self, row: dict) -> dict:
-        """What the model takes of a row, by the training data's names or the model's."""
+        """The model's parts of a row, found by the training data's or the model's names."""
         columns = self.predictor.description.get("columns", {})
         if not columns or not row.keys() >= set(columns.values()):
             columns = {name: name for name in self.predictor.parts}
@@ -271,8 +269,8 @@ def _serve(given):
         from serving import server
     except ModuleNotFoundError as error:
         raise UserError(
-            f"--serve needs the package {error.name}, which is not installed: pip install "
-            "-r requirements-serve.txt"
+            f"--serve needs the package {error.name}, which is not installed; run pip "
+            "install -r requirements/serve.txt"
         ) from error
     server.run(Predictor(given.model_dir), given.host, given.serve, given.model_name)
 

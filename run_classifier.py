@@ -11,31 +11,32 @@ This command reaches an accuracy of 84 to 88 % on the dev set (2018 README, BERT
 For your own data, use --task_name=custom: files with columns, see --help.
 """
 
-import contextlib
 import dataclasses
 import json
-import math
 import os
-import re
 from typing import NamedTuple
 
 import numpy as np
 
 import options
-import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
-from modeling.objectives import tasks
+from training import metrics, run, run_folder
 from text.errors import UserError
 from text.files import local, tables
 from text.instances import packing
 from text.instances.pack_graph import pack
 from text.records.rows import Field, Row
+from text.tasks import glue
 from text.tasks.in_parts import in_parts
-from training import metrics, run, run_folder
 from training.finetuning import finetune
+from training.finetuning.labels import (
+    MOST_NAMED,
+    Labels,
+    Number,
+    OneClass,
+    SeveralClasses,
+    listed,
+)
 from training.finetuning.task import Judgement, ServedTask
-
-# isort: split
-import tensorflow as tf
 
 _SAMPLES = (
     "A wonderful little production.",
@@ -45,124 +46,12 @@ _SAMPLES = (
     "one of many words " * 200,
 )
 
-# === Data sets =======================================================================
-
-
-class Table(NamedTuple):
-    """A file and the columns to take: by name, or by number where it has no header."""
-
-    file: str
-    text_a: str | int
-    text_b: str | int | None = None
-    label: str | int | None = None
-    header: bool = True
-    where: tuple[str, str] | None = None  # column and value of the lines to take
-
-
-class DataSet(NamedTuple):
-    """One row of the table of tasks."""
-
-    train: Table | None
-    dev: dict[str, Table]
-    test: dict[str, Table]
-    labels: tuple[str, ...] | None  # None: numbers
-    scores: tuple[str, ...]  # the first is what runs are compared by
-    server: dict[str, str]  # the GLUE server's name for the answers to a test set
-    relabel: dict[str, str] = {}  # other spellings of labels
-    bounds: tuple[float, float] | None = None  # of numbers
-
-    @property
-    def has_pairs(self) -> bool:
-        return next(iter(self.test.values())).text_b is not None
-
-
-def _glue(text_a, text_b, label, labels, scores, server) -> DataSet:
-    """A set with headers and the files train.tsv, dev.tsv and test.tsv."""
-    return DataSet(
-        Table("train.tsv", text_a, text_b, label),
-        {"dev": Table("dev.tsv", text_a, text_b, label)},
-        {"test": Table("test.tsv", text_a, text_b)},
-        labels,
-        scores,
-        {"test": server},
-    )
-
-
-_BINARY = ("0", "1")
-_NLI = ("contradiction", "entailment", "neutral")
-_ENTAILMENT = ("entailment", "not_entailment")
-_PAIR = ("sentence1", "sentence2")
-_LARGEST = float(np.finfo(np.float32).max)
 _WRITTEN = ("test_results.tsv", "predictions.jsonl")
-_NO_LABEL = "(no label)"
-_MOST_NAMED = 20  # labels of which the log says how often they are
-# float() reads 1_000 too, and the digits of every script.
-_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-_AX = Table("diagnostic.tsv", *_PAIR)
-
-# Metrics are those of GLUE (arXiv:1804.07461); labels stand in the release's order.
-TASKS = {
-    "cola": DataSet(
-        Table("train.tsv", 3, None, 1, header=False),
-        {"dev": Table("dev.tsv", 3, None, 1, header=False)},
-        {"test": Table("test.tsv", "sentence")},
-        _BINARY,
-        ("matthews", "accuracy"),
-        {"test": "CoLA"},
-    ),
-    "sst-2": _glue("sentence", None, "label", _BINARY, ("accuracy",), "SST-2"),
-    "mrpc": _glue(
-        "#1 String", "#2 String", "Quality", _BINARY, ("accuracy", "f1"), "MRPC"
-    ),
-    "sts-b": _glue(*_PAIR, "score", None, ("spearman", "pearson"), "STS-B")._replace(
-        bounds=(0.0, 5.0)
-    ),
-    "qqp": _glue(
-        "question1", "question2", "is_duplicate", _BINARY, ("f1", "accuracy"), "QQP"
-    ),
-    "mnli": DataSet(
-        Table("train.tsv", *_PAIR, "gold_label"),
-        {
-            "dev_matched": Table("dev_matched.tsv", *_PAIR, "gold_label"),
-            "dev_mismatched": Table("dev_mismatched.tsv", *_PAIR, "gold_label"),
-        },
-        {
-            "test_matched": Table("test_matched.tsv", *_PAIR),
-            "test_mismatched": Table("test_mismatched.tsv", *_PAIR),
-        },
-        _NLI,
-        ("accuracy",),
-        {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"},
-    ),
-    "qnli": _glue("question", "sentence", "label", _ENTAILMENT, ("accuracy",), "QNLI"),
-    "rte": _glue(*_PAIR, "label", _ENTAILMENT, ("accuracy",), "RTE"),
-    "wnli": _glue(*_PAIR, "label", _BINARY, ("accuracy",), "WNLI"),
-    # Answered by a model of MNLI.
-    "ax": DataSet(None, {}, {"ax": _AX}, _NLI, ("matthews",), {"ax": "AX"}),
+_SCORES = {  # of a user's own labels, by --label_kind
+    "single": ("accuracy", "f1_macro", "matthews"),
+    "several": ("f1_micro", "f1_macro", "exact_match"),
+    "number": ("spearman", "pearson", "mean_squared_error"),
 }
-
-
-def _xnli(language: str) -> DataSet:
-    """As the release: trained on MNLI in this language, evaluated on XNLI's dev set."""
-    return DataSet(
-        Table(f"multinli/multinli.train.{language}.tsv", "premise", "hypo", "label"),
-        {
-            "dev": Table(
-                "xnli.dev.tsv", *_PAIR, "gold_label", where=("language", language)
-            )
-        },
-        {
-            "test": Table(
-                "xnli.test.tsv", *_PAIR, "gold_label", where=("language", language)
-            )
-        },
-        _NLI,
-        ("accuracy",),
-        {},
-        relabel={"contradictory": "contradiction"},
-    )
-
-
 _CUSTOM = (
     "train_file",
     "dev_file",
@@ -180,7 +69,7 @@ _CUSTOM = (
 class Options(finetune.FineTuningOptions):
     data_dir: str = options.field(help="Folder of the task's files.")
     task_name: str = options.field(
-        help=f"One of {', '.join(TASKS)}, xnli (any case), or custom: your own files."
+        help=f"One of {', '.join(glue.TASKS)}, xnli (any case), or custom: your own files."
     )
     xnli_language: str = options.field("zh", help="Which of XNLI's languages to use.")
 
@@ -220,18 +109,21 @@ class Options(finetune.FineTuningOptions):
     )
 
     def __post_init__(self):
-        if self.task_name.lower() not in (*TASKS, "xnli", "custom"):
+        if self.task_name.lower() not in (*glue.TASKS, "xnli", "custom"):
             raise UserError(
-                f"--task_name={self.task_name}: not one of {', '.join(TASKS)}, xnli, custom"
+                f"--task_name={self.task_name}: not one of {', '.join(glue.TASKS)}, xnli, "
+                "custom"
             )
         if len(set(self.labels)) < len(self.labels) or "" in self.labels:
-            raise UserError(
-                f"--labels={','.join(self.labels)}: empty or repeated labels"
-            )
+            raise UserError(f"--labels={','.join(self.labels)}: empty or repeated")
         if len(self.labels) == 1 and self.label_kind == "single":
-            raise UserError(f"--labels={self.labels[0]}: give two at least")
+            raise UserError(f"--labels={self.labels[0]}: list at least two")
+        if self.labels and self.label_kind == "number":
+            raise UserError("--labels does not go with --label_kind=number; remove it")
         if not self.label_separator:
             raise UserError("--label_separator: must not be empty")
+        if self.label_separator != "," and self.label_kind != "several":
+            raise UserError("--label_separator needs --label_kind=several")
         if self.max_seq_length < 3:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least 3"
@@ -247,43 +139,44 @@ class Options(finetune.FineTuningOptions):
         super().__post_init__()
 
     @property
-    def data_set(self) -> DataSet:
+    def data_set(self) -> glue.DataSet:
         name = self.task_name.lower()
         if name == "xnli":
-            return _xnli(self.xnli_language)
-        return TASKS[name] if name in TASKS else self._custom()
+            return glue.xnli(self.xnli_language)
+        return glue.TASKS[name] if name in glue.TASKS else self._custom()
 
     @property
     def is_custom(self) -> bool:
         return self.task_name.lower() == "custom"
 
-    @property
-    def has_several_labels(self) -> bool:
-        return self.is_custom and self.label_kind == "several"
-
     def _refuse_custom_flags(self):
-        """They would have no effect, though they look as if."""
+        """Refuses flags that would have no effect, although they seem to."""
         for field in dataclasses.fields(self):
             if field.name in _CUSTOM and getattr(self, field.name) != _default(field):
                 raise UserError(
-                    f"--{field.name} is for --task_name=custom alone, and has no effect on "
-                    f"{self.task_name}; leave it out"
+                    f"--{field.name} is for --task_name=custom only and has no effect on "
+                    f"{self.task_name}; remove it"
                 )
 
-    def _custom(self) -> DataSet:
+    def _custom(self) -> glue.DataSet:
         columns = (self.text_a_column, self.text_b_column, self.label_column)
-        return DataSet(
-            Table(self.train_file, *columns),
-            {"dev": Table(self.dev_file, *columns)},
-            {"test": Table(self.test_file, *columns)},
+        return glue.DataSet(
+            glue.Table(self.train_file, *columns),
+            {"dev": glue.Table(self.dev_file, *columns)},
+            {"test": glue.Table(self.test_file, *columns)},
             None if self.label_kind == "number" else tuple(self.labels),
-            {
-                "single": ("accuracy", "f1_macro", "matthews"),
-                "several": ("f1_micro", "f1_macro", "exact_match"),
-                "number": ("spearman", "pearson", "mean_squared_error"),
-            }[self.label_kind],
+            _SCORES[self.label_kind],
             {},
         )
+
+    def make_labels(self) -> Labels:
+        """The kind of label that the task has."""
+        data = self.data_set
+        if data.labels is None:
+            return Number(data.bounds)
+        if self.is_custom and self.label_kind == "several":
+            return SeveralClasses(data.labels, self.label_separator)
+        return OneClass(data.labels, data.relabel)
 
 
 # === Reading =========================================================================
@@ -295,7 +188,7 @@ class Example(NamedTuple):
     text_a: str
     text_b: str | None
     label: str | tuple[str, ...] | float | None
-    index: str  # of its line, what the GLUE server knows it by; else its number from 0
+    index: str  # from its line, for the GLUE server; otherwise its number from 0
 
 
 # === The task ========================================================================
@@ -308,40 +201,25 @@ class Classifier(ServedTask):
         super().__init__(tokenizer)
         self.given = given
         self.data = given.data_set
-        self.labels = self.data.labels
-        self.several = given.has_several_labels
-        self.has_classes = self.labels is not None
+        self.labels = given.make_labels()
+        self.has_classes = self.labels.names is not None
+        self.form = self.labels.form
         self.metric = self.data.scores[0]
         self.eval_sets = tuple(self.data.dev)
         self.test_sets = tuple(self.data.test)
         if self.data.train is None and (given.do_train or given.do_eval):
             raise UserError(
-                f"--task_name={given.task_name} has a test set only; train on MNLI, and "
-                "give --do_predict alone, with --init_checkpoint"
+                f"--task_name={given.task_name} has only a test set; train on MNLI, then "
+                "pass only --do_predict, with --init_checkpoint"
             )
-
-    @property
-    def labels(self):
-        """In their order; () while none are known, None where there are numbers."""
-        return self._labels
-
-    @labels.setter
-    def labels(self, labels):
-        self._labels = labels
-        self._numbers = {label: number for number, label in enumerate(labels or ())}
 
     # --- Files -----------------------------------------------------------------------
 
     def read(self, split):
-        table = (
-            self.data.train
-            if split == "train"
-            else (self.data.dev | self.data.test)[split]
-        )
+        table = self.data.table(split)
         path = os.path.join(self.given.data_dir, table.file)
         needs_label = split not in self.data.test
-        # Of several labels, "" is none of them.
-        unlabelled = (None,) if self.several else (None, "")
+        is_unknown = self.labels.names == () and split != "train"
         examples = []
         skip = self.given.skip_bad_lines
         for number, values in tables.read(path, table.header, skip_bad_lines=skip):
@@ -349,8 +227,13 @@ class Classifier(ServedTask):
             if table.where and _cell(values, table.where[0], where) != table.where[1]:
                 continue
             label = None
-            if needs_label or values.get(table.label) not in unlabelled:
-                label = self._label(_cell(values, table.label, where), where, split)
+            if needs_label or values.get(table.label) not in self.labels.unlabelled:
+                if is_unknown:
+                    raise UserError(
+                        f"{where}: no labels are known, because {self.given.output_dir} "
+                        "has no model; pass --do_train, another --output_dir, or --labels"
+                    )
+                label = self.labels.read(_cell(values, table.label, where), where)
             text_a, text_b = (
                 None if column is None else _text(values, column, where)
                 for column in (table.text_a, table.text_b)
@@ -358,76 +241,45 @@ class Classifier(ServedTask):
             index = values.get("index", values.get("id", len(examples)))
             examples.append(Example(text_a, text_b, label, str(index)))
         if not examples:
-            raise UserError(f"{path}: no line of it is an example")
-        if split == "train" and self.labels == ():
-            self.labels = _collect(examples, path)
+            raise UserError(f"{path}: contains no examples")
+        if self.labels.names == () and split == "train":
+            self.labels.learn([example.label for example in examples], path)
         return examples
 
-    def _label(self, value, where, split):
-        if self.labels is None:
-            return _number(value, self.data.bounds, where)
-        values = self._several(value, where) if self.several else [value]
-        labels = [_class_name(value, where) for value in values]
-        labels = [self.data.relabel.get(label, label) for label in labels]
-        if not self.labels and split != "train":
-            raise UserError(
-                f"{where}: no labels are known, for {self.given.output_dir} holds no "
-                "model; give --do_train, another --output_dir, or --labels"
-            )
-        if "" in labels:
-            raise UserError(f"{where}: no label; give one, or leave the line out")
-        for label in labels:
-            if self.labels and label not in self._numbers:
-                raise UserError(
-                    f"{where}: label {label!r:.40} is not one of {_some(self.labels)}; "
-                    "another --task_name, another column, or give all in --labels?"
-                )
-        return tuple(labels) if self.several else labels[0]
-
-    def _several(self, value, where):
-        if isinstance(value, str):
-            return [
-                part for part in value.split(self.given.label_separator) if part.strip()
-            ]
-        if isinstance(value, list):
-            return value
-        raise UserError(
-            f"{where}: {value!r:.40} is neither a list of labels nor a text"
-        )
-
     def settings(self):
-        return {"labels": self.labels}
+        return {"labels": self.labels.names}
 
     def state(self):
-        several = {"several_labels": True} if self.several else {}
-        return {"labels": self.labels, **several}
+        several = {"several_labels": True} if self._has_several else {}
+        return {"labels": self.labels.names, **several}
+
+    @property
+    def _has_several(self):
+        return isinstance(self.labels, SeveralClasses)
 
     def restore(self, state):
-        known = state.get("labels")
-        if known and state.get("several_labels", False) != self.several:
+        known, mine = state.get("labels"), self.labels.names
+        if known and state.get("several_labels", False) != self._has_several:
             raise UserError(
-                "the model was trained with another --label_kind; give the same"
+                "the model was trained with another --label_kind; pass the same one"
             )
-        if self.labels == () and known:
-            self.labels = tuple(known)
-        elif known is not None and tuple(known) != self.labels:
-            hint = "another --task_name, --output_dir or --init_checkpoint?"
+        if mine == () and known:
+            self.labels.names = known
+        elif known is not None and tuple(known) != mine:
+            hint = "check --task_name, --output_dir and --init_checkpoint"
             if self.given.is_custom:
-                hint = "leave --labels out, or give these"
+                hint = "remove --labels, or pass these"
             raise UserError(
-                f"the model was trained for the labels {_some(known)} in this order, "
-                f"not for {_some(self.labels or ['numbers'])}; {hint}"
+                f"the model was trained for the labels {listed(known)} in this "
+                f"order, not for {listed(mine or ['numbers'])}; {hint}"
             )
 
     # --- Rows ------------------------------------------------------------------------
 
     @property
     def fields(self):
-        real = {"is_real_example": Field()}  # the release's records have it
-        if self.labels is None:
-            return {"label_values": Field("float32"), **real}
-        shape = (len(self.labels),) if self.several else ()
-        return {"label_ids": Field("int64", shape), **real}
+        # The release's records have is_real_example.
+        return {self.labels.field_name: self.labels.field, "is_real_example": Field()}
 
     def featurize(self, example, split):
         encode = self.tokenizer.encode
@@ -439,70 +291,32 @@ class Classifier(ServedTask):
             self.given.max_seq_length,
         )
         self.counts["were cut to --max_seq_length"] += was_cut
-        if split == "train" and self.labels and len(self.labels) <= _MOST_NAMED:
-            for label in _as_tuple(example.label):
-                self.counts[f"labelled {label}"] += 1
+        self.counts["are empty"] += not (example.text_a.strip() or example.text_b)
+        if split == "train" and len(self.labels.names or ()) <= MOST_NAMED:
+            for name in self.labels.classes(example.label):
+                self.counts[f"labelled {name}"] += 1
         gold = np.zeros(1) if example.label is None else self._gold([example])
-        name = "label_values" if self.labels is None else "label_ids"
-        yield Row(ids, segments, {name: gold[0], "is_real_example": 1})
+        fields = {self.labels.field_name: gold[0], "is_real_example": 1}
+        yield Row(ids, segments, fields)
 
     def objective(self):
-        if self.labels is None:
-            return tasks.Regression()
-        kind = tasks.MultiLabel if self.several else tasks.Classification
-        return kind(len(self.labels))
+        return self.labels.objective()
 
     def _gold(self, examples):
-        """[n] class numbers, [n, labels] of 0 and 1, or [n] numbers."""
-        if self.labels is None:
-            return np.array([example.label for example in examples])
-        if self.several:
-            gold = np.zeros((len(examples), len(self.labels)), int)
-            for row, example in zip(gold, examples, strict=True):
-                row[[self._numbers[label] for label in example.label]] = 1
-            return gold
-        return np.array([self._numbers[example.label] for example in examples])
+        return self.labels.encode([example.label for example in examples])
 
     # --- Numbers ---------------------------------------------------------------------
 
     def score(self, predictions):
-        return self._scores(
-            self._gold(predictions.examples), self._predicted(predictions.outputs)
-        )
-
-    def _scores(self, gold, predicted):
-        functions = {
-            "accuracy": metrics.accuracy,
-            "matthews": metrics.matthews,
-            "f1": metrics.f1,
-            "f1_macro": lambda *pair: metrics.f1(*pair, average="macro"),
-            "f1_micro": lambda *pair: metrics.f1(*pair, average="micro"),
-            "exact_match": lambda a, b: float(np.mean((a == b).all(axis=1))),
-            "pearson": metrics.pearson,
-            "spearman": metrics.spearman,
-            "mean_squared_error": lambda a, b: float(np.mean((a - b) ** 2)),
+        gold = self._gold(predictions.examples)
+        predicted = self.labels.predict(predictions.outputs["logits"])
+        return {
+            name: metrics.FUNCTIONS[name](gold, predicted) for name in self.data.scores
         }
-        return {name: functions[name](gold, predicted) for name in self.data.scores}
-
-    def _predicted(self, outputs):
-        logits = outputs["logits"]
-        if self.labels is None:
-            return logits[:, 0]
-        return (logits > 0).astype(int) if self.several else logits.argmax(axis=1)
 
     def trivial_score(self, examples):
-        gold = self._gold(examples)
-        if self.labels is None:
-            same = [np.full(len(gold), gold.mean())]
-        elif self.several:  # micro F1 of the most frequent labels, as many as are best
-            counts = np.sort(gold.sum(axis=0))[::-1]
-            given = len(gold) * np.arange(1, len(counts) + 1)
-            return float(np.max(2 * np.cumsum(counts) / (given + counts.sum())))
-        elif self.metric == "accuracy":
-            return float(np.bincount(gold).max() / len(gold))
-        else:
-            same = [np.full(len(gold), label) for label in range(len(self.labels))]
-        return max(self._scores(gold, answer)[self.metric] for answer in same)
+        score = metrics.FUNCTIONS[self.metric]
+        return self.labels.trivial_score(self._gold(examples), self.metric, score)
 
     def judge(self, predictions):
         if predictions.examples[0].label is None:
@@ -511,45 +325,17 @@ class Classifier(ServedTask):
         for example, answer in zip(
             predictions.examples, self.answers(predictions), strict=True
         ):
-            predicted = answer["predicted"]
-            if self.labels is None:
-                loss, gold = abs(predicted - example.label), f"{example.label:g}"
-                predicted = f"{predicted:.3f}"
-            else:
-                gold, predicted = _as_tuple(example.label), _as_tuple(predicted)
-                chances = answer["probabilities"]
-                loss = -sum(
-                    math.log(max(chances[k] if k in gold else 1 - chances[k], 1e-12))
-                    for k in (chances if self.several else gold)
-                )
-                gold = ", ".join(sorted(set(gold), key=self._numbers.get)) or _NO_LABEL
-                predicted = ", ".join(predicted) or _NO_LABEL
+            gold, predicted, loss = self.labels.compare(example.label, answer)
             text = "\n".join(filter(None, (example.text_a, example.text_b)))
-            judgements.append(Judgement(text, gold, predicted, loss))
+            judgements.append(
+                Judgement(text, gold, predicted, loss, answer.get("probabilities", {}))
+            )
         return judgements
 
     # --- Answers ---------------------------------------------------------------------
 
-    @property
-    def form(self):
-        if self.labels is None:
-            return "number"
-        return "labels" if self.several else "label"
-
     def answers(self, predictions):
-        logits = predictions.outputs["logits"]
-        if self.labels is None:
-            return [{"predicted": float(value)} for value in logits[:, 0]]
-        chances = metrics.sigmoid(logits) if self.several else metrics.softmax(logits)
-        answers = []
-        for row in chances.tolist():
-            by_label = dict(zip(self.labels, row, strict=True))
-            if self.several:
-                predicted = [k for k, chance in by_label.items() if chance > 0.5]
-            else:
-                predicted = self.labels[int(np.argmax(row))]
-            answers.append({"predicted": predicted, "probabilities": by_label})
-        return answers
+        return self.labels.answers(predictions.outputs["logits"])
 
     def write_predictions(self, predictions, directory):
         examples, answers = predictions.examples, self.answers(predictions)
@@ -597,16 +383,7 @@ class Classifier(ServedTask):
         text_a, text_b = ids if len(ids) == 2 else (*ids, None)
         batch = pack(tokenizer, text_a, text_b, self.given.max_seq_length)
         logits = in_parts(predict, batch)["logits"]
-        if self.labels is None:
-            return {"predicted": logits[:, 0]}
-        labels = tf.repeat([self.labels], tf.shape(logits)[0], axis=0)
-        if self.several:
-            chances = tf.sigmoid(logits)
-            predicted = tf.where(chances > 0.5, labels, "")
-        else:
-            chances = tf.nn.softmax(logits)
-            predicted = tf.gather(self.labels, tf.argmax(logits, axis=1))
-        return {"predicted": predicted, "labels": labels, "probabilities": chances}
+        return self.labels.serve(logits)
 
 
 def _default(field):
@@ -618,8 +395,8 @@ def _cell(values, column, where):
     if column not in values:
         names = ", ".join(map(str, values))
         raise UserError(
-            f"{where}: no column {column!r} among {names}; another --task_name, or another "
-            "--*_column?"
+            f"{where}: has no column {column!r}, only {names}; check --task_name and the "
+            "--*_column flags"
         )
     return values[column]
 
@@ -627,52 +404,8 @@ def _cell(values, column, where):
 def _text(values, column, where):
     text = _cell(values, column, where)
     if not isinstance(text, str):
-        raise UserError(f"{where}: {column!r} is no text, but {text!r:.40}")
+        raise UserError(f"{where}: {column!r} is {text!r:.40}, not text")
     return text
-
-
-def _number(value, bounds, where):
-    is_written = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
-    number = math.nan
-    if is_written or type(value) in (int, float):  # isinstance takes true for 1
-        with contextlib.suppress(OverflowError):  # an integer beyond all floats
-            number = float(value)
-    lowest, highest = bounds or (-_LARGEST, _LARGEST)
-    if not lowest <= number <= highest:
-        allowed = f"from {lowest:g} to {highest:g}" if bounds else "that float32 holds"
-        raise UserError(f"{where}: label {value!r:.40} is no number {allowed}")
-    return number
-
-
-def _class_name(value, where):
-    """A label as text; JSON may have it as a whole number."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise UserError(
-            f"{where}: label {value!r:.40} is neither a text nor a whole number"
-        )
-    return str(value).strip()
-
-
-def _some(labels):
-    more = ", ..." if len(labels) > _MOST_NAMED else ""
-    return f"{', '.join(labels[:_MOST_NAMED])}{more}"
-
-
-def _as_tuple(label):
-    return (label,) if isinstance(label, str) else label
-
-
-def _collect(examples, path):
-    """The labels of a training set, sorted."""
-    found = sorted({label for e in examples for label in _as_tuple(e.label)})
-    if len(found) < 2:
-        raise UserError(
-            f"{path}: all labels are {found}; there must be two at least; another "
-            "--label_column?"
-        )
-    return tuple(found)
 
 
 def _release_line(answer):
@@ -693,7 +426,7 @@ def _json_line(example, answer):
 
 
 def _server_lines(examples, answers, bounds):
-    """As gluebenchmark.com takes them."""
+    """In the format of gluebenchmark.com."""
     yield "index\tprediction"
     for example, answer in zip(examples, answers, strict=True):
         predicted = answer["predicted"]
@@ -704,10 +437,10 @@ def _server_lines(examples, answers, bounds):
 
 
 def main(given: Options) -> None:
-    """Runs what the flags ask for.
+    """Does what the flags ask for.
 
     Raises:
-        UserError: flags, files, config or checkpoint do not fit each other.
+        UserError: flags, files, config or checkpoint do not match.
     """
     task = Classifier(given, run.make_tokenizer(given))
     finetune.finetune(task, given)

@@ -11,8 +11,7 @@ The paper reports an F1 of 96.4 on CoNLL-2003's dev set and 92.4 on its test set
 BERT-Base). Reproductions elsewhere reached about 92.4 with the document as context, and 91
 to 92 without. The 2018 release has no such script.
 
-Names need a cased model: give --do_lower_case=false, although the release's default is
-true.
+Names need a cased model: pass --do_lower_case=false, because the release's default is true.
 
 A file has one line per word, with columns; other lines separate sentences. Entities are
 marked by IOB1, IOB2 or IOBES tags. With --features, the encoder is frozen and two BiLSTM
@@ -26,23 +25,20 @@ An exported tagger takes `words`, a list in which an empty word ends a sentence.
 
 import dataclasses
 import os
-from itertools import chain, groupby
+from itertools import chain
 
 import numpy as np
 
 import options
-import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from training import metrics, run, run_folder
 from modeling.objectives import frozen_tagging, tasks
 from text.errors import UserError
 from text.files import inputs
 from text.records.rows import Field, Row
 from text.tasks import tags, tags_graph
-from training import metrics, run, run_folder
-from training.finetuning import finetune
-from training.finetuning.task import Judgement, ServedTask
+from training.finetuning import finetune, mistakes
+from training.finetuning.task import ServedTask
 
-_NOTHING = "no entity"
-_WORDS_AROUND = 50  # of an entity, on the page of mistakes
 _SAMPLES = (
     "George Washington was never in Washington .",
     "",
@@ -60,7 +56,7 @@ class Options(finetune.FineTuningOptions):
     dev_file: str = options.field("dev.txt", help="Dev set.")
     test_file: str = options.field(
         "test.txt",
-        help="Test set; its tags are not read and may be missing. To score it, give it as "
+        help="Test set; its tags are not read and may be missing. To score it, pass it as "
         "--dev_file.",
     )
     word_column: int = options.field(
@@ -102,31 +98,19 @@ class Options(finetune.FineTuningOptions):
         self.check_at_least(1, "lstm_size")
         if repeated := {t for t in self.entity_types if self.entity_types.count(t) > 1}:
             raise UserError(
-                f"--entity_types: {', '.join(sorted(repeated))} stands twice"
+                f"--entity_types: {', '.join(sorted(repeated))} is repeated"
             )
         if self.features and self.do_train and not self.init_checkpoint:
             raise UserError(
-                f"--features={self.features}: an encoder that stays as it is needs "
-                "--init_checkpoint"
+                f"--features={self.features}: a frozen encoder needs --init_checkpoint"
             )
         super().__post_init__()
 
 
-class Sentence(tags.Sentence):
-    """A sentence that knows its document.
-
-    Attributes:
-        context: all words of the document, one tuple for all of its sentences; this one
-            begins behind `before` of them.
-    """
-
-    context: tuple[str, ...] = ()
-
-
 class Tagger(ServedTask):
-    """A tag for each word, read off its first piece.
+    """Tags each word by its first piece.
 
-    The network knows entities by IOB2 tags, whatever scheme the files have.
+    The network uses IOB2 tags, whatever scheme the files have.
 
     Source: the paper, section 5.3 (arXiv:1810.04805).
     """
@@ -145,9 +129,10 @@ class Tagger(ServedTask):
         self.given = given
         self.types = tuple(given.entity_types)
         self.scheme = None if given.tag_scheme == "detect" else given.tag_scheme
-        self.faults = {}  # split -> what to say of tags against the scheme
+        self.faults = {}  # split -> message about tags that break the scheme
         self.test_lines = []
-        self._encoded = None, None  # the document that was read last, and its pieces
+        most = given.max_seq_length - 2
+        self.pieces = tags.Pieces(tokenizer, most, self.counts)
         if given.document_context:
             self.inputs = {"words": "list", "before": "text", "after": "text"}
         if given.features:
@@ -158,13 +143,13 @@ class Tagger(ServedTask):
         number = run.read_config(given).num_hidden_layers
         if number < frozen_tagging.FEATURES[given.features]:
             raise UserError(
-                f"--features={given.features}: {given.bert_config_file} has "
-                f"num_hidden_layers={number} only"
+                f"--features={given.features}: {given.bert_config_file} has only "
+                f"num_hidden_layers={number}"
             )
 
     @property
     def labels(self) -> list[str]:
-        """What the network tells apart: O, then B and I of each type."""
+        """The network's classes: O, then B and I of each type."""
         pairs = (tags.mark([tags.Entity(t, 0, 2)], 2, "iob2") for t in self.types)
         return [tags.OUTSIDE, *chain.from_iterable(pairs)]
 
@@ -184,10 +169,10 @@ class Tagger(ServedTask):
             self.test_lines = lines
         if not self.types:
             raise UserError(
-                "no entity types are known; train first, or give --entity_types"
+                "no entity types are known; train first, or pass --entity_types"
             )
         if given.document_context:
-            return list(_in_documents(sentences))
+            return list(tags.in_documents(sentences))
         return sentences
 
     def _columns(self, *, has_tags):
@@ -197,28 +182,19 @@ class Tagger(ServedTask):
 
     def _learn_scheme(self, sentences, path, split):
         self.scheme = self.scheme or tags.detect(s.tags for s in sentences)
-        for sentence in sentences:
-            if faults := tags.faults(sentence.tags, self.scheme):
-                where = f"{path}:{sentence.line + faults[0]}"
-                self.faults[split] = (
-                    f"tag(s) against {self.scheme}, the first in {where}, read as "
-                    "conlleval reads them"
-                )
-                return
+        if line := tags.first_fault(sentences, self.scheme):
+            self.faults[split] = (
+                f"tag(s) break the rules of {self.scheme}, the first in {path}:{line}, and "
+                "are read as conlleval reads them"
+            )
 
     def _learn_types(self, sentences, path, split):
-        found = [(e, s) for s in sentences for e in tags.entities(s.tags)]
         if split == "train" and not self.types:
-            self.types = tuple(sorted({entity.kind for entity, _ in found}))
+            self.types = tags.types(sentences)
             if not self.types:
-                raise UserError(f"{path}: all words are outside of entities")
-        for entity, sentence in found:
-            if self.types and entity.kind not in self.types:
-                raise UserError(
-                    f"{path}:{sentence.line + entity.start}: entity type {entity.kind!r} "
-                    f"is not one of {', '.join(self.types)}; those of the training set "
-                    "count, or --entity_types"
-                )
+                raise UserError(f"{path}: contains no entities; check --tag_column")
+        if self.types:
+            tags.check_types(sentences, self.types, path)
 
     def settings(self):
         given = self.given
@@ -238,7 +214,7 @@ class Tagger(ServedTask):
 
     def restore(self, state):
         if "tag_scheme" not in state:
-            if state.get("head") == "tagging":  # of another program's model
+            if state.get("head") == "tagging":  # from another program's model
                 self._restore_labels(state["labels"])
             return
         given = self.given
@@ -250,7 +226,7 @@ class Tagger(ServedTask):
                     for x in (mine, state[name])
                 )
                 raise UserError(
-                    f"--{name} is {mine}, and the model was trained with {trained}; give "
+                    f"--{name} is {mine}, but the model was trained with {trained}; pass "
                     "the same"
                 )
         self.types = tuple(state["entity_types"])
@@ -260,8 +236,8 @@ class Tagger(ServedTask):
         self.types = self.types or tuple(x[2:] for x in labels if x.startswith("B-"))
         if self.labels != labels:
             raise UserError(
-                f"the model's labels are {', '.join(labels)} in this order; only "
-                f"{', '.join(self.labels)} can be read here: train with --do_train and "
+                f"the model's labels are {', '.join(labels)} in this order; this script "
+                f"only reads {', '.join(self.labels)}: train with --do_train and "
                 "--init_encoder_only"
             )
 
@@ -269,13 +245,13 @@ class Tagger(ServedTask):
 
     def featurize(self, example, split):
         if self.given.document_context:
-            pieces, edges = self._encode_once(example.context)
+            pieces, edges = self.pieces.of_document(example.context)
             first = example.before
             self.counts[
-                "have no -DOCSTART- line before them, and make one document"
+                "have no -DOCSTART- line before them and count as one document"
             ] += example.document == 0
         else:
-            pieces, edges = self._encode(example.words)
+            pieces, edges = self.pieces.of(example.words)
             first = 0
         labels = self._labels_of(example, split)
         windows = list(
@@ -297,28 +273,6 @@ class Tagger(ServedTask):
             fields = {"label_ids": label_ids, "label_weights": label_weights}
             yield Row(ids, [0] * len(ids), fields, notes=(own, places))
 
-    def _encode_once(self, context):
-        """As `_encode`; sentences come one after the other, and so do their documents.
-
-        A document is known by its identity: hashing all of its words for each of its
-        sentences would take longer than everything else.
-        """
-        if self._encoded[0] is not context:
-            self._encoded = context, self._encode(context)
-        return self._encoded[1]
-
-    def _encode(self, words):
-        """The pieces of each word, and how many go before each and in all."""
-        most = self.given.max_seq_length - 2
-        pieces = []
-        for word in words:
-            ids = self.tokenizer.encode(word)
-            if not ids:  # of control characters alone
-                ids = [self.tokenizer.vocabulary.unk_id]
-            self.counts["words are longer than a row and cut"] += len(ids) > most
-            pieces.append(ids[:most])
-        return pieces, np.cumsum([0, *map(len, pieces)])
-
     def _labels_of(self, example, split):
         if example.tags is None:
             return np.zeros(len(example.words), np.int64)
@@ -334,7 +288,7 @@ class Tagger(ServedTask):
         given, number = self.given, len(self.labels)
         if not given.features:
             return tasks.Tagging(number)
-        # An export with cuDNN's LSTM would be of no use without a GPU.
+        # An export with cuDNN's LSTM would be useless without a GPU.
         fused = not (given.xla or given.do_export)
         return frozen_tagging.FrozenTagging(
             number, given.features, lstm_size=given.lstm_size, fused=fused
@@ -344,40 +298,31 @@ class Tagger(ServedTask):
 
     def score(self, predictions):
         examples = predictions.examples
-        answers = [self._found(logits) for logits in self._logits(predictions)]
-        gold = {
-            (i, *entity)
-            for i, example in enumerate(examples)
-            for entity in tags.entities(example.tags)
-        }
-        predicted = {
-            (i, *entity) for i, found in enumerate(answers) for entity in found
-        }
-        scores = metrics.found(gold, predicted)
-        # Files of another scheme than the training set's say the same in other tags.
-        given = [tags.entities(example.tags) for example in examples]
-        scores["accuracy"] = metrics.accuracy(
-            *(
-                list(
-                    chain.from_iterable(
-                        tags.mark(found, len(example.tags), self.scheme)
-                        for found, example in zip(side, examples, strict=True)
-                    )
-                )
-                for side in (given, answers)
-            )
+        sides = (
+            [tags.entities(example.tags) for example in examples],
+            [self._found(logits) for logits in self._logits(predictions)],
         )
+        gold, predicted = (
+            {(i, *entity) for i, found in enumerate(side) for entity in found}
+            for side in sides
+        )
+        scores = metrics.found(gold, predicted)
+        # Files with another scheme than the training set's say the same in other tags.
+        marks = (
+            tags.mark(found, len(example.tags), self.scheme)
+            for side in sides
+            for found, example in zip(side, examples, strict=True)
+        )
+        marks = np.array(list(chain.from_iterable(marks)), object).reshape(2, -1)
+        scores["accuracy"] = metrics.accuracy(*marks)
         for kind in filter(None, self.types):
-            some = (
-                {entity for entity in each if entity[1] == kind}
-                for each in (gold, predicted)
-            )
+            some = ({e for e in each if e[1] == kind} for each in (gold, predicted))
             for name, value in metrics.found(*some).items():
                 scores[f"{name}_{kind}"] = value
         return scores
 
     def _logits(self, predictions):
-        """Of each example, float32 [words, labels]."""
+        """For each example, float32 [words, labels]."""
         number = len(self.labels)
         logits = [np.empty((len(e.words), number)) for e in predictions.examples]
         for i, notes in enumerate(predictions.notes):
@@ -391,34 +336,21 @@ class Tagger(ServedTask):
         return tags.entities([labels[n] for n in logits.argmax(axis=1)])
 
     def trivial_score(self, examples):
-        return 0.0  # who finds nothing
+        return 0.0  # for finding nothing
 
     def judge(self, predictions):
         judgements = []
-        numbers = {label: number for number, label in enumerate(self.labels)}
         for example, logits in zip(
             predictions.examples, self._logits(predictions), strict=True
         ):
-            words = example.words
-            gold = tags.entities(example.tags)
-            marks = tags.mark(gold, len(words), "iob2")
-            chances = metrics.softmax(logits)[
-                np.arange(len(words)), [numbers[mark] for mark in marks]
-            ]
-            losses = -np.log(np.maximum(chances, 1e-12))
-            gold, predicted = (
-                {(start, stop): kind or "entity" for kind, start, stop in found}
-                for found in (gold, self._found(logits))
+            true = tags.entities(example.tags)
+            judgements += mistakes.of_entities(
+                example.words,
+                (true, self._found(logits)),
+                metrics.softmax(logits),
+                self.labels,
+                tags.mark(true, len(example.words), "iob2"),
             )
-            for start, stop in sorted(gold | predicted):
-                judgements.append(
-                    Judgement(
-                        text=_in_context(words, start, stop),
-                        gold=gold.get((start, stop), _NOTHING),
-                        predicted=predicted.get((start, stop), _NOTHING),
-                        wrongness=float(losses[start:stop].sum()),
-                    )
-                )
         return judgements
 
     # --- Answers ---------------------------------------------------------------------
@@ -469,12 +401,12 @@ class Tagger(ServedTask):
             words = tuple(text.split())
             sentences.append(tags.Sentence(words, None, 1, 1, before))
             before += len(words)
-        return list(_in_documents(sentences))
+        return list(tags.in_documents(sentences))
 
     def request(self, example):
         request = {"words": _sent(example.words)}
         if self.given.document_context:
-            most = self.given.max_seq_length - 2  # words that a row can take
+            most = self.given.max_seq_length - 2  # words that fit in a row
             start, stop = example.before, example.before + len(example.words)
             before = example.context[max(start - most, 0) : start]
             after = example.context[stop : stop + most]
@@ -491,36 +423,16 @@ class Tagger(ServedTask):
         return answers | {"probabilities": probabilities}
 
 
-def _in_documents(sentences):
-    """Yields each `tags.Sentence` as a `Sentence`."""
-    for _, some in groupby(sentences, key=lambda sentence: sentence.document):
-        some = list(some)
-        context = tuple(chain.from_iterable(sentence.words for sentence in some))
-        for sentence in some:
-            sentence = Sentence(*sentence)
-            sentence.context = context
-            yield sentence
-
-
 def _sent(words):
-    """Words as a request has them; an empty one becomes another without pieces."""
+    """Words for a request; an empty one is replaced by another without pieces."""
     return [word or "\u200b" for word in words]
 
 
-def _in_context(words, start, stop):
-    """An entity in brackets, among the words around it."""
-    first, last = max(start - _WORDS_AROUND, 0), stop + _WORDS_AROUND
-    before, after = words[first:start], words[stop:last]
-    before = ("…", *before) if first else before
-    after = (*after, "…") if last < len(words) else after
-    return " ".join((*before, f"[{' '.join(words[start:stop])}]", *after))
-
-
 def main(given: Options) -> None:
-    """Runs what the flags ask for.
+    """Does what the flags ask for.
 
     Raises:
-        UserError: flags, files, config or checkpoint do not fit each other.
+        UserError: flags, files, config or checkpoint do not match.
     """
     task = Tagger(given, run.make_tokenizer(given))
     finetune.finetune(task, given)

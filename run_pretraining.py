@@ -14,14 +14,13 @@ weights. The released models were trained for a million updates of 256 records
 import dataclasses
 
 import options
-import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from training import distribution, flags, pretraining, pretraining_records
 from text.errors import UserError
-from text.tokenizers.wordpiece import TokenizerOptions
-from training import distribution, pretraining, run
+from text.tokenizers.kinds import TokenizerOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TokenizerOptions, run.RunOptions):
+class Options(TokenizerOptions, flags.RunOptions):
     """The release's flags, then ours."""
 
     input_file: list[str] = options.field(
@@ -47,25 +46,27 @@ class Options(TokenizerOptions, run.RunOptions):
 
     objective: str = options.field(
         "masked_lm_next_sentence",
-        choices=tuple(pretraining.OBJECTIVES),
-        help="What to learn. masked_lm leaves the next sentence out.",
+        choices=tuple(pretraining_records.OBJECTIVES),
+        help="What to learn. masked_lm omits the next sentence.",
     )
     eval_input_file: list[str] = options.field(
         [], help="Held-out records to evaluate on; by default, input_file."
     )
     vocab_file: str | None = options.field(
-        None, help="For --do_export: the vocabulary of the records."
+        None,
+        help="The vocabulary of the records; checked, and copied to output_dir. "
+        "--do_export needs it.",
     )
 
     def __post_init__(self):
         if not (self.do_train or self.do_eval or self.do_export):
             raise UserError(
-                "nothing to do; give --do_train, --do_eval, --do_export or several"
+                "nothing to do; pass at least one of --do_train, --do_eval and --do_export"
             )
         if (self.do_train or self.do_eval) and not self.input_file:
-            raise UserError("--input_file must be given to train or to evaluate")
+            raise UserError("--do_train and --do_eval need --input_file")
         if self.do_export and not self.vocab_file:
-            raise UserError("--do_export needs --vocab_file, that of the records")
+            raise UserError("--do_export needs the --vocab_file of the records")
         self.check_at_least(
             1,
             "max_predictions_per_seq",
@@ -77,7 +78,7 @@ class Options(TokenizerOptions, run.RunOptions):
         if not 0 < self.learning_rate < float("inf"):
             raise UserError(f"--learning_rate={self.learning_rate}: must be above 0")
         if self.eval_every_steps and not self.eval_input_file:
-            raise UserError("--eval_every_steps needs held-out --eval_input_file")
+            raise UserError("--eval_every_steps needs --eval_input_file")
         super().__post_init__()
 
     def files(self) -> list[str]:
@@ -86,7 +87,7 @@ class Options(TokenizerOptions, run.RunOptions):
 
 @distribution.together()
 def main(given: Options) -> None:
-    """Runs what the flags ask for; see `pretraining.pretrain`."""
+    """Does what the flags ask for; see `pretraining.pretrain`."""
     pretraining.pretrain(given)
 
 

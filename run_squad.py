@@ -18,26 +18,23 @@ import functools
 import json
 import math
 import os
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from absl import logging
 
 import options
-import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from training import run, run_folder, squad_metrics
 from modeling.objectives import tasks
 from text.errors import UserError
-from text.files import inputs
 from text.records.rows import Field, Row
-from text.tasks import in_parts, spans, spans_graph
-from training import run, run_folder, squad_metrics
+from text.tasks import in_parts, spans, spans_graph, squad
 from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
 
 _FIRST_UNIQUE_ID = 1000000000
+_NOTHING = "(no answer)"
 
-# To try an export on: a question and its text each.
+# Questions and their texts, to check an export on.
 _SAMPLES = (
     ("Who wrote it?", "Jane Austen wrote it in 1813, in Chawton."),
     ("What is here?", ""),
@@ -93,7 +90,7 @@ class Options(finetune.FineTuningOptions):
         self.check_at_least(1, "n_best_size", "max_answer_length")
         if math.isnan(self.null_score_diff_threshold):
             raise UserError("--null_score_diff_threshold=nan: must be a number")
-        self.lengths  # noqa: B018  is checked where it is made
+        self.lengths  # noqa: B018  checked when it is made
         if self.do_train and not self.train_file:
             raise UserError("--do_train needs --train_file")
         if finetune.evaluates(self) and not self.predict_file:
@@ -111,98 +108,16 @@ class Options(finetune.FineTuningOptions):
         )
 
 
-# === Reading =========================================================================
-
-
-class Example(NamedTuple):
-    """One question about one text."""
-
-    id: str
-    question: str
-    context: str
-    answers: tuple[tuple[str, int | None], ...]  # text and first character
-    is_impossible: bool
-
-    @property
-    def references(self) -> list[str]:
-        return [text for text, _ in self.answers]
-
-
-def read_squad(path: str) -> Iterator[tuple[str, Example]]:
-    """Reads a file in SQuAD's layout.
-
-    Yields:
-        where in the file, for messages; and an `Example`.
-    Raises:
-        UserError: no JSON, or something is missing or of another kind.
-    """
-    try:
-        content = json.loads("\n".join(inputs.lines(path)))
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", 1)
-        raise UserError(
-            f"{path}:{line}: no JSON, or cut off: {getattr(error, 'msg', error)}"
-        ) from error
-    for in_data, article in _items(content, "data", path):
-        for in_article, paragraph in _items(article, "paragraphs", in_data):
-            context = _value(paragraph, "context", in_article, str)
-            for where, question in _items(paragraph, "qas", in_article):
-                yield where, _example(question, context, where)
-
-
-def _items(values, key, where):
-    for number, item in enumerate(_value(values, key, where, list)):
-        within = f"{where}: " if "[" not in where else f"{where}."
-        yield f"{within}{key}[{number}]", item
-
-
-_KINDS = {str: "a text", list: "a list", int: "a whole number", bool: "true or false"}
-
-
-def _value(values, key, where, *kinds):
-    if not isinstance(values, dict) or key not in values:
-        raise UserError(f"{where}: has no {key!r}; is the file in SQuAD's layout?")
-    value = values[key]
-    if type(value) not in kinds:  # to isinstance, true would be a whole number
-        shown, wanted = json.dumps(value)[:40], " or ".join(_KINDS[k] for k in kinds)
-        raise UserError(f"{where}: {key!r} is {shown}, not {wanted}")
-    if type(value) is str:
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise UserError(
-                f"{where}: {key!r} holds half a character (a lone surrogate)"
-            ) from None
-    return value
-
-
-def _example(question, context, where):
-    # The release keeps whole numbers, but its files of answers have texts too.
-    id = str(_value(question, "id", where, str, int))
-    named = []
-    # Test sets may leave answers out.
-    for where_, answer in _items({"answers": []} | question, "answers", where):
-        text, start = _value(answer, "text", where_, str), None
-        if "answer_start" in answer:
-            start = _value(answer, "answer_start", where_, int)
-        named.append((text, start))
-    is_impossible = False
-    if "is_impossible" in question:
-        is_impossible = _value(question, "is_impossible", where, bool)
-    text = _value(question, "question", where, str)
-    return Example(id, text, context, tuple(named), is_impossible)
-
-
 # === The task ========================================================================
 
 
 class Squad(ServedTask):
-    """Questions whose answer is a span of a text, or, in version 2, not there."""
+    """Questions whose answer is a span of a text or, in version 2, may be missing."""
 
     eval_sets = test_sets = ("dev",)
     form = "span"
     inputs = {"question": "text", "context": "text"}
-    # The release's records of a dev set hold unique_ids alone.
+    # The release's records of a dev set contain unique_ids only.
     fields = {
         name: Field()
         for name in ("unique_ids", "start_positions", "end_positions", "is_impossible")
@@ -214,7 +129,7 @@ class Squad(ServedTask):
         self.version_2 = given.version_2_with_negative
         self.metric = "best_f1" if self.version_2 else "f1"
         self.num_rows = collections.Counter()
-        # Questions about one text stand together, but are scored all at the end.
+        # Questions about one text are adjacent, but all are scored at the end.
         self.document = functools.cache(
             lambda context: spans.Document(tokenizer, context)
         )
@@ -225,9 +140,9 @@ class Squad(ServedTask):
         if not lengths.always_overlap:
             logging.warning(
                 "--doc_stride=%d: windows of %d tokens or fewer do not overlap (they have "
-                "%d to %d: --max_seq_length less the question less 3), so an answer across "
-                "a border is in no window; a smaller --doc_stride or a larger "
-                "--max_seq_length keeps it",
+                "%d to %d: --max_seq_length minus the question minus 3), so no window "
+                "contains an answer across a border; lower --doc_stride or raise "
+                "--max_seq_length",
                 lengths.doc_stride,
                 lengths.doc_stride,
                 lengths.window(lengths.max_query_length),
@@ -246,18 +161,18 @@ class Squad(ServedTask):
     def read(self, split):
         path = self.given.train_file if split == "train" else self.given.predict_file
         examples, seen = [], {}
-        for where, example in read_squad(path):
+        for where, example in squad.read(path):
             if split == "train":
                 self._check_trainable(example, where)
             elif example.id in seen:
                 raise UserError(
-                    f"{where}: id {example.id!r} is that of {seen[example.id]} too; "
-                    "answers are written by id"
+                    f"{where}: id {example.id!r} is also that of {seen[example.id]}, but "
+                    "answers are written by id; make ids unique"
                 )
             seen[example.id] = where.removeprefix(f"{path}: ")
             examples.append(example)
         if not examples:
-            raise UserError(f"{path}: holds no question")
+            raise UserError(f"{path}: contains no questions")
         if split != "train" and self.given.do_eval:
             self._check_scorable(examples)
         return examples
@@ -267,8 +182,8 @@ class Squad(ServedTask):
             return
         if not example.answers:
             raise UserError(
-                f"{where}: no answer to train on; for questions without answers give "
-                "--version_2_with_negative, and mark them by is_impossible"
+                f"{where}: no answer to train on; for questions without answers, pass "
+                "--version_2_with_negative and mark them with is_impossible"
             )
         for text, start in example.answers:
             if start is None:
@@ -285,13 +200,13 @@ class Squad(ServedTask):
         if not known and not any(example.is_impossible for example in examples):
             raise UserError(
                 f"{path}: no question has an answer to compare with; a test set can only "
-                "be answered: give --do_predict without --do_eval"
+                "be answered: pass --do_predict without --do_eval"
             )
         if not self.version_2 and len(known) < len(examples):
             missing = next(e.id for e in examples if not e.answers)
             raise UserError(
                 f"{path}: {len(examples) - len(known)} questions have no answer, such as "
-                f"{missing!r}; for SQuAD 2.0 give --version_2_with_negative"
+                f"{missing!r}; for SQuAD 2.0, pass --version_2_with_negative"
             )
 
     def _is_impossible(self, example):
@@ -305,9 +220,11 @@ class Squad(ServedTask):
         answer = self._find_answer(example, document)
         is_impossible = self._is_impossible(example)
         if split == "train" and not is_impossible and not answer:
-            self.counts["answers not found in their text, left out"] += 1
+            self.counts["answers not found in their text and left out"] += 1
             if self.given.verbose_logging:
-                logging.warning("%s: not in its text: %s", example.id, example.answers)
+                logging.warning(
+                    "%s: answer not in its text: %s", example.id, example.answers
+                )
             return
         made = list(
             spans.rows(
@@ -330,7 +247,7 @@ class Squad(ServedTask):
             yield Row(row.input_ids, row.segment_ids, labels, row.window)
 
     def _find_answer(self, example, document):
-        """Of several, the first that is in the text."""
+        """The first answer that is in the text."""
         if self._is_impossible(example):
             return None
         found = (
@@ -343,16 +260,15 @@ class Squad(ServedTask):
     def _count(self, question, made, answer):
         too_long = len(question) > self.given.max_query_length
         self.counts["questions cut to --max_query_length"] += too_long
-        self.counts["texts without a token"] += not made
+        self.counts["texts without tokens"] += not made
         whole = any(row.end_position for row in made)
-        self.counts["answers whole in no window"] += bool(made and answer and not whole)
+        self.counts["answers not in any window"] += bool(made and answer and not whole)
 
     # --- Answers ---------------------------------------------------------------------
 
     def _answers(self, predictions) -> list[spans.Answer]:
-        # Differs from the release: its padding may take a place among the best starts
-        # and ends. Here padding is as the rows of a batch have it, and no answer depends
-        # on what else is asked.
+        # Differs from the release, where padding may be among the best starts and ends.
+        # Here padding depends on the other rows of a batch, and answers must not.
         sizes = [window.stop + window.offset + 1 for window in predictions.notes]
         logits = (predictions.outputs[f"{side}_logits"] for side in ("start", "end"))
         return spans.best_answers(
@@ -364,7 +280,7 @@ class Squad(ServedTask):
         )
 
     def _search(self):
-        """How answers are looked for, in Python and in a graph."""
+        """How to search for answers, in Python and in a graph."""
         return {
             "n_best_size": self.given.n_best_size,
             "max_answer_length": self.given.max_answer_length,
@@ -413,12 +329,18 @@ class Squad(ServedTask):
                 [example.references], [given], version_2=self.version_2
             )
             gold = given if exact else " / ".join(dict.fromkeys(example.references))
+            odds = {span.text or _NOTHING: span.probability for span in answer.nbest}
+            right = set(example.references or [""])
+            odds[gold or _NOTHING] = sum(
+                span.probability for span in answer.nbest if span.text in right
+            )
             judgements.append(
                 Judgement(
                     f"{example.question}\n{example.id}\n{example.context}",
-                    gold or "(no answer)",
-                    given or "(no answer)",
+                    gold or _NOTHING,
+                    given or _NOTHING,
                     wrongness=chosen.probability * float(1 - f1),
+                    probabilities=odds,
                 )
             )
         return judgements
@@ -475,7 +397,7 @@ class Squad(ServedTask):
         long = " ".join(f"House {n - 1499} was built in {n}." for n in years)
         asked = (*_SAMPLES, ("When was house 7 built?", long))
         return [
-            Example(str(number), question, context, (), False)
+            squad.Example(str(number), question, context, (), False)
             for number, (question, context) in enumerate(asked)
         ]
 
@@ -509,10 +431,10 @@ def _entry(span):
 
 
 def main(given: Options) -> None:
-    """Runs what the flags ask for.
+    """Does what the flags ask for.
 
     Raises:
-        UserError: flags, files, config or checkpoint do not fit each other.
+        UserError: flags, files, config or checkpoint do not match.
     """
     task = Squad(given, run.make_tokenizer(given))
     finetune.finetune(task, given)

@@ -6,8 +6,8 @@
         --bert_config_file=uncased_L-12_H-768_A-12/bert_config.json \\
         --init_checkpoint=uncased_L-12_H-768_A-12/bert_model.ckpt
 
-This one reaches an accuracy of 81.6 % on the dev set (the paper's table 4, BERT-Base);
-who repeated it elsewhere got 80.2 to 80.7 %. The 2018 release has no such script.
+The paper reports an accuracy of 81.6 % on the dev set (table 4, BERT-Base); reproductions
+elsewhere reached 80.2 to 80.7 %. The 2018 release has no such script.
 
 A file is SWAG's CSV, or JSON lines, where questions may differ in their number of choices:
 
@@ -15,10 +15,10 @@ A file is SWAG's CSV, or JSON lines, where questions may differ in their number 
      "choices": ["sits on a bench.", "nervously sets her fingers on the keys."],
      "label": 1}
 
-`start`, which may be missing, stands before every choice: the first words of the
+`start`, which may be missing, precedes every choice: the first words of the
 continuation, or a question about the context. Labels count from 0; a test set needs none.
 
-An exported model takes `context`, `start` and `choices`, of which there may be any number.
+An exported model takes `context`, `start` and any number of `choices`.
 """
 
 import dataclasses
@@ -32,14 +32,13 @@ from typing import NamedTuple
 import numpy as np
 
 import options
-import training  # noqa: F401  TensorFlow before Keras, so that it is quiet
+from training import metrics, run, run_folder
 from modeling.objectives import tasks
 from text.errors import UserError
 from text.files import tables
 from text.instances import packing
 from text.records.rows import Field, Layout, Row
 from text.tasks import choices_graph
-from training import metrics, run, run_folder
 from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
 
@@ -66,7 +65,7 @@ class Options(finetune.FineTuningOptions):
     )
     dev_file: str = options.field("val.csv", help="Dev set.")
     test_file: str = options.field("test.csv", help="Test set; labels optional.")
-    # The paper's, for SWAG.
+    # The paper's values for SWAG.
     train_batch_size: list[int] = options.field(
         [16], help="Questions per update, over all replicas; a list is searched."
     )
@@ -97,7 +96,7 @@ class Example(NamedTuple):
 
 
 def _swag(values: dict, where: str) -> Example:
-    """A line of SWAG's CSV; its `startphrase` is sent1 and sent2 once more."""
+    """A line of SWAG's CSV; its `startphrase` repeats sent1 and sent2."""
     endings = sorted(
         (name for name in values if re.fullmatch("ending[0-9]+", name)),
         key=lambda name: int(name.removeprefix("ending")),
@@ -110,7 +109,7 @@ def _swag(values: dict, where: str) -> Example:
                 "sent2, ending0, ending1, ... and label"
             )
     choices = [values[name].strip() for name in endings]
-    while choices and not choices[-1]:  # fewer choices than other lines have
+    while choices and not choices[-1]:  # fewer choices than other lines
         choices.pop()
     return _example(
         where, values["sent1"], values["sent2"], choices, values.get("label") or None
@@ -122,22 +121,22 @@ def _object(values: dict, where: str) -> Example:
     for name in ("context", "choices"):
         if name not in values:
             raise UserError(
-                f"{where}: no {name!r} among {', '.join(values) or 'no keys'}; needed are "
-                "context and choices, and label except in a test set"
+                f"{where}: no {name!r} among {', '.join(values) or 'no keys'}; context and "
+                "choices are required, and label except in a test set"
             )
     choices = values["choices"]
     if not isinstance(choices, list):
-        raise UserError(f"{where}: choices is no list, but {choices!r:.40}")
+        raise UserError(f"{where}: choices is {choices!r:.40}, not a list")
     start = values.get("start", "")
     for text in (values["context"], start, *choices):
         if not isinstance(text, str):
-            raise UserError(f"{where}: {text!r:.40} is no text")
+            raise UserError(f"{where}: {text!r:.40} is not text")
     return _example(where, values["context"], start, choices, values.get("label"))
 
 
 def _example(where, context, start, choices, label):
     if len(choices) < 2:
-        raise UserError(f"{where}: {len(choices)} choices; there must be two at least")
+        raise UserError(f"{where}: {len(choices)} choices; there must be at least two")
     for i, choice in enumerate(choices):
         if not choice.strip():
             raise UserError(f"{where}: choice {i} is empty")
@@ -147,13 +146,13 @@ def _example(where, context, start, choices, label):
 
 
 def _label(value, num_choices, where):
-    # int() would read 1_0, too, and the digits of every script.
+    # int() would also accept 1_0, and the digits of every script.
     is_written = isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", value)
     label = int(value) if is_written or type(value) is int else -1
     if not 0 <= label < num_choices:
         raise UserError(
-            f"{where}: label {value!r:.40} is none of the {num_choices} choices; they are "
-            f"numbered from 0 to {num_choices - 1}"
+            f"{where}: label {value!r:.40} is not one of the {num_choices} choices, which "
+            f"are numbered from 0 to {num_choices - 1}"
         )
     return label
 
@@ -166,7 +165,7 @@ def _most_choices(examples):
 
 
 class MultipleChoice(ServedTask):
-    """Every choice makes a sequence with the context; the highest score wins.
+    """Every choice forms a sequence with the context; the highest score wins.
 
     Source: the paper, section 4.4 (arXiv:1810.04805); google-research/bert, issue 38.
     """
@@ -189,10 +188,12 @@ class MultipleChoice(ServedTask):
         for number, values in tables.read(path):
             example = parse(values, f"{path}:{number}")
             if example.label is None and split in names:
-                raise UserError(f"{path}:{number}: no label; only a test set has none")
+                raise UserError(
+                    f"{path}:{number}: no label; only a test set may omit it"
+                )
             examples.append(example)
         if not examples:
-            raise UserError(f"{path}: no line of it is an example")
+            raise UserError(f"{path}: contains no examples")
         self.longest[split] = _most_choices(examples)
         return examples
 
@@ -248,6 +249,7 @@ class MultipleChoice(ServedTask):
                     gold=str(example.label),
                     predicted=str(answer["predicted"]),
                     wrongness=-math.log(max(chances[example.label], 1e-12)),
+                    probabilities={str(i): p for i, p in enumerate(chances)},
                 )
             )
         return judgements
@@ -308,10 +310,10 @@ def _json_answer(example, answer):
 
 
 def main(given: Options) -> None:
-    """Runs what the flags ask for.
+    """Does what the flags ask for.
 
     Raises:
-        UserError: flags, files, config or checkpoint do not fit each other.
+        UserError: flags, files, config or checkpoint do not match.
     """
     task = MultipleChoice(given, run.make_tokenizer(given))
     finetune.finetune(task, given)

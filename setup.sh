@@ -19,7 +19,7 @@ find_python() {
 
 # install FILE: what a requirement file names, unless that very content was installed.
 install() {
-    local found stamp="$root/.venv/installed-$1"
+    local found stamp="$root/.venv/installed-$(basename "$1")"
     if ! [ -x "$root/.venv/bin/python" ]; then
         found=$(find_python)
         echo "Making a virtual environment in $root/.venv"
@@ -30,9 +30,9 @@ install() {
         }
     fi
     python="$root/.venv/bin/python"
-    if ! cat "$root"/requirements*.txt | cmp -s - "$stamp"; then
+    if ! cat "$root"/requirements.txt "$root"/requirements/*.txt | cmp -s - "$stamp"; then
         echo "Installing $1 (a minute or two)"
         "$python" -m pip install --quiet --disable-pip-version-check -r "$root/$1"
-        cat "$root"/requirements*.txt > "$stamp"
+        cat "$root"/requirements.txt "$root"/requirements/*.txt > "$stamp"
     fi
 }

@@ -1,4 +1,4 @@
-"""What length buckets save: one classification run with them and one without, in turns.
+"""Measures what length buckets save: classification runs with and without them, in turns.
 
 python -m benchmarks.fine_tuning --task_name=CoLA --data_dir=glue/CoLA \\
     --vocab_file=model/vocab.txt --bert_config_file=model/config.json \\
@@ -23,13 +23,13 @@ class Options:
     vocab_file: str = options.field(help="The vocabulary.")
     bert_config_file: str = options.field(help="The architecture.")
     init_checkpoint: str | None = options.field(None, help="Pre-trained weights.")
-    max_seq_length: int = options.field(128, help="Padding without buckets.")
-    num_train_epochs: float = options.field(1.0, help="Length of a run.")
-    rounds: int = options.field(3, help="Runs of each kind, each with another seed.")
+    max_seq_length: int = options.field(128, help="Row length without buckets.")
+    num_train_epochs: float = options.field(1.0, help="Length of each run.")
+    rounds: int = options.field(3, help="Runs of each kind, each with its own seed.")
 
 
 def measure(given: Options, length_buckets: bool, seed: int) -> tuple[float, dict]:
-    """Training examples a second of one run, and its results."""
+    """Training examples per second of one run, and its results."""
     with tempfile.TemporaryDirectory() as directory:
         run_classifier.main(
             run_classifier.Options(
@@ -51,7 +51,7 @@ def measure(given: Options, length_buckets: bool, seed: int) -> tuple[float, dic
         with open(os.path.join(directory, "metrics.jsonl")) as file:
             rows = [json.loads(line) for line in file]
         results = read_json(os.path.join(directory, "eval_results.json"))
-    # The first interval holds the tracing of the step.
+    # The first interval includes the tracing of the step.
     speeds = [row["examples_per_second"] for row in rows[1:]]
     return len(speeds) / sum(1 / speed for speed in speeds), results
 

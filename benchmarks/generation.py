@@ -1,4 +1,4 @@
-"""Speed of create_pretraining_data.py by stage, with one process and with two.
+"""Measures create_pretraining_data.py's speed by stage, with one process and with two.
 
 python -m benchmarks.generation --vocab_file=vocab/vocab.txt [--input_file='*.txt']
 """
@@ -24,23 +24,23 @@ class Options:
     vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
     input_file: list[str] = options.field(
         [],
-        help="Text files; without any, the documentation strings of what is installed.",
+        help="Text files; by default, the documentation strings of installed packages.",
     )
     input_format: str = options.field(
         "files", choices=formats.FORMATS, help="As for create_pretraining_data.py."
     )
     dupe_factor: list[str] = options.field(
-        ["1", "5", "10"], help="Passes over the text; a row for each."
+        ["1", "5", "10"], help="Passes over the text; one row for each."
     )
-    max_seq_length: int = options.field(128, help="Tokens of a record.")
-    max_predictions_per_seq: int = options.field(20, help="Predictions of a record.")
+    max_seq_length: int = options.field(128, help="Tokens per record.")
+    max_predictions_per_seq: int = options.field(20, help="Predictions per record.")
     repeats: int = options.field(
-        3, help="How often each is timed, in turns; medians are printed."
+        3, help="How often to time each, in turns; medians are printed."
     )
 
 
 def write_corpus(folder: str) -> str:
-    """Writes the documentation of what is installed, a sentence a line."""
+    """Writes the documentation of installed packages, one sentence per line."""
     path = os.path.join(folder, "documentation.txt")
     with open(path, "w", encoding="utf-8") as file:
         for _, source in documentation.source_files():
@@ -142,8 +142,8 @@ def main(chosen: Options) -> None:
     print(
         f"Medians of {chosen.repeats} runs, after start-up; {megabytes:.1f} MB of text,"
     )
-    print(f"{counts['tokens']:,} tokens, {chosen.max_seq_length} tokens a record;")
-    print("processes take half a second of the first stage to start\n")
+    print(f"{counts['tokens']:,} tokens, {chosen.max_seq_length} tokens per record;")
+    print("starting processes takes half a second of the first stage\n")
     print(f"{'':26}{'tokenizing':>22}{'planning':>14}{'writing':>14}{'both':>14}")
     print(
         f"dupe processes   instances      MB/s  M tokens/s"

@@ -1,4 +1,4 @@
-"""Peak memory of create_pretraining_data.py for a text and for ten times as much.
+"""Measures create_pretraining_data.py's peak memory for a text and ten times as much.
 
 python -m benchmarks.generation_memory --vocab_file=vocab/vocab.txt [--input_file='*.txt']
 """
@@ -24,13 +24,15 @@ class Options:
     vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
     input_file: list[str] = options.field(
         [],
-        help="Text files; without any, the documentation strings of what is installed.",
+        help="Text files; by default, the documentation strings of installed packages.",
     )
     input_format: str = options.field(
         "files", choices=formats.FORMATS, help="As for create_pretraining_data.py."
     )
     dupe_factor: int = options.field(1, help="Passes over the text.")
-    times: int = options.field(10, help="How many times as much text to compare with.")
+    times: int = options.field(
+        10, help="How many times as much text to compare with it."
+    )
 
 
 def run(chosen: Options, folder: str, copies: int, num_workers: int):
@@ -57,7 +59,7 @@ def run(chosen: Options, folder: str, copies: int, num_workers: int):
         ],
         stdout=subprocess.DEVNULL,
     )
-    # The usage of a process is the largest of itself and of those it has waited for.
+    # ru_maxrss is the maximum over the process and those that it has waited for.
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

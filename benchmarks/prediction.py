@@ -1,14 +1,14 @@
-"""Throughput of an exported model beside the text-classification pipeline of transformers:
-the same weights, texts and number of threads.
+"""Compares the throughput of an exported model with the text-classification pipeline of
+transformers, on the same weights, texts and number of threads.
 
     python run_classifier.py --task_name=SST-2 --do_train --do_export --output_dir=sst2 ...
     python convert_checkpoint.py --input=sst2 --layout=hugging_face --output_dir=sst2_hf
     python -m benchmarks.prediction --model_dir=sst2 --hugging_face_dir=sst2_hf \\
         --input_file=dev.tsv,train.tsv --transformers_python=.../bin/python
 
-Systems take turns; what counts is the median. Loading does not count, nor the first texts,
-with which each system warms up. Answers are compared. transformers may live in an
-environment of its own (requirements-quality.txt).
+Systems take turns; medians are reported. Loading is not timed, nor are the first texts,
+with which each system warms up. Answers are compared. transformers may be installed in its
+own environment (requirements/quality.txt).
 """
 
 import dataclasses
@@ -21,13 +21,10 @@ import sys
 import time
 
 import options
-import training  # noqa: F401  TensorFlow, without its notes
+from training import tf
 from serving.predictor import Predictor
 from text.errors import UserError
 from text.files import inputs, tables
-
-# isort: split
-import tensorflow as tf
 
 _OTHER = pathlib.Path(__file__).with_name("prediction_transformers.py")
 _WARM_UP = 64
@@ -38,22 +35,22 @@ _WINDOW = 64  # as predict.py's
 class Options:
     model_dir: str = options.field(help="An exported model of one text and its label.")
     hugging_face_dir: str = options.field(
-        help="The same for transformers, as convert_checkpoint.py writes it."
+        help="The same model for transformers, as convert_checkpoint.py writes it."
     )
-    input_file: list[str] = options.field(help="Tables of texts; one after the other.")
-    column: str = options.field("sentence", help="Of the texts.")
-    max_texts: int = options.field(3000, help="Texts to take.")
-    max_seq_length: int = options.field(128, help="Of the exported model.")
-    batch_size: int = options.field(32, help="Of ours, and of the second pipeline.")
-    num_threads: int = options.field(2, help="Of each system.")
-    rounds: int = options.field(5, help="Turns of each system.")
+    input_file: list[str] = options.field(help="Tables of texts, read in this order.")
+    column: str = options.field("sentence", help="Column of the texts.")
+    max_texts: int = options.field(3000, help="Number of texts to use.")
+    max_seq_length: int = options.field(128, help="That of the exported model.")
+    batch_size: int = options.field(32, help="For ours and the second pipeline.")
+    num_threads: int = options.field(2, help="Threads per system.")
+    rounds: int = options.field(5, help="Turns per system.")
     transformers_python: str = options.field(
         sys.executable, help="A Python that has torch and transformers."
     )
 
 
 class Ours:
-    """As predict.py: windows of batches, a line of JSON for each text."""
+    """Like predict.py: windows of batches, a line of JSON for each text."""
 
     def __init__(self, given: Options, texts: list[str]):
         tf.config.threading.set_intra_op_parallelism_threads(given.num_threads)
@@ -66,7 +63,7 @@ class Ours:
         self._answer(_WARM_UP)
 
     def __call__(self) -> tuple[float, float, list]:
-        """Seconds, seconds of the processor, and (label, probability) of each text."""
+        """Seconds, processor seconds, and (label, probability) of each text."""
         begun, worked = time.perf_counter(), time.process_time()
         answers = self._answer(len(self._requests))
         seconds = time.perf_counter() - begun, time.process_time() - worked
@@ -86,7 +83,7 @@ class Ours:
 
 
 class Pipelines:
-    """transformers in a process of its own, which answers when it is asked."""
+    """transformers in its own process, which answers on request."""
 
     def __init__(self, given: Options, texts: list[str]):
         settings = {
@@ -108,7 +105,7 @@ class Pipelines:
         self._say(batch_size)
         line = self._process.stdout.readline()
         if not line:
-            raise UserError("transformers ended; what it printed says why")
+            raise UserError("transformers ended; see its output")
         return json.loads(line)
 
     def _say(self, value):
@@ -159,7 +156,10 @@ def report(runs: dict, count: int) -> None:
         pairs = list(zip(mine, runs[name][0][2], strict=True))
         same = sum(a[0] == b[0] for a, b in pairs)
         apart = max(abs(a[1] - b[1]) for a, b in pairs)
-        print(f"{name}: {same} of {count} labels as ours, probabilities to {apart:.1e}")
+        print(
+            f"{name}: {same} of {count} labels match ours, probabilities within "
+            f"{apart:.1e}"
+        )
 
 
 if __name__ == "__main__":

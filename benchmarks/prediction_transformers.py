@@ -1,8 +1,8 @@
-"""The other side of benchmarks/prediction.py: pipelines of transformers, by turns. Needs
-transformers and PyTorch alone.
+"""The other side of benchmarks/prediction.py: runs transformers' pipelines on request.
+Needs only transformers and PyTorch.
 
-Standard input has a line of settings, then a batch size a line; each is answered by a line
-[seconds, seconds of the processor, [[label, probability] of each text]].
+Standard input has a line of settings, then one batch size per line; each is answered with
+a line [seconds, processor seconds, [[label, probability] of each text]].
 """
 
 import json

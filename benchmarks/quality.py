@@ -1,14 +1,14 @@
-"""Fine-tuned quality beside transformers and PyTorch: the same pre-trained weights, data,
-seeds and hyperparameters.
+"""Compares fine-tuned quality with transformers and PyTorch, on the same pre-trained
+weights, data, seeds and hyperparameters.
 
     python -m benchmarks.quality --model_dir=... --glue_dir=... --output_dir=quality \\
         --sets=RTE,STS-B,CoLA,SST-2:6000
 
-Runs of the systems take turns, with a thread each. "corrected" is ours with
---bias_correction, as transformers has it and the release has not. Every run is appended
-to output_dir/results.jsonl; the same command does what is missing there, and prints the
-table. transformers may live in an environment of its own (requirements-quality.txt),
-whose Python --transformers_python names.
+The systems take turns, with one thread each. "corrected" is ours with --bias_correction,
+which transformers has and the release does not. Every run is appended to
+output_dir/results.jsonl; the same command runs what is missing there and prints the table.
+transformers may be installed in its own environment (requirements/quality.txt), whose
+Python --transformers_python names.
 """
 
 import dataclasses
@@ -25,8 +25,8 @@ import time
 import numpy as np
 
 import options
-from text.errors import UserError
 from training import metrics, squad_metrics
+from text.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[1]
 SYSTEMS = ("ours", "corrected", "transformers")
@@ -43,30 +43,34 @@ class Options:
         help="BERT in Hugging Face layout: config.json, model.safetensors, vocab.txt."
     )
     glue_dir: str | None = options.field(
-        None, help="Holds RTE, STS-B, CoLA, SST-2, as GLUE has them."
+        None, help="Folder with GLUE's RTE, STS-B, CoLA and SST-2."
     )
-    squad_train_file: str | None = options.field(None, help="SQuAD 1.1.")
-    squad_dev_file: str | None = options.field(None, help="SQuAD 1.1.")
+    squad_train_file: str | None = options.field(
+        None, help="The training set of SQuAD 1.1."
+    )
+    squad_dev_file: str | None = options.field(None, help="The dev set of SQuAD 1.1.")
     output_dir: str = options.field(help="Where results and logs go.")
     transformers_python: str = options.field(
         sys.executable, help="A Python that has torch and transformers."
     )
     sets: list[str] = options.field(
         ["RTE", "STS-B", "CoLA", "SST-2"],
-        help="Of these and SQuAD. SST-2:4000 takes that many of its training examples, "
-        "SQuAD:3000/1000 also so many of the dev set.",
+        help="Any of these and SQuAD. SST-2:4000 takes that many of its training examples, "
+        "SQuAD:3000/1000 also limits the dev set.",
     )
-    seeds: list[int] = options.field([1, 2, 3], help="One run of each system for each.")
+    seeds: list[int] = options.field([1, 2, 3], help="One run of each system per seed.")
     learning_rate: float = options.field(5e-5, help="For both systems.")
-    train_batch_size: int = options.field(32, help="Rows of an update.")
+    train_batch_size: int = options.field(32, help="Rows per update.")
     num_train_epochs: int = options.field(3, help="Epochs.")
     systems: list[str] = options.field(list(SYSTEMS), help="Which systems.")
 
     def __post_init__(self):
         if unknown := set(self.limits) - set(SETS):
-            raise UserError(f"--sets: {', '.join(unknown)}: not of {', '.join(SETS)}")
+            raise UserError(f"--sets: {', '.join(unknown)}: not in {', '.join(SETS)}")
         if unknown := set(self.systems) - set(SYSTEMS):
-            raise UserError(f"--systems: {', '.join(unknown)}: not of {SYSTEMS}")
+            raise UserError(
+                f"--systems: {', '.join(unknown)}: not in {', '.join(SYSTEMS)}"
+            )
         needed = (
             ["squad_train_file", "squad_dev_file"] if "SQuAD" in self.limits else []
         )
@@ -77,7 +81,7 @@ class Options:
 
     @property
     def limits(self) -> dict[str, list[int]]:
-        """Set -> how many training and dev examples are taken, where not all."""
+        """Set -> how many training and dev examples to take, if not all."""
         pairs = (item.partition(":") for item in self.sets)
         return {
             name: [int(n) for n in numbers.split("/")] if numbers else []
@@ -94,7 +98,7 @@ class Options:
 
 
 def take(items: list, limit: int | None) -> list:
-    """So many of a list, in its order; the same ones at every call."""
+    """`limit` items of a list, in its order; the same ones at every call."""
     if not limit or limit >= len(items):
         return items
     chosen = random.Random(0).sample(range(len(items)), limit)
@@ -103,9 +107,9 @@ def take(items: list, limit: int | None) -> list:
 
 @dataclasses.dataclass(frozen=True)
 class Glue:
-    """One of GLUE's sets: which columns, by number, and what is scored.
+    """One of GLUE's sets: its columns, by number, and its scores.
 
-    `labels` is empty where the label is a number.
+    `labels` is empty if the label is a number.
     """
 
     name: str
@@ -120,7 +124,7 @@ class Glue:
     switches = ("--do_train", "--do_eval")
 
     def prepare(self, folder, split, chosen, limit) -> int:
-        """Writes the examples taken, in GLUE's layout and as JSON lines."""
+        """Writes the chosen examples, in GLUE's layout and as JSON lines."""
         path = pathlib.Path(chosen.glue_dir, self.name, f"{split}.tsv")
         lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
         header, lines = (lines[:1], lines[1:]) if self.header else ([], lines)
@@ -171,7 +175,7 @@ class Squad:
     lengths = {"max_seq_length": 384, "n_best_size": 20, "max_answer_length": 30}
 
     def prepare(self, folder, split, chosen, limit) -> int:
-        """Writes the paragraphs with the questions taken."""
+        """Writes the paragraphs with the chosen questions."""
         path = getattr(chosen, f"squad_{split}_file")
         content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         paragraphs = [p for article in content["data"] for p in article["paragraphs"]]
@@ -196,7 +200,7 @@ class Squad:
         return {
             "train_file": str(folder / "train.json"),
             "dev_file": str(folder / "dev.json"),
-            "doc_stride": 128,  # there, what two windows share
+            "doc_stride": 128,  # in transformers, what two windows share
             **self.lengths,
         }
 
@@ -263,7 +267,7 @@ def their_command(kind, seed, folder, scratch, chosen) -> list[str]:
 
 
 def run(name: str, system: str, seed: int, counts: dict, chosen: Options) -> dict:
-    """One run; seconds are processor time of the whole command, start to scores."""
+    """Runs one system; seconds are processor time of the whole command."""
     kind, folder = SETS[name], _folder(name, chosen)
     log = pathlib.Path(chosen.output_dir, "logs", f"{name}-{system}-{seed}.txt")
     log.parent.mkdir(exist_ok=True)
@@ -303,7 +307,7 @@ def execute(command: list[str], log: pathlib.Path) -> dict[str, float]:
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-    # Unlike subprocess, it says what this one child used.
+    # Unlike subprocess, it returns what this one child used.
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -323,7 +327,7 @@ def _read(path):
 
 
 def prepare(name: str, chosen: Options) -> dict[str, int]:
-    """Writes the examples taken of a set, the same at every call; returns their numbers."""
+    """Writes a set's chosen examples, the same at every call; returns their numbers."""
     folder = _folder(name, chosen)
     folder.mkdir(parents=True, exist_ok=True)
     train, dev, *_ = [*chosen.limits[name], None, None]

@@ -1,9 +1,9 @@
 """The other side of benchmarks/quality.py: one run of transformers and PyTorch, in the
-way of transformers' own examples. Needs those two alone, and knows no metric.
+style of transformers' own examples. Needs only those two, and computes no metrics.
 
 python benchmarks/quality_transformers.py SETTINGS.json
 
-Settings name the files; answers to the dev set go to the one named "predictions".
+The settings name the files; answers to the dev set go to the one under "predictions".
 """
 
 import json
@@ -18,7 +18,7 @@ _LOG_EVERY_STEPS = 50
 
 
 def train(model, batches, settings: dict) -> None:
-    """AdamW (bias-corrected, which the release's optimizer is not), linear rates.
+    """Trains with AdamW (bias-corrected, unlike the release's) and a linear schedule.
 
     Args:
         batches: a DataLoader over one shuffled epoch.
@@ -57,7 +57,7 @@ def train(model, batches, settings: dict) -> None:
 
 
 def loader(rows, tokenizer, settings, *, trains=False):
-    """Batches padded to their longest row; in training rows of like length share one."""
+    """Batches padded to their longest row; in training, similar lengths share one."""
     size = settings["train_batch_size"]
     lengths = [len(row["input_ids"]) for row in rows]
     return torch.utils.data.DataLoader(
@@ -147,8 +147,8 @@ def questions(path):
 
 
 def windows(question, context, tokenizer, settings):
-    """Yields the rows of a question, each with its tokens' characters of the context;
-    None for tokens that are not of the context."""
+    """Yields the rows of a question, each with its tokens' offsets in the context; None
+    for tokens outside the context."""
     encoded = tokenizer(
         question["question"].lstrip(),
         context,
@@ -172,7 +172,7 @@ def windows(question, context, tokenizer, settings):
 
 def labelled(question, context, tokenizer, settings):
     """Yields the rows of a question, each with the first and the last token of its answer;
-    [CLS] where the window does not hold it."""
+    [CLS] if the window does not contain it."""
     given = question["answers"][0]
     first, stop = given["answer_start"], given["answer_start"] + len(given["text"])
     for row, offsets in windows(question, context, tokenizer, settings):

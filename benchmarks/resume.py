@@ -1,9 +1,9 @@
-"""Seconds from the start of a process to its first update, early and late in an epoch.
+"""Measures the time from a process's start to its first update, early and late in an epoch.
 
 python -m benchmarks.resume [--records=3000000]
 
-Records have 16 tokens, so that millions fit on a small disk, and the model is tiny: what
-is measured is how long it takes to find the place in the records. They lie in a temporary
+Records have 16 tokens, so that millions fit on a small disk, and the model is tiny: this
+measures how long it takes to find the place in the records. They are in a temporary
 folder, with the description that create_pretraining_data.py would write.
 """
 
@@ -20,12 +20,11 @@ import time
 import numpy as np
 
 import options
-import training  # noqa: F401  (first: it chooses Keras's backend)
+from training import distribution, loop
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text.instances.kinds import RowOptions
 from text.records import blocks, encoding, framing, reading, shards
-from training import distribution, loop
 
 _FILES = 8
 _VOCAB_SIZE = 30522
@@ -34,8 +33,8 @@ _SCHEMA = RowOptions(max_seq_length=16, max_predictions_per_seq=4).make().schema
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    records: int = options.field(3_000_000, help="Records of an epoch.")
-    batch_size: int = options.field(256, help="Records of an update.")
+    records: int = options.field(3_000_000, help="Records per epoch.")
+    batch_size: int = options.field(256, help="Records per update.")
     rounds: int = options.field(5, help="Processes of each kind, in turns.")
 
 
@@ -104,7 +103,7 @@ def update_once(folder: str, batch_size: int, first_batch: int) -> None:
 
 
 def seconds(folder: str, chosen: Options, first_batch: int) -> tuple[float, float]:
-    """From the start of a process to its first update, and its processor time."""
+    """Time from a process's start to its first update, and its processor time."""
     call = f"resume.update_once({folder!r}, {chosen.batch_size}, {first_batch})"
     code = f"from benchmarks import resume; {call}; print('updated', flush=True)"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -124,7 +123,7 @@ def seconds(folder: str, chosen: Options, first_batch: int) -> tuple[float, floa
 def main(chosen: Options) -> None:
     """Prints the medians and their ratio."""
     batches = chosen.records // chosen.batch_size
-    # As late as possible before the epoch's end is shuffled as a whole, and there.
+    # The end of an epoch is shuffled as a whole: shortly before it, and in it.
     places = {"first batch": 0, "99 %": batches * 99 // 100, "last batch": batches - 1}
     taken = {name: [] for name in places}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""Latency of predict.py --serve with several clients at a time.
+"""Measures the latency of predict.py --serve with several clients at a time.
 
     python -m benchmarks.serving --model_dir=sst2 --input_file=dev.tsv
 
-Each client keeps its connection and sends one text after the other.
+Each client keeps its connection and sends one text after another.
 """
 
 import concurrent.futures
@@ -29,16 +29,18 @@ _ROOT = pathlib.Path(__file__).parents[1]
 @dataclasses.dataclass(frozen=True)
 class Options:
     model_dir: str = options.field(help="An exported model of one text.")
-    input_file: list[str] = options.field(help="Tables of texts, which take turns.")
-    column: str = options.field("sentence", help="Of the texts.")
-    requests: int = options.field(1000, help="Of all clients together.")
-    clients: list[int] = options.field([1, 8], help="How many at a time; by turns.")
+    input_file: list[str] = options.field(help="Tables of texts, used in turn.")
+    column: str = options.field("sentence", help="Column of the texts.")
+    requests: int = options.field(1000, help="Requests of all clients together.")
+    clients: list[int] = options.field(
+        [1, 8], help="How many at a time; they take turns."
+    )
     rounds: int = options.field(3, help="Turns of each number of clients.")
 
 
 @contextlib.contextmanager
 def server(model_dir):
-    """The port of a server of its own."""
+    """Starts a server; yields its port."""
     command = [sys.executable, "predict.py", f"--model_dir={model_dir}", "--serve=0"]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, cwd=_ROOT
@@ -47,7 +49,7 @@ def server(model_dir):
             said = process.stderr.readline()
             found = re.search(r":(\d+)/ ", said)
             if not found:
-                raise UserError(f"the server does not start: {said}")
+                raise UserError(f"the server did not start: {said}")
             yield int(found[1])
         finally:
             process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Seconds of one thread from a SQuAD file to rows, and from random logits to answers.
+"""Times one thread from a SQuAD file to rows, and from random logits to answers.
 
 python -m benchmarks.squad --predict_file=dev-v1.1.json --vocab_file=vocab/vocab.txt
 """
@@ -12,21 +12,21 @@ import time
 import numpy as np
 
 import options
+from training import squad_metrics
 from text.tasks import spans
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import Tokenizer
-from training import squad_metrics
+from text.tokenizers.wordpiece import WordPiece
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     predict_file: str = options.field(help="A file in SQuAD's layout.")
     vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
-    do_lower_case: bool = options.field(True, help="Lower the text.")
-    max_seq_length: int = options.field(384, help="Most tokens of a row.")
-    doc_stride: int = options.field(128, help="From window to window.")
-    max_query_length: int = options.field(64, help="Most tokens of a question.")
-    repeats: int = options.field(3, help="How often; medians are printed.")
+    do_lower_case: bool = options.field(True, help="Lowercase the text.")
+    max_seq_length: int = options.field(384, help="Maximum number of tokens per row.")
+    doc_stride: int = options.field(128, help="Tokens between starts of windows.")
+    max_query_length: int = options.field(64, help="Maximum tokens of a question.")
+    repeats: int = options.field(3, help="How often to time; medians are printed.")
 
 
 def main(chosen: Options) -> None:
@@ -43,9 +43,9 @@ def main(chosen: Options) -> None:
 
     vocabulary = Vocabulary.load(chosen.vocab_file)
     for _ in range(chosen.repeats):
-        # What was remembered the last time does not count.
+        # What was cached last time must not count.
         spans.windows.cache_clear()
-        tokenizer = Tokenizer(vocabulary, do_lower_case=chosen.do_lower_case)
+        tokenizer = WordPiece(vocabulary, do_lower_case=chosen.do_lower_case)
         data = timed("reading JSON", read, chosen.predict_file)
         documents, questions, windows, references = timed(
             "rows", featurize, data, tokenizer, lengths

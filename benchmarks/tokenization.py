@@ -1,4 +1,4 @@
-"""Tokens a second of one thread's own time, on any text or on Python's documentation.
+"""Measures tokens per second of thread time, on any text or on Python's documentation.
 
 python -m benchmarks.tokenization --vocab_file=vocab/vocab.txt [--input_file='*.txt']
 """
@@ -12,7 +12,7 @@ import options
 from text.corpus import documentation
 from text.files import inputs
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import Tokenizer
+from text.tokenizers.wordpiece import WordPiece
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,13 +20,11 @@ class Options:
     vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
     input_file: list[str] = options.field(
         [],
-        help="Text files; without any, the documentation strings of what is installed.",
+        help="Text files; by default, the documentation strings of installed packages.",
     )
-    do_lower_case: bool = options.field(True, help="Lower the text.")
+    do_lower_case: bool = options.field(True, help="Lowercase the text.")
     megabytes: int = options.field(20, help="How much text to read.")
-    repeats: int = options.field(
-        5, help="How often each is timed; medians are printed."
-    )
+    repeats: int = options.field(5, help="How often to time each; medians are printed.")
 
 
 def read(chosen: Options) -> list[str]:
@@ -56,7 +54,7 @@ def main(chosen: Options) -> None:
 
     rows = {"first time": [], "again, cache filled": [], "with offsets": []}
     for _ in range(chosen.repeats):
-        tokenizer = Tokenizer(vocabulary, do_lower_case=chosen.do_lower_case)
+        tokenizer = WordPiece(vocabulary, do_lower_case=chosen.do_lower_case)
         for row, function in zip(
             rows.values(),
             (tokenizer.encode, tokenizer.encode, tokenizer.encode_with_offsets),

@@ -1,4 +1,4 @@
-"""Examples a second of one update, by number type and compiler.
+"""Measures examples per second of one update, by number type and compiler.
 
 python -m benchmarks.training [--num_hidden_layers=4 --hidden_size=256]
 """
@@ -10,13 +10,9 @@ import time
 import numpy as np
 
 import options
-import training  # noqa: F401  (first: it chooses Keras's backend)
+from training import distribution, loop, tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
-from training import distribution, loop
-
-# isort: split
-import tensorflow as tf
 
 _NUM_PREDICTIONS = 20
 _VARIANTS = {
@@ -30,15 +26,15 @@ _VARIANTS = {
 @dataclasses.dataclass(frozen=True)
 class Options:
     num_hidden_layers: int = options.field(4, help="Layers.")
-    hidden_size: int = options.field(256, help="Width; 64 to each attention head.")
+    hidden_size: int = options.field(256, help="Width; 64 per attention head.")
     vocab_size: int = options.field(30522, help="Size of the vocabulary.")
-    batch_size: int = options.field(32, help="Examples of an update.")
-    max_seq_length: int = options.field(128, help="Tokens of an example.")
+    batch_size: int = options.field(32, help="Examples per update.")
+    max_seq_length: int = options.field(128, help="Tokens per example.")
     repeats: int = options.field(15, help="Updates timed; the median is printed.")
 
 
 def batches(chosen: Options) -> tf.data.Dataset:
-    """One batch of random tokens, for ever."""
+    """One batch of random tokens, repeated forever."""
     rng = np.random.default_rng(0)
     rows, length = chosen.batch_size, chosen.max_seq_length
 
@@ -91,7 +87,7 @@ def updater(chosen: Options, dtype: str, xla: bool):
 
 
 def main(chosen: Options) -> None:
-    """Prints the table; the variants take turns, so that a busy machine hits all."""
+    """Prints the table; variants take turns, so that a busy machine affects all."""
     updates = {name: updater(chosen, **how) for name, how in _VARIANTS.items()}
     seconds = {name: [] for name in updates}
     for _ in range(chosen.repeats):

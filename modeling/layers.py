@@ -12,9 +12,9 @@ _SITE_STRIDE = -1640531527
 
 
 class Dropouts:
-    """The dropouts of one forward pass, which every layer calls in its turn.
+    """The dropouts of one forward pass, which the layers call in turn.
 
-    A mask follows from the seed and from the number of calls before this one. So a
+    A mask is determined by the seed and by the number of calls before this one. So a
     resumed run draws the same masks, replicas with different seeds draw different ones,
     and a layer that is used several times draws a new one each time.
 
@@ -35,16 +35,16 @@ class Dropouts:
             tensor like x.
         """
         site = self._num_calls
-        self._num_calls += 1  # also at a rate of 0, so that other masks do not move
+        self._num_calls += 1  # even at a rate of 0, so that later masks do not change
         if rate == 0.0:
             return x
-        # uniform takes its seed as a tensor on JAX only; elsewhere it wants an object.
+        # uniform takes its seed as a tensor on JAX only; elsewhere it needs an object.
         kept = keras.random.uniform(ops.shape(x), seed=_Seed(self._seed, site)) >= rate
         return x * (ops.cast(kept, x.dtype) * (1.0 / (1.0 - rate)))
 
 
 def no_dropout(x, rate: float):
-    """Takes the place of `Dropouts` outside training."""
+    """Replaces `Dropouts` outside training."""
     del rate
     return x
 
@@ -84,9 +84,9 @@ def activation(name: str) -> Callable:
     }[name]
 
 
-# Both GELUs are x times a distribution function. Their gradients are written out: what
-# differentiation makes of them takes a quarter of a training step on a CPU. They compute
-# in float32, which is more exact, and faster there than bfloat16.
+# Both GELUs are x times a distribution function. Their gradients are written out, because
+# automatic ones take a quarter of a training step on a CPU. They compute in float32, which
+# is more accurate than bfloat16 and faster there.
 
 
 @ops.custom_gradient
@@ -94,7 +94,7 @@ def gelu_tanh(x):
     """x times an approximation, by tanh, of the normal distribution function."""
     wide = ops.cast(x, "float32")
     square = wide * wide
-    # (1 + tanh(u)) / 2 is sigmoid(2 u), which keeps its digits where x is negative.
+    # (1 + tanh(u)) / 2 is sigmoid(2 u), which keeps its precision if x is negative.
     scale = 2.0 * math.sqrt(2.0 / math.pi)
     cdf = ops.sigmoid(wide * (scale + (0.044715 * scale) * square))
 
@@ -115,7 +115,7 @@ def gelu_erf(x):
         density = ops.exp(-0.5 * wide * wide) * (1.0 / math.sqrt(2.0 * math.pi))
         return upstream * ops.cast(0.5 * twice_cdf + wide * density, x.dtype)
 
-    # In this order: LiteRT, which has no erf, takes it for its own GELU.
+    # In this order, so that LiteRT, which has no erf, recognizes its own GELU.
     return ops.cast((wide * 0.5) * twice_cdf, x.dtype), gradient
 
 
@@ -127,11 +127,11 @@ def layer_norm(dtype: str) -> keras.layers.LayerNormalization:
 def weight_initializers(
     initializer_range: float, seed: str
 ) -> Iterator[keras.initializers.Initializer]:
-    """Yields one initializer after another, each with a seed of its own.
+    """Yields initializers, each with its own seed.
 
-    They draw from a normal distribution with this standard deviation, cut off at two
+    They draw from a normal distribution with this standard deviation, truncated at two
     deviations. Keras repeats the numbers of an initializer that is used twice, so every
-    variable takes its `next`.
+    variable takes the `next` one.
     """
     seeds = random.Random(seed)
     while True:

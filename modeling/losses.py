@@ -1,7 +1,7 @@
 """Losses and metrics as pairs (sum, weight) of float32 scalars.
 
-Pairs of replicas and of micro-batches add up, and `mean` of the total is the number to
-minimize or to report, so that it does not depend on how a batch was divided.
+Pairs from replicas and micro-batches are added, and `mean` of the total is the number to
+minimize or report, so it does not depend on how a batch was divided.
 """
 
 from keras import ops
@@ -39,7 +39,7 @@ def weighted_sum(values, weights) -> tuple:
 def mean(total, weight):
     """Divides a sum by its weight; a batch without predictions gives 0.
 
-    Differs from the release: it adds 1e-5 for masked LM only; beside a batch's size that
-    is lost in rounding.
+    Differs from the release, which adds 1e-5 for masked LM only; compared with a batch's
+    size, that is lost in rounding.
     """
     return total / (weight + 1e-5)

@@ -11,25 +11,25 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-# Matched anywhere in a variable's path. "bias" also spares cls/predictions/output_bias.
+# Matched anywhere in a variable's path. "bias" also exempts cls/predictions/output_bias.
 _NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
 
 
 class AdamWeightDecay:
-    """Adam as released: no bias correction, and weight decay apart from the gradient.
+    """Adam as released: no bias correction, and weight decay separate from the gradient.
 
-    It holds two slots for each variable, `<variable path>/adam_m` and `.../adam_v`. Make
-    it in the scope that made the variables (a tf.distribute strategy's, say). Every
+    It has two slots for each variable, `<variable path>/adam_m` and `.../adam_v`. Make it
+    in the scope that made the variables (such as a tf.distribute strategy's). Every
     replica calls `apply` with the same gradients and updates its own copy: no
     communication happens here.
 
     Args:
         variables: what to train; float32.
-        weight_decay_rate: what each update subtracts of a variable, times the learning
-            rate. Layer normalization and biases are spared.
-        bias_correction: divide the moments by what they lack in the first updates, as
-            the paper on Adam has it (arXiv:1412.6980) and the release has not. Small
-            data sets are then learned more steadily (arXiv:2006.05987).
+        weight_decay_rate: the share of a variable that each update subtracts, times the
+            learning rate. Layer normalization and biases are exempt.
+        bias_correction: correct the moments in the first updates, as the Adam paper does
+            (arXiv:1412.6980) and the release does not. Training on small data sets is
+            then steadier (arXiv:2006.05987).
     """
 
     def __init__(
@@ -64,16 +64,27 @@ class AdamWeightDecay:
         """Updates variables and slots once.
 
         Args:
-            gradients: one dense tensor for each variable, in their order.
+            gradients: one dense tensor for each variable, in the same order.
             learning_rate: float32 scalar.
-            step: int scalar, the number of updates before; bias correction needs it.
+            step: int scalar, the number of earlier updates; bias correction needs it.
         """
-        lack_1 = lack_2 = 1.0
         if self.bias_correction:
             updates = ops.cast(step, "float32") + 1.0
-            # 1 - beta ** updates, without losing the digits that a small difference has.
+            # 1 - beta ** updates, without losing precision if it is small.
             lack_1 = -ops.expm1(updates * math.log(self.beta_1))
             lack_2 = -ops.expm1(updates * math.log(self.beta_2))
+        # Once for all variables: hundreds of constants would slow down the tracing.
+        beta_1, rest_1, beta_2, rest_2, epsilon, decay = (
+            ops.convert_to_tensor(number, "float32")
+            for number in (
+                self.beta_1,
+                1.0 - self.beta_1,
+                self.beta_2,
+                1.0 - self.beta_2,
+                self.epsilon,
+                self.weight_decay_rate,
+            )
+        )
         for variable, m, v, gradient in zip(
             self.trainable_variables,
             self.first_moments,
@@ -81,12 +92,16 @@ class AdamWeightDecay:
             gradients,
             strict=True,
         ):
-            m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
-            v.assign(self.beta_2 * v + (1.0 - self.beta_2) * ops.square(gradient))
-            # As released, epsilon stands outside the root.
-            update = m / lack_1 / (ops.sqrt(v / lack_2) + self.epsilon)
+            first = beta_1 * m + rest_1 * gradient
+            second = beta_2 * v + rest_2 * ops.square(gradient)
+            m.assign(first)
+            v.assign(second)
+            if self.bias_correction:
+                first, second = first / lack_1, second / lack_2
+            # As in the release, epsilon is outside the root.
+            update = first / (ops.sqrt(second) + epsilon)
             if self.decays(variable.path):
-                update += self.weight_decay_rate * variable
+                update += decay * variable
             variable.assign(variable - learning_rate * update)
 
 
@@ -102,8 +117,8 @@ def _slot(variable, name):
 def learning_rate(step, peak: float, num_train_steps: int, num_warmup_steps: int):
     """The rate of the update that follows `step` updates.
 
-    Falls in a straight line from `peak` at step 0 to 0 at num_train_steps; the first
-    num_warmup_steps rise from 0 instead, and end in a jump down to that line.
+    Falls linearly from `peak` at step 0 to 0 at num_train_steps; during the first
+    num_warmup_steps it rises from 0 instead, then jumps down to that line.
 
     Args:
         step: int scalar, 0 for the first update.

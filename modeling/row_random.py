@@ -1,16 +1,16 @@
-"""Random numbers that belong to rows, whoever draws them.
+"""Random numbers that belong to rows, whichever device draws them.
 
-A number follows from the seed of a run, its purpose, the row's number in the run and the
+A number depends on the run's seed, its purpose, the row's number in the run and the
 position in the row. So one device, eight replicas, micro-batches and a resumed run draw
-the same numbers, and every backend does: they come from a hash of integers.
+the same numbers, on every backend: they come from a hash of integers.
 """
 
 import numpy as np
 from keras import ops
 
 _STRIDE = 0x9E3779B9  # 2**32 / golden ratio; odd, so that all its multiples differ
-# The rounds of a hash of 32 bits in which each bit of the input flips each bit of the
-# output half of the time: how far to shift, and what to multiply by.
+# The rounds of a 32-bit hash in which each bit of the input flips each bit of the output
+# half of the time: how far to shift, and what to multiply by.
 _ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B))
 _LAST_SHIFT = 16
 
@@ -27,15 +27,15 @@ def uniform(seed: int, purpose: int, rows, width: int):
         float32 tensor [b, width], multiples of 2**-24.
     """
     high = ops.right_shift(bits(seed, purpose, rows, width), _word(8))
-    # Through int32, for not every device turns unsigned integers into floats.
+    # Through int32, because not every device converts unsigned integers to floats.
     return ops.cast(ops.cast(high, "int32"), "float32") * 2.0**-24
 
 
 def bits(seed: int, purpose: int, rows, width: int):
-    """Draws 32 random bits for each position: uint32 [b, width]; arguments of `uniform`.
+    """Draws 32 random bits per position: uint32 [b, width]; arguments as for `uniform`.
 
-    A row has two words of state. With one, rows whose words happened to be near would
-    share a part of their numbers.
+    A row has two words of state. With one, rows whose words happened to be close would
+    share some of their numbers.
     """
     key = _hash_number(seed ^ _hash_number(purpose))
     rows = ops.cast(rows, "uint32")
@@ -55,7 +55,7 @@ def _hash(words):
 
 
 def _hash_number(number: int) -> int:
-    """As `_hash`, of a Python number; 0, which `_hash` leaves alone, is moved away."""
+    """Like `_hash`, for a Python number; avoids 0, which `_hash` leaves unchanged."""
     word = (number + _STRIDE) % 2**32
     for shift, factor in _ROUNDS:
         word ^= word >> shift

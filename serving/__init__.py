@@ -1,1 +1,1 @@
-"""Exported models: how they are written, loaded, queried and served."""
+"""Writes, loads, queries and serves exported models."""

@@ -1,17 +1,18 @@
-"""Writes SavedModels: a network with the tokenizer in the graph.
+"""Writes SavedModels of a network with the tokenizer in the graph.
 
-An export is a folder that appears when it is whole:
+An export is a folder that appears when it is complete:
 
-    export.json   what it is: inputs, form of the answers, labels, vocabulary, versions
+    export.json   description: inputs, form of the answers, labels, vocabulary, versions
     text/1        SavedModel; serving_default: raw text to final answers; tensors: the
                   encoder's inputs to logits; examples: the same from serialized tf.Examples
-    tensors/1     SavedModel of the network alone; serving_default: as tensors; examples
-    model.onnx, model.tflite    the network, where asked for
+    tensors/1     SavedModel of the network alone; serving_default: same as tensors;
+                  examples
+    model.onnx, model.tflite    the network, if requested
 
-Both are of core TensorFlow operations only, and lie as TensorFlow Serving wants its models.
-Before the folder appears, another process loads both and has to give the answers that
-this one computed by the way of text/ and of the script. Its export.json is written last
-and lists its files: a folder that holds more is never removed.
+Both SavedModels use only core TensorFlow operations, and are laid out for TensorFlow
+Serving. Before the folder appears, another process loads both and must give the answers
+that this process computed with text/ and the script. export.json is written last and lists
+the files; a folder that contains others is never removed.
 """
 
 import base64
@@ -32,41 +33,38 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.encoders.config import EncoderConfig
-from serving import forms, portable, predictor
+from serving import export_folder, forms, portable, predictor
 from text.errors import UserError
-from text.files import anywhere, local
+from text.files import anywhere
 from text.records import encoding
 from text.records.rows import Layout
-from text.tokenizers.wordpiece import Tokenizer
-from text.tokenizers.wordpiece_graph import GraphTokenizer
+from text.tokenizers.tokenizer import Tokenizer
 
-FOLDER = "export"
-_REPLACED = ".replaced"
 TEXT, TENSORS = os.path.join("text", "1"), os.path.join("tensors", "1")
 _RELOAD = os.path.join(os.path.dirname(__file__), "reload.py")
-# How far numbers may lie apart.
+# How much numbers may differ.
 _TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.05}
 
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """A network to export, and what it has to answer.
+    """A network to export, and the answers it must give.
 
     Attributes:
         model: a layer from a dict of int32 tensors to a dict of float32 tensors.
         dtype: its policy, "float32" or "mixed_bfloat16".
         config: its architecture.
-        tokenizer: made its training rows.
+        tokenizer: the tokenizer of its training rows.
         layout: of the rows that the network takes.
         form: of the answers; see serving/forms.py.
-        inputs: what a request has, "text" or "list" by name.
+        inputs: the parts of a request, "text" or "list" by name.
         serve: the graph from requests to answers; see `Task.serve`.
-        more: further signatures by name, which take the same inputs, and what they have
-            to give for `requests`, float32 arrays.
-        description: what export.json says besides.
-        requests, answers: what to ask in the end, and what must be answered.
+        more: further signatures by name, which take the same inputs, and their expected
+            outputs for `requests`, float32 arrays.
+        description: what else export.json contains.
+        requests, answers: requests for the final check, and their expected answers.
         batch, outputs: int32 and float32 arrays, the same for the network alone.
-        formats: in which to write the network besides; of `portable.FORMATS`.
+        formats: further formats in which to write the network; from `portable.FORMATS`.
     """
 
     model: Callable
@@ -89,7 +87,7 @@ class Product:
 
 
 def make_model(make: Callable, weights: Mapping[str, keras.Variable]):
-    """A network of its own, on the CPU, with the weights of another, matched by path."""
+    """A new network on the CPU with the weights of another, matched by path."""
     with tf.device("CPU"):
         model = make()
         for variable in model.weights:
@@ -98,7 +96,7 @@ def make_model(make: Callable, weights: Mapping[str, keras.Variable]):
 
 
 def predict(model: Callable, batch: Mapping[str, np.ndarray], size: int = 8) -> dict:
-    """What a network says of a batch, in float32 arrays; `size` rows at a time."""
+    """A network's outputs for a batch as float32 arrays, `size` rows at a time."""
     parts = []
     with tf.device("CPU"):
         for first in range(0, len(batch["input_ids"]), size):
@@ -108,123 +106,27 @@ def predict(model: Callable, batch: Mapping[str, np.ndarray], size: int = 8) -> 
 
 
 def save(output_dir: str, product: Product) -> str:
-    """Exports; replaces an earlier export when the new one is whole and was checked.
+    """Exports; replaces an earlier export once the new one is complete and checked.
 
     Returns:
         the folder.
     Raises:
-        UserError: the disk is full or not writable; another process exports to the same
-            folder; or the reloaded model answers otherwise, and nothing is left of it.
+        UserError: the disk is full or not writable; another process is exporting to the
+            same folder; or the reloaded model gives other answers, and was removed.
     """
-    final = os.path.join(output_dir, FOLDER)
-    with _replacing(final) as directory:
+    final = os.path.join(output_dir, export_folder.NAME)
+    with export_folder.replacing(final) as directory:
         _write(product, directory)
         _check(product, directory)
         for name in product.formats:
             network = os.path.join(directory, TENSORS)
             with _quiet():
                 found = portable.write(name, network, directory, product.batch)
-            _compare_arrays(f"the {name} file gives other", product.outputs, found)
+            _compare_arrays(
+                f"the {name} file returns different", product.outputs, found
+            )
         _describe(product, directory)
     return final
-
-
-def check_place(output_dir: str) -> None:
-    """Raises:
-    UserError: what stands in an export's place is none.
-    """
-    final = os.path.join(output_dir, FOLDER)
-    with anywhere.access(final):
-        if not tf.io.gfile.exists(final):
-            return
-        is_ours = tf.io.gfile.exists(os.path.join(final, predictor.DESCRIPTION))
-        if not is_ours and (not tf.io.gfile.isdir(final) or tf.io.gfile.listdir(final)):
-            raise UserError(
-                f"{final}: stands in the place of the export, and is none; move it away, "
-                "or give another --output_dir"
-            )
-
-
-def recover(output_dir: str) -> None:
-    """Gives its name to an export that was whole when its process was killed."""
-    final = os.path.join(output_dir, FOLDER)
-    with anywhere.access(final):
-        whole = not tf.io.gfile.exists(final) and predictor.interrupted(final)
-    if whole:
-        # Its process may be about to do so itself.
-        with contextlib.suppress(UserError), _held(final), anywhere.access(final):
-            tf.io.gfile.rename(whole, final)
-
-
-@contextlib.contextmanager
-def _replacing(final: str) -> Iterator[str]:
-    """A folder that takes the place of another if nothing goes wrong."""
-    new, old = local.temporary_name(final), local.temporary_name(f"{final}{_REPLACED}")
-    recover(os.path.dirname(final))
-    with _held(final):
-        _clear(final)
-        try:
-            with anywhere.access(new):
-                tf.io.gfile.makedirs(new)
-            yield new
-            with anywhere.access(final):
-                if tf.io.gfile.exists(final):
-                    if _is_ours(final) and not os.path.islink(final):
-                        tf.io.gfile.rename(final, old)
-                    else:
-                        anywhere.set_aside(final)
-                tf.io.gfile.rename(new, final)
-        finally:
-            with anywhere.access(final):
-                if tf.io.gfile.exists(old) and not tf.io.gfile.exists(final):
-                    tf.io.gfile.rename(old, final)
-                _remove(new)
-                _remove(old)
-
-
-@contextlib.contextmanager
-def _held(final: str) -> Iterator[None]:
-    """Keeps other exports out, where the file system has locks."""
-    with contextlib.ExitStack() as stack:
-        with anywhere.access(final):
-            tf.io.gfile.makedirs(os.path.dirname(final))
-            if not anywhere.is_remote(final):
-                stack.enter_context(local.locked(final))
-        yield
-
-
-def _clear(final: str) -> None:
-    """Removes what killed processes left of an export; only who holds it may do so."""
-    parent, name = os.path.split(final)
-    with anywhere.access(parent):
-        for found in tf.io.gfile.listdir(parent):
-            parts = local.temporary_parts(found.rstrip("/"))
-            if not parts or parts[0] not in (name, name + _REPLACED):
-                continue
-            elsewhere = parts[1] != local.host() and not anywhere.is_remote(final)
-            if elsewhere or local.is_left_over(parts):
-                _remove(os.path.join(parent, found.rstrip("/")))
-
-
-def _is_ours(final: str) -> bool:
-    """Whether an export holds nothing but what it was made of."""
-    description = anywhere.read_json(os.path.join(final, predictor.DESCRIPTION))
-    made = description.get("files", []) if isinstance(description, dict) else []
-    return set(_files(final)) <= set(made)
-
-
-def _files(directory: str) -> list[str]:
-    """The files in a folder and below, and the empty folders, by their paths in it."""
-    return [
-        os.path.relpath(os.path.join(folder, name), directory)
-        for folder, folders, names in tf.io.gfile.walk(directory)
-        for name in (names if folders or names else [""])
-    ]
-
-
-def _remove(directory):
-    if tf.io.gfile.isdir(directory):
-        tf.io.gfile.rmtree(directory)
 
 
 # === Writing =========================================================================
@@ -232,9 +134,7 @@ def _remove(directory):
 
 def _write(product: Product, directory: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        tokenizer = GraphTokenizer(
-            product.tokenizer, os.path.join(scratch, "vocab.txt")
-        )
+        tokenizer = product.tokenizer.graph(os.path.join(scratch, "vocab.txt"))
         network = _network(product)
         more = {name: function for name, (function, _) in product.more.items()}
         served = {"serving_default": product.serve, **more}
@@ -254,8 +154,8 @@ def _write(product: Product, directory: str) -> None:
 
 
 def _describe(product: Product, directory: str) -> None:
-    """Writes export.json, the last file, when all others are on the disk."""
-    written = _files(directory)
+    """Writes export.json, the last file, when all others are on disk."""
+    written = export_folder.files(directory)
     for name in written:
         if not tf.io.gfile.isdir(path := os.path.join(directory, name)):
             anywhere.sync(path)
@@ -270,7 +170,7 @@ def _describe(product: Product, directory: str) -> None:
 
 def _save_model(model, signatures, path, **parts):
     module = tf.Module()
-    # By hand: a Keras layer does not show all of its variables to tf.Module.
+    # Explicitly, because a Keras layer does not expose all of its variables to tf.Module.
     module.weights = [variable.value for variable in model.variables]
     for name, part in parts.items():
         setattr(module, name, part)
@@ -280,7 +180,7 @@ def _save_model(model, signatures, path, **parts):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Holds back TensorFlow's notes of every file that it writes."""
+    """Suppresses TensorFlow's messages about every file that it writes."""
     verbosity, logger = logging.get_verbosity(), tf.get_logger()
     level = logger.level
     logging.set_verbosity(logging.WARNING)
@@ -389,9 +289,9 @@ def _check(product: Product, directory: str) -> None:
         (TENSORS, "examples", examples),
     )
     for here, there in zip(expected, found, strict=True):
-        _compare_arrays("once loaded, it gives other", here, there, product.dtype)
+        _compare_arrays("once loaded, it returns different", here, there, product.dtype)
     if product.dtype != "float32":
-        return  # there a rounding may turn a near tie
+        return  # rounding may change a near tie
     answers = forms.answers(product.form, answered, product.requests)
     for request, here, there in zip(
         product.requests, product.answers, answers, strict=True
@@ -403,16 +303,17 @@ def _compare_arrays(what, expected, found, dtype="float32"):
     for name, values in expected.items():
         if values.shape != found[name].shape:
             raise UserError(
-                f"the export was removed: {what} {name}, {found[name].shape} and not "
-                f"{values.shape}; please report it"
+                f"the export was removed: {what} {name}, of shape {found[name].shape} "
+                f"instead of {values.shape}; please report it"
             )
-        # Of the largest: layer by layer, roundings grow with what is added up.
+        # Relative to the largest: rounding errors grow with the values that are summed.
         most = _TOLERANCE[dtype] * max(1.0, np.abs(values).max(initial=0.0))
         difference = np.abs(values - found[name]).max(initial=0.0)
         if not difference <= most:
             raise UserError(
                 f"the export was removed: {what} {name}, up to {difference:.2g} away from "
-                f"what they are here, more than {most:.2g}; are the weights finite?"
+                f"the expected values, more than {most:.2g}; check that the weights are "
+                "finite"
             )
 
 
@@ -423,8 +324,8 @@ def _compare_answers(request, expected, found):
         json.dumps(x, ensure_ascii=False)[:300] for x in (request, found, expected)
     ]
     raise UserError(
-        "the export was removed: once loaded, it answers {} with {}, and here it was {}; a "
-        "model without training may have ties, which fall either way".format(*shown)
+        "the export was removed: once loaded, it answers {} with {}, but {} was expected; "
+        "an untrained model may have ties, which can go either way".format(*shown)
     )
 
 
@@ -444,7 +345,7 @@ def _differ(expected, found) -> bool:
 
 
 def _strings(values, kind):
-    """As `reload.py` takes them."""
+    """Strings in the format of `reload.py`."""
     shape = [len(values)]
     if kind == "list":
         shape.append(max(map(len, values), default=0))
@@ -453,7 +354,7 @@ def _strings(values, kind):
 
 
 def _reload(directory, *calls) -> list[dict[str, np.ndarray]]:
-    """What a process that only has the files answers."""
+    """The answers of a process that has only the files."""
     calls = [
         {"model": os.path.join(directory, model), "signature": name, "inputs": inputs}
         for model, name, inputs in calls
@@ -462,7 +363,7 @@ def _reload(directory, *calls) -> list[dict[str, np.ndarray]]:
         asked, answered = (os.path.join(scratch, n) for n in ("calls.json", "answers"))
         with open(asked, "w", encoding="utf-8") as file:
             json.dump(calls, file)
-        # -P: what lies beside the program is not to be imported.
+        # -P: must not import files from the program's folder.
         command = [sys.executable, "-P", _RELOAD, asked, answered]
         process = subprocess.run(command, capture_output=True, text=True)
         if process.returncode:
@@ -474,12 +375,12 @@ def _refuse_to_load(process):
     lines = process.stderr.strip().split("\n")
     reason = lines[-1][:300]
     if process.returncode < 0:
-        reason = f"killed by signal {-process.returncode}; was there too little memory?"
-    raise UserError(f"the export cannot be loaded, and was removed: {reason}")
+        reason = f"killed by signal {-process.returncode}; check for a lack of memory"
+    raise UserError(f"the export cannot be loaded and was removed: {reason}")
 
 
 def _outputs(path) -> dict[str, np.ndarray]:
-    """What reload.py wrote of one call; texts as TensorFlow has them, objects of bytes."""
+    """What reload.py wrote for one call; texts as in TensorFlow, objects of bytes."""
     with np.load(f"{path}.npz") as numbers:
         outputs = dict(numbers)
     with open(f"{path}.json", encoding="utf-8") as file:

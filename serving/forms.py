@@ -1,9 +1,9 @@
-"""The forms of answers: the outputs of an exported model for a batch, as JSON.
+"""Turns an exported model's outputs for a batch into JSON answers of various forms.
 
-Every export serves one form. Loads numpy alone.
+Every export serves one form. Loads only NumPy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -15,8 +15,9 @@ def answers(
 
     Args:
         form: one of FORMS.
-        outputs: name -> [b, ...], what serving_default gives; strings as UTF-8 bytes.
-        requests: the b requests; their lists say how much of a padded row is theirs.
+        outputs: name -> [b, ...], from serving_default; strings as UTF-8 bytes.
+        requests: the b requests; the sizes of their lists tell how much of a padded row to
+            use.
     """
     answer = FORMS[form]
     return [
@@ -55,7 +56,7 @@ def _span(row, request):
         "answer": _text(row["answer"]),
         "start": int(row["start"]),
         "end": int(row["end"]),
-        # The last only of models that may decline.
+        # The last only from models that may decline to answer.
         **{
             name: _float(row[name])
             for name in ("probability", "score", "null_odds")
@@ -96,6 +97,22 @@ def _masks(row, request):
     return {"masks": masks}
 
 
+def faults(form: str, name: str, texts: Sequence[str]) -> Iterator[str]:
+    """What is wrong with a list of a request, for a person to read."""
+    if form in _FAULTS:
+        yield from _FAULTS[form](name, texts)
+
+
+def _faults_of_choices(name, texts):
+    if not texts:
+        yield f"{name} is empty: nothing to choose from"
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            yield f"{name} has an empty choice, number {number}"
+
+
+_FAULTS = {"choice": _faults_of_choices}
+
 FORMS = {
     "label": _label,
     "labels": _labels,
@@ -106,7 +123,7 @@ FORMS = {
     "masks": _masks,
 }
 
-# The names in the answers of each form, some of them only of some models.
+# The names in the answers of each form, some of them only from some models.
 NAMES = {
     "label": ("predicted", "probabilities"),
     "labels": ("predicted", "probabilities"),

@@ -16,7 +16,8 @@ FORMATS = tuple(_NEEDED)
 
 def check_installed(formats: list[str]) -> None:
     """Raises:
-    UserError: a format is not known, or what makes and runs it is not installed.
+    UserError: a format is unknown, or the packages that write and run it are not
+        installed.
     """
     for name in formats:
         if name not in FORMATS:
@@ -26,8 +27,8 @@ def check_installed(formats: list[str]) -> None:
                 importlib.import_module(module)
             except ImportError as error:
                 raise UserError(
-                    f"--export_formats={name} needs more packages: pip install -r "
-                    f"requirements-{name}.txt ({error})"
+                    f"--export_formats={name} needs more packages; run pip install -r "
+                    f"requirements/{name}.txt ({error})"
                 ) from error
 
 
@@ -37,10 +38,10 @@ def write(
     directory: str,
     batch: Mapping[str, np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """Converts; returns what the file says of a batch.
+    """Converts a network, and returns the file's outputs for a batch.
 
-    model.onnx takes any number of rows and tokens; model.tflite one row, as long as those
-    of the batch.
+    model.onnx takes any number of rows and tokens; model.tflite takes one row, as long as
+    those of the batch.
 
     Args:
         name: one of FORMATS.
@@ -86,7 +87,7 @@ def _onnx(serve, loaded, batch) -> tuple[bytes, Callable]:
 def _litert(serve, loaded, batch) -> tuple[bytes, Callable]:
     from ai_edge_litert.interpreter import Interpreter
 
-    # Without fixed lengths it lacks operations.
+    # Without fixed lengths, it lacks operations.
     specs = {
         name: tf.TensorSpec([1, *values.shape[1:]], tf.int32, name)
         for name, values in batch.items()

@@ -1,6 +1,6 @@
 """Uses an exported model as a function from requests to answers.
 
-Plain TensorFlow: none of the model's Python code is loaded.
+It is plain TensorFlow: none of the model's Python code is loaded.
 """
 
 import json
@@ -15,24 +15,24 @@ from text.errors import UserError
 from text.files import anywhere, local
 
 DESCRIPTION = "export.json"
-_KINDS = {"text": "a text", "list": "a list of texts"}
+_KINDS = {"text": "a string", "list": "a list of strings"}
 
 
 class Predictor:
-    """An exported model at hand.
+    """A loaded exported model.
 
     Attributes:
-        description: what export.json says.
-        parts: the parts of a request by name, each "text" or "list"; what
-            description["defaults"] has may be left out.
+        description: the content of export.json.
+        parts: the parts of a request by name, each "text" or "list"; those in
+            description["defaults"] may be omitted.
     """
 
     def __init__(self, directory: str):
         """Args:
-            directory: what --do_export wrote; or --output_dir, in which it lies; or the
-                folder of its SavedModel for texts.
+            directory: a folder written by --do_export, the --output_dir that contains it,
+                or the folder of its SavedModel for texts.
         Raises:
-            UserError: there is no export, or not a whole one.
+            UserError: there is no export, or it is incomplete.
         """
         self._directory = directory
         model, path = _find(directory)
@@ -44,28 +44,28 @@ class Predictor:
         except (OSError, ValueError, tf.errors.OpError) as error:
             reason = " ".join(str(error).split())
             raise UserError(
-                f"{model}: no SavedModel that this TensorFlow ({tf.__version__}) reads: "
-                f"{reason[:300]}; export the model again"
+                f"{model}: not a SavedModel that this TensorFlow ({tf.__version__}) can "
+                f"load: {reason[:300]}; export the model again"
             ) from error
         self._serve = self._loaded.signatures.get("serving_default")
         served = self._serve.structured_input_signature[1] if self._serve else {}
         if set(served) != set(self.parts):
             raise UserError(
                 f"{model}: takes {', '.join(sorted(served)) or 'nothing'}, but {path} "
-                f"says {', '.join(sorted(self.parts))}; give the export's own folder"
+                f"says {', '.join(sorted(self.parts))}; use the export's own folder"
             )
 
     def predict(self, requests: list[Mapping], batch_size: int = 32) -> list[dict]:
-        """Answers requests; those of like length share a batch.
+        """Answers requests; those of similar length share a batch.
 
         Args:
             requests: each with all the model's parts, str or list[str] by name.
             batch_size: how many go through the model at once.
         Returns:
-            the JSON answers in the order of the requests; serving/forms.py has their
+            the JSON answers in the order of the requests; serving/forms.py defines their
             forms.
         Raises:
-            UserError: a request is not of that kind, or the model computes no number.
+            UserError: a request is invalid, or an output is not finite.
         """
         for number, request in enumerate(requests, start=1):
             self.check(request, f"request {number}")
@@ -90,26 +90,26 @@ class Predictor:
         for name, value in outputs.items():
             if value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise UserError(
-                    f"{self._directory}: the model gives a {name} that is no number; did "
-                    "its training diverge?"
+                    f"{self._directory}: the model's output {name} is not finite; check "
+                    "whether its training diverged"
                 )
         return forms.answers(self.description["form"], outputs, batch)
 
     def check(self, request: object, where: str) -> None:
-        """Whether `predict` takes a request.
+        """Checks that `predict` accepts a request.
 
         Args:
-            where: to name it by.
+            where: the request's name in messages.
         Raises:
-            UserError: a part is missing, unknown, or not of its kind.
+            UserError: a part is missing, unknown, or of the wrong type.
         """
         for fault in self._faults(request):
-            raise UserError(f"{where}: {fault}; give {self.describe_request()}")
+            raise UserError(f"{where}: {fault}; expected {self.describe_request()}")
 
     def describe_request(self) -> str:
-        """As in "an object of question (a text) and context (a text)"."""
+        """For example, "an object with question (a string) and context (a string)"."""
         parts = [f"{name} ({_KINDS[kind]})" for name, kind in self.parts.items()]
-        return "an object of " + " and ".join(parts)
+        return "an object with " + " and ".join(parts)
 
     def _faults(self, request) -> Iterator[str]:
         if not isinstance(request, Mapping):
@@ -119,32 +119,24 @@ class Predictor:
         if missing := [name for name in self.parts if name not in request]:
             yield f"has no {' and no '.join(missing)}"
         if unknown := [name for name in request if name not in self.parts]:
-            yield f"has a part {str(unknown[0])[:40]!a} that the model does not know"
+            yield f"has {str(unknown[0])[:40]!a}, which the model does not take"
         for name, kind in self.parts.items():
             texts = request[name] if kind == "list" else [request[name]]
             if not isinstance(texts, list):
-                yield f"{name} is {_kind(texts)}, not a list of texts"
+                yield f"{name} is {_kind(texts)}, not a list of strings"
             for text in texts:
                 if not isinstance(text, str):
-                    inside = "has" if kind == "list" else "is"
-                    yield f"{name} {inside} {_kind(text)}, not a text"
+                    inside = "contains" if kind == "list" else "is"
+                    yield f"{name} {inside} {_kind(text)}, not a string"
                 if at := _half_character(text):
-                    yield f"{name} has {at}, half a character, which is no text"
-            if kind == "list" and self.description["form"] == "choice":
-                yield from _faults_of_choices(name, texts)
-
-
-def _faults_of_choices(name, texts):
-    if not texts:
-        yield f"{name} is empty: nothing to choose from"
-    for number, text in enumerate(texts, start=1):
-        if not text.strip():
-            yield f"{name} has an empty choice, number {number}"
+                    yield f"{name} contains {at}, half a character (a lone surrogate)"
+            if kind == "list":
+                yield from forms.faults(self.description["form"], name, texts)
 
 
 def _kind(value):
-    """What a JSON value is, for a person."""
-    kinds = {str: "a text", list: "a list", bool: "true or false", type(None): "null"}
+    """The type of a JSON value, in words."""
+    kinds = {str: "a string", list: "a list", bool: "true or false", type(None): "null"}
     kinds |= {dict: "an object", int: "a number", float: "a number"}
     return kinds.get(type(value), f"a {type(value).__name__}")
 
@@ -157,7 +149,7 @@ def _half_character(text):
 
 
 def _length(request):
-    """Orders requests so that neighbours need little padding."""
+    """Orders requests so that neighbors need little padding."""
     lists = [part for part in request.values() if isinstance(part, list)]
     texts = [text for part in lists for text in part]
     texts += [part for part in request.values() if isinstance(part, str)]
@@ -188,24 +180,23 @@ def _find(directory):
                 folder = os.path.dirname(folder.rstrip("/"))
             raise UserError(
                 f"{directory}: a SavedModel without {DESCRIPTION} two folders above it; "
-                "give a folder that --do_export wrote"
+                "use a folder written by --do_export"
             )
         for final in (directory, join(directory, "export")):
             folder = final if gfile.exists(final) else interrupted(final)
             if folder and gfile.exists(join(folder, DESCRIPTION)):
                 return join(folder, "text", "1"), join(folder, DESCRIPTION)
     raise UserError(
-        f"{directory}: holds no exported model ({DESCRIPTION}); give the --output_dir of "
-        "a run with --do_export"
+        f"{directory}: contains no exported model ({DESCRIPTION}); use the --output_dir of "
+        "a --do_export run"
     )
 
 
 def interrupted(final: str) -> str | None:
-    """Where an export lies that was whole, and whose process was killed before it had its
-    name.
+    """The folder of a complete export whose process was killed before renaming it.
 
     Args:
-        final: the folder that it should be.
+        final: the folder's final name.
     """
     parent, name = os.path.split(final.rstrip("/"))
     for found in _folders(parent or "."):
@@ -234,7 +225,7 @@ def _read(path):
             raise ValueError(f"form {form!r} with inputs {parts}")
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{path}: describes no export that is known here ({error}); export the model "
+            f"{path}: does not describe a known kind of export ({error}); export the model "
             "again"
         ) from error
     return description

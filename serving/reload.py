@@ -1,11 +1,11 @@
-"""Answers from SavedModels in a process that knows nothing of how they were made.
+"""Calls SavedModels in a process that knows nothing about how they were made.
 
     python -P serving/reload.py calls.json answers
 
-Imports TensorFlow and nothing of ours, as those who serve a model do. calls.json is a list
-of objects: `model`, a folder; `signature`; and `inputs`, by name dtype, shape and values,
-where bytes are in base64. In the folder answers, N.npz has the numbers that call N gives,
-and N.json shape and values of the texts.
+Like a program that serves a model, it imports TensorFlow and nothing from this project.
+calls.json is a list of objects: `model`, a folder; `signature`; and `inputs`, by name
+dtype, shape and values, with bytes in base64. In the folder answers, N.npz contains the
+numbers that call N returns, and N.json the shapes and values of its texts.
 """
 
 import base64
@@ -13,8 +13,10 @@ import json
 import os
 import sys
 
-os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # whoever trains may hold them
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # the training process may use them
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+# TensorFlow and Keras look for them, and would take seconds to load them.
+sys.modules.update(dict.fromkeys(("jax", "matplotlib", "sklearn")))
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402

@@ -1,21 +1,21 @@
 """Serves an exported model as a local page, and as JSON in the style of TensorFlow Serving.
 
-    GET  /                          a page to try the model on
-    GET  /v1/models/NAME            whether it is there
+    GET  /                          a page for trying the model
+    GET  /v1/models/NAME            the model's status
     POST /v1/models/NAME:predict    {"instances": [...]} -> {"predictions": [...]}
 
-An instance is an object of the model's parts, or the part itself where there is only one.
-As from TensorFlow Serving, an error is {"error": "..."}. Different from it:
+An instance is an object with the model's parts, or the part itself if there is only one. As
+in TensorFlow Serving, an error is {"error": "..."}. It differs from TensorFlow Serving:
 
-* A prediction is the answer for a reader (serving/forms.py), {"predicted": "positive",
-  "probabilities": {"positive": 0.9, ...}}; TensorFlow Serving gives the row of every output
-  tensor, {"predicted": "positive", "labels": [...], "probabilities": [...]}.
+* A prediction is the final answer (serving/forms.py), {"predicted": "positive",
+  "probabilities": {"positive": 0.9, ...}}; TensorFlow Serving returns the row of every
+  output tensor, {"predicted": "positive", "labels": [...], "probabilities": [...]}.
 * Lists may have different lengths; TensorFlow Serving wants them padded with "".
-* There is one signature and one version; {"inputs": ...} by columns is not taken.
-* Pages of others are refused: by their Origin, and, served on this machine's own address,
-  by the name under which they lead here.
+* There is one signature and one version; {"inputs": ...} by columns is not accepted.
+* Pages from other sites are refused by their Origin and, on a loopback address, by the
+  host name under which they reach this server.
 
-For this machine and a few users; serving at scale is TensorFlow Serving's.
+It is for this machine and a few users; use TensorFlow Serving at scale.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from serving.predictor import Predictor
 from text.errors import UserError
 
-MAX_BYTES = 4 << 20  # of a request
-MAX_INSTANCES = 1024  # of a request, and of a batch that several make together
-MAX_CHARACTERS = 100_000  # of a text
-MAX_TEXTS = 10_000  # of a list
+MAX_BYTES = 4 << 20  # per request
+MAX_INSTANCES = 1024  # per request, and per batch of several requests
+MAX_CHARACTERS = 100_000  # per text
+MAX_TEXTS = 10_000  # per list
 MAX_WAITING = 256  # requests at a time
 HEAD_SECONDS = 10  # for the head of a request to arrive
 BODY_SECONDS = 30  # for the rest of it
-MAX_CONNECTIONS = 512  # often a process may have 1,024 files open
+MAX_CONNECTIONS = 512  # a process can often have only 1,024 files open
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::\d*)?")  # [::1]:80, localhost:80
@@ -60,12 +60,14 @@ def run(predictor: Predictor, host: str, port: int, name: str) -> None:
 
     Args:
         port: 0 for a free one.
-        name: of the model, in addresses.
+        name: the model's name in URLs.
     Raises:
-        UserError: the address cannot be had, or the name cannot be part of one.
+        UserError: the address is not available, or the name cannot be part of a URL.
     """
     if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
-        raise UserError(f"--model_name={name}: may have letters, digits, and -._ only")
+        raise UserError(
+            f"--model_name={name}: may contain only letters, digits, and -._"
+        )
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)
@@ -74,8 +76,8 @@ def run(predictor: Predictor, host: str, port: int, name: str) -> None:
             f"--host={host} --serve={port}: cannot listen there: {error.strerror}; choose "
             "another port, or --serve=0 for a free one"
         ) from error
-    # Connections take it over. asyncio sets it only on sockets that it makes itself;
-    # without it, each answer waits 40 ms for its client's acknowledgement.
+    # Connections inherit it. asyncio sets it only on sockets that it creates itself;
+    # without it, each answer waits 40 ms for the client's acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     address, port = listening.getsockname()[:2]
     is_private = ipaddress.ip_address(address).is_loopback
@@ -84,29 +86,30 @@ def run(predictor: Predictor, host: str, port: int, name: str) -> None:
     print(f"Serving {name} at http://{at}:{port}/ (Ctrl-C ends)", file=sys.stderr)
     if not is_private:
         print(
-            "Anyone who reaches this machine can ask; --host=127.0.0.1 is for it alone",
+            "Anyone who can reach this machine can query the model; --host=127.0.0.1 "
+            "restricts it to this machine",
             file=sys.stderr,
         )
     with listening, contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config(served)).run(sockets=[listening])
-    print("Ended", file=sys.stderr)
+    print("Stopped", file=sys.stderr)
 
 
 def config(served: Starlette) -> uvicorn.Config:
-    """How the application is run."""
+    """The server's settings for the application."""
     return uvicorn.Config(
         served,
         log_level="error",
         http=_Connection,
         ws="none",
         loop="asyncio",
-        backlog=128,  # asyncio takes as many at once, before it asks for their number
+        backlog=128,  # asyncio accepts as many at once before their number is checked
         timeout_graceful_shutdown=5,
     )
 
 
 def names(host: str) -> frozenset[str]:
-    """The names of this machine for itself, and that under which it is served."""
+    """This machine's loopback names, and the name under which it is served."""
     return frozenset({*_LOOPBACK, _plain(host)})
 
 
@@ -116,8 +119,8 @@ def app(
     """The application.
 
     Args:
-        hosts: the names under which browsers may reach it; None for all. A name of
-            somebody else's that leads to this machine would let their page read the
+        hosts: the names under which browsers may reach it; None for all. With a name of
+            their own that resolves to this machine, other sites' pages could read the
             answers.
     """
     batcher = _Batcher(predictor)
@@ -138,15 +141,17 @@ def app(
     async def refuse(request: Request, error: HTTPException) -> JSONResponse:
         message = error.detail
         if error.status_code == 404:
-            message = f"not here; there are / and /v1/models/{name}, and :predict of it"
+            message = (
+                f"not found; use /, /v1/models/{name} or /v1/models/{name}:predict"
+            )
         return JSONResponse({"error": message}, error.status_code, error.headers)
 
     async def fail(request: Request, error: Exception) -> JSONResponse:
-        # The traceback goes to the server's own log.
-        return JSONResponse({"error": "the model failed; its log says why"}, 500)
+        # The traceback goes to the server's log.
+        return JSONResponse({"error": "the model failed; see the server's log"}, 500)
 
     async def gone(request: Request, error: Exception) -> Response:
-        return Response(status_code=400)  # nobody reads it
+        return Response(status_code=400)  # no one reads it
 
     return Starlette(
         routes=[
@@ -168,7 +173,7 @@ def app(
 
 
 class _Guard:
-    """Refuses what pages of somebody else's have a browser of this machine ask."""
+    """Refuses requests that other sites' pages send from a browser on this machine."""
 
     def __init__(self, app, hosts):
         self._app, self._hosts = app, hosts
@@ -185,17 +190,17 @@ class _Guard:
         name = match and _plain(match[1] or match[2])
         if self._hosts is not None and name not in self._hosts:
             known = ", ".join(sorted(self._hosts))
-            message = f"Host {host[:80]!a} is not served; ask one of {known}"
+            message = f"Host {host[:80]!a} is not served; use one of {known}"
             return JSONResponse({"error": message}, 400)
-        # A browser names the page that asks; curl and the like name none.
+        # A browser names the page's origin; curl and similar tools do not.
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            message = f"pages of {origin[:80]!a} may not ask {host[:80]!a}"
+            message = f"pages from {origin[:80]!a} may not query {host[:80]!a}"
             return JSONResponse({"error": message}, 403)
         return None
 
 
 def _plain(host):
-    """One spelling of a name or an address."""
+    """The canonical spelling of a name or an address."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).compressed
     except ValueError:
@@ -203,9 +208,9 @@ def _plain(host):
 
 
 class _Connection(H11Protocol):
-    """Ends one that asks nothing, or is one too many: the others need the place."""
+    """Closes a connection that sends no request or exceeds the limit, to free its slot."""
 
-    _end = None  # what ends it, while it begins a request
+    _end = None  # the timer that ends it before its request is complete
 
     def connection_made(self, transport):
         super().connection_made(transport)
@@ -219,9 +224,9 @@ class _Connection(H11Protocol):
         self._limit()
 
     def _limit(self):
-        """Gives every head its time, and the rest of a body that was answered early.
+        """Limits the time for each head, and for the rest of a body answered early.
 
-        uvicorn's own limit, between two requests, is over with their first byte.
+        uvicorn's own limit, between two requests, ends with the first byte.
         """
         is_asked = self.cycle is not None and not self.cycle.response_complete
         if is_asked and self._end is not None:
@@ -235,7 +240,7 @@ class _Connection(H11Protocol):
 
 
 async def _body(request: Request) -> bytes:
-    """The body, of at most MAX_BYTES."""
+    """The body, at most MAX_BYTES long."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -243,34 +248,37 @@ async def _body(request: Request) -> bytes:
                 body += chunk
                 if len(body) > MAX_BYTES:
                     raise HTTPException(
-                        413, f"a request may have {MAX_BYTES:,} bytes; send several"
+                        413,
+                        f"a request may have at most {MAX_BYTES:,} bytes; send several",
                     )
     except TimeoutError:
         raise HTTPException(
-            408, f"no whole request in {BODY_SECONDS} seconds"
+            408, f"no complete request within {BODY_SECONDS} seconds"
         ) from None
     return bytes(body)
 
 
 def _instances(body: bytes, predictor: Predictor) -> list[dict]:
-    """The requests to the model in the body of one to the server."""
+    """The requests to the model in the body of a request to the server."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise HTTPException(400, f"no JSON: {error}") from None
+        raise HTTPException(400, f"not JSON: {error}") from None
     wanted = f'{{"instances": [...]}}, each {predictor.describe_request()}'
     if not isinstance(content, dict) or not isinstance(content.get("instances"), list):
         raise HTTPException(400, f"the request is not {wanted}")
     if others := sorted(content.keys() - {"instances", "signature_name"}):
         raise HTTPException(
-            400, f"{others[0][:40]!a} is not known; the request is {wanted}"
+            400, f"{others[0][:40]!a} is unknown; the request must be {wanted}"
         )
     if content.get("signature_name", "serving_default") != "serving_default":
-        raise HTTPException(400, "signature_name: only serving_default is here")
+        raise HTTPException(400, "signature_name: must be serving_default")
     instances = content["instances"]
     if len(instances) > MAX_INSTANCES:
         raise HTTPException(
-            413, f"{len(instances):,} instances; a request may have {MAX_INSTANCES:,}"
+            413,
+            f"{len(instances):,} instances; a request may have at most "
+            f"{MAX_INSTANCES:,}",
         )
     if len(predictor.parts) == 1:
         (part,) = predictor.parts
@@ -289,17 +297,20 @@ def _check(instance, where, predictor):
         texts = part if isinstance(part, list) else [part]
         if len(texts) > MAX_TEXTS:
             raise HTTPException(
-                413, f"{where}: {name} has {len(texts):,} texts; at most {MAX_TEXTS:,}"
+                413,
+                f"{where}: {name} has {len(texts):,} strings; at most {MAX_TEXTS:,} are "
+                "allowed",
             )
         if (longest := max(map(len, texts), default=0)) > MAX_CHARACTERS:
             raise HTTPException(
                 413,
-                f"{where}: {name} has {longest:,} characters; at most {MAX_CHARACTERS:,}",
+                f"{where}: {name} has {longest:,} characters; at most {MAX_CHARACTERS:,} "
+                "are allowed",
             )
 
 
 class _Batcher:
-    """Has the model answer what came while it was at work, all at once."""
+    """Answers together all requests that arrive while the model is busy."""
 
     def __init__(self, predictor):
         self._predictor = predictor
@@ -317,7 +328,7 @@ class _Batcher:
         try:
             self._waiting.put_nowait((requests, answers))
         except asyncio.QueueFull:
-            raise HTTPException(503, "too many requests at a time; try again") from None
+            raise HTTPException(503, "too many requests at once; try again") from None
         return await answers
 
     async def _work(self):
@@ -335,10 +346,10 @@ class _Batcher:
             answers = iter(await asyncio.to_thread(self._predictor.predict, requests))
         except Exception as error:
             if len(some) == 1:
-                if not some[0][1].done():  # else its client is gone
+                if not some[0][1].done():  # otherwise its client is gone
                     some[0][1].set_exception(error)
                 return
-            for one in some:  # whose fault was it?
+            for one in some:  # to find the one that fails
                 await self._answer([one])
             return
         for requests, answered in some:
@@ -351,7 +362,7 @@ class _Batcher:
 
 
 class _Page:
-    """page.html with the model's form and parts; nothing else of it is loaded."""
+    """page.html with the model's form and parts; it loads nothing else."""
 
     def __init__(self, predictor, name):
         files = importlib.resources.files("serving")
@@ -360,7 +371,7 @@ class _Page:
             "form": predictor.description["form"],
             "inputs": dict(predictor.parts),
         }
-        # In a page "</script>" would end the script, wherever it stands.
+        # In a page, "</script>" would end the script, wherever it occurs.
         self._model = json.dumps(model).replace("<", "\\u003c")
         self._page = files.joinpath("page.html").read_text(encoding="utf-8")
 

@@ -12,10 +12,7 @@ masks    Paris or Rome for every [MASK]
 import json
 import pathlib
 
-import training  # noqa: F401  TensorFlow, without its notes
-
-# isort: split
-import tensorflow as tf
+from training import tf
 
 TEXT = tf.TensorSpec([None], tf.string)
 LIST = tf.TensorSpec([None, None], tf.string)

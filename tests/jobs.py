@@ -1,10 +1,67 @@
-"""What tests do with whole runs."""
+"""Whole runs: in this process, in another, killed on the way; and what they leave."""
 
 import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
-from training import loop
+import tests
+from training import checkpoint, loop
+
+# What a program of its own needs in order to find ours.
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(tests.ROOT)}
+
+
+def flags(folder: pathlib.Path, **changes) -> dict:
+    """Those of a small fine-tuning run on the files of a folder; see `tiny.write`."""
+    return {
+        "vocab_file": str(folder / "vocab.txt"),
+        "bert_config_file": str(folder / "config.json"),
+        "output_dir": str(folder / "output"),
+        "train_batch_size": [8],
+        "learning_rate": [1e-3],
+        "num_train_epochs": [1.0],
+    } | changes
+
+
+def run(script, flags: Mapping) -> None:
+    """Runs a script in this process: a module with `main` and `Options`."""
+    script.main(script.Options(**flags))
+
+
+def command(program: str, flags: Mapping) -> list[str]:
+    """The command line of a program, by its path from the root."""
+    values = {
+        k: ",".join(map(str, v)) if isinstance(v, list) else v for k, v in flags.items()
+    }
+    line = [sys.executable, str(tests.ROOT / program)]
+    return [*line, *(f"--{name}={value}" for name, value in values.items())]
+
+
+def finished(line: list[str], **given) -> subprocess.CompletedProcess:
+    """Runs a command to its end in a process of its own."""
+    given = {"env": ENVIRONMENT, "capture_output": True, "text": True} | given
+    return subprocess.run(line, **given)
+
+
+def started(line: list[str], **given) -> subprocess.Popen:
+    """Starts a command in a process group of its own."""
+    pipe = subprocess.PIPE
+    given = {"env": ENVIRONMENT, "stdout": pipe, "stderr": pipe, "text": True} | given
+    return subprocess.Popen(
+        line,
+        start_new_session=True,
+        # A shell's background jobs ignore Ctrl-C, and so would what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **given,
+    )
 
 
 class Killed(BaseException):
@@ -15,7 +72,7 @@ class Killed(BaseException):
 def dying(step: int):
     """A training inside dies where it has saved a step and is about to go on.
 
-    In this process, and so fast; tests/test_determinism.py kills processes, anywhere.
+    In this process, and so fast; test_determinism.py kills processes, anywhere.
     """
     save = loop.Trainer.save
 
@@ -28,3 +85,13 @@ def dying(step: int):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr(loop.Trainer, "save", saved)
         yield
+
+
+def results(folder: pathlib.Path, name: str = "output") -> dict:
+    """The numbers of an evaluation, from an output_dir within a folder."""
+    return json.loads((folder / name / "eval_results.json").read_text())
+
+
+def weights(folder: pathlib.Path, name: str = "output") -> dict[str, np.ndarray]:
+    """The newest checkpoint in an output_dir within a folder."""
+    return checkpoint.read(checkpoint.resolve(str(folder / name)))

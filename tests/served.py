@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from serving import forms
-from text.tokenizers.wordpiece_graph import GraphTokenizer
+from text.tokenizers.wordpiece_graph import WordPieceGraph
 from training.finetuning.task import Predictions, Task
 
 _SHAPES = {"text": [None], "list": [None, None]}
@@ -24,7 +24,7 @@ class Served:
     def __init__(self, task: Task, model, directory):
         module = tf.Module()
         module.weights = [variable.value for variable in model.variables]
-        module.tokenizer = GraphTokenizer(task.tokenizer, str(directory / "vocab_.txt"))
+        module.tokenizer = WordPieceGraph(task.tokenizer, str(directory / "vocab_.txt"))
 
         @tf.function(
             input_signature=[

@@ -12,7 +12,7 @@ import build_vocab
 from build_vocab import Options, WordCounts
 from text.errors import UserError
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import Tokenizer, WordSplitter
+from text.tokenizers.wordpiece import WordPiece, WordSplitter
 
 TEXT = "Low lower lowest, new newer newest! Él niño: 我们.\n" * 20
 
@@ -59,7 +59,7 @@ def test_unused_tokens_lie_around_the_others_as_in_the_release(build):
 def test_the_vocabulary_knows_its_text(build, tmp_path):
     build(TEXT)
     vocabulary = Vocabulary.load(str(tmp_path / "made" / "vocab.txt"))
-    assert "[UNK]" not in Tokenizer(vocabulary).tokenize(TEXT)
+    assert "[UNK]" not in WordPiece(vocabulary).tokenize(TEXT)
 
 
 def test_case_and_accents_follow_the_switches(build):
@@ -72,14 +72,14 @@ def test_rare_characters_are_left_out_and_counted(build, capsys):
     tokens = build(TEXT + "low žluťøß\n" * 4, min_character_count=5)
     assert "low" in tokens and "z" in tokens
     assert not {"ø", "##ø", "ß", "##ß"} & set(tokens)
-    assert "left out: 2 characters seen less than" in capsys.readouterr().out
+    assert "left out: 2 characters seen fewer than" in capsys.readouterr().out
 
 
 def test_figures_on_held_out_lines(build, capsys):
     text = ("ab cd\n" * 9 + "ab øø\n") * 10  # every tenth line is held out
     build(text, heldout_share=0.1)
     output = capsys.readouterr().out
-    assert "on 20 held-out words: 50.000% are [UNK], 1.000 pieces a word" in output
+    assert "on 20 held-out words: 50.000% are [UNK], 1.000 pieces per word" in output
     build(text, heldout_share=0)
     assert "nothing was held out" in capsys.readouterr().out
 
@@ -109,13 +109,13 @@ def test_the_decomposition_of_hangul_is_announced_once(build, capsys):
     ("text", "chosen", "message"),
     [
         (TEXT, {"vocab_size": 30}, "need 113; raise it"),
-        ("", {}, "no words in 1 files"),
+        ("", {}, "no words in 1 file.s."),
         (b"ok\ncaf\xe9\n", {}, "text.txt:2: not UTF-8"),
         (TEXT, {"input_file": ["nothing*"]}, "no file matches 'nothing"),
         (TEXT, {"heldout_share": 2.0}, "--heldout_share=2.0: must be 0, or from"),
         (TEXT, {"num_unused": -1}, "--num_unused=-1 is less than 0"),
         (TEXT, {"vocab_size": 7}, "--vocab_size=7: must be above 7"),
-        (TEXT, {"vocab_size": 10**20}, "at most 10000000"),
+        (TEXT, {"vocab_size": 10**20}, "at most 10,000,000"),
         (TEXT, {"output_file": "."}, "--output_file=.: must name a file"),
     ],
 )
@@ -126,7 +126,7 @@ def test_refusals(build, tmp_path, text, chosen, message):
 
 
 def test_the_text_is_not_replaced_by_its_vocabulary(build, tmp_path):
-    with pytest.raises(UserError, match="text.txt: is an input too"):
+    with pytest.raises(UserError, match="text.txt: is also an input"):
         build(TEXT, output_file=str(tmp_path / "." / "text.txt"))
     assert (tmp_path / "text.txt").read_text("utf-8") == TEXT
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -13,17 +12,17 @@ import pytest
 import safetensors.numpy
 
 import convert_checkpoint
-import training  # noqa: F401  (first: TensorFlow quietly)
+import tests
+from training import checkpoint
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
-from text.tokenizers.wordpiece import Tokenizer
-from training import checkpoint
+from text.tokenizers.wordpiece import WordPiece
 from training.layouts import hugging_face
 
-GOLDEN = pathlib.Path(__file__).parent / "golden"
+GOLDEN = tests.GOLDEN
 RELEASED = str(GOLDEN / "checkpoint" / "bert_model.ckpt")
 TOKENS = [*SPECIAL_TOKENS, "[unused1]", "play", "##ing", "##er", "the"]
 TINY = BertConfig(
@@ -113,7 +112,7 @@ def test_models_of_transformers_come_back_bit_for_bit(tmp_path, kind):
 def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path):
     convert(input=[RELEASED], output_dir=str(tmp_path / "hf"), layout="hugging_face")
     convert(input=[str(tmp_path / "hf")], output_dir=str(tmp_path / "released"))
-    program = pathlib.Path(__file__).parent / "programs" / "read_as_tensorflow_1.py"
+    program = tests.ROOT / "tests" / "programs" / "read_as_tensorflow_1.py"
     written = str(tmp_path / "released" / "bert_model.ckpt")
     told = subprocess.run(
         [sys.executable, str(program), written, RELEASED],
@@ -127,6 +126,7 @@ def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path):
     assert told.stdout == f"{number} variables are the same\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "task", "said"),
     [
@@ -225,9 +225,10 @@ def test_without_a_vocabulary_there_is_no_tokenizer(tmp_path, capsys):
     source = str(GOLDEN / "hf" / "pretraining")
     convert(input=[source], output_dir=str(tmp_path / "a"), layout="hugging_face")
     assert not (tmp_path / "a" / "tokenizer_config.json").exists()
-    assert "no vocab.txt was beside the input" in capsys.readouterr().out
+    assert "no vocab.txt was next to the input" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     tensors = [made(f, tasks.Span(), seed) for seed, f in enumerate(folders)]
@@ -239,6 +240,7 @@ def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
         np.testing.assert_allclose(value, expected, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
     tensors = made(tmp_path, tasks.Span())
     slots = {f"{n}/adam_{k}": v for n, v in tensors.items() for k in "mv"}
@@ -250,6 +252,7 @@ def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
         assert found.keys() - {"global_step"} == set(names)
 
 
+@pytest.mark.slow
 def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     tensors = made(tmp_path, pretraining.MaskedLMNextSentence())
     (tmp_path / "words.txt").write_text("Playing\nthe\n\nplayer\n")
@@ -258,10 +261,10 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
         output_dir=str(tmp_path / "more"),
         add_words_file=str(tmp_path / "words.txt"),
     )
-    assert "2 words added, 1 were there; vocab_size is 12" in capsys.readouterr().out
+    assert "2 words added, 1 already known; vocab_size is 12" in capsys.readouterr().out
     tokens = Vocabulary.load(str(tmp_path / "more" / "vocab.txt")).tokens
     assert tokens == [*SPECIAL_TOKENS, "playing", *TOKENS[6:], "player"]
-    tokenizer = Tokenizer(Vocabulary(tokens))
+    tokenizer = WordPiece(Vocabulary(tokens))
     assert tokenizer.tokenize("The PLAYER playing") == ["the", "player", "playing"]
     found = checkpoint.read(str(tmp_path / "more" / "bert_model.ckpt"))
     for name in ("bert/embeddings/word_embeddings", "cls/predictions/output_bias"):
@@ -299,6 +302,7 @@ def test_positions_are_lengthened_by_copies(tmp_path):
     assert config == dataclasses.replace(TINY, max_position_embeddings=15)
 
 
+@pytest.mark.slow
 def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
     a = made(tmp_path / "a", tasks.Classification(2))
     made(tmp_path / "b", tasks.Classification(2))
@@ -317,14 +321,14 @@ def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({}, "nothing to do; give --show"),
+        ({}, "nothing to do; pass --show"),
         ({"layout": "hugging_face", "keep_optimizer": True}, "no place for"),
         ({"input": ["missing"]}, "missing: no such checkpoint"),
         ({"input": [RELEASED, "."]}, "cannot be averaged with|no state file"),
         ({"output_dir": str(GOLDEN)}, "is not empty"),
-        ({"max_position_embeddings": 5}, "the model has 128 already"),
+        ({"max_position_embeddings": 5}, "the model already has 128"),
         ({"add_words_file": "missing.txt"}, "missing.txt"),
-        ({"bert_config_file": "missing.json"}, "missing.json: not there"),
+        ({"bert_config_file": "missing.json"}, "missing.json: no such file"),
     ],
 )
 def test_refusals(tmp_path, flags, message):
@@ -346,7 +350,7 @@ DENSE = {"classifier.dense.weight": np.zeros((4, 4), np.float32)}
             {},
             {"num_hidden_layers": 1},
             {},
-            "holds bert/encoder/layer_1/",
+            "contains bert/encoder/layer_1/",
         ),
         (
             "pretraining",
@@ -357,14 +361,14 @@ DENSE = {"classifier.dense.weight": np.zeros((4, 4), np.float32)}
         ),
         ("pretraining", {}, {"vocab_size": 1201}, {}, r"_embeddings is \[1200,48\]"),
         ("pretraining", {LAYER: None}, {}, {}, "not in the checkpoint: bert/encoder/"),
-        ("pretraining", DENSE, {}, {}, "holds classifier.dense.weight"),
-        ("pretraining", {}, {}, {"head": "tagging"}, "holds no output_weights"),
+        ("pretraining", DENSE, {}, {}, "contains classifier.dense.weight"),
+        ("pretraining", {}, {}, {"head": "tagging"}, "has no output_weights"),
         (
             "sequence_classification",
             {},
             {},
             {"head": "choice"},
-            "a head for choice has one output; output_weights has 3",
+            "a head for choice has one output, but output_weights has 3",
         ),
         (
             "token_classification",
@@ -378,7 +382,7 @@ DENSE = {"classifier.dense.weight": np.zeros((4, 4), np.float32)}
             {},
             {"id2label": {"0": "x", "1": "y"}},
             {},
-            r"2 labels are known \(x, y\), and the head has 3",
+            r"2 labels are known \(x, y\), but the head has 3",
         ),
         (
             "sequence_classification",
@@ -410,10 +414,10 @@ def test_models_that_do_not_fit_are_refused(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("task.json", "[1, 2", "task.json: is not what a run wrote"),
-        ("task.json", "[1, 2]", "task.json: is not what a run wrote"),
+        ("task.json", "[1, 2", "task.json: was not written by a run"),
+        ("task.json", "[1, 2]", "task.json: was not written by a run"),
         ("task.json", '{"labels": ["a"]}', "1 labels are known"),
-        ("task.json", '{"do_lower_case": false}', "give --do_lower_case=false"),
+        ("task.json", '{"do_lower_case": false}', "pass --do_lower_case=false"),
         ("vocab.txt", "\n".join([*TOKENS, *"abcdef"]), "16 tokens, more than vocab_s"),
         ("bert_config.json", "{", "bert_config.json:1: not JSON"),
     ],
@@ -434,7 +438,7 @@ def test_a_tokenizer_of_another_case_is_not_written(tmp_path):
     there = {"output_dir": str(tmp_path / "b"), "layout": "hugging_face"}
     convert(input=[str(tmp_path / "a")], do_lower_case=False, **there)
     there["output_dir"] = str(tmp_path / "c")
-    with pytest.raises(UserError, match="give --do_lower_case=false"):
+    with pytest.raises(UserError, match="pass --do_lower_case=false"):
         convert(input=[str(tmp_path / "b")], **there)
     assert not (tmp_path / "c").exists()
     convert(input=[str(tmp_path / "b")], do_lower_case=False, **there)

@@ -2,15 +2,14 @@
 
 import dataclasses
 import importlib
-import pathlib
 import re
 import shlex
 
 import pytest
 
-import training  # noqa: F401  (first: TensorFlow quietly)
+import tests
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = tests.ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BENCHMARKS = ROOT / "benchmarks" / "README.md"
 _HEADING = re.compile(r"^#+ (.*)$", re.M)
@@ -33,6 +32,18 @@ def test_links_lead_somewhere(page):
         other = page.parent / path if path else page
         assert other.exists(), target
         assert not anchor or anchor in anchors(other), target
+
+
+def test_files_that_are_named_exist():
+    pages = [*PAGES, BENCHMARKS, ROOT / "CONTRIBUTING.md"]
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
+    name = re.compile(rf"`((?:{folders})/(?:[\w/]*/|[\w./]+\.(?:py|md|txt)))`")
+    seen = set()
+    for page in pages:
+        for path in name.findall(page.read_text()):
+            assert (ROOT / path).exists(), (page.name, path)
+            seen.add(path)
+    assert len(seen) > 20
 
 
 def test_every_guide_is_on_the_front_page():

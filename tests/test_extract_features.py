@@ -17,18 +17,16 @@ import numpy as np
 import pytest
 
 import extract_features
+import tests
+from training import checkpoint, feature_files, features, tf
 from extract_features import Options
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import Tokenizer
-from training import checkpoint, feature_files, features
+from text.tokenizers.wordpiece import WordPiece
 from training.features import Counts, FeatureExtractor, encode, make_rows
 
-# isort: split
-import tensorflow as tf
-
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = tests.ROOT
 GOLDEN = ROOT / "tests" / "golden"
 MODEL = GOLDEN / "checkpoint"
 HUGGING_FACE = GOLDEN / "hf" / "pretraining"
@@ -87,6 +85,7 @@ def keys_of(line):
 # --- the release's file --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_features_equal_the_release(tmp_path, capsys):
     found = lines_of(run(tmp_path))
     expected = lines_of(GOLDEN / "features" / "features.jsonl")
@@ -101,9 +100,12 @@ def test_features_equal_the_release(tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert "55 of 55 variables matched" in said.err
-    assert "output: features of 4 texts, 76 tokens with [CLS] and [SEP]" in said.err
+    assert (
+        "output: features of 4 texts, 76 tokens including [CLS] and [SEP]" in said.err
+    )
 
 
+@pytest.mark.slow
 def test_features_go_down_a_pipe(tmp_path):
     given = flags(tmp_path, input_file="-", output_file="-", layers="-1")
     command = [sys.executable, ROOT / "extract_features.py"]
@@ -125,7 +127,7 @@ def test_features_go_down_a_pipe(tmp_path):
     command = command[:2] + [f"--{name}={value}" for name, value in given.items()]
     done = subprocess.run(command, input=sent, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.endswith("-: HDF5 is written to files alone; name one\n")
+    assert done.stderr.endswith("-: HDF5 can only be written to a file; name one\n")
 
 
 @pytest.mark.slow
@@ -146,6 +148,7 @@ def test_commands_of_the_release_run(tmp_path):
     assert "extract_features.py: error: --layers=-1,-4: there is no" in done.stderr
 
 
+@pytest.mark.slow
 def test_layers_are_taken_from_either_end(tmp_path):
     first, last = lines_of(run(tmp_path, layers=[0, 2]))[0]["features"][0]["layers"]
     from_end = lines_of(run(tmp_path, layers=[-3, -1]))[0]["features"][0]["layers"]
@@ -153,6 +156,7 @@ def test_layers_are_taken_from_either_end(tmp_path):
     assert [first["values"], last["values"]] == [x["values"] for x in from_end]
 
 
+@pytest.mark.slow
 def test_odd_lines(tmp_path):
     texts = write(tmp_path, "", "a ||| b ||| c", "x |||", "||| y", "\ta\u2028b ||| c ")
     found = lines_of(run(tmp_path, input_file=texts, layers=[-1]))
@@ -166,6 +170,7 @@ def test_odd_lines(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_texts_are_cut_off_as_in_the_release_and_counted(tmp_path, capsys):
     texts = write(tmp_path, "a b c d e f g", "a b c d e ||| f g h", "a b c d e f")
     found = lines_of(run(tmp_path, input_file=texts, max_seq_length=8, layers=[-1]))
@@ -191,6 +196,7 @@ def numbers(count, seed=0):
     return [" ".join(rng.choice(words, rng.integers(20))) for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_batches_do_not_change_order_or_features(tmp_path):
     changes = {"input_file": write(tmp_path, *numbers(30)), "max_seq_length": 16}
     alone = lines_of(run(tmp_path, batch_size=1, **changes))
@@ -202,7 +208,7 @@ def test_batches_do_not_change_order_or_features(tmp_path):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return Tokenizer(Vocabulary.load(str(MODEL / "vocab.txt")))
+    return WordPiece(Vocabulary.load(str(MODEL / "vocab.txt")))
 
 
 class Echo:
@@ -320,6 +326,7 @@ def test_windows_keep_every_token_once_and_deep_inside(
             )
 
 
+@pytest.mark.slow
 def test_features_of_windows_are_those_of_their_texts(tmp_path, capsys):
     """Words 0-5, 3-8 and 4-9: the middle of what two share divides them."""
     words = "one two three lobster jim a b c d e".split()
@@ -340,10 +347,11 @@ def test_features_of_windows_are_those_of_their_texts(tmp_path, capsys):
     )
     assert_close(vectors(whole), expected)
     said = capsys.readouterr().err
-    assert "1 texts were longer than a row and read in windows" in said
+    assert "1 texts were longer than a row and were read in windows" in said
     assert "cut off" not in said
 
 
+@pytest.mark.slow
 def test_pairs_are_cut_off_even_with_windows(tmp_path, capsys):
     texts = write(tmp_path, "a b c d e ||| f g h")
     (line,) = lines_of(run(tmp_path, input_file=texts, max_seq_length=8, doc_stride=3))
@@ -356,6 +364,7 @@ def test_pairs_are_cut_off_even_with_windows(tmp_path, capsys):
 # --- sentence vectors ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pooled_vectors_come_from_the_tokens(tmp_path):
     texts = write(tmp_path, *numbers(20), "a b ||| c d e")
     changes = {"input_file": texts, "layers": [-1, 1], "batch_size": 3}
@@ -377,6 +386,7 @@ def test_pooling_takes_the_last_layer_by_default(tmp_path):
     assert [[x["index"] for x in line["layers"]] for line in found] == [[-1]] * 4
 
 
+@pytest.mark.slow
 def test_pooled_windows_count_every_token_once(tmp_path):
     texts = write(tmp_path, "one two three lobster jim a b c d e", "a")
     changes = {
@@ -394,6 +404,7 @@ def test_pooled_windows_count_every_token_once(tmp_path):
 # --- HDF5 ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_hdf5_holds_the_same_features(tmp_path, monkeypatch):
     monkeypatch.setattr(feature_files, "_HDF5_CHUNK", 2000)  # several chunks
     texts = write(tmp_path, "", "\u00e9", *numbers(30))
@@ -423,6 +434,7 @@ def test_hdf5_holds_the_same_features(tmp_path, monkeypatch):
             assert values[0].dtype == np.float32
 
 
+@pytest.mark.slow
 def test_hdf5_holds_sentence_vectors(tmp_path):
     changes = {"pooling": "mean", "layers": [-1, 0]}
     expected = lines_of(run(tmp_path, **changes))
@@ -436,6 +448,7 @@ def test_hdf5_holds_sentence_vectors(tmp_path):
 # --- where things come from ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_everything_may_lie_beside_the_weights(tmp_path):
     expected = run(tmp_path).read_text()
     changes = {"vocab_file": None, "bert_config_file": None}
@@ -452,6 +465,7 @@ def hugging_face(folder):
     return folder / "model"
 
 
+@pytest.mark.slow
 def test_hugging_face_directory_is_all_it_takes(tmp_path):
     model = hugging_face(tmp_path)
     changes = {
@@ -468,7 +482,7 @@ def test_hugging_face_directory_is_all_it_takes(tmp_path):
         lines_of(run(tmp_path, **changes | {"bert_config_file": str(model)})) == found
     )
     (model / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    with pytest.raises(UserError, match="give --do_lower_case=false"):
+    with pytest.raises(UserError, match="pass --do_lower_case=false"):
         run(tmp_path, **changes)
 
 
@@ -479,11 +493,11 @@ def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("\n".join(shuffled) + "\n", encoding="utf-8")
     source = {"init_checkpoint": str(model / "bert_model.ckpt")}
-    with pytest.raises(UserError, match="other.txt:2001: .* stands where .*vocab.txt"):
+    with pytest.raises(UserError, match="other.txt:2001: has .*, but .*vocab.txt"):
         run(tmp_path, vocab_file=str(other), **source)
     (model / "task.json").write_text('{"do_lower_case": false}')
     with pytest.raises(
-        UserError, match="task.json: the model was trained with do_lower"
+        UserError, match="task.json: the model was trained with another --do_lower"
     ):
         run(tmp_path, **source)
 
@@ -518,6 +532,7 @@ def test_features_equal_hugging_face():
     assert_close(features, values["sequence_output"])
 
 
+@pytest.mark.slow
 def test_standard_input_and_gzip(tmp_path, monkeypatch):
     expected = run(tmp_path).read_text()
     content = (GOLDEN / "features" / "input.txt").read_bytes()
@@ -530,7 +545,7 @@ def test_standard_input_and_gzip(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="standard input:2: not UTF-8 .byte 0xff"):
         run(tmp_path, input_file="-")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    with pytest.raises(UserError, match="-: holds no text"):
+    with pytest.raises(UserError, match="-: contains no text"):
         run(tmp_path, input_file="-")
     assert (tmp_path / "output").read_text() == expected
 
@@ -616,11 +631,11 @@ BAD = {
     ),
     "empty input": (
         file_with("empty.txt", b"", "input_file"),
-        "empty.txt: holds no text; write one a line",
+        "empty.txt: contains no text; write one per line",
     ),
     "no vocabulary": (
         lambda folder: {"vocab_file": str(folder / "nowhere.txt")},
-        "nowhere.txt: no such file; give the model's --vocab_file",
+        "nowhere.txt: no such file; pass the model's --vocab_file",
     ),
     "no vocabulary at all": (
         file_with("words.txt", b"one\ntwo\n", "vocab_file"),
@@ -632,7 +647,7 @@ BAD = {
     ),
     "no config": (
         lambda folder: {"bert_config_file": str(folder / "nowhere.json")},
-        "nowhere.json: not there",
+        "nowhere.json: no such file",
     ),
     "config is no JSON": (
         file_with("config.json", b"{", "bert_config_file"),
@@ -640,7 +655,7 @@ BAD = {
     ),
     "config of another model": (
         another_config,
-        r"wrong bert_config_file\? bert/encoder/layer_0/intermediate/dense/bias is",
+        "check --bert_config_file: bert/encoder/layer_0/intermediate/dense/bias is",
     ),
     "no checkpoint": (
         lambda folder: {"init_checkpoint": str(folder / "nowhere.ckpt")},
@@ -657,8 +672,8 @@ BAD = {
         "--layers=-1,-2,-3,-4: there is no layer -4; the model has 3, from 0 to 2",
     ),
     "layer too high": (lambda folder: {"layers": [3]}, "there is no layer 3"),
-    "layer twice": (lambda folder: {"layers": [-1, -1]}, "each once"),
-    "no layer": (lambda folder: {"layers": []}, "give layers"),
+    "layer twice": (lambda folder: {"layers": [-1, -1]}, "each of them once"),
+    "no layer": (lambda folder: {"layers": []}, "list layers"),
     "too long": (
         lambda folder: {"max_seq_length": 129},
         "--max_seq_length=129: the model has only max_position_embeddings=128",
@@ -679,19 +694,20 @@ BAD = {
         released,
         "cased_L-12_H-768_A-12 was trained on cased text; pass --do_lower_case=false",
     ),
-    "output is input": (output_is_input, "texts.txt: is an input too"),
+    "output is input": (output_is_input, "texts.txt: is also an input"),
     "output is a folder": (
         lambda folder: {"output_file": str(folder)},
         "is a folder; name a file in it",
     ),
     "output in no folder": (
         lambda folder: {"output_file": str(folder / "no" / "output")},
-        "there is no folder .*no; make it",
+        "there is no folder .*no; create it",
     ),
     "output under a file": (output_under_a_file, "there is no folder .*file"),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("output_format", ["json", "hdf5"])
 def test_bad_input_is_one_line_and_leaves_what_is_there(tmp_path, name, output_format):
@@ -706,6 +722,7 @@ def test_bad_input_is_one_line_and_leaves_what_is_there(tmp_path, name, output_f
     assert {path for path in tmp_path.rglob("*")} == files
 
 
+@pytest.mark.slow
 def test_failing_in_the_middle_keeps_what_was_there(tmp_path, monkeypatch):
     """Two batches come out, then the machine says no."""
     calls = itertools.count()

@@ -14,6 +14,7 @@ from hypothesis import strategies
 
 import create_pretraining_data
 import inspect_records
+import tests
 from text.errors import UserError
 from text.inspection import words
 from text.inspection.statistics import Repeats
@@ -22,7 +23,7 @@ from text.records import encoding, framing
 from text.records.schema import Feature
 from text.tokenizers.vocabulary import Vocabulary
 
-GOLDEN = pathlib.Path(__file__).parent / "golden"
+GOLDEN = tests.GOLDEN
 VOCAB = str(GOLDEN / "checkpoint" / "vocab.txt")
 SCHEMA = RowOptions(max_seq_length=32, max_predictions_per_seq=6).make().schema()
 
@@ -81,6 +82,7 @@ def rewrite(path, batch):
     path.write_bytes(framing.frame(encoding.encode(batch, SCHEMA)))
 
 
+@pytest.mark.slow
 def test_what_this_project_makes_is_sound(made, capsys):
     status, lines = inspect(made / "part-0*2", capsys=capsys, num_shown=1)
     assert status == 0
@@ -89,16 +91,16 @@ def test_what_this_project_makes_is_sound(made, capsys):
         r"part-00000-of-00002: record 1: \d+ tokens, \d to predict", lines[2]
     )
     described = json.loads(next(made.glob("*.json")).read_text())["instances"]
-    assert lines[-1] == f"{described:,} records in 2 file(s): nothing is wrong"
+    assert lines[-1] == f"{described:,} records in 2 file(s): no problems found"
 
 
 def test_what_the_release_made_is_sound(capsys):
     path = GOLDEN / "pretraining" / "pretraining.tfrecord"
     status, lines = inspect(path, capsys=capsys, masked_lm_prob=0.15)
     assert status == 0
-    assert "Tokens:         63.9 of a record, median 64, 99.3% full (64)" in lines
+    assert "Tokens:         63.9 per record, median 64, 99.3% full (64)" in lines
     assert "Next sentence:  58.7% random" in lines
-    assert lines[-1] == "838 records in 1 file(s): nothing is wrong"
+    assert lines[-1] == "838 records in 1 file(s): no problems found"
 
 
 # === Each rule: record 3 is broken in one way ===
@@ -178,7 +180,7 @@ def empty_first_side(batch):
     [
         (
             put("input_ids", unpredicted, 2941),
-            r"input_ids\[\d+\] is 2941 \(no token\); must lie within the vocabulary, "
+            r"input_ids\[\d+\] is 2941 \(no token\); must be in the vocabulary, "
             r"from 0 to 2940",
         ),
         (
@@ -196,7 +198,10 @@ def empty_first_side(batch):
             put("segment_ids", last_token, 2),
             r"segment_ids\[\d+\] is 2; must be 0 up to",
         ),
-        (put("input_ids", 0, 1000), r"input_ids\[0\] is 1000 \(.+\); must be \[CLS\]"),
+        (
+            put("input_ids", 0, 1000),
+            r"input_ids\[0\] is 1000 \(.+\); must begin with \[CLS\]",
+        ),
         (
             put("input_ids", last_token, 1000),
             r"input_ids\[\d+\] is 1000 .*must be \[SEP\]",
@@ -218,10 +223,10 @@ def empty_first_side(batch):
             put("input_ids", unpredicted, CLS),
             r"\(\[CLS\]\); must be a token of the text",
         ),
-        (put("masked_lm_positions", 0, 0), r"positions\[0\] is 0; must lie within the"),
+        (put("masked_lm_positions", 0, 0), r"positions\[0\] is 0; must be within the"),
         (
             put("masked_lm_positions", 0, 32),
-            r"positions\[0\] is 32; must lie within the",
+            r"positions\[0\] is 32; must be within the",
         ),
         (swap_predictions, r"positions\[1\] is \d+; must rise"),
         (repeat_position, r"positions\[1\] is \d+; must rise"),
@@ -233,7 +238,7 @@ def empty_first_side(batch):
         ),
         (
             drop_prediction,
-            r"weights\[\d\] is 0.0; --masked_lm_prob=0.15 asks for another",
+            r"weights\[\d\] is 0.0; --masked_lm_prob=0.15 asks for a different",
         ),
         (
             put("masked_lm_positions", 5, 3),
@@ -247,7 +252,7 @@ def empty_first_side(batch):
         (predict_last_sep_as_word, r"must be \[SEP\] at the end of the two sides"),
         (
             put("next_sentence_labels", 0, 2),
-            r"labels\[0\] is 2; must be 0 \(really next\)",
+            r"labels\[0\] is 2; must be 0 \(the next sentence\)",
         ),
     ],
 )
@@ -271,7 +276,7 @@ def test_padding_ids_are_zero(copy, capsys):
     status, lines = inspect(copy, capsys=capsys, num_shown=0)
     assert status == 1
     assert f"{copy}: record {row + 1}: input_ids[{length}] is 1000" in lines[-2]
-    assert lines[-2].endswith("must be 0 or [PAD] behind the tokens")
+    assert lines[-2].endswith("must be 0 or [PAD] after the tokens")
     batch["input_ids"][row, length] = 0
     rewrite(copy, batch)
     assert inspect(copy, capsys=capsys)[0] == 0
@@ -292,13 +297,14 @@ def change_description(path, change):
     path.write_text(json.dumps(description))
 
 
+@pytest.mark.slow
 def test_the_mask_rate_given_must_hold(copy, capsys):
     alone(copy)
     assert inspect(copy, capsys=capsys)[0] == 0
     assert inspect(copy, capsys=capsys, masked_lm_prob=0.15)[0] == 0
     status, lines = inspect(copy, capsys=capsys, masked_lm_prob=0.12)
     assert status == 1
-    assert "--masked_lm_prob (of the description, if it is not given) must" in lines[-2]
+    assert "predictions must match --masked_lm_prob (by default, the" in lines[-2]
 
 
 def test_whole_words_may_leave_predictions_out_but_not_add_any(copy, capsys):
@@ -317,7 +323,7 @@ def test_whole_words_may_leave_predictions_out_but_not_add_any(copy, capsys):
     status, lines = inspect(copy, capsys=capsys)
     assert status == 1
     assert re.search(
-        "must hold; it asks for [0-9,]+ predictions, and there are", lines[-2]
+        "description's\\); it asks for [0-9,]+ predictions, but there are", lines[-2]
     )
 
     status, lines = inspect(copy, capsys=capsys, masked_lm_prob=0.1)
@@ -363,7 +369,10 @@ def test_without_random_next_sentences_no_label_is_random(copy, capsys):
     rewrite(copy, batch)
     status, lines = inspect(copy, capsys=capsys)
     assert status == 1
-    assert "record 3: next_sentence_labels[0] is 1; must be 0, by --random" in lines[-2]
+    assert (
+        "record 3: next_sentence_labels[0] is 1; must be 0, because the description has "
+        "--random" in lines[-2]
+    )
 
 
 def test_repeated_records_are_counted(copy, capsys):
@@ -401,7 +410,7 @@ def test_a_description_must_agree(made, copy, capsys):
     status, lines = inspect(copy.parent / "part-0*2", capsys=capsys)
     assert status == 1
     assert (
-        f"{name}: says {counts['predictions'] + 1:,} predictions, and the records have "
+        f"{name}: says {counts['predictions'] + 1:,} predictions, but the records have "
         f"{counts['predictions']:,}" in lines
     )
 
@@ -412,7 +421,8 @@ def test_a_description_must_agree(made, copy, capsys):
     status, lines = inspect(copy, capsys=capsys)
     number = described["outputs"][0]["instances"]
     assert (
-        f"{copy}: holds {number} records, and by its description {number + 1}" in lines
+        f"{copy}: contains {number} records, but its description says {number + 1}"
+        in lines
     )
 
 
@@ -420,7 +430,7 @@ def test_another_vocabulary_is_refused(copy, tmp_path, capsys):
     other = tmp_path / "vocab.txt"
     other.write_text("\n".join(VOCABULARY.tokens + ["more"]), encoding="utf-8")
     with pytest.raises(
-        UserError, match="made with another vocabulary than .*--vocab_file"
+        UserError, match="made with a different vocabulary than .*--vocab_file"
     ):
         inspect(copy, capsys=capsys, vocab_file=other)
 
@@ -429,7 +439,7 @@ def test_another_vocabulary_is_refused(copy, tmp_path, capsys):
 def test_a_broken_description_is_refused(copy, capsys, missing):
     change_description(copy, lambda description: description.pop(missing))
     with pytest.raises(
-        UserError, match="description.json: is no description of records"
+        UserError, match="description.json: is not a description of records"
     ):
         inspect(copy, capsys=capsys)
 
@@ -442,7 +452,7 @@ def test_max_records_reads_the_first_ones(copy, capsys):
     assert status == 0
     assert lines[-2:] == [
         "Only the first 50 records of each file were read.",
-        "50 records in 1 file(s): nothing is wrong",
+        "50 records in 1 file(s): no problems found",
     ]
 
 
@@ -451,7 +461,7 @@ def test_a_file_packed_by_gzip_is_read(copy, capsys):
     copy.write_bytes(gzip.compress(copy.read_bytes()))
     status, lines = inspect(copy, capsys=capsys)
     assert status == 0
-    assert lines[-1] == f"{number} records in 1 file(s): nothing is wrong"
+    assert lines[-1] == f"{number} records in 1 file(s): no problems found"
 
 
 def test_a_damaged_file_is_read_up_to_there_and_the_others_go_on(made, copy, capsys):
@@ -462,7 +472,8 @@ def test_a_damaged_file_is_read_up_to_there_and_the_others_go_on(made, copy, cap
     total = number + len(decoded(whole)["input_ids"])
     assert status == 1
     assert lines[-2] == (
-        f"{copy}: record {number + 1}: the file ends within it; make or copy the file again"
+        f"{copy}: record {number + 1}: the file ends within it; write or copy "
+        "the file again"
     )
     assert lines[-1] == f"{total} records in 2 file(s): 1 violation(s)"
 
@@ -475,11 +486,11 @@ def _until_damaged(path):
 @pytest.mark.parametrize(
     "content, line",
     [
-        (b"", "holds no records"),
+        (b"", "contains no records"),
         (b"no records, but a text\n", "record 1: the length's checksum is wrong"),
         (
             framing.frame([b"no proto"]),
-            "record 1 is no tf.train.Example; it is no record",
+            "record 1 is not a tf.train.Example; it is not a pre-training record",
         ),
         (
             framing.frame(
@@ -488,7 +499,7 @@ def _until_damaged(path):
                     (Feature("label", "int64", 1),),
                 )
             ),
-            "record 1 has the features label; it is no record for pre-training",
+            "record 1 has the features label; it is not a pre-training record",
         ),
     ],
 )
@@ -528,7 +539,7 @@ def test_missing_files_and_wrong_flags_are_refused(tmp_path, capsys):
 
 def test_the_report_never_replaces_the_records(copy, capsys):
     before = copy.read_bytes()
-    with pytest.raises(UserError, match="is an input too"):
+    with pytest.raises(UserError, match="is also an input"):
         inspect(copy, capsys=capsys, report_file=str(copy))
     assert copy.read_bytes() == before
 
@@ -536,7 +547,7 @@ def test_the_report_never_replaces_the_records(copy, capsys):
 def test_a_pattern_may_match_what_lies_beside_the_records(made, capsys):
     status, lines = inspect(made / "part-*", capsys=capsys)
     assert status == 0
-    assert "2 file(s): nothing is wrong" in lines[-1]
+    assert "2 file(s): no problems found" in lines[-1]
 
 
 def test_a_weight_that_is_no_number_is_a_violation(copy, capsys):
@@ -578,7 +589,7 @@ def test_a_record_is_shown_as_text(fixed, capsys):
     assert status == 0
     shown = str(fixed).replace("\udcff", "\\udcff")
     assert lines[2:5] == [
-        f"{shown}: record 1: 11 tokens, 3 to predict; B is from elsewhere, at random",
+        f"{shown}: record 1: 11 tokens, 3 to predict; B is random text from elsewhere",
         "  A: the [MASK→quick] [=fox] un[<b>→believ]able",
         "  B: ##able .",
     ]
@@ -605,7 +616,7 @@ def test_the_report_is_one_file(fixed, copy, capsys):
     inspect(copy, capsys=capsys, report_file=str(report))
     page = report.read_text(encoding="utf-8")
     assert "<th>--masked_lm_prob</th><td>0.15</td>" in page
-    assert "nothing is wrong" in page
+    assert "no problems found" in page
 
 
 def test_violations_stand_in_the_report(copy, capsys):
@@ -617,7 +628,7 @@ def test_violations_stand_in_the_report(copy, capsys):
     page = report.read_text(encoding="utf-8")
     assert page.count("<li>") == 6
     assert (
-        "... and 5 more: next_sentence_labels must be 0 (really next) or 1 (random)"
+        "... and 5 more: next_sentence_labels must be 0 (the next sentence) or 1 (random)"
         in page
     )
 
@@ -645,7 +656,7 @@ def test_examples_of_other_encoders_are_decoded():
     batch, faults = encoding.decode([example, b"", b"\x0a\x05", example], schema)
     assert batch["input_ids"][[0, 3]].tolist() == [[7, 300], [7, 300]]
     assert batch["masked_lm_weights"][[0, 3]].tolist() == [[0.5], [0.5]]
-    assert faults == {1: "is no tf.train.Example", 2: "is no tf.train.Example"}
+    assert faults == {1: "is not a tf.train.Example", 2: "is not a tf.train.Example"}
 
 
 @hypothesis.given(

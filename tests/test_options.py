@@ -74,8 +74,8 @@ def test_flags_become_fields(program):
 @pytest.mark.parametrize(
     "arguments, status, line",
     [
-        ([], 2, "--names, --path must be given (see job.py --help)"),
-        (["--path=p"], 2, "--names must be given (see job.py --help)"),
+        ([], 2, "--names, --path required (see job.py --help)"),
+        (["--path=p"], 2, "--names required (see job.py --help)"),
         (["--nmaes=x"], 2, "Unknown command line flag 'nmaes'. Did you mean: names ?"),
         (["--count=many"], 2, "--count=many: invalid literal for int()"),
         (["--kind=c"], 2, "--kind=c: value should be one of <a|b>"),
@@ -129,5 +129,5 @@ def test_a_type_that_no_flag_holds_is_our_mistake():
     class Wrong:
         names: bytes = options.field(b"", help="No.")
 
-    with pytest.raises(TypeError, match="names: no flag holds a"):
+    with pytest.raises(TypeError, match="names: no flag supports the type"):
         options.define(Wrong, flags.FlagValues())

@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import os
-import pathlib
 import random
 import re
 import select
@@ -18,10 +17,11 @@ import time
 import pytest
 
 import predict
-from tests import exports, tiny
+import tests
+from tests import exports, jobs, tiny
 from text.errors import UserError
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = tests.ROOT
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,7 @@ def answer(exported, capsysbinary, monkeypatch):
     return call
 
 
+@pytest.mark.slow
 def test_lines_are_texts(answer):
     assert answer("label", "a good day\r\n\nʇɐɔ 🐈\n".encode()) == [
         {
@@ -189,33 +190,48 @@ BAD_FILES = [
         b'{"text_a": "a"}\n{"text_a": 3}\n',
         "a.jsonl:2: text_a is a n",
     ),
-    ("label", "a.jsonl", b"{}\n", "a.jsonl:1: has no text_a; give an object of"),
-    ("label", "a.jsonl", b"[]\n", "a.jsonl:1: no JSON object, but []; give an object"),
-    ("label", "a.jsonl", b'\n{"text_a": "a"\n', "a.jsonl:2: no JSON: "),
-    ("label", "a.jsonl", b'{"text_a": "a", "b": NaN}', "a.jsonl:1: no JSON: NaN is no"),
-    ("label", "a.jsonl", b'{"text_a": "\\ud800"}', "a.jsonl:1: no JSON: "),
-    ("label", "a.jsonl", b'{"text_a": "", "b\\ud800": ""}', "a.jsonl:1: no JSON: "),
-    ("label", "a.jsonl", b"[" * 100_000, "a.jsonl:1: no JSON: "),
+    ("label", "a.jsonl", b"{}\n", "a.jsonl:1: has no text_a; expected an object with"),
+    ("label", "a.jsonl", b"[]\n", "a.jsonl:1: not a JSON object: []; write one object"),
+    ("label", "a.jsonl", b'\n{"text_a": "a"\n', "a.jsonl:2: not JSON: "),
+    (
+        "label",
+        "a.jsonl",
+        b'{"text_a": "a", "b": NaN}',
+        "a.jsonl:1: not JSON: NaN is not a",
+    ),
+    ("label", "a.jsonl", b'{"text_a": "\\ud800"}', "a.jsonl:1: not JSON: "),
+    ("label", "a.jsonl", b'{"text_a": "", "b\\ud800": ""}', "a.jsonl:1: not JSON: "),
+    ("label", "a.jsonl", b"[" * 100_000, "a.jsonl:1: not JSON: "),
     ("label", "a.tsv", b"text\tid\na\tb\n", "a.tsv:1: no column text_a among text, id"),
-    ("label", "a.tsv", b"text_a\tid\na\tb\na\n", "a.tsv:3: 1 columns, not 2"),
+    (
+        "label",
+        "a.tsv",
+        b"text_a\tid\na\tb\na\n",
+        "a.tsv:3: 1 columns, but the first line has 2",
+    ),
     (
         "label",
         "a.tsv",
         b"text_a\ttext_a\na\tb\n",
         "a.tsv:1: 1 columns have the same",
     ),
-    ("label", "a.csv", b'text_a\na\n"b\nc\n', "a.csv:3: no CSV"),
+    (
+        "label",
+        "a.csv",
+        b'text_a\na\n"b\nc\n',
+        "a.csv:3: the row that begins here is not CSV",
+    ),
     (
         "label",
         "a.jsonl",
         b'{"text_a": ""}\n{"text_a": "", "predicted": 1}',
-        "a.jsonl:2: predicted is a name that the answer has too",
+        "a.jsonl:2: predicted is also a name in the answer",
     ),
     (
         "span",
         "a.tsv",
         b"question\tcontext\tanswer\na\tb\tc\n",
-        "a.tsv:1: answer is a name that the answer has too",
+        "a.tsv:1: answer is also a name in the answer",
     ),
     (
         "label",
@@ -227,9 +243,9 @@ BAD_FILES = [
         "span",
         "a.txt",
         b"a\n",
-        "a line is not enough, the model takes an object of quest",
+        "a line is not enough because the model takes an object with quest",
     ),
-    ("tags", "a.csv", b"words\na\n", "a table holds no lists"),
+    ("tags", "a.csv", b"words\na\n", "a table cannot contain lists"),
     (
         "choice",
         "a.jsonl",
@@ -240,7 +256,7 @@ BAD_FILES = [
         "choice",
         "a.jsonl",
         b'{"context": "", "endings": ["", "a"]}',
-        "a.jsonl:1: endings has an empty choice, number 1; give",
+        "a.jsonl:1: endings has an empty choice, number 1; expected",
     ),
 ]
 
@@ -286,8 +302,8 @@ def test_rows_before_a_bad_one_of_a_pipe_are_answered(exported, tmp_path):
         assert answers == ["positive", "negative"]
         last = result.stderr.decode().splitlines()[-1]
         assert last == (
-            "predict.py: error: standard input:3: has no text_a; give an object of text_a "
-            "(a text); the rows before it are answered"
+            "predict.py: error: standard input:3: has no text_a; expected an object "
+            "with text_a (a string); the rows before it were answered"
         )
 
 
@@ -394,8 +410,7 @@ def test_a_model_from_training_to_answers(tmp_path):
     """Commands alone: the answers are the script's own predictions."""
 
     def run(program, **flags):
-        command = [sys.executable, program, *(f"--{k}={v}" for k, v in flags.items())]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        done = jobs.finished(jobs.command(program, flags))
         assert done.returncode == 0, done.stderr
 
     words = "the a cat dog sat ran on mat red blue".split()
@@ -451,8 +466,8 @@ def test_a_model_from_training_to_answers(tmp_path):
     [
         ({"batch_size": 0}, "--batch_size=0: must be at least 1"),
         ({"serve": 70_000}, "--serve=70000: must be a port"),
-        ({"serve": 0, "input_file": "a"}, "--serve answers no files"),
-        ({"serve": 0, "output_file": "a"}, "--serve answers no files"),
+        ({"serve": 0, "input_file": "a"}, "--serve uses no files"),
+        ({"serve": 0, "output_file": "a"}, "--serve uses no files"),
     ],
 )
 def test_flags_that_cannot_be(changes, message):
@@ -465,9 +480,9 @@ def test_files_that_cannot_be(exported, tmp_path):
         predict.main(predict.Options(model_dir=exported["label"], **changes))
 
     path = write(tmp_path / "a.txt", b"good\n")
-    with pytest.raises(UserError, match="is an input too"):
+    with pytest.raises(UserError, match="is also an input"):
         main(input_file=path, output_file=path)
-    with pytest.raises(UserError, match="is no regular file"):
+    with pytest.raises(UserError, match="is not a regular file"):
         main(input_file=str(tmp_path))
     with pytest.raises(FileNotFoundError):
         main(input_file=str(tmp_path / "missing"))

@@ -15,19 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import run_ner
+import tests
+from training import checkpoint
 from modeling import layers
 from modeling.encoders.bert import BertEncoder
 from modeling.objectives import frozen_tagging
 from serving import predictor
 from tests import jobs, served, tiny
-from tests.test_tags import conlleval
+from tests.jobs import results
+from tests.text.tasks.test_tags import conlleval
 from text.errors import UserError
 from text.tasks import tags
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
-from text.tokenizers.wordpiece import Tokenizer
-from training import checkpoint
+from text.tokenizers.wordpiece import WordPiece
+from training.finetuning import mistakes
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = tests.ROOT
 PIECES = [*"abPpLl.", *(f"##{letter}" for letter in "ab")]
 VOCABULARY = [*SPECIAL_TOKENS, *PIECES]
 TINY = tiny.config(vocab_size=len(VOCABULARY))
@@ -85,40 +88,29 @@ def deep(folder):
 
 
 def flags(folder, **changes):
-    return {
+    own = {
         "data_dir": str(folder),
-        "vocab_file": str(folder / "vocab.txt"),
-        "bert_config_file": str(folder / "config.json"),
-        "output_dir": str(folder / "output"),
         "do_lower_case": False,
         "max_seq_length": 40,
-        "train_batch_size": [8],
         "learning_rate": [1e-2],
-        "num_train_epochs": [1.0],
-    } | changes
+    }
+    return jobs.flags(folder, **own | changes)
 
 
 def run(folder, **changes):
-    run_ner.main(run_ner.Options(**flags(folder, **changes)))
-
-
-def results(folder):
-    return json.loads((folder / "output" / "eval_results.json").read_text())
-
-
-def weights_of(folder, name="output"):
-    return checkpoint.read(checkpoint.resolve(str(folder / name)))
+    jobs.run(run_ner, flags(folder, **changes))
 
 
 def task_of(folder, **changes):
     given = run_ner.Options(**flags(folder, do_eval=True, **changes))
     vocabulary = Vocabulary.load(given.vocab_file)
-    return run_ner.Tagger(given, Tokenizer(vocabulary, do_lower_case=False))
+    return run_ner.Tagger(given, WordPiece(vocabulary, do_lower_case=False))
 
 
 # --- Runs ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_from_training_to_tags_beside_the_words(folder, capsys):
     run(folder, do_train=True, do_eval=True, do_predict=True, num_train_epochs=[4.0])
     output = folder / "output"
@@ -178,6 +170,7 @@ def by_hand(encoder, weights, words):
     return [labels[n] for n in logits.argmax(axis=1)]
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_encoder_and_of_conlleval(folder):
     # Hardly trained it errs, and its tags are often broken.
     run(
@@ -190,7 +183,7 @@ def test_numbers_are_those_of_the_encoder_and_of_conlleval(folder):
         learning_rate=[1e-9],
     )
     lines = (folder / "output" / "predictions.txt").read_text().split("\n\n")
-    weights = weights_of(folder)
+    weights = jobs.weights(folder)
     encoder, pairs = encoder_of(weights), []
     for block in lines:
         columns = [line.split() for line in block.strip().split("\n")]
@@ -209,22 +202,23 @@ def test_numbers_are_those_of_the_encoder_and_of_conlleval(folder):
     same = [a == b for block in pairs for a, b in block]
     assert found["eval_accuracy"] == pytest.approx(np.mean(same))
     page = (folder / "output" / "mistakes.html").read_text()
-    assert "no entity" in page and "[L" in page
+    assert "no entity" in page and "[L" in page and "<th>probabilities</th>" in page
 
 
+@pytest.mark.slow
 def test_evaluation_alone_knows_types_and_scheme(folder):
     run(folder, do_train=True, do_eval=True)
     trained = results(folder)
     (folder / "train.txt").unlink()
     run(folder, do_eval=True, do_predict=True)
     assert results(folder) == trained
-    with pytest.raises(UserError, match="--entity_types is PER,LOC, and the model was"):
+    with pytest.raises(UserError, match="--entity_types is PER,LOC, but the model was"):
         run(folder, do_eval=True, entity_types=["PER", "LOC"])
     for changes, message in (
-        ({"document_context": True}, "--document_context is True, and .* with False"),
+        ({"document_context": True}, "--document_context is True, but .* with False"),
         (
             {"features": "last"},
-            "--features is last, and the model was trained with none",
+            "--features is last, but the model was trained with none",
         ),
     ):
         with pytest.raises(UserError, match=message):
@@ -248,6 +242,7 @@ def test_evaluation_alone_knows_types_and_scheme(folder):
     assert all(len(line.split(" ")) == 2 for line in after if line)
 
 
+@pytest.mark.slow
 def test_columns_prefixes_and_broken_tags(folder, capsys):
     """As WikiANN's files, but the other way round and with a tag against IOB2."""
     text = "B-PER\tx\ten:Pa\nI-PER\tx\ten:Pb\nO\tx\ten:.\n\n"
@@ -257,7 +252,10 @@ def test_columns_prefixes_and_broken_tags(folder, capsys):
     columns = {"word_column": -1, "tag_column": 0, "word_prefix": "en:"}
     run(folder, do_train=True, do_eval=True, do_predict=True, **columns)
     printed = capsys.readouterr().out
-    assert f"1 tag(s) against iob2, the first in {folder}/train.txt:33" in printed
+    assert (
+        f"1 tag(s) break the rules of iob2, the first in {folder}/train.txt:33"
+        in printed
+    )
     after = (folder / "output" / "predictions.txt").read_bytes().split(b"\n")
     before = (folder / "test.txt").read_bytes().split(b"\n")
     words = [line.removesuffix(b"\r").rpartition(b"\t")[0] for line in after]
@@ -266,10 +264,31 @@ def test_columns_prefixes_and_broken_tags(folder, capsys):
     assert after[0].endswith(b"\r") and after[2].endswith(b"\r")
 
 
+def test_probabilities_of_mistakes_are_those_of_whole_entities():
+    """The file has one person of two words; two of one word each were found."""
+    labels = ["O", "B-PER", "I-PER"]
+    chances = np.array([[0.01, 0.98, 0.01], [0.01, 0.9, 0.09]])
+    true = [tags.Entity("PER", 0, 2)]
+    found = [tags.Entity("PER", 0, 1), tags.Entity("PER", 1, 2)]
+    judged = mistakes.of_entities(
+        ("New", "York"), (true, found), chances, labels, ["B-PER", "I-PER"]
+    )
+    odds = {j.text: (j.gold, j.predicted, dict(j.probabilities)) for j in judged}
+    nothing = "no entity"
+    assert odds == {
+        "[New] York": (nothing, "PER", pytest.approx({nothing: 0.01, "PER": 0.98})),
+        "[New York]": (
+            *("PER", nothing),
+            pytest.approx({nothing: 0.01 * 0.01, "PER": 0.98 * 0.09}),
+        ),
+        "New [York]": (nothing, "PER", pytest.approx({nothing: 0.01, "PER": 0.9})),
+    }
+
+
 def test_mistakes_are_shown_among_the_words_around(folder):
     words = [f"w{i}" for i in range(400)]
-    assert run_ner._in_context(words[:3], 1, 3) == "w0 [w1 w2]"
-    shown = run_ner._in_context(words, 200, 202).split(" ")
+    assert mistakes._in_context(words[:3], 1, 3) == "w0 [w1 w2]"
+    shown = mistakes._in_context(words, 200, 202).split(" ")
     assert shown[0] == shown[-1] == "…" and len(shown) < 110
     assert shown[51:53] == ["[w200", "w201]"]
 
@@ -279,6 +298,7 @@ def test_mistakes_are_shown_among_the_words_around(folder):
 WORDS = st.text(alphabet="abPL.x\x01\u200b\u00a0가", min_size=1, max_size=14)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_every_word_of_any_sentence_has_one_place(tmp_path_factory, data):
@@ -310,6 +330,7 @@ def test_every_word_of_any_sentence_has_one_place(tmp_path_factory, data):
         assert (answered == 1).all()
 
 
+@pytest.mark.slow
 def test_long_and_strange_words_keep_their_tags(folder, capsys):
     """Through the whole run; the first has more pieces than a row."""
     lines = ["P" + "a" * 60, "\x01", "b", "", *["La"] * 50, ""]
@@ -372,7 +393,7 @@ def test_the_work_for_a_sentence_does_not_grow_with_its_document(folder):
         ]
         made = [
             list(task.featurize(example, "test"))
-            for example in run_ner._in_documents(sentences)
+            for example in tags.in_documents(sentences)
         ]
         assert sum(map(len, made)) == number
         counts.append(looked_at)
@@ -383,12 +404,13 @@ def test_documents_of_like_number_are_not_taken_for_each_other(folder):
     task = task_of(folder, document_context=True, entity_types=["X"])
     for words in (("a", "b"), ("b", "a"), ("a", "b")):
         sentences = [tags.Sentence(words, None, 1, 0, 0)]
-        (example,) = run_ner._in_documents(sentences)
+        (example,) = tags.in_documents(sentences)
         (row,) = task.featurize(example, "dev")
         inside = [task.tokenizer.vocabulary.ids[word] for word in words]
         assert row.input_ids[1:-1] == inside
 
 
+@pytest.mark.slow
 def test_document_context_trains_and_says_where_no_document_begins(folder, capsys):
     text = (folder / "dev.txt").read_text().replace("-DOCSTART- -X- -X- O\n", "")
     (folder / "dev.txt").write_text(text)
@@ -407,6 +429,7 @@ def test_document_context_trains_and_says_where_no_document_begins(folder, capsy
 # --- A frozen encoder ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_encoder_stays_as_it_is_under_features(deep):
     changes = {
         "features": "concat_last_four",
@@ -422,7 +445,7 @@ def test_encoder_stays_as_it_is_under_features(deep):
         **changes,
     )
     assert results(deep)["eval_f1"] > 0.7
-    before, after = weights_of(deep, "encoder"), weights_of(deep)
+    before, after = jobs.weights(deep, "encoder"), jobs.weights(deep)
     for name, value in before.items():
         if name != "global_step":
             np.testing.assert_array_equal(after[name], value, err_msg=name)
@@ -433,11 +456,11 @@ def test_encoder_stays_as_it_is_under_features(deep):
     run(deep, do_eval=True, **changes)
     assert results(deep) == trained
     with pytest.raises(
-        UserError, match="--features is none, and the model was trained with"
+        UserError, match="--features is none, but the model was trained with"
     ):
         run(deep, do_eval=True)
     with pytest.raises(
-        UserError, match="features was 'concat_last_four' and is 'last'"
+        UserError, match="features was 'concat_last_four' and is now 'last'"
     ):
         run(
             deep,
@@ -476,6 +499,7 @@ def lstm(inputs, weights, name):
     return np.array(outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", frozen_tagging.FEATURES)
 def test_features_and_lstms_are_what_they_are_called(features):
     config = dataclasses.replace(DEEP, hidden_dropout_prob=0.0)  # attention's stays
@@ -548,8 +572,8 @@ def test_resumed_run_ends_with_the_same_bits(deep, capsys):
     with jobs.dying(step=20):
         run(deep, **changes)
     run(deep, **changes)
-    assert "going on from step 20" in capsys.readouterr().out
-    straight, again = weights_of(deep, "straight"), weights_of(deep)
+    assert "continuing from step 20" in capsys.readouterr().out
+    straight, again = jobs.weights(deep, "straight"), jobs.weights(deep)
     assert straight.keys() == again.keys()
     for name, value in straight.items():
         assert np.array_equal(value, again[name]), name
@@ -577,13 +601,13 @@ def refused(folder, message, **changes):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "dev.txt: no line of it is a word"),
-        ("\n\t\n-DOCSTART- O\n", "dev.txt: no line of it is a word"),
-        ("Pa B-PER\nb\n", "dev.txt:2: 1 columns, not 2 as in the first line"),
-        ("Pa B-PER\n\nb c O\n", "dev.txt:3: 3 columns, not 2"),
-        ("Pa\nb\n", r"dev.txt:1: the word and no tag \('Pa'\)"),
-        ("Pa B-PER\nb NN\n", "dev.txt:2: 'NN' is no tag; it is O outside"),
-        ("Pa b-PER\n", "dev.txt:1: 'b-PER' is no tag"),
+        ("", "dev.txt: contains no words"),
+        ("\n\t\n-DOCSTART- O\n", "dev.txt: contains no words"),
+        ("Pa B-PER\nb\n", "dev.txt:2: 1 columns, but the first line has 2"),
+        ("Pa B-PER\n\nb c O\n", "dev.txt:3: 3 columns, but the first line has 2"),
+        ("Pa\nb\n", r"dev.txt:1: the column of the tag is that of the word \('Pa'\)"),
+        ("Pa B-PER\nb NN\n", "dev.txt:2: 'NN' is not a tag; tags are O outside"),
+        ("Pa b-PER\n", "dev.txt:1: 'b-PER' is not a tag"),
         (
             "Pa B-PER\n\nb O\nX B-ORG\n",
             "dev.txt:4: entity type 'ORG' is not one of LOC",
@@ -626,24 +650,28 @@ def other_labels(folder):
 @pytest.mark.parametrize(
     ("prepare", "changes", "message"),
     [
-        (None, {"do_eval": False}, "nothing to do; give --do_train"),
+        (None, {"do_eval": False}, "nothing to do; pass at least one of --do_train"),
         (None, {"max_seq_length": 2}, "--max_seq_length=2: must be at least 3"),
         (None, {"max_seq_length": 41}, "--max_seq_length=41 is more than max_position"),
         (None, {"dev_file": "nowhere.txt"}, "nowhere.txt"),
-        (None, {"word_column": 4}, "dev.txt:3: 4 columns, and --word_column=4"),
-        (None, {"word_column": 3}, "dev.txt:3: the word and no tag"),
-        (None, {"tag_column": 1}, "dev.txt:3: 'NN' is no tag"),
+        (None, {"word_column": 4}, "dev.txt:3: 4 columns, but --word_column=4"),
+        (
+            None,
+            {"word_column": 3},
+            "dev.txt:3: the column of the tag is that of the word",
+        ),
+        (None, {"tag_column": 1}, "dev.txt:3: 'NN' is not a tag"),
         (
             None,
             {"entity_types": ["PER"]},
             "dev.txt:.*: entity type 'LOC' is not one of PER",
         ),
-        (None, {"entity_types": ["A", "A"]}, "--entity_types: A stands twice"),
+        (None, {"entity_types": ["A", "A"]}, "--entity_types: A is repeated"),
         (None, {}, "no entity types are known; train first"),
         (
             all_outside,
             {"do_train": True},
-            "train.txt: all words are outside of entities",
+            "train.txt: contains no entities",
         ),
         (
             damaged_gzip,
@@ -655,12 +683,12 @@ def other_labels(folder):
         (
             None,
             {"do_train": True, "train_batch_size": [49]},
-            "48 training examples make",
+            "48 training examples do not fill",
         ),
         (
             None,
             {"do_train": True, "features": "last"},
-            "--features=last: an encoder that",
+            "--features=last: a frozen encoder",
         ),
         (
             None,
@@ -695,7 +723,7 @@ def test_features_of_more_layers_than_there_are_are_refused(folder):
     config = dataclasses.replace(DEEP, num_hidden_layers=3)
     (folder / "config.json").write_text(config.to_json_string())
     changes = {"do_eval": True, "features": "sum_last_four"}
-    refused(folder, "config.json has num_hidden_layers=3 only", **changes)
+    refused(folder, "config.json has only num_hidden_layers=3", **changes)
 
 
 @pytest.mark.slow
@@ -709,14 +737,14 @@ def test_command_line_ends_in_one_line(folder):
     )
     assert done.returncode == 1
     assert done.stderr.startswith(
-        f"run_ner.py: error: {folder}/dev.txt:2: 'NN' is no tag"
+        f"run_ner.py: error: {folder}/dev.txt:2: 'NN' is not a tag"
     )
     assert done.stderr.count("\n") == 1
 
 
 # --- Serving -------------------------------------------------------------------------
 
-GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad"
+GOLDEN = tests.GOLDEN / "squad"
 
 
 def real_sentences():
@@ -879,6 +907,6 @@ def test_labels_of_another_program_are_read_in_their_order_or_refused(folder):
     swapped = ["O", "B-PER", "I-PER", "I-LOC", "B-LOC"]
     tagger = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
     with pytest.raises(
-        UserError, match="only O, B-PER, I-PER, B-LOC, I-LOC can be read"
+        UserError, match="only reads O, B-PER, I-PER, B-LOC, I-LOC: train"
     ):
         tagger.restore({"head": "tagging", "labels": swapped})

@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 
 import run_pretraining
+import tests
+from training import checkpoint, lease, run_folder, tf
 from modeling.encoders.bert_config import BertConfig
+from tests import jobs
 from tests.programs import hosts
 from text.errors import UserError
 from text.records import framing
-from training import checkpoint, run_folder
 
-# isort: split
-import tensorflow as tf
-
-ROOT = os.path.dirname(os.path.dirname(__file__))
+ROOT = str(tests.ROOT)
 RECORDS = os.path.join(ROOT, "tests", "golden", "pretraining", "pretraining.tfrecord")
 GOLDEN = os.path.join(ROOT, "tests", "golden", "checkpoint")
 TINY = BertConfig(
@@ -57,13 +56,11 @@ def flags(directory, config=TINY, **changes):
 
 
 def run(directory, **changes):
-    run_pretraining.main(run_pretraining.Options(**flags(directory, **changes)))
+    jobs.run(run_pretraining, flags(directory, **changes))
 
 
 def command(given):
-    values = {k: ",".join(v) if isinstance(v, list) else v for k, v in given.items()}
-    program = os.path.join(ROOT, "run_pretraining.py")
-    return [sys.executable, program, *(f"--{k}={v}" for k, v in values.items())]
+    return jobs.command("run_pretraining.py", given)
 
 
 def results(directory):
@@ -71,6 +68,7 @@ def results(directory):
     return dict(line.split(" = ") for line in lines.splitlines())
 
 
+@pytest.mark.slow
 def test_run_leaves_what_the_release_left(tmp_path, capsys):
     run(
         tmp_path,
@@ -132,7 +130,7 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys):
     # Evaluation alone; a flag of the training does not matter to it.
     run(tmp_path, do_train=False, do_eval=True, max_eval_steps=2, train_batch_size=7)
     assert results(tmp_path)["global_step"] == "6"
-    with pytest.raises(UserError, match="seed was 12345 and is 7"):
+    with pytest.raises(UserError, match="seed was 12345 and is now 7"):
         run(tmp_path, seed=7)
     # The second phase starts from these weights, at step 0 and without slots.
     (tmp_path / "second").mkdir()
@@ -147,6 +145,7 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys):
     assert second == found | {"global_step": "0"}
 
 
+@pytest.mark.slow
 def test_released_checkpoint_is_evaluated(tmp_path, capsys):
     config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
     # The eight records of which the release's losses are known.
@@ -186,11 +185,11 @@ def metrics(directory):
         ({"train_batch_size": 0}, "--train_batch_size=0: must be at least 1"),
         ({"seed": -1}, "--seed=-1: must be from 0"),
         ({"learning_rate": float("nan")}, "--learning_rate=nan: must be above 0"),
-        ({"eval_every_steps": 5}, "--eval_every_steps needs held-out"),
+        ({"eval_every_steps": 5}, "--eval_every_steps needs --eval_input_file"),
         ({"use_tpu": True, "tpu_name": "t"}, "cannot read or write local files"),
         (
             {"distribution": "tpu", "tpu_name": "t", "input_file": ["gs://a"]},
-            "output: the hosts of the TPU 't' are other machines",
+            "output: the TPU 't' runs on other machines",
         ),
     ],
 )
@@ -218,7 +217,7 @@ def test_flags_that_make_no_sense_are_refused(tmp_path, changes, message):
         ),
         ({"gradient_accumulation_steps": 3}, "8 is not divisible by 1 replicas x 3"),
         ({"distribution": "multi_worker"}, "TF_CONFIG is None"),
-        ({"do_train": False, "do_eval": True}, "holds no checkpoint to evaluate"),
+        ({"do_train": False, "do_eval": True}, "contains no checkpoint to evaluate"),
         ({"input_file": ["nowhere*"]}, "nowhere\\*: no file matches"),
     ],
 )
@@ -232,7 +231,7 @@ def test_records_and_config_that_contradict_are_refused(tmp_path, changes, messa
     [
         (
             {"max_seq_length": 128},
-            "max_seq_length=128, not 64; give --max_seq_length=128",
+            "max_seq_length=128, not 64; pass --max_seq_length=128",
         ),
         ({"max_predictions_per_seq": 20}, "max_predictions_per_seq=20, not 10"),
         ({"vocab_size": 3001}, "vocabulary of 3001 tokens, more than vocab_size=3000"),
@@ -262,6 +261,7 @@ def test_description_that_contradicts_is_refused(tmp_path, changes, message):
         run(tmp_path, input_file=[str(file) for file in files])
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys):
     golden = list(framing.read(RECORDS))
     output = tmp_path / "output"
@@ -279,7 +279,7 @@ def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys):
     (tmp_path / "moved").mkdir()
     description = {"outputs": [{"file": "a", "instances": 838}]}
     (tmp_path / "moved" / "a.description.json").write_text(json.dumps(description))
-    assert "going on from step 4" in train(folder=tmp_path / "moved")
+    assert "continuing from step 4" in train(folder=tmp_path / "moved")
     others = [golden[1], golden[0], *golden[2:]]
     longer = [*golden[:-1], golden[-1] + golden[-1]]
     for changed in (others, longer):
@@ -289,10 +289,10 @@ def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys):
     settings = json.loads((output / "run.json").read_text())
     del settings["input_file_sha256"], settings["allow_tf32"]
     (output / "run.json").write_text(json.dumps(settings))
-    with pytest.raises(UserError, match="allow_tf32 was False and is True"):
+    with pytest.raises(UserError, match="allow_tf32 was False and is now True"):
         train(allow_tf32=True)
-    assert "begun by an earlier version" in train()
-    assert "begun by an earlier version" not in train()
+    assert "started by an earlier version" in train()
+    assert "started by an earlier version" not in train()
     with pytest.raises(UserError, match="other settings: input_file has changed"):
         train(others)
 
@@ -310,6 +310,7 @@ def broken_record(tmp_path, **features):
     return str(path)
 
 
+@pytest.mark.slow
 def test_bad_record_met_while_training_is_named(tmp_path):
     path = broken_record(tmp_path, input_ids=[1, 2, 3])
     with pytest.raises(UserError, match="record 839 has 3 values of input_ids, not 64"):
@@ -320,6 +321,7 @@ def test_bad_record_met_while_training_is_named(tmp_path):
         run(tmp_path, input_file=[path], num_train_steps=110, output_dir=other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"do_train": False}, {"eval_every_steps": 2}])
 def test_bad_record_met_while_evaluating_is_named(tmp_path, changes, capsys):
     path = broken_record(tmp_path, segment_ids=[2] * 64)
@@ -329,7 +331,7 @@ def test_bad_record_met_while_evaluating_is_named(tmp_path, changes, capsys):
         changes |= {"init_checkpoint": f"{GOLDEN}/bert_model.ckpt"} | golden
     with pytest.raises(UserError, match="records: record 839 has 2 in segment_ids"):
         run(tmp_path, eval_batch_size=100, **changes)
-    assert "looking for it among 839" in capsys.readouterr().err
+    assert "searching 839 records for it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("output_dir", ["config.json", "/proc/zz"])
@@ -339,12 +341,14 @@ def test_output_dir_that_cannot_be_made_is_named(tmp_path, output_dir):
         run(tmp_path, output_dir=path)
 
 
+@pytest.mark.slow
 def test_ids_out_of_range_do_not_train_under_xla(tmp_path):
     path = broken_record(tmp_path, masked_lm_ids=[2**32] * 10)
     with pytest.raises(UserError, match="record 839 has 4294967296 in masked_lm_ids"):
         run(tmp_path, input_file=[path], num_train_steps=110, xla=True)
 
 
+@pytest.mark.slow
 def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path):
     path = broken_record(tmp_path, masked_lm_weights=[float("nan")] * 10)
     with pytest.raises(UserError) as error:
@@ -360,7 +364,7 @@ def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path):
     assert np.isnan(saved["masked_lm_weights"][bad]).all()
     assert set(saved["record_file"]) == {path}
     assert saved["input_ids"].shape == (8, 64)
-    assert "not finite in 1 updates in a row" in str(error.value)
+    assert "not finite in 1 consecutive updates" in str(error.value)
     assert f"{path}: record {saved['record_number'][0]}" in str(error.value)
 
 
@@ -388,15 +392,10 @@ def test_run_goes_on_with_other_replicas_and_back(tmp_path):
         given = flags(tmp_path / "elastic", **changes)
         if devices == 2:
             given["distribution"] = "mirrored"
-        done = subprocess.run(
-            [*on_two, *command(given)[1:]],
-            env=os.environ | {"PYTHONPATH": ROOT},
-            capture_output=True,
-            text=True,
-        )
+        done = jobs.finished([*on_two, *command(given)[1:]])
         assert done.returncode == 0, done.stderr
         assert f"on {devices} device" in done.stdout
-        assert begin == 0 or f"going on from step {begin}" in done.stdout
+        assert begin == 0 or f"continuing from step {begin}" in done.stdout
         # What it would be, had it been killed here.
         for step in run_folder.steps(str(output)):
             if step > end:
@@ -438,12 +437,12 @@ def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
     given = flags(tmp_path, distribution="multi_worker")
     chief, worker = (f"localhost:{port}" for port in hosts.free_ports(2))
     cluster = {"chief": [chief], "worker": [worker]}
-    with run_folder.held(given["output_dir"], print):  # which the chief alone looks at
+    with lease.held(given["output_dir"], print):  # which the chief alone looks at
         processes, outputs = hosts.run(command(given), cluster)
     for process, (_, errors), message in zip(
         processes,
         outputs,
-        ("in use by process", "the chief refuses the run"),
+        ("in use by process", "the chief refused the run"),
         strict=True,
     ):
         assert process.returncode == 1, errors
@@ -451,12 +450,13 @@ def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
         assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_errors_are_one_line(tmp_path):
     given = flags(tmp_path, input_file=["nowhere"])
     done = subprocess.run(command(given), capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "run_pretraining.py: error: nowhere: no file matches; give TFRecord files or "
+        "run_pretraining.py: error: nowhere: no file matches; pass TFRecord files or "
         "globs"
     )
     assert "Traceback" not in done.stderr
@@ -468,11 +468,11 @@ def test_errors_are_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocab_file": None}, "--do_export needs --vocab_file"),
-        ({"input_file": []}, "--input_file must be given to train or to evaluate"),
-        ({"do_train": False, "input_file": []}, "holds no checkpoint to evaluate"),
-        ({}, "made with vocab_sha256=other, and the export would have"),
-        ({"do_lower_case": False}, "made with vocab_sha256=other"),
+        ({"vocab_file": None}, "--do_export needs the --vocab_file"),
+        ({"input_file": []}, "--do_train and --do_eval need --input_file"),
+        ({"do_train": False, "input_file": []}, "contains no checkpoint to evaluate"),
+        ({}, "made with a different vocabulary than .*; pass the vocab"),
+        ({"do_lower_case": False}, "made with a different vocabulary than"),
         (
             {"config": dataclasses.replace(TINY, vocab_size=50)},
             "more than vocab_size=50",
@@ -488,7 +488,7 @@ def test_what_cannot_be_exported_is_refused_at_the_start(tmp_path, changes, mess
     }
     (tmp_path / "a.description.json").write_text(json.dumps(description))
     given = {"input_file": [str(tmp_path / "a")], "do_export": True}
-    vocabulary = pathlib.Path(__file__).parent / "golden" / "checkpoint" / "vocab.txt"
+    vocabulary = tests.GOLDEN / "checkpoint" / "vocab.txt"
     given["vocab_file"] = str(vocabulary)
     with pytest.raises(UserError, match=message):
         run(tmp_path, **given | changes)

@@ -2,31 +2,27 @@
 
 import dataclasses
 import json
-import os
-import pathlib
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import run_squad
+import tests
+from training import checkpoint, tf
 from serving import forms, predictor
-from tests import tiny
+from tests import jobs, tiny
+from tests.jobs import results
 from text.errors import UserError
 from text.records.schema import Feature
+from text.tasks.squad import Example
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
-from text.tokenizers.wordpiece import Tokenizer
-from text.tokenizers.wordpiece_graph import GraphTokenizer
-from training import checkpoint
+from text.tokenizers.wordpiece import WordPiece
+from text.tokenizers.wordpiece_graph import WordPieceGraph
 from training.finetuning.task import Predictions
 from training.layouts import hugging_face
 
-# isort: split
-import tensorflow as tf
-
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = tests.ROOT
 GOOD = ["gold", "silver", "ruby", "pearl"]
 PLAIN = ["mud", "sand", "clay", "dust", "ash", "rock"]
 WORDS = ["what", "shines", "?", ".", *GOOD, *PLAIN]
@@ -86,24 +82,20 @@ def folder(tmp_path):
 
 
 def flags(folder, **changes):
-    return {
+    own = {
         "train_file": str(folder / "train.json"),
         "predict_file": str(folder / "dev.json"),
-        "vocab_file": str(folder / "vocab.txt"),
-        "bert_config_file": str(folder / "config.json"),
-        "output_dir": str(folder / "output"),
         "max_seq_length": 24,
         "doc_stride": 6,
         "max_query_length": 5,
-        "train_batch_size": [8],
         "learning_rate": [1e-2],
-        "num_train_epochs": [1.0],
         "max_answer_length": 4,
-    } | changes
+    }
+    return jobs.flags(folder, **own | changes)
 
 
 def run(folder, **changes):
-    run_squad.main(run_squad.Options(**flags(folder, **changes)))
+    jobs.run(run_squad, flags(folder, **changes))
 
 
 def read(folder, name, output="output"):
@@ -121,6 +113,7 @@ def contexts(content):
 # --- What a run leaves ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_leaves_what_the_release_left_and_scores(folder, capsys):
     run(folder, do_train=True, do_predict=True, do_eval=True)
     output = folder / "output"
@@ -134,7 +127,7 @@ def test_a_run_leaves_what_the_release_left_and_scores(folder, capsys):
         assert sum(span["probability"] for span in spans) == pytest.approx(1)
         assert list(spans[0]) == ["text", "probability", "start_logit", "end_logit"]
     assert not (output / "null_odds.json").exists()
-    values = read(folder, "eval_results.json")
+    values = results(folder)
     assert set(values) == {
         *("eval_exact", "eval_f1", "eval_total", "eval_loss", "loss", "global_step")
     }
@@ -147,6 +140,7 @@ def test_a_run_leaves_what_the_release_left_and_scores(folder, capsys):
     assert "train: 48 examples, " in said and "dev: 15 examples, " in said
 
 
+@pytest.mark.slow
 def test_records_are_the_release_s(folder):
     run(folder, do_train=True)
     path = str(folder / "output" / "train.tf_record")
@@ -205,6 +199,7 @@ def test_a_resumed_run_ends_like_one_that_never_stopped(folder):
     assert (output / "nbest_predictions.json").read_text() == predictions
 
 
+@pytest.mark.slow
 def test_answers_do_not_depend_on_padding_and_batches(folder):
     """Nor on whether evaluation comes with training."""
     run(folder, do_train=True, do_predict=True)
@@ -222,7 +217,7 @@ def test_answers_do_not_depend_on_padding_and_batches(folder):
 @pytest.mark.slow
 def test_it_learns(folder):
     run(folder, do_train=True, do_eval=True, num_train_epochs=[20.0])
-    assert read(folder, "eval_results.json")["eval_f1"] > 80
+    assert results(folder)["eval_f1"] > 80
 
 
 @pytest.mark.slow
@@ -239,7 +234,7 @@ def test_it_learns_when_there_is_no_answer(folder):
         version_2_with_negative=True,
         null_score_diff_threshold=-3.0,
     )
-    values = read(folder, "eval_results.json")
+    values = results(folder)
     assert values["eval_best_f1"] > 80
     assert values["eval_HasAns_total"], values["eval_NoAns_total"] == (20, 10)
     predictions, odds = read(folder, "predictions.json"), read(folder, "null_odds.json")
@@ -261,14 +256,13 @@ def test_it_learns_when_there_is_no_answer(folder):
         "null_score_diff_threshold": threshold,
     }
     run(folder, do_eval=True, **version_2)
-    assert read(folder, "eval_results.json")["eval_f1"] == pytest.approx(
-        values["eval_best_f1"]
-    )
+    assert results(folder)["eval_f1"] == pytest.approx(values["eval_best_f1"])
 
 
 # --- Odd but legal -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_lost_and_long_answers_and_questions_are_counted(folder, capsys, caplog):
     def question(id, text, start, *more, asked="what shines?"):
         answers = [{"text": text, "answer_start": start}, *more]
@@ -290,12 +284,13 @@ def test_lost_and_long_answers_and_questions_are_counted(folder, capsys, caplog)
     said = capsys.readouterr().out
     (line,) = (line for line in said.splitlines() if "train: " in line)
     assert "train: 5 examples, 5 rows" in line
-    assert "1 answers not found in their text, left out" in line
-    assert "1 answers whole in no window" in line
+    assert "1 answers not found in their text and left out" in line
+    assert "1 answers not in any window" in line
     assert "1 questions cut to --max_query_length" in line
-    assert "lost: not in its text" in caplog.text and "good" not in caplog.text
+    assert "lost: answer not in its text" in caplog.text and "good" not in caplog.text
 
 
+@pytest.mark.slow
 def test_texts_without_tokens_and_any_script_are_answered(folder):
     trained = squad(
         [
@@ -329,6 +324,7 @@ def test_texts_without_tokens_and_any_script_are_answered(folder):
     assert not (folder / "output" / "null_threshold.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "doc_stride, rows, lost", [(6, 4, 0), (15, 3, 0), (16, 2, 1), (128, 2, 1)]
 )
@@ -350,12 +346,13 @@ def test_windows_that_may_not_overlap_are_said(
     run(folder, do_train=True, do_predict=True, **given)
     (line,) = (x for x in capsys.readouterr().out.splitlines() if "train: 1 exa" in x)
     assert f", {rows} rows" in line
-    assert ("1 answers whole in no window" in line) == (lost == 1)
+    assert ("1 answers not in any window" in line) == (lost == 1)
     said = f"--doc_stride={doc_stride}: windows of {doc_stride} tokens or fewer do not"
     assert caplog.text.count(said) == (doc_stride > 15)
     assert read(folder, "predictions.json")["q"] in text
 
 
+@pytest.mark.slow
 def test_whole_numbers_as_ids_are_texts_in_the_answers(folder):
     """What json.dumps makes of them as keys; the numbers that scores need stay."""
     content = shining(3, 2)
@@ -367,30 +364,30 @@ def test_whole_numbers_as_ids_are_texts_in_the_answers(folder):
     run(folder, do_train=True, do_predict=True, do_eval=True, train_batch_size=[1])
     for name in OUTPUTS[:2]:
         assert list(read(folder, name)) == ["7", "-1", str(10**30)]
-    assert read(folder, "eval_results.json")["eval_total"] == 3
+    assert results(folder)["eval_total"] == 3
 
 
 # --- Refusals ------------------------------------------------------------------------
 
 TRAINING = {
-    "truncated": ('{"data": [{"paragraphs"', "train.json:1: no JSON, or cut off"),
-    "no JSON": ("question,answer\n", "train.json:1: no JSON"),
-    "empty": ("", "train.json:1: no JSON"),
-    "a list": ([], "train.json: has no 'data'; is the file in SQuAD's layout"),
+    "truncated": ('{"data": [{"paragraphs"', "train.json:1: not JSON, or truncated"),
+    "no JSON": ("question,answer\n", "train.json:1: not JSON"),
+    "empty": ("", "train.json:1: not JSON"),
+    "a list": ([], "train.json: has no 'data'; check that the file has SQuAD's layout"),
     "no data": ({"articles": []}, "has no 'data'"),
     "data": ({"data": {}}, "'data' is {}, not a list"),
-    "no question": ({"data": []}, "train.json: holds no question"),
+    "no question": ({"data": []}, "train.json: contains no questions"),
     "no paragraphs": ({"data": [{}]}, r"data\[0\]: has no 'paragraphs'"),
     "no context": (
         squad([{"qas": []}]),
         r"data\[0\].paragraphs\[0\]: has no 'context'",
     ),
     "no id": (one(id=None), r"qas\[0\]: has no 'id'"),
-    "true as id": (one(id=True), r"'id' is true, not a text or a whole number"),
-    "half as id": (one(id=0.5), r"qas\[0\]: 'id' is 0.5, not a text or a whole"),
+    "true as id": (one(id=True), r"'id' is true, not a string or an integer"),
+    "half as id": (one(id=0.5), r"qas\[0\]: 'id' is 0.5, not a string or an integer"),
     "null as id": (
         squad([{"context": "mud", "qas": [{"id": None}]}]),
-        "'id' is null, not a text or a whole number",
+        "'id' is null, not a string or an integer",
     ),
     "no question text": (one(question=None), r"qas\[0\]: has no 'question'"),
     "answers": (one(answers="gold"), "'answers' is \"gold\", not a list"),
@@ -402,14 +399,17 @@ TRAINING = {
     "start behind": (one(answer={"answer_start": 10}), "answer_start is 10 for 'gold'"),
     "start before": (one(answer={"answer_start": -1}), "answer_start is -1"),
     "impossible": (one(is_impossible="no"), "'is_impossible' is \"no\", not true or"),
-    "half a character": (one(question="\ud800"), "'question' holds half a character"),
+    "half a character": (
+        one(question="\ud800"),
+        "'question' contains half a character",
+    ),
     "all lost": (
         squad(one(answer={"answer_start": 0})["data"][0]["paragraphs"] * 8),
-        "none of 8 examples makes a row; 8 answers not found in their text, left out; is",
+        "none of 8 examples makes a row; 8 answers not found in their text and left out; ",
     ),
-    "deep": ("[" * 100_000, "train.json:1: no JSON, or cut off"),
-    "huge": ('{"data": [%s]}' % ("9" * 5000), "train.json:1: no JSON, or cut off"),
-    "no batch": (one(), "1 training examples make no batch"),
+    "deep": ("[" * 100_000, "train.json:1: not JSON, or truncated"),
+    "huge": ('{"data": [%s]}' % ("9" * 5000), "train.json:1: not JSON, or truncated"),
+    "no batch": (one(), "1 training examples do not fill a batch"),
 }
 
 
@@ -447,7 +447,7 @@ def test_an_id_twice_is_refused_where_answers_go_by_it(folder):
     for first, second in (("q", "q"), ("1", 1), (1, "1")):
         paragraphs = [one(id=id)["data"][0]["paragraphs"][0] for id in (first, second)]
         (folder / "dev.json").write_text(json.dumps(squad(paragraphs)))
-        message = f"id '{first}' is that of {place} too; answers are written by id"
+        message = f"id '{first}' is also that of {place}, but answers are written by id"
         refused(folder, message, do_predict=True)
 
 
@@ -475,7 +475,7 @@ def test_what_has_no_answers_is_not_scored(folder, answers, message):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({}, "nothing to do; give --do_train"),
+        ({}, "nothing to do; pass at least one of --do_train"),
         ({"do_train": True, "train_file": None}, "--do_train needs --train_file"),
         ({"do_predict": True, "predict_file": None}, "needs --predict_file"),
         (
@@ -495,7 +495,7 @@ def test_what_has_no_answers_is_not_scored(folder, answers, message):
             "--null_score_diff_threshold=nan",
         ),
         ({"do_predict": True, "max_seq_length": 41}, "max_position_embeddings=40"),
-        ({"do_predict": True}, "holds no checkpoint to evaluate"),
+        ({"do_predict": True}, "contains no checkpoint to evaluate"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused(folder, changes, message):
@@ -508,6 +508,7 @@ def test_a_vocabulary_that_is_too_large_is_refused(folder):
     refused(folder, "39 tokens, more than vocab_size=24", do_train=True)
 
 
+@pytest.mark.slow
 def test_scores_that_are_not_numbers_are_refused(folder):
     run(folder, do_train=True)
     tensors = checkpoint.read(checkpoint.resolve(str(folder / "output")))
@@ -523,19 +524,13 @@ def test_scores_that_are_not_numbers_are_refused(folder):
 @pytest.mark.slow
 def test_a_missing_file_is_one_line_on_the_command_line(folder):
     given = flags(folder, do_train=True, train_file=str(folder / "absent.json"))
-    values = {k: v[0] if isinstance(v, list) else v for k, v in given.items()}
-    done = subprocess.run(
-        [sys.executable, "run_squad.py", *(f"--{k}={v}" for k, v in values.items())],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=os.environ,
-    )
+    done = jobs.finished(jobs.command("run_squad.py", given))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("run_squad.py: error: ") and "absent.json" in line
 
 
+@pytest.mark.slow
 def test_a_model_of_hugging_face_answers_without_a_pooler(folder):
     """They leave out what no answer depends on."""
     run(folder, do_train=True, do_predict=True)
@@ -553,6 +548,7 @@ def test_a_model_of_hugging_face_answers_without_a_pooler(folder):
     refused(folder, "not in the checkpoint: cls/squad", **other, init_checkpoint=head)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_task_is_refused(folder):
     run(folder, do_train=True)
     prefix = checkpoint.resolve(str(folder / "output"))
@@ -573,15 +569,13 @@ def test_a_checkpoint_of_another_task_is_refused(folder):
 
 # --- Serving -------------------------------------------------------------------------
 
-GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad"
+GOLDEN = tests.GOLDEN / "squad"
 
 
 def real_questions(version):
     content = json.loads((GOLDEN / f"{version}_dev.json").read_text("utf-8"))
     return [
-        run_squad.Example(
-            question["id"], question["question"], context["context"], (), False
-        )
+        Example(question["id"], question["question"], context["context"], (), False)
         for article in content["data"]
         for context in article["paragraphs"]
         for question in context["qas"]
@@ -598,7 +592,7 @@ class Served:
             | {"max_seq_length": 128, "doc_stride": 40, "max_query_length": 12}
             | changes
         )
-        tokenizer = Tokenizer(Vocabulary.load(vocab_file))
+        tokenizer = WordPiece(Vocabulary.load(vocab_file))
         self.task = run_squad.Squad(given, tokenizer)
         config = dataclasses.replace(
             TINY, vocab_size=30522, max_position_embeddings=128, initializer_range=0.3
@@ -606,7 +600,7 @@ class Served:
         self.length = given.max_seq_length
         self.model = self.task.objective().network(config)
         self.network = tf.function(self.model)
-        tokenizer = GraphTokenizer(tokenizer, str(folder / "graph_vocab.txt"))
+        tokenizer = WordPieceGraph(tokenizer, str(folder / "graph_vocab.txt"))
         text = tf.TensorSpec([None], tf.string)
         self.serve = tf.function(
             lambda question, context: self.task.serve(
@@ -702,9 +696,7 @@ def test_a_graph_answers_whatever_it_is_asked(folder, version_2):
         (text, "the house") for text in texts
     ]
     assert len(texts[-1]) > 10**6
-    examples = [
-        run_squad.Example(str(i), *pair, (), False) for i, pair in enumerate(pairs)
-    ]
+    examples = [Example(str(i), *pair, (), False) for i, pair in enumerate(pairs)]
     answers = served.check(examples)
     nothing = {"answer": "" if version_2 else "empty", "start": 0, "end": 0}
     nothing |= {"probability": 1.0, "score": 0.0} | (

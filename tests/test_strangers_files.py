@@ -32,6 +32,8 @@ import run_ner
 import run_pretraining
 import run_squad
 import run_swag
+import tests
+from training import checkpoint, lease, run_folder
 from tests import (
     exports,
     test_run_ner,
@@ -43,9 +45,8 @@ from tests import (
 from text.corpus import documentation
 from text.errors import UserError
 from text.generation import stages
-from training import checkpoint, run_folder
 
-GOLDEN = pathlib.Path(__file__).parent / "golden"
+GOLDEN = tests.GOLDEN
 RELEASED = {
     "init_checkpoint": str(GOLDEN / "checkpoint" / "bert_model.ckpt"),
     "vocab_file": str(GOLDEN / "checkpoint" / "vocab.txt"),
@@ -59,7 +60,7 @@ NAMES = """
     notes.txt .hidden x.tmp-123 x.tfrecord.tmp-99999999 events.out.tfevents.1.mine
     writing-style-notes.md writing-prompts/data/train.tsv writing-export/mine.txt
     replaced-export/mine.txt .export/mine.txt model.ckpt-999.data-00000-of-00001
-    model.ckpt-3.meta run.json task.json bert_config.json vocab.txt checkpoint
+    model.ckpt-3.meta run.json task.json text.json bert_config.json vocab.txt checkpoint
     metrics.jsonl curves.png evaluations.json eval_results.txt eval_results.json
     mistakes.html outcome.json search.json skipped_batch.npz
     predictions.jsonl predictions.json nbest_predictions.json null_odds.json
@@ -142,7 +143,7 @@ def check_kept(strangers: Mapping, after: Mapping, said: str, root: pathlib.Path
         ]
         assert places, f"lost: {path}"
         kept = re.match(r".*?\.kept-\d+", places[0])[0]
-        assert f"it is now {root / kept}\n" in said, f"not a word about {path}"
+        assert f"renamed to {root / kept}\n" in said, f"not a word about {path}"
         has_taken = re.sub(r"\.kept-\d+$", "", kept)
         # What the worse runs of a search wrote is dropped again.
         assert has_taken in after or "/runs/" in kept, f"renamed for nothing: {path}"
@@ -303,7 +304,7 @@ def damaged(root, stack):
 
 
 def held(root, stack):
-    stack.enter_context(run_folder.held(str(root / "output"), print))
+    stack.enter_context(lease.held(str(root / "output"), print))
 
 
 def planted(*names, guise="file"):
@@ -434,12 +435,16 @@ REFUSED_TRAININGS = {
     "other settings": Case(
         "classifier", TRAIN | {"seed": 1}, "began with other settings", before=TRAIN
     ),
-    "nothing to evaluate": Case("classifier", EVALUATE, "holds no checkpoint to eval"),
+    "nothing to evaluate": Case("classifier", EVALUATE, "contains no checkpoint"),
     "another's checkpoint": Case(
         "classifier", TRAIN, "began with other settings", arrange=foreign_checkpoint
     ),
     "another's export": Case(
-        "classifier", EXPORT, "and is none; move it", TRAIN, only("export/mine.txt")
+        "classifier",
+        EXPORT,
+        "exists and is not an export; move it",
+        TRAIN,
+        only("export/mine.txt"),
     ),
     "squad": Case("squad", ALL, "dev.json", arrange=no("dev.json")),
     "swag": Case("swag", ALL, "test.csv", arrange=no("test.csv")),
@@ -555,12 +560,12 @@ JOBS = {
 NAMED = ("output/made", "output/held")  # in the flags: what is there is to be replaced
 
 REFUSED_JOBS = {
-    "records exist": Case("records", FILES, "exists already", arrange=planted("made")),
+    "records exist": Case("records", FILES, "already exists", arrange=planted("made")),
     "records' description exists": Case(
-        "records", FILES, "exists already", arrange=planted("made.description.json")
+        "records", FILES, "already exists", arrange=planted("made.description.json")
     ),
     "records without text": Case(
-        "records", FILES | {"overwrite": True}, "has a token", FILES, emptied
+        "records", FILES | {"overwrite": True}, "contains a token", FILES, emptied
     ),
     "records are a folder": Case(
         "records", FILES, "is a folder", arrange=planted("made", guise="folder")
@@ -570,7 +575,7 @@ REFUSED_JOBS = {
         "vocabulary", FILE, "must name a file", arrange=planted("made", guise="folder")
     ),
     "damaged records": Case("inspection", REPORT, "records", REPORT, no("records")),
-    "no texts": Case("features", FILE, "holds no text", FILE, emptied),
+    "no texts": Case("features", FILE, "contains no text", FILE, emptied),
     "bad rows": Case(
         "questions", FILE | {"input_format": "jsonl"}, "text.txt", FILE, EXISTS
     ),
@@ -581,7 +586,7 @@ REFUSED_JOBS = {
     "few packages": Case(
         "documentation",
         PACKAGES | {"package_sentences": 999},
-        "two are needed",
+        "at least 2 are needed",
         arrange=EXISTS,
     ),
     "demo": Case("demo", OUT, "did not make", arrange=planted("full/notes.txt")),
@@ -597,11 +602,11 @@ for _name in (
     REFUSED_JOBS[f"work folder with {_name}"] = Case(
         "records",
         FILES,
-        "here is something else",
+        "but contains something else",
         arrange=planted(f"made.work/{_name}"),
     )
 REFUSED_JOBS["work folder is a file"] = Case(
-    "records", FILES, "here is something else", arrange=planted("made.work")
+    "records", FILES, "but contains something else", arrange=planted("made.work")
 )
 
 
@@ -625,7 +630,7 @@ def test_strangers_in_unfinished_work(tmp_path, monkeypatch, capsys):
     plant(tmp_path / "made.work", names)
     create_pretraining_data.main(options)
     assert contents(tmp_path / "made.work").keys() == names | {"a"}
-    assert "made.work: not removed, because it holds" in capsys.readouterr().err
+    assert "made.work: not removed, because it contains" in capsys.readouterr().err
 
 
 def interrupt(*given):

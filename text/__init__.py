@@ -1,1 +1,1 @@
-"""Strings to ids to records; knows no models."""
+"""Turns strings into ids and records; independent of any model."""

@@ -1,4 +1,4 @@
-"""Reports on stderr the progress of a long job and the time left."""
+"""Reports a long job's progress and remaining time on stderr."""
 
 import sys
 import time
@@ -13,9 +13,9 @@ class Progress:
         with Progress("tokenizing", total_bytes, "MB", scale=1e6) as progress:
             progress.advance(count)
 
-    Of a job without a known total, None, only what was done is said. What was done before
-    this start counts towards the share, not towards the speed. A
-    `brief` job is not worth a line if it ends before the first is due.
+    If `total` is None, only the amount done is shown. Work done before this start counts
+    towards the share, not towards the speed. A `brief` job prints no line if it ends before
+    the first is due.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Progress:
             print(file=sys.stderr)
 
     def advance(self, count: float, already_done: bool = False) -> None:
-        """Adds to what is done, in the unit of `total`."""
+        """Adds to the work done, in the unit of `total`."""
         self.done += count
         self.already_done += count * already_done
         wait = _TERMINAL_SECONDS if self.is_terminal else _LOG_SECONDS

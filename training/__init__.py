@@ -1,8 +1,10 @@
-"""A run: steps, evaluation, checkpoints, distribution, reports.
+"""Training runs: steps, evaluation, checkpoints, distribution and reports.
 
-Importing it loads TensorFlow, so a script imports it before anything that loads Keras.
+Importing this package loads TensorFlow, so scripts import it before anything that loads
+Keras, and take `tf` and `keras` from here: `from training import tf`.
 """
 
+import contextlib
 import os
 import re
 import sys
@@ -10,23 +12,40 @@ import tempfile
 
 _NOTES = re.compile(
     rb"WARNING: All log messages before absl|I\d{4} |To enable the foll|"
-    rb"E\d{4} .* cuInit: .*\(303\)"  # there is no driver: a machine without a GPU
+    rb"E\d{4} .* cuInit: .*\(303\)"  # no driver: a machine without a GPU
 )
+_LOOKED_FOR = ("jax", "matplotlib", "sklearn")
+
+
+@contextlib.contextmanager
+def _held_back():
+    """Keeps packages from being loaded that Keras and TensorFlow only look for.
+
+    They take half the time of a start, and serve functions that nothing here calls, such
+    as keras.wrappers.SKLearnClassifier, which is then not available in this process.
+    """
+    names = [name for name in _LOOKED_FOR if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(names))
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
 
 
 def _load_tensorflow():
-    """Loads TensorFlow without its start-up notes, which no log level holds back."""
-    # Read when Keras and TensorFlow are first imported. The loop is tf.distribute's,
-    # whatever backend the user's keras.json names.
+    """Loads TensorFlow without its start-up messages, which no log level suppresses."""
+    # Both variables are read on first import. The loop uses tf.distribute, whatever
+    # backend the user's keras.json names.
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with tempfile.TemporaryFile() as written:
+    with _held_back(), tempfile.TemporaryFile() as written:
         stderr = os.dup(2)
         os.dup2(written.fileno(), 2)
         try:
             import tensorflow
 
-            # Looks which devices there are, and takes none.
+            # Lists the devices without claiming any.
             tensorflow.config.list_physical_devices()
         finally:
             os.dup2(stderr, 2)
@@ -37,6 +56,9 @@ def _load_tensorflow():
 
 
 _load_tensorflow()
+
+import keras  # noqa: E402, F401
+import tensorflow as tf  # noqa: E402, F401
 
 from training import determinism  # noqa: E402
 

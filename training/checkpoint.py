@@ -1,12 +1,11 @@
-"""Weights on disk, under the release's variable names.
+"""Reads and writes weights on disk, under the release's variable names.
 
-A checkpoint is what TensorFlow 1 wrote: `model.ckpt-<step>.index` and its data files, with
-the `checkpoint` state file beside them. Everything is saved under its own name: weights
-under the released names, Adam's slots as `<variable>/adam_m` and `<variable>/adam_v`, the
-number of updates as `global_step`.
+A checkpoint has TensorFlow 1's format: `model.ckpt-<step>.index` and its data files, next
+to the `checkpoint` state file. Weights are saved under the released names, Adam's slots as
+`<variable>/adam_m` and `<variable>/adam_v`, and the number of updates as `global_step`.
 
-A bundle is written under a temporary name and renamed, its `.index` last: whatever has an
-`.index` under a final name is whole, whenever the process was killed.
+A bundle is written under a temporary name and renamed, its `.index` last: a bundle whose
+`.index` has its final name is complete, whenever the process was killed.
 
 Hugging Face's model.safetensors can be read as well, under the released names.
 """
@@ -20,10 +19,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import tensorflow as tf
 
+from training import lease, run_folder
 from modeling.encoders import architectures, config
 from text.errors import UserError
 from text.files import anywhere, local
-from training import run_folder
 from training.layouts import hugging_face
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
@@ -52,7 +51,7 @@ class LoadReport:
 
 
 def _grouped(names: Iterable[str]) -> str:
-    """Names in one line: layers, and the two slots of Adam, are folded together."""
+    """Names in one line; layers, and Adam's two slots, are folded together."""
     groups = {}
     for name in sorted(names):
         group = re.sub(r"layer_\d+", "layer_*", re.sub(r"/adam_[mv]$", "/adam_*", name))
@@ -73,13 +72,13 @@ def resolve(path: str) -> str:
     """The prefix of the checkpoint that a user means.
 
     Args:
-        path: a prefix, the path of one of a bundle's files, or a directory: the best
-            checkpoint that early stopping kept there, else the newest of its state file,
-            else the only bundle in it, and where there is none, its model.safetensors.
+        path: a prefix, the path of one of a bundle's files, or a directory. A directory
+            means, in this order, the best checkpoint that early stopping kept there, the
+            newest in its state file, its only bundle, or its model.safetensors.
     Returns:
         A prefix, or the path of a safetensors file.
     Raises:
-        UserError: there is no such checkpoint, or the directory leaves a choice.
+        UserError: there is no such checkpoint, or the directory is ambiguous.
     """
     if tf.io.gfile.isdir(path):
         return _resolve_directory(path)
@@ -92,7 +91,7 @@ def resolve(path: str) -> str:
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
     if not tf.io.gfile.exists(f"{prefix}.index"):
         raise UserError(
-            f"{prefix}: no such checkpoint ({prefix}.index does not exist); give the "
+            f"{prefix}: no such checkpoint ({prefix}.index does not exist); pass the "
             "prefix before .index, or the directory"
         )
     return prefix
@@ -125,10 +124,10 @@ def _resolve_directory(directory: str) -> str:
     if len(found) == 1:
         return found[0].removesuffix(".index")
     names = ", ".join(os.path.basename(p) for p in found)
-    names = names or f"none, and there is no {hugging_face.WEIGHTS}"
+    names = names or f"nothing, and there is no {hugging_face.WEIGHTS}"
     raise UserError(
         f"{directory}: no state file names a checkpoint, and *.index matches {names}; "
-        "give the prefix of one"
+        "pass the prefix of a checkpoint"
     )
 
 
@@ -137,10 +136,10 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
 
     Args:
         prefix: what `resolve` returned.
-        names: which to read; all when absent.
+        names: which to read; all by default.
     Raises:
-        UserError: the bundle is incomplete, truncated or altered. (A safetensors file has
-            no checksum; of these only the first two are found.)
+        UserError: the bundle is incomplete, truncated or altered. (Safetensors files have
+            no checksums, so only the first two are detected.)
     """
     if hugging_face.is_weights(prefix):
         return hugging_face.read(prefix, names)
@@ -196,14 +195,15 @@ def match(
     required: str | tuple[str, ...] | None = None,
     scope: str = "",
 ) -> LoadReport:
-    """Holds variables against the checkpoint's entries of the same names; sets nothing.
+    """Compares variables with the checkpoint's entries of the same names; sets nothing.
 
     Args:
         variables: names to Keras or TensorFlow variables.
         path: see `resolve`.
-        required: variables whose names begin so must be in the checkpoint; "" is all.
-        scope: what the names of the encoder's variables begin with; what is wrong with
-            others is said to be wrong with the head.
+        required: variables whose names begin with this must be in the checkpoint; ""
+            means all.
+        scope: what the names of the encoder's variables begin with; errors in others are
+            attributed to the head.
     Raises:
         UserError: shapes differ, required names are missing (all are listed), nothing
             matches, or the checkpoint is damaged.
@@ -217,22 +217,25 @@ def match(
         unused=sorted(shapes.keys() - variables),
     )
     if wrong := _differing(variables, shapes):
-        guess = "wrong bert_config_file?"
+        guess = "does not fit the model; check --bert_config_file"
         if not any(name.startswith(scope) for name in wrong):
-            guess = "another number of labels? --init_encoder_only leaves its head out;"
-        raise UserError(f"{prefix}: {guess} {'; '.join(wrong.values())}")
+            guess = (
+                "its head does not fit the model; check the number of labels, or leave "
+                "the head out with --init_encoder_only"
+            )
+        raise UserError(f"{prefix}: {guess}: {'; '.join(wrong.values())}")
     missing = [
         n for n in report.initial if required is not None and n.startswith(required)
     ]
     if missing or not report.matched:
         what = _grouped(missing) if report.matched else "all variables of the model"
         advice = (
-            "wrong checkpoint or bert_config_file? It holds "
+            "check that it is the right checkpoint and bert_config_file; it contains "
             f"{_grouped(shapes) or 'nothing'}"
         )
         if missing and not any(name.startswith(scope) for name in missing):
             advice = (
-                "an encoder without this head answers nothing; give --do_train, or the "
+                "an encoder without this head cannot answer; pass --do_train, or the "
                 "--output_dir of a training"
             )
         raise UserError(f"{prefix}: not in the checkpoint: {what}; {advice}")
@@ -240,7 +243,7 @@ def match(
 
 
 def _differing(variables, shapes) -> dict[str, str]:
-    """What to say of each variable whose shape in the checkpoint is another."""
+    """Describes each variable whose shape differs in the checkpoint."""
     return {
         name: f"{name} is {_size(shapes[name])} in the checkpoint and "
         f"{_size(variables[name].shape)} in the model"
@@ -257,16 +260,15 @@ def read_config(path: str) -> config.EncoderConfig:
     """Reads the architecture of a model.
 
     Args:
-        path: a bert_config.json, a Hugging Face config.json, or a directory that holds
-            one.
+        path: a bert_config.json, a Hugging Face config.json, or a directory with one.
     Raises:
-        UserError: it is not there, cannot be read, or is not the config of a BERT.
+        UserError: it does not exist, cannot be read, or is not the config of a BERT.
     """
     if tf.io.gfile.isdir(path):
         names = [os.path.join(path, n) for n in ("bert_config.json", "config.json")]
         path = next(filter(tf.io.gfile.exists, names), names[0])
     if not tf.io.gfile.exists(path):
-        raise UserError(f"{path}: not there; give --bert_config_file")
+        raise UserError(f"{path}: no such file; pass --bert_config_file")
     try:
         with anywhere.access(path):
             return config.read(path, architectures.config_from_dict, tf.io.gfile.GFile)
@@ -284,16 +286,16 @@ def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) ->
 
     Args:
         tensors: names to arrays or tensors.
-        keep: how many checkpoints stay; 0 keeps all. Those that this program did not make
-            here are neither counted nor dropped, nor are later ones than `step`, which
-            only a damaged checkpoint leaves behind.
+        keep: how many checkpoints to keep; 0 keeps all. Those that this program did not
+            make are neither counted nor dropped, nor are those later than `step`, which
+            exist only after a checkpoint was damaged.
     Returns:
         The checkpoint's prefix.
     Raises:
         UserError: the disk is full or not writable, or another process has taken over
             the training.
     """
-    run_folder.check_held()
+    lease.check_held()
     prefix = run_folder.prefix_of(directory, step)
     run_folder.make_room_for_checkpoint(prefix)
     write_bundle(prefix, tensors)
@@ -305,7 +307,7 @@ def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) ->
 
 
 def write_bundle(prefix: str, tensors: Mapping[str, object]) -> None:
-    """Writes one bundle, which appears under its name as a whole; see `save`."""
+    """Writes one bundle atomically; see `save`."""
     temporary = local.temporary_name(prefix)
     names = sorted(tensors)
     with anywhere.access(prefix):
@@ -322,14 +324,14 @@ def write_bundle(prefix: str, tensors: Mapping[str, object]) -> None:
 
 
 def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
-    """Reads the newest undamaged checkpoint of a run; says which it passed over.
+    """Reads the newest undamaged checkpoint of a run; warns of those it skipped.
 
     Going back to an older one is safe: the run repeats the updates in between exactly.
 
     Returns:
-        Its prefix and all its tensors; None where there is no checkpoint.
+        Its prefix and all its tensors; None if there is no checkpoint.
     Raises:
-        UserError: there are checkpoints and all are damaged.
+        UserError: there are checkpoints, but all are damaged.
     """
     damaged = []
     for step in reversed(run_folder.steps(directory)):
@@ -338,21 +340,21 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
             tensors = read(prefix)
         except UserError as error:
             if step not in run_folder.steps(directory):
-                return newest(directory)  # a training that runs has just dropped it
+                return newest(directory)  # a running training has just dropped it
             damaged.append(str(error))
             continue
         for line in damaged:
-            print(f"warning: {line}; going on from {prefix}", file=sys.stderr)
+            print(f"warning: {line}; continuing from {prefix}", file=sys.stderr)
         return prefix, tensors
     if damaged:
-        raise UserError("no checkpoint of the run is whole: " + "; ".join(damaged))
+        raise UserError("no checkpoint of the run is intact: " + "; ".join(damaged))
     return None
 
 
 def check_complete(
     prefix: str, variables: Mapping[str, object], tensors: Mapping[str, np.ndarray]
 ) -> None:
-    """Refuses to resume from a checkpoint that is not of this very model.
+    """Refuses to resume from a checkpoint that is not from exactly this model.
 
     Raises:
         UserError: lists variables that are missing and shapes that differ.
@@ -364,6 +366,6 @@ def check_complete(
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise UserError(
-            f"{prefix}: not a checkpoint of this run; choose another output_dir, or give "
-            f"it as init_checkpoint: {'; '.join(problems[:5])}{more}"
+            f"{prefix}: not a checkpoint of this run; choose another output_dir, or pass "
+            f"it as --init_checkpoint: {'; '.join(problems[:5])}{more}"
         )

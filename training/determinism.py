@@ -1,4 +1,4 @@
-"""Settings that make a run's bits follow from its command alone."""
+"""Settings under which a run's bits depend on its command alone."""
 
 import sys
 
@@ -8,14 +8,14 @@ from tensorflow.python.eager import context
 
 
 def keep_order_of_sums() -> None:
-    """Has TensorFlow add three tensors or more in the order of the program.
+    """Makes TensorFlow add three or more tensors in the order of the program.
 
-    Where it takes memory to be short, and on a CPU it does from 205 MB on, its graph
-    optimizer turns such a sum into additions in whatever order the terms are ready. These
-    are gradients of what several layers read, and anything added up in a chain: the same
-    command then ends with other bits each time, op determinism or not. (Source:
+    If it considers memory short, on a CPU from 205 MB on, its graph optimizer turns such
+    a sum into additions in whatever order the terms become ready. This affects gradients
+    of what several layers read, and anything added up in a chain: the same command then
+    ends with different bits each time, even with op determinism. (Source:
     tensorflow/core/grappler/optimizers/memory_optimizer.cc, SchedulingPass.) No public
-    function switches that off; tests/test_determinism.py says whether this still does.
+    function switches that off; test_determinism.py shows whether this still does.
     """
     config = tf.compat.v1.ConfigProto()
     rewrites = config.graph_options.rewrite_options
@@ -24,11 +24,11 @@ def keep_order_of_sums() -> None:
 
 
 def configure(deterministic: bool | None, allow_tf32: bool) -> None:
-    """Sets what GPUs may do to speed; to be called before anything is computed.
+    """Sets what GPUs may trade for speed; call it before anything is computed.
 
     Args:
-        deterministic: have every operation give the same bits each time; None leaves a
-            GPU as it is and says so. CPUs and TPUs need nothing.
+        deterministic: make every operation give the same bits each time; None leaves a
+            GPU as it is and says so. CPUs and TPUs always do.
         allow_tf32: let GPUs round the factors of float32 matrix products.
     """
     tf.config.experimental.enable_tensor_float_32_execution(allow_tf32)
@@ -36,8 +36,8 @@ def configure(deterministic: bool | None, allow_tf32: bool) -> None:
         tf.config.experimental.enable_op_determinism()
     elif deterministic is None and tf.config.list_physical_devices("GPU"):
         print(
-            "GPUs add in no fixed order, so that runs of one command differ in their last "
-            "bits; --deterministic makes them equal, and slower (--deterministic=false "
-            "leaves out this line)",
+            "GPUs add in no fixed order, so runs of the same command differ in their last "
+            "bits; --deterministic makes them identical, but slower (--deterministic=false "
+            "hides this message)",
             file=sys.stderr,
         )

@@ -10,7 +10,7 @@ import tensorflow as tf
 from text.errors import UserError
 from text.records import reading
 
-# What TensorFlow says where one host waits for another that has ended.
+# TensorFlow's message when one host waits for another that has ended.
 _LEFT_ALONE = "Collective ops is aborted"
 
 LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
@@ -20,7 +20,7 @@ KINDS = ("one", "mirrored", "multi_worker", "tpu")
 def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
     """Makes the strategy under whose scope a run creates its variables.
 
-    To be called before anything else of TensorFlow runs.
+    Call it before anything else in TensorFlow runs.
 
     Args:
         kind: "one" device; "mirrored": every GPU of this host, or its logical CPUs;
@@ -29,7 +29,7 @@ def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
     Returns:
         tf.distribute.Strategy.
     Raises:
-        UserError: TF_CONFIG is absent or no such thing, or there is no such TPU.
+        UserError: TF_CONFIG is absent or malformed, or the TPU cannot be reached.
     """
     if kind == "mirrored":
         devices = tf.config.list_logical_devices("GPU")
@@ -70,17 +70,17 @@ def _connect_tpu(tpu, zone, project):
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Around all that a run does: says in one line if another host left it.
+    """Wraps a whole run; says in one line if another host left it.
 
     Raises:
-        UserError: another host refused the run or broke down, and this one waited for it.
+        UserError: another host refused the run or failed while this one waited for it.
     """
     try:
         yield
     except tf.errors.OpError as error:
         if _LEFT_ALONE not in error.message:
             raise
-        raise UserError("another host ended or refused; see what it says") from error
+        raise UserError("another host ended or refused; see its output") from error
 
 
 def is_chief(strategy) -> bool:
@@ -96,8 +96,8 @@ def distribute(strategy, make_dataset: Callable[[reading.Part], tf.data.Dataset]
     """An iterator whose elements `strategy.run` splits over the replicas.
 
     Args:
-        make_dataset: from the part that a host reads to its batches, one for each of
-            its replicas in turn. The caller takes no more than there are.
+        make_dataset: maps the part that a host reads to its batches, one for each of
+            its replicas in turn. The caller must not take more than there are.
     """
 
     def of_host(context):
@@ -106,27 +106,27 @@ def distribute(strategy, make_dataset: Callable[[reading.Part], tf.data.Dataset]
             hosts=context.num_input_pipelines,
             replicas=context.num_replicas_in_sync,
         )
-        # Where a dataset could end, batches of several hosts lose their static shape.
+        # If a dataset could end, batches of several hosts would lose their static shape.
         return make_dataset(part).repeat()
 
     return iter(strategy.distribute_datasets_from_function(of_host))
 
 
 def first(strategy, values):
-    """The values of one replica, of those that are equal on all."""
+    """The first replica's values, of values that are equal on all."""
     return tf.nest.map_structure(
         lambda value: strategy.experimental_local_results(value)[0], values
     )
 
 
 def _everyones(strategy, number):
-    """The numbers that the replicas have, in their order; waits for all hosts."""
+    """The replicas' numbers, in order; waits for all hosts."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return [number]  # one host
 
     def gather():
         context = tf.distribute.get_replica_context()
-        # A sum of vectors with one entry each: all devices can sum int32, and exactly.
+        # Sums vectors with one entry each: all devices can sum int32, and exactly.
         mine = tf.one_hot(
             context.replica_id_in_sync_group,
             strategy.num_replicas_in_sync,
@@ -139,12 +139,12 @@ def _everyones(strategy, number):
 
 
 def any_host(strategy, value: bool) -> bool:
-    """Whether it is true on any host; waits for all."""
+    """Whether `value` is true on any host; waits for all."""
     return any(_everyones(strategy, int(value)))
 
 
 def check_same(strategy, number: int, message: str) -> None:
-    """Waits for all hosts, and refuses a run if they do not have the same number.
+    """Waits for all hosts, and refuses a run if their numbers differ.
 
     Raises:
         UserError: with this message, on every host.
@@ -157,8 +157,8 @@ def on_chief(strategy, work: Callable[[], None]) -> None:
     """Lets the chief do something while the other hosts wait for it.
 
     Raises:
-        UserError: the chief's work raised it; then on every host, for none can go on
-            without the others.
+        UserError: the chief's work raised it; raised on every host, because none can
+            continue without the others.
     """
     refusal = None
     if is_chief(strategy):
@@ -167,4 +167,4 @@ def on_chief(strategy, work: Callable[[], None]) -> None:
         except UserError as error:
             refusal = error
     if any_host(strategy, refusal is not None):
-        raise refusal or UserError("the chief refuses the run; see what it says")
+        raise refusal or UserError("the chief refused the run; see its output")

@@ -1,10 +1,11 @@
-"""Exports a pre-trained network: the words behind each [MASK], and vectors of texts."""
+"""Exports a pre-trained network, which fills in each [MASK] and gives vectors of texts."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from training import loop, metrics
 from modeling.encoders.config import EncoderConfig
 from serving import export
 from text.instances import packing
@@ -12,12 +13,11 @@ from text.instances.pack_graph import pack
 from text.records import rows
 from text.tasks import masks
 from text.tasks.in_parts import in_parts
-from text.tokenizers.wordpiece import Tokenizer
-from training import loop, metrics
+from text.tokenizers.tokenizer import Tokenizer
 
 TOP_K = 5
 _MOST_NUMBERS = 1 << 26  # probabilities of one part
-_CHECKED = 2  # samples whose logits are compared, all of the vocabulary
+_CHECKED = 2  # samples whose logits over the whole vocabulary are compared
 _SAMPLES = (
     "The [MASK] of the [MASK] is not known.",
     "[MASK]",
@@ -40,9 +40,9 @@ def save(
 ) -> str:
     """Exports the network of a trainer, with its heads; returns the folder.
 
-    From raw text, serving_default gives what may stand in the place of each [MASK], and
-    `vectors` two vectors of the last layer: `cls`, and `mean` over all tokens, [CLS] and
-    [SEP] included.
+    From raw text, serving_default predicts the tokens for each [MASK], and `vectors`
+    returns two vectors of the last layer: `cls`, and `mean` over all tokens, including
+    [CLS] and [SEP].
 
     Raises:
         UserError: see `export.save`.
@@ -108,7 +108,7 @@ def _row(ids, tokenizer, most):
 
 
 def _pooled(model, tokenizer, max_seq_length):
-    """What `vectors` has to give for the samples."""
+    """What `vectors` must return for the samples."""
     pooled = []
     for text in _SAMPLES:
         ids, _, _ = packing.pack(
@@ -151,7 +151,7 @@ def _fill(tokenizer, predict, batch):
     columns = tf.zeros_like(batch["input_ids"]) + tf.range(tf.shape(is_mask)[1])
     positions = tf.ragged.boolean_mask(columns, is_mask)
     counts = positions.row_lengths()
-    positions = tf.pad(positions.to_tensor(), [[0, 0], [0, 1]])  # one at least
+    positions = tf.pad(positions.to_tensor(), [[0, 0], [0, 1]])  # at least one
 
     def best(part):
         probabilities = tf.nn.softmax(predict(part)["masked_lm_logits"])

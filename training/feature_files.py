@@ -1,4 +1,4 @@
-"""The files that features go to: the release's JSON lines, and HDF5."""
+"""Writes features to files: the release's JSON lines, or HDF5."""
 
 import json
 
@@ -12,7 +12,7 @@ _HDF5_CHUNK = 1 << 17  # bytes
 
 
 class JsonLines:
-    """The release's JSON lines; pooled, a line has "layers" in the place of "features".
+    """The release's JSON lines; pooled, a line has "layers" instead of "features".
 
     Source: google-research/bert@eedf571 extract_features.py, main.
     """
@@ -63,12 +63,12 @@ class JsonLines:
 
 
 def _rounded(values):
-    """As in the release, six decimals; in float64, or more digits would come out."""
+    """Six decimals, as in the release; in float64, since float32 would print more."""
     return np.round(values.astype(np.float64), 6).tolist()
 
 
 class Hdf5:
-    """The datasets that the head of this file describes."""
+    """The datasets that extract_features.py describes."""
 
     mode = "w+b"
 

@@ -1,4 +1,4 @@
-"""Texts to the features of an encoder: windows, batches of like length, pooling."""
+"""Turns texts into an encoder's features: windows, batches of similar length, pooling."""
 
 import dataclasses
 import functools
@@ -8,19 +8,17 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.instances import packing
 from text.records.rows import static_lengths
-from text.tokenizers.wordpiece import Tokenizer
+from text.tokenizers.tokenizer import Tokenizer
 
-# isort: split
-import tensorflow as tf
-
-# Rows are sorted by length among so many batches, or as many as so many bytes of features
-# come from; features wait until those of the rows before them are there.
+# Rows are sorted by length within this many batches, or within as many as yield this many
+# bytes of features, which are kept until those of all rows before them are ready.
 _BATCHES_SORTED = 64
 _BYTES_WAITING = 1 << 28
 
@@ -33,8 +31,8 @@ class Row(NamedTuple):
 
     Attributes:
         input_ids, segment_ids: lists of int, unpadded.
-        kept: the positions whose features are the text's; windows overlap.
-        ends_text: whether the text has no further row.
+        kept: the positions whose features to use; windows overlap.
+        ends_text: whether this is the last row of the text.
     """
 
     input_ids: list[int]
@@ -45,7 +43,7 @@ class Row(NamedTuple):
 
 @dataclasses.dataclass
 class Counts:
-    """What is said of the texts in the end."""
+    """What is reported about the texts at the end."""
 
     texts: int = 0
     tokens: int = 0
@@ -56,7 +54,7 @@ class Counts:
 def make_rows(
     lines: Iterable[str], tokenizer: Tokenizer, given, counts: Counts
 ) -> Iterator[Row]:
-    """Tokenizes texts and lays them out, in their order; counts them on the way.
+    """Tokenizes texts and lays them out as rows, in order; counts them on the way.
 
     Source: google-research/bert@eedf571 extract_features.py, read_examples and
         convert_examples_to_features.
@@ -94,13 +92,13 @@ def _text_rows(ids, vocabulary, given, counts) -> Iterator[Row]:
         counts.cut += 1
         ids = ids[:room]
     counts.windowed += len(ids) > room
-    last = max(len(ids) - room, 0)  # where the last window begins; it is a whole one
+    last = max(len(ids) - room, 0)  # where the last window begins; it is a full one
     starts = [*range(0, last, given.doc_stride or room), last]
     first = 0
     for start, following in itertools.zip_longest(starts, starts[1:]):
         is_last = following is None
         window = ids[start : start + room]
-        # Two windows share what both hold: each has the half that lies deeper in it.
+        # Two windows share their overlap: each gets the half farther from its own end.
         stop = len(ids) if is_last else (following + start + room + 1) // 2
         kept = slice(first - start + (start > 0), stop - start + 1 + is_last)
         row_ids = [vocabulary.cls_id, *window, vocabulary.sep_id]
@@ -117,7 +115,7 @@ class FeatureExtractor:
     Args:
         strategy: see `distribution.make`.
         config: the architecture.
-        layers: which layers' outputs are wanted; as `Options.layers`.
+        layers: which layers' outputs to return; see `Options.layers`.
         pooling: see `Options`.
     """
 
@@ -130,7 +128,7 @@ class FeatureExtractor:
         self.token_bytes = len(layers) * config.hidden_size * np.float32().nbytes
         with strategy.scope():
             self.model = make_encoder(config)
-        # One function for each shape of a batch; there are few.
+        # One function for each batch shape; there are few.
         self._compiled = functools.cache(lambda shape: tf.function(self._of_replicas))
 
     def __call__(self, batch: dict[str, np.ndarray]) -> np.ndarray:
@@ -173,11 +171,11 @@ class FeatureExtractor:
 def encode(
     rows: Iterator[Row], encoder: FeatureExtractor, max_seq_length: int, batch_size: int
 ) -> Iterator[tuple[Row, np.ndarray]]:
-    """Features of rows, in their order; rows of like length share a batch.
+    """Features of rows, in order; rows of similar length share a batch.
 
     Yields:
         a row and its features: float32 [layers, kept, h]; pooled, [layers, h] as
-        `FeatureExtractor` has them.
+        `FeatureExtractor` returns them.
     """
     while some := _take(rows, encoder, batch_size):
         order = sorted(range(len(some)), key=lambda i: len(some[i].input_ids))
@@ -188,19 +186,19 @@ def encode(
             values = encoder(batch)
             if not np.isfinite(values).all():
                 raise UserError(
-                    "the features are not finite; the checkpoint is of a run that "
-                    "diverged, or damaged, so use another one"
+                    "the features are not finite; the checkpoint is damaged or from a run "
+                    "that diverged, so use another one"
                 )
             for position, i in enumerate(chosen):
                 features[i] = values[:, position]
                 if encoder.pooling == "none":
-                    # A copy, so that the padding of the batch need not wait as well.
+                    # A copy, so that the batch's padding is not kept in memory.
                     features[i] = features[i][:, some[i].kept].copy()
         yield from zip(some, features, strict=True)
 
 
 def _take(rows, encoder, batch_size):
-    """The next rows, which are sorted among themselves."""
+    """The next rows, to be sorted together."""
     some, waiting = [], 0
     for batch in _batched(rows, batch_size):
         some += batch
@@ -217,7 +215,7 @@ def _batched(rows, size):
 
 
 def _pad(rows, encoder, max_seq_length):
-    """Rows as arrays of one of a few lengths, as many as the replicas can share."""
+    """Pads rows to one of a few lengths, and their number to a multiple of replicas."""
     longest = max(len(row.input_ids) for row in rows)
     length = next(n for n in static_lengths(max_seq_length) if n >= longest)
     replicas = encoder.strategy.num_replicas_in_sync

@@ -1,14 +1,14 @@
-"""One run, from its first update to its last: the file to read to see a run.
+"""Trains a model, from the first update of a run to the last.
 
-An update takes one global batch. Each replica runs its part of it, in micro-batches if
-asked to, and adds up the gradients; these sums are added over all replicas, clipped and
+An update takes one global batch. Each replica processes its part, in micro-batches if
+requested, and sums the gradients; these sums are added over all replicas, clipped and
 applied once. Every loss is divided by the weight of the whole global batch, so the result
 does not depend on how many replicas or micro-batches shared it.
 
 Everything random is keyed by the run's seed and by numbers that a checkpoint restores. A
-run that was killed and started again therefore ends with the bits it would have had.
+run that was killed and restarted therefore ends with the same bits as an uninterrupted one.
 
-The loop knows no task, only the contract in modeling/objectives/objective.py.
+The loop does not know any task, only the contract in modeling/objectives/objective.py.
 """
 
 import dataclasses
@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from modeling import layers, losses, optimization
 from training import checkpoint, distribution, report
+from modeling import layers, losses, optimization
 
 _CLIP_NORM = 1.0
-# Python handles Ctrl-C between calls of TensorFlow, so none may last long.
+# Python handles Ctrl-C between calls to TensorFlow, so none may take long.
 _SECONDS_PER_CALL = 2.0
 
-# Entries of a checkpoint beside weights and slots.
+# Entries of a checkpoint besides weights and slots.
 _STEP = "global_step"
 _SKIPPED = "training/skipped_updates"
 _SKIPPED_IN_A_ROW = "training/skipped_updates_in_a_row"
@@ -51,17 +51,17 @@ class Settings:
 
 
 class NotFiniteError(Exception):
-    """Losses or gradients were not finite in `count` updates in a row, from `step` on."""
+    """Loss or gradient was not finite in `count` consecutive updates, from `step` on."""
 
     def __init__(self, step: int, count: int):
-        super().__init__(f"{count} updates from {step} on are not finite")
+        super().__init__(f"{count} updates starting at step {step} are not finite")
         self.step = step
         self.count = count
 
 
 @dataclasses.dataclass
 class _Progress:
-    """Where a run stands; with the variables, all that a checkpoint has to hold."""
+    """A run's progress; with the variables, everything that a checkpoint must contain."""
 
     step: int = 0
     skipped: int = 0
@@ -69,12 +69,12 @@ class _Progress:
 
 
 class Trainer:
-    """A model with its optimizer on the devices of a strategy, and what they compute.
+    """A model and its optimizer on the devices of a strategy, and their computations.
 
     Args:
         strategy: see `distribution.make`.
         make_model: makes the network; called once, in the strategy's scope.
-        objective: what is to be learned.
+        objective: what to learn.
         settings: the run's numbers.
     """
 
@@ -93,11 +93,11 @@ class Trainer:
             *objective.metric_names,
             "gradient_norm",
         )
-        # Not its variables: those count the seeds of layers that draw no numbers, too.
+        # Not its variables, which also include seeds of layers that draw no numbers.
         self.weights = {v.path: v for v in self.model.weights}
         self.variables = self.weights | {v.path: v for v in self.optimizer.variables}
         self.progress = _Progress()
-        # XLA compiles what takes the time; what replicas exchange stays outside.
+        # XLA compiles the expensive part; communication between replicas stays outside.
         self._gradients = tf.function(self._gradients, jit_compile=settings.xla)
         self._updates = tf.function(self._updates)
         self._evaluations = tf.function(self._evaluations)
@@ -106,7 +106,7 @@ class Trainer:
 
     @property
     def description(self) -> str:
-        """How large the model is, and on what it runs."""
+        """The size of the model, and the number of devices."""
         number = sum(v.shape.num_elements() for v in self.weights.values())
         replicas = self.strategy.num_replicas_in_sync
         devices = "1 device" if replicas == 1 else f"{replicas} devices"
@@ -122,15 +122,15 @@ class Trainer:
             step: int64 scalar, the number of updates before this one.
         Returns:
             float32 [names, 2]: sum and weight, over the global batch, of each of
-            `self.names`; and whether all was finite, int64. Where it was not, the sums
-            are zeros and no variable was changed.
+            `self.names`; and whether everything was finite, int64. If not, the sums are
+            0 and no variable has changed.
         """
         context = tf.distribute.get_replica_context()
         batch = self.objective.prepare(batch, self.settings.seed)
         weights = context.all_reduce("SUM", self.objective.weights(batch))
         gradients, sums = self._gradients(batch, weights, self._seeds(context, step))
         gradients, sums = context.all_reduce("SUM", (gradients, sums))
-        # Differs from the release: it clips each core's gradient before adding them up.
+        # Differs from the release, which clips each core's gradient before adding them.
         gradients, norm = optimization.clip_by_global_norm(gradients, _CLIP_NORM)
         finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
         tf.cond(finite, lambda: self._apply(gradients, step), lambda: None)
@@ -150,7 +150,7 @@ class Trainer:
         )
 
     def _seeds(self, context, step):
-        """[accumulation_steps, 2]: a seed for each micro-batch, unlike any other's."""
+        """[accumulation_steps, 2]: a unique seed for each micro-batch."""
         count = self.settings.accumulation_steps
         micro_batch = step * count + tf.range(count, dtype=tf.int64)
         replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
@@ -206,8 +206,8 @@ class Trainer:
             The sums of all updates, how many there were, how many of them were skipped,
             and how many were skipped in a row at the end.
         """
-        # Sums of float32 in float64 are exact: how updates are spread over calls, which
-        # is a matter of speed, does not show in what is reported.
+        # Sums of float32 in float64 are exact, so the split of updates into calls, which
+        # depends on speed, does not affect what is reported.
         sums = tf.zeros([len(self.names), 2], tf.float64)
         done = tf.zeros([], tf.int64)
         skipped = tf.zeros([], tf.int64)
@@ -226,7 +226,7 @@ class Trainer:
         """Losses and metrics over all batches together, without dropout.
 
         Args:
-            data: from a `reading.Part` to a dataset of at least num_batches.
+            data: maps a `reading.Part` to a dataset of at least num_batches.
         Returns:
             "loss" and the value of every loss and metric by name.
         """
@@ -246,7 +246,7 @@ class Trainer:
         return tf.distribute.get_replica_context().all_reduce("SUM", sums)
 
     def values(self, sums) -> dict[str, float]:
-        """Sums and weights to means; the loss to minimize is their weighted sum."""
+        """Turns sums and weights into means; the loss to minimize is their weighted sum."""
         if not sums.any():  # every update was skipped
             return {}
         pairs = zip(self.names, sums.astype("float64"), strict=False)
@@ -258,7 +258,7 @@ class Trainer:
     # --- Prediction ------------------------------------------------------------------
 
     def predict(self, data: Callable, num_batches: int) -> Iterator[tuple]:
-        """What the model says of one batch after another, without dropout.
+        """The model's outputs for one batch after another, without dropout.
 
         Args:
             data: as for `evaluate`.
@@ -293,14 +293,14 @@ class Trainer:
     # --- The run ---------------------------------------------------------------------
 
     def restore(self, directory: str) -> int | None:
-        """Takes up the newest whole checkpoint of a run, if there is one.
+        """Restores the newest intact checkpoint of a run, if there is one.
 
         Also reads a directory of the 2018 release: weights, slots and global_step.
 
         Returns:
-            The number of updates done, or None where there is no checkpoint.
+            The number of updates done, or None if there is no checkpoint.
         Raises:
-            UserError: all checkpoints are damaged, or the newest is of another model.
+            UserError: all checkpoints are damaged, or the newest is from another model.
         """
         found = checkpoint.newest(directory)
         if found is None:
@@ -334,14 +334,14 @@ class Trainer:
         held_out: Callable[[], dict[str, float]] | None = None,
         enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Trains from where the variables stand to the last update.
+        """Trains from the current state to the last update.
 
         Args:
-            data: (first_batch, part) to an endless dataset of batches.
+            data: maps (first_batch, part) to an endless dataset of batches.
             output_dir: where checkpoints go.
-            log: told of every interval.
-            held_out: evaluates, every eval_every_steps and at the end.
-            enough: asked after every evaluation whether the run shall end here.
+            log: receives a report of every interval.
+            held_out: evaluates; called every eval_every_steps and at the end.
+            enough: called after every evaluation; says whether to stop here.
         Raises:
             NotFiniteError: too many updates in a row were skipped.
         """
@@ -360,8 +360,8 @@ class Trainer:
             duration = time.perf_counter() - began
             per_call = max(1, int(_SECONDS_PER_CALL * count / duration))
             seconds += duration
-            # In this order: what is reported of a step is never missing after a resume
-            # from its checkpoint.
+            # In this order, so that a run resumed from a checkpoint never lacks a report
+            # of its step.
             step, saving = progress.step, self._is_due(settings.save_every_steps)
             if saving or self._is_due(settings.log_every_steps):
                 values = self.values(sums) | {
@@ -375,8 +375,10 @@ class Trainer:
                 stopping = enough()
             if (saving or stopping) and chief:
                 log.say(f"saved {self.save(output_dir)}")
-        # No host may leave while another still waits for it or writes.
-        distribution.check_same(self.strategy, progress.step, "the last step")
+        # No host may exit while another still waits for it or writes.
+        distribution.check_same(
+            self.strategy, progress.step, "the hosts ended at different steps"
+        )
 
     def run_updates(self, batches, count):
         """Advances variables and progress; returns the sums of the updates."""
@@ -397,7 +399,7 @@ class Trainer:
         return sums.numpy()
 
     def _is_due(self, every: int) -> bool:
-        """Whether something happens now that happens every so often, and at the end."""
+        """Whether something done every `every` steps, and at the end, is due now."""
         if not every:
             return False
         step = self.progress.step
@@ -415,6 +417,6 @@ class Trainer:
 
 
 def _shape(x) -> list:
-    """The sizes of a tensor's axes, as numbers where they are known beforehand."""
+    """The sizes of a tensor's axes, as Python numbers if they are known in advance."""
     known, found = x.shape.as_list(), tf.shape(x)
     return [found[i] if size is None else size for i, size in enumerate(known)]

@@ -1,18 +1,18 @@
-"""Metrics: predictions to numbers.
+"""Computes metrics from predictions.
 
-Where a number is not defined (a correlation with a constant, say), it is 0.
+A metric that is undefined, such as a correlation with a constant, is 0. SciPy and
+scikit-learn take a second to load, so they are imported when a metric needs them.
 """
 
+import functools
 import math
 import warnings
 
 import numpy as np
-from scipy import stats
-from sklearn import metrics
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """float64 [..., classes], sums of 1."""
+    """float64 [..., classes], which sum to 1."""
     odds = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
     return odds / odds.sum(axis=-1, keepdims=True)
 
@@ -27,9 +27,11 @@ def accuracy(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
-    """Matthews's correlation of two series of classes."""
+    """The Matthews correlation of two series of classes."""
+    from sklearn import metrics
+
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a single class, which gets 0 here
+        warnings.simplefilter("ignore")  # about a single class, which scores 0 here
         return _defined(metrics.matthews_corrcoef(gold, predicted))
 
 
@@ -39,11 +41,15 @@ def f1(gold: np.ndarray, predicted: np.ndarray, average: str = "binary") -> floa
     Args:
         gold, predicted: int [n]; or int [n, classes], 0 or 1, for several at once.
     """
+    from sklearn import metrics
+
     return float(metrics.f1_score(gold, predicted, average=average, zero_division=0))
 
 
 def found(gold: set, predicted: set) -> dict[str, float]:
-    """Precision, recall and F1 of things found, each of which is right or wrong."""
+    """Precision, recall and F1 of the things found, each either right or wrong."""
+    from sklearn import metrics
+
     both = list(gold | predicted)
     if not both:
         return {"precision": 0.0, "recall": 0.0, "f1": 0.0}
@@ -57,20 +63,47 @@ def found(gold: set, predicted: set) -> dict[str, float]:
 
 
 def pearson(gold: np.ndarray, predicted: np.ndarray) -> float:
+    from scipy import stats
+
     return _correlation(stats.pearsonr, gold, predicted)
 
 
 def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
+    from scipy import stats
+
     return _correlation(stats.spearmanr, gold, predicted)
+
+
+def exact_match(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """Share of rows [n, classes] that are right in all classes."""
+    return float(np.mean((gold == predicted).all(axis=1)))
+
+
+def mean_squared_error(gold: np.ndarray, predicted: np.ndarray) -> float:
+    return float(np.mean((gold - predicted) ** 2))
 
 
 def _correlation(function, gold, predicted):
     if len(gold) < 2:
         return 0.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of constants, which get 0 here
+        warnings.simplefilter("ignore")  # about constants, which score 0 here
         return _defined(function(gold, predicted).statistic)
 
 
 def _defined(value) -> float:
     return 0.0 if math.isnan(value) else float(value)
+
+
+# By their names in tasks and eval_results.txt.
+FUNCTIONS = {
+    "accuracy": accuracy,
+    "matthews": matthews,
+    "f1": f1,
+    "f1_macro": functools.partial(f1, average="macro"),
+    "f1_micro": functools.partial(f1, average="micro"),
+    "exact_match": exact_match,
+    "pearson": pearson,
+    "spearman": spearman,
+    "mean_squared_error": mean_squared_error,
+}

@@ -8,16 +8,15 @@ import time
 
 import tensorflow as tf
 
+from training import run_folder
 from text.files import anywhere
 from text.progress import duration
-from training import run_folder
 
-_SECONDS_PER_WRITE = 60  # on gs://, where to append is to write the file again
-_CURVES = "curves.png"
+_SECONDS_PER_WRITE = 60  # on gs://, where appending rewrites the file
 
 
 class Report:
-    """Receives what the loop measured and writes it everywhere.
+    """Writes what the loop measured to all outputs.
 
     Args:
         directory: where the files go.
@@ -45,7 +44,7 @@ class Report:
             atexit.register(self._flush)
 
     def begin(self, step: int) -> None:
-        """Cuts off what metrics.jsonl says of later steps: they will be repeated."""
+        """Removes later steps from metrics.jsonl, because they will be repeated."""
         if self._active:
             run_folder.make_room(self._path)
             _cut(self._path, step)
@@ -53,8 +52,8 @@ class Report:
     def say(self, message: str) -> None:
         """Prints a line with the time of day.
 
-        What was reported before is in metrics.jsonl by then: a line may say that a
-        checkpoint was saved.
+        Earlier reports are written to metrics.jsonl first, because the line may say that
+        a checkpoint was saved.
         """
         if self._active:
             self._flush()
@@ -86,8 +85,8 @@ class Report:
         recently = time.monotonic() - self._written < _SECONDS_PER_WRITE
         if not (recently and anywhere.is_remote(self._path)):
             self._flush()
-        # As the Estimator: held-out values in a folder of their own, so that
-        # TensorBoard draws both into one chart.
+        # Like the Estimator, puts held-out values in their own folder, so that
+        # TensorBoard draws both in one chart.
         folder = os.path.join(self._directory, "eval" if kind == "eval" else "")
         with anywhere.access(folder):
             if kind not in self._events:
@@ -112,13 +111,13 @@ class Report:
         rows = [row for _, row in _lines(self._path) if row]
         if not self._active or not rows:
             return None
-        path = os.path.join(self._directory, _CURVES)
+        path = os.path.join(self._directory, run_folder.CURVES)
         _draw(rows, path)
         return path
 
 
 def _write_scalar(name, value, step):
-    # tf.summary.scalar wants the tensorboard package; this is what it writes.
+    # tf.summary.scalar needs the tensorboard package; this is what it writes.
     metadata = tf.compat.v1.SummaryMetadata(
         plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
     )
@@ -127,13 +126,13 @@ def _write_scalar(name, value, step):
 
 
 def _line(values: dict[str, float]) -> str:
-    # A line has little room, and what is not skipped needs no mention.
+    # Lines have little room, so skipped_updates is shown only if there are any.
     shown = {k: v for k, v in values.items() if k != "skipped_updates" or v}
     return ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
 
 
 def _lines(path: str) -> list[tuple[bytes, dict | None]]:
-    """The lines of metrics.jsonl, and what each says; None where it is no report."""
+    """The lines of metrics.jsonl, each with its report, or None if it is not one."""
     if not tf.io.gfile.exists(path):
         return []
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
@@ -151,7 +150,7 @@ def _report_of(line):
 
 
 def _cut(path: str, step: int) -> None:
-    """Removes the reports of later steps, and one that a killed process half wrote."""
+    """Removes reports of later steps, and one that a killed process left incomplete."""
     lines = _lines(path)
     kept = [
         line.removesuffix(b"\n") + b"\n"
@@ -178,19 +177,19 @@ def _names(rows: list[dict]) -> dict[str, list[str]]:
         panel: [n for n in names if n == panel or (ending and n.endswith(ending))]
         for panel, (_, ending) in _PANELS.items()
     }
-    # What evaluations alone have are scores.
+    # Values that only evaluations have are scores.
     others = trained.union({"step", "kind"}, *found.values())
     found["accuracy"] += [name for name in names if name not in others]
     return found
 
 
 def _draw(rows: list[dict], path: str) -> None:
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), layout="constrained")
+    # Margins by hand: to find them takes as long as to draw everything else.
+    figure = Figure(figsize=(12, 8))
+    axes = figure.subplots(2, 2)
+    figure.subplots_adjust(left=0.08, right=0.98, bottom=0.07, top=0.97, wspace=0.2)
     for axis, (panel, names) in zip(axes.flat, _names(rows).items(), strict=True):
         for color, name in enumerate(names):
             for kind, style in (("train", "-"), ("eval", "o--")):
@@ -209,10 +208,10 @@ def _draw(rows: list[dict], path: str) -> None:
                     )
         axis.set_xlabel("updates")
         axis.set_ylabel(_PANELS[panel][0])
+        axis.ticklabel_format(axis="y", scilimits=(-3, 4))  # short, to fit the margin
         axis.grid(alpha=0.3)
         if axis.lines:
             axis.legend()
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=100)
     run_folder.write_file(path, picture.getvalue())
-    pyplot.close(figure)

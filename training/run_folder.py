@@ -1,9 +1,9 @@
-"""The names in an output_dir, and what may happen to them.
+"""Names the files in an output_dir, and replaces or removes only this program's own.
 
-The folder may also hold the user's files. So a small hidden file in each folder, its
-record, lists what this program makes there, each name before the file itself appears. Only
-what is listed is ever replaced or removed. Any other file in the way is renamed, with a
-message.
+The folder may also contain the user's files. So a small hidden file in each folder, its
+record, lists what this program makes there; each name is added before the file appears.
+Only listed files are ever replaced or removed. Any other file in the way is renamed, with
+a message.
 """
 
 import contextlib
@@ -11,42 +11,49 @@ import json
 import math
 import os
 import re
-import secrets
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
 from text.errors import UserError
 from text.files import anywhere, local
 
-# What early stopping leaves: what it knows, and a folder of the best weights.
+# What early stopping leaves: its history, and a folder with the best weights.
 EVALUATIONS = "evaluations.json"
 BEST = "best"
 METRICS = "metrics.jsonl"
+CURVES = "curves.png"
+CONFIG = "bert_config.json"
+VOCABULARY = "vocab.txt"
+TASK = "task.json"  # what a fine-tuned model was trained to do, and on which text
+TEXT = "text.json"  # how the text of a pre-trained model became ids
+RESULTS = "eval_results.txt"  # as in the release; the same as JSON:
+RESULTS_JSON = "eval_results.json"
+MISTAKES = "mistakes.html"
+OUTCOME, SEARCH = "outcome.json", "search.json"  # of one run of a search, of all
+SKIPPED_BATCH = "skipped_batch.npz"
 RECORD = ".made~bert~record"
-# The files of a checkpoint, in the order in which they appear: with an .index all is there.
+# The files of a checkpoint, in the order in which they appear: .index completes it.
 PARTS = (".data-00000-of-00001", ".index")
 
 _CHECKPOINT = "model.ckpt-"
 _STATE = "checkpoint"
-_SETTINGS = "run.json"
-_OF_EVERY_RUN = "max_seq_length"  # a setting that all runs note, and no other program
-_LEASE = ".run~bert~lease"
-_leases = []  # those that this process holds
-# What earlier versions wrote into the folder of a run, under names of their own.
+SETTINGS = "run.json"
+_OF_EVERY_RUN = "max_seq_length"  # a setting that only this program's runs note
+LEASE = ".run~bert~lease"  # on file systems without locks
+# What earlier versions, which kept no record, wrote into the folder of a run.
 _EARLIER = {
     _STATE,
-    _SETTINGS,
+    SETTINGS,
     METRICS,
     EVALUATIONS,
-    "curves.png",
-    "eval_results.json",
-    "eval_results.txt",
-    "mistakes.html",
-    "outcome.json",
-    "search.json",
-    "task.json",
+    CURVES,
+    RESULTS_JSON,
+    RESULTS,
+    MISTAKES,
+    OUTCOME,
+    SEARCH,
+    TASK,
     *(f"{name}.tf_record.json" for name in ("train", "eval", "predict")),
 }
 
@@ -55,7 +62,7 @@ _EARLIER = {
 
 
 def steps(directory: str) -> list[int]:
-    """The steps of which a directory holds a whole checkpoint, ascending."""
+    """The steps of the complete checkpoints in a directory, ascending."""
     return _steps(_names(directory), r"\.index")
 
 
@@ -76,15 +83,15 @@ def prefix_of(directory: str, step: int) -> str:
 
 
 def best_of(directory: str) -> str | None:
-    """The folder of the weights that early stopping kept of a run, if it did."""
+    """The folder of the weights that early stopping kept for a run, if any."""
     best = os.path.join(directory, BEST)
     return best if evaluations(directory) and steps(best) else None
 
 
 def evaluations(directory: str) -> list[dict]:
-    """What early stopping noted of a run: `step` and `score` of each evaluation.
+    """What early stopping noted about a run: `step` and `score` of each evaluation.
 
-    Nothing where the file is absent or somebody else's.
+    Empty if the file is absent or somebody else's.
     """
     noted = anywhere.read_json(os.path.join(directory, EVALUATIONS))
     is_ours = isinstance(noted, list) and all(
@@ -94,8 +101,23 @@ def evaluations(directory: str) -> list[dict]:
 
 
 def holds_weights(directory: str) -> bool:
-    """Whether a run has left some."""
+    """Whether a run has left weights."""
     return bool(steps(directory) or best_of(directory))
+
+
+def text_settings(directory: str) -> tuple[str, dict]:
+    """How the text that a run was trained on became ids.
+
+    Returns:
+        the file that says so, and `Tokenizer.settings` with whatever else it contains;
+        an empty dict if the run noted nothing.
+    """
+    for name in (TASK, TEXT):
+        path = os.path.join(directory, name)
+        noted = anywhere.read_json(path)
+        if isinstance(noted, dict):  # else absent, or somebody else's
+            return path, noted
+    return path, {}
 
 
 def newest_of(directory: str) -> str | None:
@@ -120,19 +142,18 @@ def made(directory: str) -> set[str]:
     """The names of the files and checkpoints that this program made in a directory.
 
     A checkpoint's name is that of its prefix. On gs://, which has no locks, two processes
-    that add to the record at once may lose an entry: what it was of then counts as the
-    user's.
+    that add to the record at once may lose an entry: its file then counts as the user's.
     """
     record = anywhere.read_json(os.path.join(directory, RECORD))
     if isinstance(record, list):
         return set(map(str, record))
-    # Else it may be of an earlier version, which kept no record.
+    # Otherwise it may be from an earlier version, which kept no record.
     if _is_best(directory):
         run = os.path.dirname(directory)
         if not (evaluations(run) and EVALUATIONS in made(run)):
             return set()
     else:
-        settings = anywhere.read_json(os.path.join(directory, _SETTINGS))
+        settings = anywhere.read_json(os.path.join(directory, SETTINGS))
         if not isinstance(settings, dict) or _OF_EVERY_RUN not in settings:
             return set()
     checkpoints = re.findall(
@@ -152,7 +173,7 @@ def made_steps(directory: str) -> list[int]:
 
 
 def claim(path: str) -> None:
-    """Notes that what is about to appear is made by this program.
+    """Notes that this program is about to make a file or checkpoint.
 
     Args:
         path: of a file, or the prefix of a checkpoint.
@@ -163,7 +184,7 @@ def claim(path: str) -> None:
 
 
 def release(path: str) -> None:
-    """Gives a file or checkpoint to the user: it is not replaced or removed any more."""
+    """Hands a file or checkpoint to the user: it is no longer replaced or removed."""
     directory, name = os.path.split(path)
     with _changing(directory) as names:
         names.discard(name)
@@ -188,11 +209,11 @@ def _changing(directory) -> Iterator[set[str]]:
 def make_room(path: str) -> None:
     """Renames a file that this program did not make, and claims its name.
 
-    To be called before a file is written by other means than `write_file`.
+    Call it before writing a file by any means other than `write_file`.
     """
     with anywhere.access(path):
         directory, name = os.path.split(path)
-        # This program makes no links. Through one it would write to another file.
+        # This program makes no links. Writing through one would change another file.
         if name not in made(directory) or os.path.islink(path):
             if tf.io.gfile.exists(path):
                 anywhere.set_aside(path)
@@ -200,13 +221,13 @@ def make_room(path: str) -> None:
 
 
 def make_room_for_checkpoint(prefix: str) -> None:
-    """As `make_room`, for all files of a checkpoint."""
+    """Like `make_room`, for all files of a checkpoint."""
     with anywhere.access(prefix):
         directory, name = os.path.split(prefix)
         if name not in made(directory):
             pattern = re.compile(re.escape(name) + r"(\.(index|meta|data-[\w-]+))")
             found = filter(None, map(pattern.fullmatch, _names(directory)))
-            # The .index first: no half of it is taken for whole.
+            # The .index first, so that no part of it seems complete.
             endings = sorted((m[1] for m in found), key=lambda end: end != ".index")
             if endings:
                 anywhere.set_aside(prefix, endings)
@@ -214,10 +235,10 @@ def make_room_for_checkpoint(prefix: str) -> None:
 
 
 def write_file(path: str, content: str | bytes) -> None:
-    """Writes a file that appears under its name as a whole; makes its directory.
+    """Writes a file atomically; makes its directory.
 
-    A file of the user under that name is renamed first; where it has this very content,
-    it stays and nothing is written.
+    A user's file of that name is renamed first; if it already has this content, it stays
+    and nothing is written.
 
     Raises:
         UserError: the disk is full or not writable.
@@ -243,7 +264,7 @@ def _holds(path, content):
 
 
 def keep(directory: str, kept: Sequence[int], until: float = math.inf) -> None:
-    """Names checkpoints in the state file, the last as the one to load; drops the others.
+    """Lists checkpoints in the state file, the last as the one to load; drops the others.
 
     Args:
         until: later steps are not dropped.
@@ -262,7 +283,7 @@ def _drop(directory, unwanted):
     dropped = {f"{_CHECKPOINT}{step}" for step in unwanted}
     with anywhere.access(directory):
         for name in sorted(dropped):
-            # The .index first: no half of it is taken for whole.
+            # The .index first, so that no part of it seems complete.
             for part in reversed(PARTS):
                 with contextlib.suppress(tf.errors.NotFoundError):
                     tf.io.gfile.remove(os.path.join(directory, name + part))
@@ -272,17 +293,17 @@ def _drop(directory, unwanted):
 
 
 def drop_all(directory: str) -> None:
-    """Removes all checkpoints that this program made, and the state file of them."""
+    """Removes all checkpoints that this program made, and their state file."""
     _drop(directory, _steps(made(directory)))
     _forget(os.path.join(directory, _STATE))
 
 
 def forget_best(directory: str) -> None:
-    """Removes what early stopping left of a run; renames what is the user's."""
+    """Removes what early stopping left for a run; renames what is the user's."""
     drop_all(os.path.join(directory, BEST))
     path = os.path.join(directory, EVALUATIONS)
     _forget(path)
-    if evaluations(directory):  # copied from another run: `best_of` goes by it
+    if evaluations(directory):  # copied from another run, and `best_of` relies on it
         with anywhere.access(path):
             anywhere.set_aside(path)
 
@@ -297,10 +318,10 @@ def _forget(path):
 
 
 def clear(directory: str) -> None:
-    """Removes what ended processes left half written in a run's directory.
+    """Removes half-written files that ended processes left in a run's directory.
 
-    Only who holds the directory may call it: nobody else writes checkpoints then, on
-    whatever host.
+    Only the process that holds the directory may call it, so that no other, on any host,
+    is writing checkpoints.
     """
     with anywhere.access(directory):
         for name in _names(directory):
@@ -310,97 +331,11 @@ def clear(directory: str) -> None:
                 continue
             written, host, _ = parts
             if not written.startswith(_CHECKPOINT):
-                # Another process may be writing it. On gs:// it would be whole at once.
+                # Another process may be writing it. On gs:// files appear complete.
                 if not anywhere.is_remote(path):
                     local.remove_temporaries(os.path.join(directory, written))
             elif host != local.host() or local.is_left_over(parts):
                 tf.io.gfile.remove(path)
-
-
-# --- One training at a time ----------------------------------------------------------
-
-
-@contextlib.contextmanager
-def held(directory: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Keeps other trainings out of a directory, which is made.
-
-    On gs://, which has no locks, the last training to come takes the directory over: a
-    TPU that was preempted must be able to restart at once. The one before it ends at its
-    next checkpoint; see `check_held`.
-
-    Args:
-        say: told whose place is taken.
-    Raises:
-        UserError: another training has it; names the process and its host.
-    """
-    with contextlib.ExitStack() as stack:
-        with anywhere.access(directory):
-            tf.io.gfile.makedirs(directory)
-            if anywhere.is_remote(directory):
-                stack.enter_context(_leased(directory, say))
-            else:
-                path = os.path.join(directory, _SETTINGS)
-                stack.enter_context(local.locked(path))
-        yield
-
-
-@contextlib.contextmanager
-def _leased(directory, say):
-    lease = _Lease(directory)
-    if before := lease.read():
-        say(
-            f"{directory}: taken over from {before.get('holder')}, which last wrote at "
-            f"{before.get('written')}"
-        )
-    lease.write()
-    _leases.append(lease)
-    try:
-        yield
-    finally:
-        _leases.remove(lease)
-        if lease.is_ours():
-            tf.io.gfile.remove(lease.path)
-
-
-class _Lease:
-    """A file that names who trains."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.path = os.path.join(directory, _LEASE)
-        self._token = secrets.token_hex(8)
-
-    def write(self):
-        lease = {
-            "holder": f"process {os.getpid()} on {local.host()}",
-            "token": self._token,
-            "written": time.strftime("%Y-%m-%d %H:%M:%S"),
-        }
-        with anywhere.replacing(self.path, "w") as file:
-            file.write(json.dumps(lease) + "\n")
-
-    def read(self):
-        lease = anywhere.read_json(self.path)
-        return lease if isinstance(lease, dict) else {}
-
-    def is_ours(self):
-        return self.read().get("token") == self._token
-
-
-def check_held() -> None:
-    """To be called before a checkpoint is written; renews what `held` noted.
-
-    Raises:
-        UserError: another training has taken over the directory.
-    """
-    for lease in _leases:
-        # Whoever took it over and gave it up, because it was refused, left no lease.
-        if (found := lease.read()) and not lease.is_ours():
-            raise UserError(
-                f"{lease.directory}: {found.get('holder', 'another process')} has taken "
-                "over this training; this process ends without another checkpoint"
-            )
-        lease.write()
 
 
 # --- A run's settings ----------------------------------------------------------------
@@ -409,9 +344,9 @@ def check_held() -> None:
 def note_settings(
     directory: str, settings: Mapping, defaults: Mapping | None = None
 ) -> None:
-    """Writes down the settings with which a run begins, or holds it to them.
+    """Notes the settings with which a run begins, or checks it against them.
 
-    A run that goes on is from then on also held to what it did not note.
+    A resumed run is from then on also checked against settings that it had not noted.
 
     Raises:
         UserError: see `check_settings`.
@@ -420,47 +355,47 @@ def note_settings(
     began = noted_settings(directory)
     if not began.keys() >= settings.keys():
         content = json.dumps({**settings, **began}, indent=2, sort_keys=True)
-        write_file(os.path.join(directory, _SETTINGS), content + "\n")
+        write_file(os.path.join(directory, SETTINGS), content + "\n")
 
 
 def noted_settings(directory: str) -> dict:
-    """What a run that has begun noted of its settings."""
+    """The settings that a run noted, if it has begun."""
     if not steps(directory):
         return {}
-    noted = anywhere.read_json(os.path.join(directory, _SETTINGS))
+    noted = anywhere.read_json(os.path.join(directory, SETTINGS))
     return noted if isinstance(noted, dict) else {}
 
 
 def check_settings(
     directory: str, settings: Mapping, defaults: Mapping | None = None
 ) -> None:
-    """Holds a run to the settings it began with, if it began.
+    """Checks a run against the settings it began with, if it has begun.
 
     Args:
-        defaults: what a setting counts as that the run did not note.
+        defaults: values for settings that the run did not note.
     Raises:
-        UserError: a setting differs (all are listed), or what is there are not settings.
+        UserError: settings differ (all are listed), or the file is not a run's settings.
     """
     began = noted_settings(directory)
-    path = os.path.join(directory, _SETTINGS)
+    path = os.path.join(directory, SETTINGS)
     if not began and steps(directory) and tf.io.gfile.exists(path):
         raise UserError(
-            f"{path}: is not what a run wrote, and there are checkpoints beside it; move "
-            "it away to go on from them, or choose another output_dir"
+            f"{path}: was not written by a run, but there are checkpoints next to it; move "
+            "it away to continue from them, or choose another output_dir"
         )
     if began and (changed := changes(began, settings, defaults)):
         raise UserError(
-            f"{directory} holds a run that began with other settings: "
+            f"{directory} contains a run that began with other settings: "
             f"{'; '.join(changed)}; choose another output_dir (--init_checkpoint="
-            f"{directory} goes on from these weights), or remove {path} to go on "
-            "regardless"
+            f"{directory} starts from these weights), or remove {path} to continue "
+            "anyway"
         )
 
 
 def changes(
     began: Mapping, settings: Mapping, defaults: Mapping | None = None
 ) -> list[str]:
-    """What to say of each setting that differs; see `check_settings`."""
+    """Describes each setting that differs; see `check_settings`."""
     was = {**(defaults or {}), **began}
     return [
         _change(name, was.get(name), value)
@@ -470,9 +405,9 @@ def changes(
 
 
 def _change(name, was, now):
-    if _is_digest(was) or _is_digest(now):  # says nothing to a person
+    if _is_digest(was) or _is_digest(now):  # meaningless to a person
         return f"{name.removesuffix('_sha256')} has changed"
-    return f"{name} was {was!r} and is {now!r}"
+    return f"{name} was {was!r} and is now {now!r}"
 
 
 def _is_digest(value):

@@ -1,7 +1,7 @@
 """Scores answers: exact match and F1, as SQuAD's own scripts compute them.
 
 An answer is compared with each of its references, and the best comparison counts. Words
-are what white space separates, in every language; KorQuAD's own script, for one, compares
+are separated by white space in every language; KorQuAD's own script, for example, compares
 characters instead, and its numbers are higher.
 """
 
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation)  # of ASCII alone
+_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 
 
 def normalize(text: str) -> str:
-    """Lowered, without ASCII punctuation and English articles, white space collapsed."""
+    """Lowercases, drops ASCII punctuation and English articles, collapses white space."""
     text = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLE.sub(" ", text).split())
 
@@ -33,21 +33,20 @@ def evaluate(
     """Scores a data set, in percent.
 
     Args:
-        references: the right answers of each question; in version 2, none at all says
+        references: the right answers to each question; in version 2, none at all means
             that "" is right.
         answers: the answers given; None for a question that was left out, which counts
             as wrong.
-        version_2: by the rules of SQuAD 2.0, not 1.1.
-        texts: for the best thresholds, the best text of each question, however likely it
+        version_2: use the rules of SQuAD 2.0, not 1.1.
+        texts: for the best thresholds, the best text for each question, however likely it
             is that there is no answer.
-        null_odds: how much likelier than its text; finite.
+        null_odds: how much likelier no answer is than that text; finite.
     Returns:
-        `exact`, `f1`, and `total`, the number of questions; `missing`, those without an
-        answer, if any. In version 2 the same for questions with an answer (`HasAns_…`)
-        and without (`NoAns_…`) as far as there are any, and, with null_odds, the best
-        scores that a threshold reaches and that threshold: `best_exact`,
-        `best_exact_thresh`, `best_f1`, `best_f1_thresh`. "" is answered where the odds
-        are above it.
+        `exact`, `f1`, and `total`, the number of questions; `missing`, those left out, if
+        any. In version 2, the same for questions with an answer (`HasAns_…`) and without
+        (`NoAns_…`), if there are any, and, with null_odds, the best scores that a
+        threshold reaches and that threshold: `best_exact`, `best_exact_thresh`,
+        `best_f1`, `best_f1_thresh`. The answer is "" if the odds are above the threshold.
     Source: the evaluation scripts of SQuAD 1.1 and 2.0.
     """
     exact, f1 = score(references, answers, version_2=version_2)
@@ -123,15 +122,15 @@ def _averages(exact, f1):
 def best_threshold(
     scores: np.ndarray, null_scores: np.ndarray, null_odds: Sequence[float]
 ) -> tuple[float, float]:
-    """Above which odds "" had better be answered.
+    """The odds above which "" is the better answer.
 
     Args:
         scores: float [questions], of the texts.
         null_scores: float [questions], of "".
         null_odds: float [questions], finite.
     Returns:
-        the highest average in percent, and the lowest of the odds as threshold that
-        reaches it; 1.0 below all odds where it is best never to answer.
+        the highest average in percent, and the lowest of the odds that reaches it as a
+        threshold; 1.0 below all odds if it is best never to answer.
     """
     odds = np.asarray(null_odds, np.float64)
     if not len(odds):
@@ -140,8 +139,8 @@ def best_threshold(
     odds = odds[order]
     gains = np.subtract(scores, null_scores, dtype=np.float64)
     totals = np.sum(null_scores) + np.cumsum(np.append(0.0, gains[order]))
-    # Differs from the script: it also stops between questions of equal odds, which no
-    # threshold can divide, and where it answers none its threshold is 0.
+    # Differs from the script, which also stops between questions of equal odds, which no
+    # threshold can separate, and whose threshold is 0 if it answers none.
     is_last = np.append(odds[1:] != odds[:-1], True)
     thresholds = np.append(odds[0] - 1.0, odds)
     totals, thresholds = (x[np.append(True, is_last)] for x in (totals, thresholds))

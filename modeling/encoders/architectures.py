@@ -1,4 +1,4 @@
-"""The table of architectures. A new one is a row here."""
+"""The table of architectures. To add one, add a row."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ class Architecture(NamedTuple):
     """A kind of network.
 
     Attributes:
-        config: the class of its sizes, which also reads Hugging Face's config.json.
+        config: the class of its config, which also reads Hugging Face's config.json.
         encoder: the class of the network, made from (config, seed, dtype).
         model_types: what Hugging Face's config.json calls it.
     """
@@ -36,7 +36,7 @@ def make_encoder(
 
 
 def config_from_dict(values: dict) -> EncoderConfig:
-    """Builds the config of whatever architecture a config file names.
+    """Builds the config of the architecture that a config file names.
 
     Raises:
         ValueError: there is no such architecture, or its config refuses the values.

@@ -1,4 +1,4 @@
-"""The BERT encoder, its variables named as in the released checkpoints.
+"""The BERT encoder, with variables named as in the released checkpoints.
 
 Axes: b batch, s seq_length, h hidden_size, n num_heads, d head_size.
 """
@@ -10,7 +10,7 @@ from modeling import layers
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.encoder import Encoder
 
-# Added to the attention scores of padding. Finite, so that a row of nothing but padding
+# Added to the attention scores of padding. Finite, so that a row of only padding
 # attends evenly instead of becoming NaN.
 _PADDING_SCORE = -10000.0
 
@@ -29,7 +29,7 @@ class BertEncoder(Encoder):
     Source: google-research/bert@eedf571 modeling.py, class BertModel.
     """
 
-    # A model of spans or tags may lack it, and does not need it.
+    # A model for spans or tags may lack it and does not need it.
     optional_parts = ("pooler/",)
 
     def __init__(
@@ -130,10 +130,10 @@ class _Embeddings(keras.layers.Layer):
         self.built = True
 
     def call(self, input_ids, segment_ids=None, dropouts=layers.no_dropout):
-        seq_length = ops.shape(input_ids)[1]  # a tensor where it differs by batch
+        seq_length = ops.shape(input_ids)[1]  # a tensor if it varies by batch
         if (input_ids.shape[1] or 0) > self.config.max_position_embeddings:
             raise ValueError(
-                f"a sequence of {seq_length} tokens; the model has "
+                f"the sequence has {seq_length} tokens, but the model has only "
                 f"{self.config.max_position_embeddings} position embeddings "
                 "(max_position_embeddings); shorten the sequence"
             )
@@ -151,7 +151,7 @@ class _Embeddings(keras.layers.Layer):
 def _dense(table):
     """Makes the gradient of a lookup in `table` a tensor as large as the table.
 
-    TensorFlow would give sparse slices, which no replica can add up or clip.
+    TensorFlow would return sparse slices, which replicas cannot add or clip.
     """
     return ops.reshape(table, table.shape)
 
@@ -213,7 +213,7 @@ class _SelfAttention(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden, input_mask=None, dropouts=layers.no_dropout):
-        # Scaling here instead of the scores: the same, on far fewer numbers.
+        # Scaled here rather than in the scores: the same result from far fewer numbers.
         query = self._split_heads(self.query(hidden)) * self.head_size**-0.5
         key = self._split_heads(self.key(hidden))
         value = self._split_heads(self.value(hidden))

@@ -22,7 +22,7 @@ _THEIR_ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
-# What these keys say otherwise is another network than BERT's.
+# With other values for these keys, the network is not BERT's.
 _THEIR_FIXED_VALUES = {
     "layer_norm_eps": 1e-12,
     "position_embedding_type": "absolute",
@@ -85,24 +85,24 @@ class BertConfig(EncoderConfig):
     def from_dict(cls, values: Mapping) -> "BertConfig":
         """Builds a config from the keys of a bert_config.json.
 
-        A `model_type` among them says that they are Hugging Face's config.json.
+        If they include `model_type`, they are those of Hugging Face's config.json.
 
         Raises:
-            ValueError: vocab_size is absent, a key is unknown, or a value is wrong or says
-                another network than BERT's.
+            ValueError: vocab_size is absent, a key is unknown, or a value is wrong or
+                describes another network than BERT's.
         """
         if "model_type" in values:
             known = {field.name for field in dataclasses.fields(cls)}
             values = _translated(values, known)
         elif "architectures" in values:
             raise ValueError(
-                "no key 'model_type', which Hugging Face's have; if the model is a BERT, "
-                'add "model_type": "bert"'
+                "missing key 'model_type', which Hugging Face's configs have; if the model "
+                'is a BERT, add "model_type": "bert"'
             )
         return super().from_dict(values)
 
     def to_hugging_face(self) -> dict:
-        """The keys of a Hugging Face config.json that say the same."""
+        """The equivalent keys of a Hugging Face config.json."""
         theirs = {"gelu": "gelu_new", "gelu_erf": "gelu"}
         return dataclasses.asdict(self) | {
             "model_type": "bert",
@@ -117,16 +117,16 @@ def _translated(values, known):
         found = values.get(key)
         if found is not None and found != expected:
             raise ValueError(
-                f"{key} is {found!r:.40}; only models with {expected!r} are BERT as "
-                "the release has it, so give another model"
+                f"{key} is {found!r:.40}, but must be {expected!r} as in the release's "
+                "BERT; use another model"
             )
     _warn_of_differences(values)
     values = _THEIR_DEFAULTS | {key: values[key] for key in values if key in known}
     activation = values["hidden_act"]
     if activation not in list(_THEIR_ACTIVATIONS):  # not hashed: it may be of any type
         raise ValueError(
-            f"hidden_act is {activation!r:.40}; of Hugging Face's activations it must be "
-            f"one of {', '.join(_THEIR_ACTIVATIONS)}"
+            f"hidden_act is {activation!r:.40}; in Hugging Face's config it must be one of "
+            f"{', '.join(_THEIR_ACTIVATIONS)}"
         )
     return values | {"hidden_act": _THEIR_ACTIVATIONS[activation]}
 
@@ -134,13 +134,13 @@ def _translated(values, known):
 def _warn_of_differences(values):
     if "position_embedding_type" in values and not values["position_embedding_type"]:
         logging.warning(
-            "position_embedding_type is null, and is read as 'absolute'; transformers 4 "
-            "gave such a model no positions, so check its answers if it is from there"
+            "position_embedding_type is null and is read as 'absolute'; transformers 4 "
+            "gave such models no positions, so check the answers if this one is from there"
         )
     used = values.get("hidden_dropout_prob", BertConfig.hidden_dropout_prob)
     if values.get("classifier_dropout") not in (None, used):
         logging.warning(
-            "classifier_dropout=%r is not used: heads are trained with the dropout of "
+            "classifier_dropout=%r is ignored: heads are trained with "
             "hidden_dropout_prob=%r",
             values["classifier_dropout"],
             used,

@@ -1,4 +1,4 @@
-"""The contract of an encoder's config: fields, checks, and the file that holds them.
+"""The contract of an encoder's config: its fields, their checks, and its file.
 
 A config class is a frozen dataclass whose fields are the keys of its file. A field is an
 int, float, str or bool, and may also allow None. A key with a default may be absent.
@@ -19,12 +19,17 @@ _KEY = "architecture"
 class EncoderConfig:
     """What all architectures' configs share.
 
+    Heads and scripts also read these fields, which every config class declares:
+    vocab_size, hidden_size, num_hidden_layers, hidden_act, hidden_dropout_prob,
+    max_position_embeddings, initializer_range; and type_vocab_size, by which records are
+    checked.
+
     Attributes:
-        architecture: the row of the table of architectures; the key of that name is
-            written into the file unless it is the default.
-        choices: what a key of type str may be.
-        tolerated_keys: keys of released files that change nothing in the network; they
-            are read and forgotten.
+        architecture: its key in the table of architectures; written to the file under
+            this name unless it is the default.
+        choices: the allowed values of each key of type str.
+        tolerated_keys: keys of released files that do not affect the network; they are
+            ignored.
     Raises:
         ValueError: a value has the wrong type or is out of range.
     """
@@ -76,7 +81,7 @@ class EncoderConfig:
                 raise ValueError(f"unknown key {key!r:.40}; {hint}")
         for name, field in fields.items():
             if name not in values and field.default is dataclasses.MISSING:
-                raise ValueError(f"no key {name!r}, which has no default; add it")
+                raise ValueError(f"missing key {name!r}, which has no default; add it")
         return cls(**{key: values[key] for key in values if key in fields})
 
     @classmethod
@@ -96,10 +101,10 @@ def read(path: str, from_dict: Callable, opener: Callable = open):
     """Reads a config file.
 
     Args:
-        from_dict: makes the config of the keys and values.
-        opener: called as `open` is, for paths that are not of this machine.
+        from_dict: makes the config from the keys and values.
+        opener: called like `open`, for paths that are not on this machine.
     Raises:
-        ValueError: the file holds no JSON object, or `from_dict` refuses it.
+        ValueError: the file is not a JSON object, or `from_dict` refuses it.
         OSError: the file cannot be read.
     """
     try:
@@ -107,23 +112,23 @@ def read(path: str, from_dict: Callable, opener: Callable = open):
             values = json.loads(file.read().decode("utf-8"))
         if not isinstance(values, dict):
             raise ValueError(
-                f"a JSON {type(values).__name__}; it must be an object of keys "
+                f"is a JSON {type(values).__name__}; it must be an object with keys "
                 "such as vocab_size and hidden_size"
             )
         return from_dict(values)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}:{error.lineno}: not JSON ({error.msg}); "
-            "give the bert_config.json of a model"
+            "use the bert_config.json of a model"
         ) from error
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path}: not UTF-8 (byte {error.start}); "
-            "give the bert_config.json of a model"
+            "use the bert_config.json of a model"
         ) from error
     except RecursionError as error:
         raise ValueError(
-            f"{path}: nested too deeply; give the bert_config.json of a model"
+            f"{path}: nested too deeply; use the bert_config.json of a model"
         ) from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

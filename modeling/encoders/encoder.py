@@ -14,20 +14,20 @@ class Encoder(keras.layers.Layer, abc.ABC):
     checkpoints of its release give it. All paths begin with the layer's name.
 
     Attributes:
-        optional_parts: what the names of variables begin with, after the layer's name and
-            a slash, that a checkpoint to start from may lack.
+        optional_parts: prefixes, after the layer's name and a slash, of the variables that
+            a checkpoint to start from may lack.
     """
 
     optional_parts: tuple[str, ...] = ()
 
     @property
     def scope(self) -> str:
-        """What the names of its variables begin with, and no other's."""
+        """The prefix of the names of its variables, and of no others."""
         return f"{self.name}/"
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The names of the variables that a checkpoint to start from must hold."""
+        """The names of the variables that a checkpoint to start from must contain."""
         optional = tuple(self.scope + part for part in self.optional_parts)
         paths = (variable.path for variable in self.weights)
         return tuple(path for path in paths if not path.startswith(optional))
@@ -51,7 +51,7 @@ class Encoder(keras.layers.Layer, abc.ABC):
                 (1 = real token, the default) and segment_ids (0 by default). Other keys
                 are ignored.
             dropouts: in training, the `layers.Dropouts` of this pass.
-            return_all: return the outputs below the last layer, too.
+            return_all: also return the outputs below the last layer.
         Returns:
             dict of sequence_output [b, s, h] and, if the architecture has a pooler,
             pooled_output [b, h]; with return_all also embedding_output [b, s, h] and

@@ -1,7 +1,7 @@
-"""Masks drawn on the device, anew in every epoch: RoBERTa's dynamic masking.
+"""Draws new masks on the device in every epoch: RoBERTa's dynamic masking.
 
-They follow from the run's seed and the number of a row in the run, so that replicas,
-micro-batches and resumed runs see the masks that one undisturbed device would.
+They depend on the run's seed and the number of a row in the run, so that replicas,
+micro-batches and resumed runs see the masks that one uninterrupted device would.
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ _DRAWN = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 
 class DynamicMasks(Objective):
-    """An objective on masked words, for records that have no masks.
+    """An objective on masked words, for records without masks.
 
     The rules are those of text/instances/masking.py: which tokens may be chosen, how many,
     whole words, 80/10/10.
 
     Args:
-        objective: what is learned of the masked words.
-        counts: int [longest row + 1]: how many tokens to predict in a row of so many,
+        objective: what to learn from the masked words.
+        counts: int [longest row + 1]: how many tokens to predict in a row of each length,
             before max_predictions_per_seq caps it.
-        max_predictions_per_seq: the most predictions of a row, and their array length.
-        mask_share, random_share: shares of the chosen that become [MASK] or any token; the
-            others stay.
+        max_predictions_per_seq: the most predictions per row, and their array length.
+        mask_share, random_share: shares of the chosen tokens that become [MASK] or a
+            random token; the rest stay.
         whole_words: choose all pieces of a word or none; records then have word_starts.
-        vocab_size: random tokens are below it.
+        vocab_size: random ids are below it.
         mask_id: of [MASK].
-        special_ids: those of [CLS] and [SEP], which are never chosen.
+        special_ids: of [CLS] and [SEP], which are never chosen.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class DynamicMasks(Objective):
                 and word_starts [b, s] for whole words.
         Returns:
             the batch with input_ids corrupted; masked_lm_positions, masked_lm_ids int32
-            and masked_lm_weights float32, each [b, max_predictions_per_seq], by rising
+            and masked_lm_weights float32, each [b, max_predictions_per_seq], in order of
             position, padded with 0.
         """
         ids, rows = batch["input_ids"], batch["row_numbers"]
@@ -113,11 +113,11 @@ class DynamicMasks(Objective):
         return self.objective.prepare(prepared, seed)
 
     def _corrupted(self, ids, rows, seed):
-        """What stands in the place of each token if that is chosen."""
+        """What replaces each token if it is chosen."""
         width = ids.shape[1]
         draws = row_random.uniform(seed, _OUTCOME, rows, width)
         bits = row_random.bits(seed, _TOKEN, rows, width)
-        # 31 bits, for not every device divides unsigned integers.
+        # 31 bits, because not every device divides unsigned integers.
         bits = ops.cast(ops.right_shift(bits, ops.cast(1, "uint32")), "int32")
         tokens = ops.where(
             draws >= 1 - self._random_share, ops.mod(bits, self._vocab_size), ids
@@ -131,28 +131,28 @@ def _ranks(order):
 
 
 def _fit(values, width, filler):
-    """The first `width` columns, filled up where there are fewer."""
+    """The first `width` columns, padded if there are fewer."""
     missing = max(0, width - values.shape[1])
     return ops.pad(values[:, :width], ((0, 0), (0, missing)), constant_values=filler)
 
 
 def _choose_words(keys, candidates, starts, counts):
-    """bool [b, s]: whole words in random order, those too long passed over.
+    """bool [b, s]: takes whole words in random order, skipping those that are too long.
 
     Args:
-        keys: float32 [b, s], random; the words' order is that of their starts.
+        keys: float32 [b, s], random; those of their starts order the words.
         candidates, starts: bool [b, s]; each run of candidates begins with a start.
         counts: int32 [b], the most tokens to choose.
     """
     width = keys.shape[1]
     columns = ops.arange(width)
-    # A word ends where the next begins, or where no candidate stands.
+    # A word ends at the start of the next, or at a token that is not a candidate.
     is_bound = ops.logical_or(starts, ops.logical_not(candidates))
     bounds = ops.sort(ops.where(is_bound, columns, width), axis=1)
     bounds = _fit(bounds, width + 1, width)
     number = ops.cumsum(ops.cast(is_bound, "int32"), axis=1) - 1
     ends = ops.take_along_axis(bounds, number + 1, axis=1)
-    lengths = ops.where(starts, ends - columns, width + 1)  # no word: never fits
+    lengths = ops.where(starts, ends - columns, width + 1)  # not a word: never fits
     order = ops.argsort(ops.where(starts, keys, 2.0), axis=1)
 
     def take(total, length):

@@ -8,7 +8,7 @@ from keras import ops
 from modeling import layers
 from modeling.objectives import tasks
 
-# What is taken of the encoder, and how many layers it must have for that.
+# Which outputs of the encoder to use, and how many layers it needs for them.
 FEATURES = {
     "embeddings": 1,
     "second_to_last": 2,
@@ -21,14 +21,14 @@ _NUM_LSTM_LAYERS = 2
 
 
 class FrozenTagging(tasks.Tagging):
-    """As `Tagging`, with BiLSTM layers on an encoder that does not learn.
+    """Like `Tagging`, with BiLSTM layers on a frozen encoder.
 
     Args:
-        num_labels: of a token.
+        num_labels: number of classes of a token.
         features: one of FEATURES; the weights of weighted_sum_all are learned, are
             positive and add up to 1.
         lstm_size: units of an LSTM in each of the two directions.
-        fused: let Keras take cuDNN's LSTM on GPUs, which XLA cannot compile.
+        fused: let Keras use cuDNN's LSTM on GPUs, which XLA cannot compile.
     Source: the paper, section 5.3 and table 7 (arXiv:1810.04805).
     """
 
@@ -75,7 +75,7 @@ class _FrozenModel(tasks.TaskModel):
 
     def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, s, num_outputs]."""
-        # Without dropout, which would make the features of a text change.
+        # Without dropout, which would make the features of a text vary.
         outputs = self.encoder(batch, return_all=True)
         hidden = self._features(outputs["embedding_output"], outputs["layer_outputs"])
         mask = ops.cast(batch["input_mask"], "bool")
@@ -114,8 +114,8 @@ def _bidirectional(objective, seeds, name):
                 seed=seeds.getrandbits(31)
             ),
             use_cudnn="auto" if objective.fused else False,
-            dtype="float32",  # what a long recurrence adds up is too much for bfloat16
-            name="backward_lstm" if go_backwards else "lstm",  # "forward_" is Keras's
+            dtype="float32",  # a long recurrence sums too much for bfloat16
+            name="backward_lstm" if go_backwards else "lstm",  # Keras adds "forward_"
         )
         for go_backwards in (False, True)
     )

@@ -41,7 +41,7 @@ class MaskedLMModel(keras.layers.Layer):
 
         Args:
             batch: dict of the encoder's inputs and masked_lm_positions [b, p].
-            dropouts: as `Encoder.call` takes them.
+            dropouts: as for `Encoder.call`.
         Returns:
             dict of masked_lm_logits [b, p, vocab_size] and the encoder's sequence_output
             [b, s, h] and pooled_output [b, h]; float32.
@@ -99,8 +99,8 @@ class MaskedLMHead(keras.layers.Layer):
 class MaskedLM(Objective):
     """The masked tokens, without the next sentence.
 
-    A batch holds masked_lm_ids and masked_lm_weights [b, p], and optionally
-    is_real_example [b], 0 for rows that only fill up a batch and count for nothing.
+    A batch contains masked_lm_ids and masked_lm_weights [b, p], and optionally
+    is_real_example [b], 0 for rows that only pad a batch and do not count.
 
     Source: google-research/bert@eedf571 run_pretraining.py, get_masked_lm_output.
     """
@@ -111,8 +111,8 @@ class MaskedLM(Objective):
 
     def network(self, config, *, seed=0, dtype="float32") -> MaskedLMModel:
         model = MaskedLMModel(config, seed=seed, dtype=dtype)
-        # No loss reaches the pooler, and weight decay alone would wear it away. The
-        # release, too, leaves variables without a gradient as they are.
+        # No loss reaches the pooler, and weight decay alone would shrink it to nothing.
+        # The release also leaves variables without a gradient unchanged.
         for variable in model.encoder.weights:
             variable.trainable = variable.path in model.encoder.required
         return model
@@ -129,7 +129,7 @@ class MaskedLM(Objective):
 
     @staticmethod
     def row_weights(batch):
-        """float32 [b]: 0.0 for rows that only fill up a batch."""
+        """float32 [b]: 0.0 for rows that only pad a batch."""
         if "is_real_example" in batch:
             return ops.cast(batch["is_real_example"], "float32")
         return ops.ones(ops.shape(batch["masked_lm_ids"])[:1], "float32")

@@ -38,14 +38,14 @@ class Objective(abc.ABC):
         """
 
     def prepare(self, batch, seed) -> dict:
-        """Changes a batch on the device, before anything else sees it: draws masks, say.
+        """Changes a batch on the device before anything else sees it, as masking does.
 
-        Random choices are to follow from `batch["row_numbers"]`; see
+        Random choices must be derived from `batch["row_numbers"]`; see
         modeling/row_random.py.
 
         Args:
             batch: dict of tensors.
-            seed: of the run, an int.
+            seed: the run's, an int.
         """
         del seed
         return batch
@@ -54,7 +54,7 @@ class Objective(abc.ABC):
     def weights(self, batch) -> dict:
         """Loss name -> its weight, known before the network runs.
 
-        A step that accumulates divides every micro-batch by the weight of all of them.
+        With gradient accumulation, every micro-batch is divided by the weight of all.
         """
 
     @abc.abstractmethod

@@ -15,7 +15,7 @@ class PretrainingModel(MaskedLMModel):
         self.next_sentence.build()
 
     def call(self, batch, dropouts=layers.no_dropout):
-        """As `MaskedLMModel.call`, with next_sentence_logits [b, 2] besides."""
+        """Like `MaskedLMModel.call`, plus next_sentence_logits [b, 2]."""
         outputs = super().call(batch, dropouts)
         logits = self.next_sentence(outputs["pooled_output"])
         return outputs | {"next_sentence_logits": logits}
@@ -45,8 +45,8 @@ class NextSentenceHead(keras.layers.Layer):
 class MaskedLMNextSentence(MaskedLM):
     """Both tasks, summed with equal weight.
 
-    A batch holds what `MaskedLM` needs, and next_sentence_labels [b, 1] (0 = really the
-    next).
+    A batch contains what `MaskedLM` needs, and next_sentence_labels [b, 1] (0 = really
+    the next).
 
     Source: google-research/bert@eedf571 run_pretraining.py, get_next_sentence_output.
     """

@@ -17,10 +17,10 @@ class TaskModel(keras.layers.Layer):
     Args:
         config: the architecture.
         num_outputs: logits for each row or token.
-        num_inputs: width of what the layer stands on; hidden_size where it is None.
-        scope: under which the layer's output_weights [num_outputs, num_inputs] and
-            output_bias [num_outputs] are saved; the release has them at the top for
-            classification, and under cls/squad for spans.
+        num_inputs: width of the layer's input; None means hidden_size.
+        scope: where the layer's output_weights [num_outputs, num_inputs] and output_bias
+            [num_outputs] are saved; in the release, at the top for classification and
+            under cls/squad for spans.
         use_bias: False leaves out output_bias.
         seed: the same seed gives the same initial weights.
         dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
@@ -44,7 +44,7 @@ class TaskModel(keras.layers.Layer):
         initializer = next(
             layers.weight_initializers(config.initializer_range, f"task head {seed}")
         )
-        # Plain variables: a layer would put its own name before the released ones.
+        # Plain variables, because a layer would prefix the released names with its own.
         with contextlib.ExitStack() as scopes:
             for name in scope:
                 scopes.enter_context(keras.name_scope(name))
@@ -73,7 +73,7 @@ class TaskModel(keras.layers.Layer):
 
 class _PooledModel(TaskModel):
     def call(self, batch, dropouts=layers.no_dropout):
-        """-> dict of logits [b, num_outputs]; arguments as `Encoder.call`'s."""
+        """-> dict of logits [b, num_outputs]; arguments as for `Encoder.call`."""
         outputs = self.encoder(batch, dropouts=dropouts)
         return {"logits": self.logits(outputs["pooled_output"], dropouts)}
 
@@ -89,7 +89,7 @@ class _SpanModel(TaskModel):
 
 class _ChoiceModel(TaskModel):
     def call(self, batch, dropouts=layers.no_dropout):
-        """-> dict of logits [b, choices], very low where there is no such choice.
+        """-> dict of logits [b, choices], very low for missing choices.
 
         The inputs are [b, choices, s]; every choice is a sequence for the encoder.
         """
@@ -125,7 +125,7 @@ class _TaskObjective(Objective):
         return {"loss": ops.sum(self.row_weights(batch))}
 
     def row_weights(self, batch):
-        """float32 [b]: 0.0 for rows that only fill up a batch."""
+        """float32 [b]: 0.0 for rows that only pad a batch."""
         real = batch.get("is_real_example")
         if real is None:
             return ops.ones(ops.shape(batch["input_ids"])[:1], "float32")

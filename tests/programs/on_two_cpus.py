@@ -3,10 +3,7 @@
 import runpy
 import sys
 
-import training  # noqa: F401  (first: TensorFlow quietly)
-
-# isort: split
-import tensorflow as tf
+from training import tf
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(

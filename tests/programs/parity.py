@@ -4,10 +4,9 @@ import dataclasses
 import pathlib
 
 import options
-import training  # noqa: F401
+from training import metrics, run, run_folder
 from modeling.objectives import tasks
 from text.records.rows import Field, Row
-from training import metrics, run, run_folder
 from training.finetuning import finetune
 from training.finetuning.task import Task
 

@@ -10,14 +10,11 @@ import hashlib
 import json
 import sys
 
-import training  # noqa: F401  (first: it chooses Keras's backend)
+import numpy as np
+
+from training import distribution, loop, tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
-from training import distribution, loop
-
-# isort: split
-import numpy as np
-import tensorflow as tf
 
 _PREDICTIONS = 20
 # Many weights: 30,522 words, two layers of 64.
@@ -90,10 +87,10 @@ def main():
     bfloat16 = {"dtype": "mixed_bfloat16"}
     few = {
         "plain": (one, _WEIGHTS, 40, {}),
-        "accumulation, bfloat16": (one, _WEIGHTS, 8, bfloat16 | {"accumulation": 4}),
-        "replicas": (mirrored, _WEIGHTS, 8, {}),
-        "XLA, bfloat16": (one, _WEIGHTS, 8, bfloat16 | {"xla": True}),
-        "long rows": (one, _ACTIVATIONS, 8, {}),
+        "accumulation, bfloat16": (one, _WEIGHTS, 4, bfloat16 | {"accumulation": 4}),
+        "replicas": (mirrored, _WEIGHTS, 6, {}),
+        "XLA, bfloat16": (one, _WEIGHTS, 6, bfloat16 | {"xla": True}),
+        "long rows": (one, _ACTIVATIONS, 4, {}),
     }
     others = {
         "bfloat16": (one, _WEIGHTS, 40, bfloat16),

@@ -9,17 +9,14 @@ import dataclasses
 import json
 import sys
 
-import training  # noqa: F401  (first: it chooses Keras's backend)
+import numpy as np
+
+from training import distribution, loop, tf
 from modeling import layers
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from text.instances.kinds import RowOptions
 from text.records import reading, shards
-from training import distribution, loop
-
-# isort: split
-import numpy as np
-import tensorflow as tf
 
 CONFIG = BertConfig(
     vocab_size=3000,

@@ -1,1 +1,1 @@
-"""Documents in, flat ids and offsets on disk."""
+"""Reads documents and stores them on disk as flat ids and offsets."""

@@ -1,7 +1,7 @@
-"""Finds the English prose of a Python installation: its documentation strings.
+"""Finds the English prose in a Python installation: its docstrings.
 
-Every fresh machine has megabytes of it: the standard library's and that of the packages
-installed for this project. Files are parsed, never imported.
+Every fresh machine has megabytes of it, in the standard library and the packages installed
+for this project. Files are parsed, never imported.
 """
 
 import ast
@@ -24,10 +24,10 @@ _DISTRIBUTIONS = (
     "tensorflow-text",
     "tokenizers",
 )
-# No prose for a reader: tests, copies of other packages, generated names.
+# Not prose for readers: tests, copies of other packages, generated names.
 _SKIPPED_FOLDERS = {"test", "tests", "testing", "_vendor", "site-packages", "idlelib"}
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-# An empty line, or the next of a list of arguments.
+# An empty line, or the next argument in a list.
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*[\w*, ]+:(?:\s|$))")
 _RULE = re.compile(r"\W*$")
 _DOCTEST = re.compile(r"(>>>|\.\.\. ?)")
@@ -35,11 +35,11 @@ _MARKUP = re.compile(r":[a-z:]+:(?=`)|[`*]+|\{[a-z_]+\}")
 
 
 def source_files() -> list[tuple[str, str]]:
-    """Python files by the package that they belong to, sorted.
+    """Python files with their packages, sorted.
 
     Returns:
-        (package, path) of the standard library ("python") and of each distribution that
-        the requirements name or need, as far as it is installed.
+        (package, path) of the standard library ("python") and of each installed
+        distribution that the requirements name or depend on.
     """
     found = [("python", path) for path in _python_files(sysconfig.get_path("stdlib"))]
     for distribution in _installed(_DISTRIBUTIONS):
@@ -56,7 +56,7 @@ def _python_files(folder):
 
 
 def _installed(names):
-    """Distributions by name, and those they need without extras."""
+    """These distributions and their dependencies, without extras."""
     waiting, found = list(names), {}
     while waiting:
         name = re.match(r"[\w.-]+", waiting.pop()).group().lower().replace("_", "-")
@@ -72,12 +72,14 @@ def _installed(names):
 
 
 def strings(path: str) -> Iterator[str]:
-    """Yields the documentation strings of a file: its own, its classes', functions'."""
+    """Yields the docstrings of a file: the module's, its classes' and its functions'."""
     with open(path, "rb") as file:
         source = file.read()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd escapes in other people's strings
+            warnings.simplefilter(
+                "ignore"
+            )  # about odd escapes in other people's strings
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return  # a template, or for another version of Python
@@ -87,7 +89,7 @@ def strings(path: str) -> Iterator[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a documentation string, without code, rules and headings."""
+    """The sentences of a docstring, without code, rules and headings."""
     found, in_fence = [], False
     for block in _BLOCK.split(text):
         lines = []

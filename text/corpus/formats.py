@@ -1,4 +1,4 @@
-"""Reads the input formats: files to documents of sentences, in pieces of bounded size."""
+"""Reads documents and their sentences from files of any input format, in bounded pieces."""
 
 import gzip
 import json
@@ -14,20 +14,20 @@ FORMATS = ("sentences", "paragraphs", "files", "jsonl")
 
 _PIECE_BYTES = 8 << 20
 _PIECE_FILES = 1 << 12
-# To unpack is about ten times as fast as to make tokens. A .gz file that is more than a
-# tenth of the input is therefore unpacked once and handed out in blocks; of smaller ones
-# there are others to be read at the same time, so each is unpacked by whoever reads it.
+# Unpacking is about ten times as fast as tokenizing. A .gz file that is more than a tenth
+# of the input is therefore unpacked once and handed out in blocks; smaller ones are read in
+# parallel with others, so each is unpacked by its reader.
 _MANY_FILES = 10
 _PARAGRAPH_CHARACTERS = 1 << 20
 
 
 class Span(NamedTuple):
-    """A part of a file that can be read by itself.
+    """A part of a file that can be read on its own.
 
     Attributes:
-        start, stop: its bytes, counted unpacked; stop None: to the end of the file.
-        size: how many bytes it takes on the disk.
-        block: its text, where the file had to be unpacked to find the span.
+        start, stop: its bytes, in the unpacked file; a stop of None is the end of the file.
+        size: the number of bytes it takes on disk.
+        block: its text, if the file had to be unpacked to find the span.
     """
 
     path: str
@@ -38,14 +38,14 @@ class Span(NamedTuple):
 
 
 def pieces(paths: Iterable[str], input_format: str, total: int) -> Iterator[list[Span]]:
-    """Cuts the input into pieces of some megabytes, which do not depend on who reads them.
+    """Cuts the input into pieces of some megabytes, independently of who reads them.
 
     Small files share a piece. A large file, packed or not, is cut between lines; in the
-    format "files" after an empty line, as sentences run from line to line. A document may
-    continue in the next piece.
+    format "files", after an empty line, because sentences continue across lines. A document
+    may continue in the next piece.
 
     Args:
-        total: bytes of all files.
+        total: the size of all files in bytes.
     """
     piece, size = [], 0
     for path in paths:
@@ -96,12 +96,12 @@ def _unpacked(path, input_format, size):
                 start, read = stop, now_read
         except inputs.DAMAGE:
             pass
-    # Whoever reads it comes upon the damage, and can say at which line.
+    # Its reader will find the damage, and can report the line.
     yield Span(path, start, None, size - read)
 
 
 def _block(file, input_format):
-    """Reads to the next place to cut at; None if there is too much in between to hold."""
+    """Reads to the next place to cut; None if the text up to there is too long to hold."""
     parts = [file.read(_PIECE_BYTES)]
     size = len(parts[0])
     for line in _to_next_cut(file, input_format):
@@ -112,7 +112,7 @@ def _block(file, input_format):
 
 
 def _to_next_cut(file, input_format):
-    """Yields what is left of a line, and the lines from there to where a span may end."""
+    """Yields the rest of a line, and the lines that follow until a span may end."""
     yield file.readline()
     while input_format == "files" and (line := file.readline()):
         yield line
@@ -126,14 +126,15 @@ def read(
     """Yields the sentences of a span, and None wherever a document ends.
 
     Args:
-        input_format: "sentences": one a line, an empty line ends a document (the release's
-            format). "paragraphs": running text, one paragraph a line, an empty line ends a
-            document. "files": running text, each file a document, empty lines between
-            paragraphs, whose lines may be broken anywhere. "jsonl": one JSON object a
-            line, a document each, its text in json_field.
+        input_format: "sentences": one per line, an empty line ends a document (the
+            release's format). "paragraphs": running text, one paragraph per line, an empty
+            line ends a document. "files": running text, one document per file, empty lines
+            between paragraphs, whose lines may be broken anywhere. "jsonl": one JSON object
+            per line, each a document, with its text in json_field.
         ends_at_file_end: whether the end of a file ends a document.
     Raises:
-        UserError: not UTF-8, not JSON, or a field that is missing or no text, by file:line.
+        UserError: text is not UTF-8 or not JSON, or the field is missing or not a string;
+            names file and line.
     """
     lines = inputs.lines(span.path, span.start, span.stop, span.block)
     ends_file = span.stop is None
@@ -165,8 +166,8 @@ def _wrapped_paragraphs(lines):
             size += len(line)
         if not line or size > _PARAGRAPH_CHARACTERS:
             sentences = split_sentences(" ".join(paragraph))
-            # A text without empty lines must not be held as a whole: its last sentence,
-            # which may go on, waits for more lines.
+            # A text without empty lines must not be held in memory as a whole. Its last
+            # sentence, which may continue, waits for more lines.
             paragraph = sentences[-1:] if line and len(sentences) > 1 else []
             size = sum(map(len, paragraph))
             yield from sentences[: len(sentences) - len(paragraph)]
@@ -183,13 +184,13 @@ def _json_lines(span, lines, field):
                 raise TypeError
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             number += inputs.lines_before(span.path, span.start)
-            problem = f"no JSON object whose {field!r} is a text"
+            problem = f"not a JSON object with a string {field!r}"
             if isinstance(error, json.JSONDecodeError):
                 problem = f"not JSON ({error.msg}: column {error.colno})"
             elif isinstance(error, (ValueError, RecursionError)):
-                problem = "not JSON that can be read"
+                problem = "unreadable JSON"
             raise UserError(
-                f"{span.path}:{number}: {problem}; each line is one object such as "
+                f"{span.path}:{number}: {problem}; each line must be one object such as "
                 f'{{"{field}": "..."}} (see --json_field)'
             ) from error
         for paragraph in text.splitlines():

@@ -1,13 +1,13 @@
 """Finds the ends of sentences in running text, in any language.
 
-A stop ends a sentence unless what stands around it says otherwise: no space follows
-(URLs, decimals), a small letter follows, or the word before is an abbreviation or an
-initial. The lists are short: a few wrong splits do no harm to pre-training.
+A stop ends a sentence unless its context says otherwise: no space follows (URLs, decimals),
+a lowercase letter follows, or the preceding word is an abbreviation or an initial. The
+lists are short: a few wrong splits do not hurt pre-training.
 """
 
 import re
 
-_WIDE_STOPS = "\u3002\uff61\uff01\uff1f"  # 。 ｡ ！ ？ need no space behind them
+_WIDE_STOPS = "\u3002\uff61\uff01\uff1f"  # 。 ｡ ！ ？ need no space after them
 _STOPS = (
     ".!?\u2026\u203d"
     "\u061f\u06d4"  # Arabic question mark, Urdu full stop
@@ -16,12 +16,12 @@ _STOPS = (
 ) + _WIDE_STOPS
 _WIDE_CLOSERS = "\u300d\u300f\u3011\u3009\u300b\u3015\uff09\uff02\uff07"  # 」 』 】 …
 _CLOSERS = "\"')\\]}\u201d\u2019\u00bb\u203a" + _WIDE_CLOSERS
-# Quotes that close in some languages and open in others; Chinese, which sets no spaces,
-# opens with them straight after a stop.
+# Quotes that close in some languages and open in others; Chinese, which uses no spaces,
+# opens with them directly after a stop.
 _EITHER = "\u201c\u2018\u00ab\u2039"
 
-# Always a match as long as it can be, and judged afterwards: a pattern that could fail
-# behind a run of stops would try each of them again, which is quadratic.
+# Always the longest possible match, judged afterwards: a pattern that could fail after a
+# run of stops would try each of them again, which is quadratic.
 _CANDIDATE = re.compile(
     rf"[{_STOPS}]+"
     rf"(?:(?<=[{_WIDE_STOPS}])[{_CLOSERS}]*"
@@ -52,15 +52,15 @@ _BEFORE_NUMBER = frozenset(
 def split_sentences(text: str) -> list[str]:
     """Splits running text into sentences, in time linear in its length.
 
-    A blank line ends a sentence too. No character is lost but white space: within a
-    sentence it becomes one space, and so none holds a line break.
+    A blank line ends a sentence too. Only whitespace is lost: within a sentence it becomes
+    one space, so no sentence contains a line break.
 
     Args:
         text: any length, any language; without a stop it is one sentence.
     Returns:
         The sentences in order, none of them empty.
     """
-    # Where nothing is capitalised, a small letter behind a stop tells nothing.
+    # If nothing is capitalized, a lowercase letter after a stop means nothing.
     is_cased = not text.islower()
     sentences = []
     start = 0
@@ -79,7 +79,7 @@ def _is_end(text, start, stop, is_cased):
     if end == len(text) or mark[0] == "\n":
         return True
     if any(wide in mark for wide in _WIDE_STOPS):
-        # A quotation within a Japanese sentence goes on in hiragana.
+        # After a quotation, a Japanese sentence continues in hiragana.
         return not (mark[-1] in _WIDE_CLOSERS and "\u3041" <= text[end] <= "\u309f")
     if not text[end].isspace():
         return False
@@ -103,7 +103,7 @@ def _is_abbreviation(text, start, stop, following):
         return True
     if text[following].isdigit() and lowered in _BEFORE_NUMBER:
         return True
-    if word.isdigit():  # the number of a list's item
+    if word.isdigit():  # the number of a list item
         return len(word) < 4 and text[start:stop].strip() == word
     is_initial = len(word) == 1 and word.isupper()
     if is_initial or lowered in _ABBREVIATIONS or _DOTTED.fullmatch(word):

@@ -1,10 +1,10 @@
-"""A tokenized corpus on disk: flat ids, and the offsets of sentences and documents.
+"""Keeps a tokenized corpus on disk: flat ids, and offsets of sentences and documents.
 
     tokens     uint16 or uint32 [num_tokens]
     sentences  int64 [num_sentences + 1], offsets into the tokens
     documents  int64 [num_documents + 1], offsets into the sentences
-    words      uint8 [num_tokens], 1 at the first token between two spaces; only where the
-               words of a text are wanted
+    words      uint8 [num_tokens], 1 at the first token between two spaces; only if word
+               boundaries are needed
 
 Processes write it in pieces, which are then joined.
 """
@@ -29,14 +29,14 @@ def id_type(vocabulary_size: int) -> np.dtype:
 class PieceWriter(contextlib.ExitStack):
     """Writes a piece: tokens, lengths of sentences, ends of documents.
 
-    To be used in a `with` block; the files appear when it succeeds.
+    Use it in a `with` block; the files appear when the block succeeds.
     """
 
     def __init__(self, prefix: str, vocabulary_size: int, with_words: bool):
         """Args:
-        prefix: of the files' names.
-        vocabulary_size: decides the type of the ids.
-        with_words: whether `add` gets words.
+        prefix: start of the files' names.
+        vocabulary_size: determines the type of the ids.
+        with_words: whether `add` receives words.
         """
         super().__init__()
         columns = {
@@ -54,7 +54,7 @@ class PieceWriter(contextlib.ExitStack):
         self.num_sentences = 0
 
     def add(self, ids: list[int], words: list[int] | None = None) -> None:
-        """Adds a sentence; one without tokens is none."""
+        """Adds a sentence; one without tokens is ignored."""
         if not ids:
             return
         tokens = self._columns["tokens"][0]
@@ -67,7 +67,7 @@ class PieceWriter(contextlib.ExitStack):
             self._flush()
 
     def end_document(self) -> None:
-        """Ends a document; twice in a row is as good as once."""
+        """Ends a document; calling it twice in a row is the same as once."""
         self._columns["ends"][0].append(self.num_sentences)
 
     def _flush(self):
@@ -77,10 +77,10 @@ class PieceWriter(contextlib.ExitStack):
 
 
 def join(prefixes: list[str], path: str, with_words: bool) -> None:
-    """Joins pieces, in the order given, to a corpus; a document may go on into the next.
+    """Joins pieces into a corpus, in the given order; documents may span pieces.
 
     Args:
-        prefixes: as given to `PieceWriter`.
+        prefixes: as passed to `PieceWriter`.
         path: prefix of the corpus's files.
     """
     for suffix in ("tokens", "words") if with_words else ("tokens",):
@@ -96,7 +96,7 @@ def join(prefixes: list[str], path: str, with_words: bool) -> None:
         sentences.write(np.int64(0).tobytes())
         documents.write(np.int64(0).tobytes())
         for prefix in prefixes:
-            # An end that comes twice closed a document without sentences.
+            # A repeated end closed a document without sentences.
             ends = np.unique(np.fromfile(f"{prefix}.ends", np.int64) + num_sentences)
             documents.write(ends[ends > last_end].tobytes())
             last_end = int(ends.max(initial=last_end))
@@ -111,7 +111,7 @@ def join(prefixes: list[str], path: str, with_words: bool) -> None:
 
 
 def remove_pieces(prefixes: list[str]) -> None:
-    """Removes the files of pieces, as far as they are there."""
+    """Removes those files of pieces that exist."""
     for prefix in prefixes:
         for suffix in ("tokens", "words", "lengths", "ends"):
             with contextlib.suppress(FileNotFoundError):
@@ -121,8 +121,8 @@ def remove_pieces(prefixes: list[str]) -> None:
 class FlatFile:
     """A file as an array that stays on disk.
 
-    Read, not memory-mapped: what is mapped counts as the process's own memory until, after
-    enough random reads, it is the whole file.
+    It is read, not memory-mapped: mapped pages count as the process's memory, and after
+    enough random reads that is the whole file.
     """
 
     def __init__(self, path: str, dtype: np.dtype):
@@ -144,7 +144,7 @@ class FlatFile:
         return self.gather([index], [1])[0]
 
     def gather(self, starts, lengths) -> np.ndarray:
-        """Reads several runs of elements and lays them side by side.
+        """Reads several runs of elements and concatenates them.
 
         Args:
             starts, lengths: of each run, in elements.

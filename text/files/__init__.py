@@ -1,1 +1,1 @@
-"""Files, local or remote: they appear whole, have one writer, and are strictly UTF-8."""
+"""Reads and writes files, local or remote: atomic, with one writer, strictly UTF-8."""

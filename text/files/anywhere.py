@@ -1,4 +1,4 @@
-"""Knows files on whatever TensorFlow reaches: this machine, gs:// and the like."""
+"""Handles files on any file system TensorFlow supports: local, gs:// and others."""
 
 import contextlib
 import itertools
@@ -15,9 +15,9 @@ from text.files import local
 
 @contextlib.contextmanager
 def access(path: str) -> Iterator[None]:
-    """Makes what TensorFlow or Python raises of a file one line for the user.
+    """Turns file errors of TensorFlow and Python into one line for the user.
 
-    Only file access belongs inside: everything that fails there is laid to the path.
+    Only file access belongs inside: everything that fails there is blamed on the path.
 
     Raises:
         UserError: names the path and the reason.
@@ -34,13 +34,13 @@ def access(path: str) -> Iterator[None]:
 
 
 def is_remote(path: str) -> bool:
-    """Whether it is on a file system that only TensorFlow reaches, as gs:// is."""
+    """Whether it is on a file system that only TensorFlow can access, such as gs://."""
     return "://" in path
 
 
 @contextlib.contextmanager
 def replacing(path: str, mode: str = "wb"):
-    """As `local.replacing`, wherever the path is; makes its folder.
+    """Like `local.replacing`, on any file system; creates the folder.
 
     Raises:
         UserError: the disk is full or not writable.
@@ -58,10 +58,10 @@ def replacing(path: str, mode: str = "wb"):
 
 
 def sync(path: str) -> None:
-    """Waits until what was written to a file is on the disk.
+    """Waits until what was written to a file is on disk.
 
-    Before a name that means "whole" is given: a power cut must not leave the name without
-    the data. A remote file is there when it is closed.
+    Call it before writing a name that means "complete": a power cut must not leave the name
+    without the data. A remote file is complete once it is closed.
     """
     if not is_remote(path):
         with open(path, "rb") as file:
@@ -69,7 +69,7 @@ def sync(path: str) -> None:
 
 
 def set_aside(path: str, endings: Iterable[str] = ("",)) -> None:
-    """Renames what this program did not make to `<path>.kept-<n>`, and says so."""
+    """Renames files that this program did not make to `<path>.kept-<n>`, with a warning."""
     kept = next(
         free
         for free in (f"{path}.kept-{number}" for number in itertools.count(1))
@@ -78,13 +78,13 @@ def set_aside(path: str, endings: Iterable[str] = ("",)) -> None:
     for ending in endings:
         tf.io.gfile.rename(path + ending, kept + ending)
     print(
-        f"warning: {path} was not made by this program alone; it is now {kept}",
+        f"warning: {path} was not made by this program alone; renamed to {kept}",
         file=sys.stderr,
     )
 
 
 def read_json(path: str):
-    """What a JSON file holds; None where there is no file, or it is not JSON."""
+    """The content of a JSON file; None if there is no such file or it is not JSON."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return None
     with access(path), tf.io.gfile.GFile(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Finds and reads text files: comma lists, globs, gzip, strict UTF-8."""
+"""Finds and reads text files: comma-separated lists, globs, gzip, strict UTF-8."""
 
 import contextlib
 import glob
@@ -19,18 +19,18 @@ def expand(patterns: list[str]) -> list[str]:
     """Turns file names and globs into files.
 
     Args:
-        patterns: names or globs (`**` crosses folders); a name that exists is taken
-            as it is, whatever characters it has.
+        patterns: names or globs (`**` crosses folders); a name that exists is used
+            literally, whatever characters it contains.
     Returns:
-        The files, those of one pattern sorted, each file once.
+        The files, each once, sorted within a pattern.
     Raises:
-        UserError: a pattern matches no file, or names a folder; or there is none.
+        UserError: a pattern matches no file or names a folder, or there is no pattern.
     """
     files = {}
     for pattern in patterns:
         if os.path.isdir(pattern):
             raise UserError(
-                f"{pattern}: is a folder; name its files, as in "
+                f"{pattern}: is a folder; name its files, such as "
                 f"{os.path.join(pattern, '*.txt')!r}"
             )
         is_name = os.path.exists(pattern)
@@ -38,38 +38,38 @@ def expand(patterns: list[str]) -> list[str]:
         for path in (
             [pattern] if is_name else sorted(glob.glob(pattern, recursive=True))
         ):
-            # There may be millions: most are asked once what they are.
+            # There may be millions, so most need only one system call.
             if os.path.isfile(path):
                 found.append(path)
             elif not os.path.isdir(path):
                 raise UserError(
-                    f"{path}: is no regular file; a pipe can be read only once, so write "
-                    "its text to a file"
+                    f"{path}: is not a regular file; a pipe can be read only once, so "
+                    "write its text to a file"
                 )
         if not found:
             raise UserError(
                 f"no file matches {pattern!r} (in {os.getcwd()}); "
-                "names and globs are separated by commas"
+                "separate names and globs with commas"
             )
         files.update(dict.fromkeys(found))
     if not files:
-        raise UserError("no file is named; give names and globs, separated by commas")
+        raise UserError("no input file; pass names and globs, separated by commas")
     return list(files)
 
 
 def lines(
     path: str, start: int = 0, stop: int | None = None, block: bytes | None = None
 ) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, unpacked where its name ends in `.gz`; of standard
-    input where it is "-".
+    """Yields the lines of a UTF-8 file, unpacked if its name ends in `.gz`, or of standard
+    input if it is "-".
 
-    Only a line feed ends a line (not U+2028 or a form feed, which `str.splitlines` would
-    take), so line numbers are those of an editor. A byte order mark is left out.
+    Only a line feed ends a line (not U+2028 or a form feed, at which `str.splitlines` would
+    split), so line numbers match those of an editor. A byte order mark is skipped.
 
     Args:
-        start, stop: bytes of the text, counted unpacked; lines that begin in between are
-            read, and `start` is where a line begins.
-        block: the text from `start` to `stop`, if it has been read already.
+        start, stop: byte positions in the unpacked text; lines that begin between them are
+            read, and a line must begin at `start`.
+        block: the text from `start` to `stop`, if it has already been read.
     Raises:
         UserError: a line is not UTF-8, or the compressed data is damaged; the message
             starts with `path:line:`.
@@ -103,7 +103,7 @@ def lines(
 
 
 def name(path: str) -> str:
-    """How messages call it."""
+    """Its name in messages."""
     return "standard input" if path == STANDARD_INPUT else path
 
 
@@ -114,7 +114,7 @@ def _open(path):
 
 
 def lines_before(path: str, position: int) -> int:
-    """How many lines end before a byte of a file, counted unpacked; reads that far."""
+    """How many lines end before a byte of the unpacked file; reads that far."""
     if not position:
         return 0
     count = 0

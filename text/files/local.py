@@ -1,4 +1,4 @@
-"""Writes local files so that they appear whole or not at all, by one writer at a time."""
+"""Writes local files atomically, with one writer at a time."""
 
 import contextlib
 import errno
@@ -15,24 +15,24 @@ from collections.abc import Iterable, Iterator
 
 from text.errors import UserError
 
-# What this program makes beside a file carries a mark that nobody else's names have, and a
-# dot in front, so that a glob for the file does not find it.
+# The files this program makes next to another have a mark in their names that no one else
+# uses, and a leading dot, so that a glob for the file does not find them.
 _MARK = "~bert~"
 _TEMPORARY = re.compile(
     rf"\.(?P<name>.+){_MARK}(?P<host>[^~]+)~(?P<process>\d+)(\..*)?", re.DOTALL
 )
-_LONGEST_NAME = 100  # bytes; a file system takes 255 with all that is added
-# What flock raises where the file system has no locks.
+_LONGEST_NAME = 100  # bytes; a file system allows 255, including all additions
+# What flock raises if the file system has no locks.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 @contextlib.contextmanager
 def replacing(path: str, mode: str = "wb"):
-    """Opens a temporary file beside `path` that takes its name when the block succeeds.
+    """Opens a temporary file next to `path` that takes its name when the block succeeds.
 
-    A block that fails leaves `path` as it was. Two processes may write the same path: each
-    has a temporary name of its own, and the last one stays. A link stays a link. What is
-    not a file of its own, as a pipe or /dev/stdout, is written to directly.
+    A block that fails leaves `path` unchanged. Two processes may write the same path: each
+    has its own temporary name, and the last one to finish wins. A link stays a link. A path
+    that is not a file, such as a pipe or /dev/stdout, is written to directly.
     """
     encoding = None if "b" in mode else "utf-8"
     if is_stream(path):
@@ -55,7 +55,7 @@ def replacing(path: str, mode: str = "wb"):
 
 
 def is_stream(path: str) -> bool:
-    """Whether a path is no file: a pipe, a device, a folder, what a process has open."""
+    """Whether a path is not a file: a pipe, a device, a folder, a process's open file."""
     if not os.path.exists(path):
         return False
     of_system = os.path.abspath(path).startswith(("/dev/", "/proc/"))
@@ -74,30 +74,30 @@ def read_json(path: str):
 
 
 def refuse_inputs(outputs: Iterable[str], read: Iterable[str]) -> None:
-    """Keeps what is read from being replaced by what is written.
+    """Prevents outputs from replacing inputs.
 
     Raises:
-        UserError: an output is an input too.
+        UserError: an output is also an input.
     """
     inputs = {os.path.realpath(path) for path in read}
     for path in outputs:
         if os.path.realpath(path) in inputs:
-            raise UserError(f"{path}: is an input too; choose another output")
+            raise UserError(f"{path}: is also an input; choose another output")
 
 
 # --- Temporary files -----------------------------------------------------------------
 
 
 def host() -> str:
-    """The name of this machine, as it is part of file names."""
+    """The name of this machine, in a form that fits in file names."""
     return re.sub(r"[^\w.-]", "_", socket.gethostname())[:32] or "unknown"
 
 
 def temporary_name(path: str) -> str:
-    """Where this process writes what shall appear at `path`; a name only it uses.
+    """Where this process writes what will appear at `path`; a name that only it uses.
 
-    It lies in the same folder and names the host and the process. What is written may
-    add endings that begin with a dot.
+    It is in the same folder and names the host and the process. Writers may append endings
+    that begin with a dot.
     """
     folder, name = os.path.split(path)
     name = f".{_shortened(name)}{_MARK}{host()}~{os.getpid()}"
@@ -109,22 +109,22 @@ def _shortened(name):
 
 
 def is_own(name: str) -> bool:
-    """Whether it is the name of a temporary file or of a lock, of any process."""
+    """Whether it is the name of any process's temporary file or lock."""
     return temporary_parts(name) is not None or bool(
         re.fullmatch(rf"\..+{_MARK}lock", name, re.DOTALL)
     )
 
 
 def temporary_parts(name: str) -> tuple[str, str, int] | None:
-    """What `temporary_name` made a file's name of: the name it is for (of a long one, the
-    beginning), the host and the process; None for any other name.
+    """The parts of a name made by `temporary_name`: the name it is for (the beginning of a
+    long one), the host and the process; None for any other name.
     """
     match = _TEMPORARY.fullmatch(name)
     return match and (match["name"], match["host"], int(match["process"]))
 
 
 def remove_temporaries(path: str) -> None:
-    """Removes what processes of this host that were killed left beside `path`."""
+    """Removes the files that killed processes of this host left next to `path`."""
     folder, name = os.path.split(path)
     beginning = f".{_shortened(name)}{_MARK}"
     for found in glob.glob(
@@ -132,15 +132,15 @@ def remove_temporaries(path: str) -> None:
     ):
         parts = temporary_parts(os.path.basename(found))
         if parts and is_left_over(parts) and os.path.isfile(found):
-            # The process of a container has a number there that says nothing here. Open
-            # for writing: the locks of NFS ask for it.
+            # The id of a process in a container means nothing here, so the lock decides.
+            # NFS locks need the file open for writing.
             with contextlib.suppress(PermissionError), open(found, "r+b") as file:
                 if _try_lock(file, fcntl.LOCK_EX):
                     os.remove(found)
 
 
 def is_left_over(parts: tuple[str, str, int]) -> bool:
-    """Whether the process of a temporary name was one of this host, and has ended."""
+    """Whether the process in a temporary name was one of this host and has ended."""
     _, of, process = parts
     return of == host() and not _runs(process)
 
@@ -152,7 +152,7 @@ def _runs(process):
         return False
     except PermissionError:
         return True
-    return process != os.getpid()  # an earlier process may have had our number
+    return process != os.getpid()  # an earlier process may have had our id
 
 
 # --- Locks ---------------------------------------------------------------------------
@@ -162,20 +162,21 @@ def _runs(process):
 def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
     """Keeps other processes from holding `path`, a file or folder, at the same time.
 
-    The lock is a file beside it, `.<name>~bert~lock`, which names the holder, ends with the
-    process however that ends, and is removed when it is given back. It holds between hosts
-    where the file system's locks do (NFS). Where there are none, that is said on stderr.
+    The lock is a file next to it, `.<name>~bert~lock`, which names the holder. It ends with
+    the process, however that ends, and the file is removed on release. It works across
+    hosts if the file system's locks do (NFS). If there are no locks, a warning on stderr
+    says so.
 
     Args:
-        shared: for those who read: any number of them may hold it together, but none
-            beside one who writes.
-        wait: until it is free, however long that takes; for what takes a moment.
+        shared: for readers: any number of them may hold it together, but not at the same
+            time as a writer.
+        wait: wait until it is free, however long that takes; for brief uses.
     Raises:
         UserError: another process holds it; names the process and its host.
-        OSError: the folder is not there or not writable.
+        OSError: the folder does not exist or is not writable.
     """
     folder, name = os.path.split(os.path.abspath(path))
-    if len(os.fsencode(name)) > _LONGEST_NAME:  # others may begin alike
+    if len(os.fsencode(name)) > _LONGEST_NAME:  # others may begin the same way
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     place = os.path.join(folder, f".{name}{_MARK}lock")
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -185,8 +186,8 @@ def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[N
             if not _try_lock(file, kind, place, wait):
                 file.seek(0)
                 raise UserError(
-                    f"{path}: in use by {_holder(file.read())}; wait until that has "
-                    "ended, or choose another output"
+                    f"{path}: in use by {_holder(file.read())}; wait until it ends, or "
+                    "choose another output"
                 )
             if _is_at(file, place):
                 break
@@ -202,14 +203,14 @@ def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[N
         try:
             yield
         finally:
-            # Others who share it need it still.
+            # Others who share it still need it.
             if not shared or _try_lock(file, fcntl.LOCK_EX):
                 with contextlib.suppress(OSError):
                     os.remove(place)
 
 
 def _holder(noted):
-    """Who of those that noted themselves still runs, as far as this host can tell."""
+    """The last noted process that is still running, as far as this host can tell."""
     for line in reversed(noted.splitlines()):
         match = re.match(r"process (\d+) on ([^,]+),", line)
         if match and (match[2], int(match[1])) == (host(), os.getpid()):
@@ -220,7 +221,7 @@ def _holder(noted):
 
 
 def _try_lock(file, kind, place=None, wait=False):
-    """False if another process holds it; where there are no locks, True."""
+    """False if another process holds it; True if there are no locks."""
     try:
         fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
     except OSError as error:
@@ -230,7 +231,7 @@ def _try_lock(file, kind, place=None, wait=False):
             raise
         if place:
             print(
-                f"warning: {place}: this file system has no locks; take care that no "
+                f"warning: {place}: this file system has no locks; make sure that no "
                 "other process writes here",
                 file=sys.stderr,
             )

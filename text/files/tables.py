@@ -21,17 +21,17 @@ def read(
     form: str | None = None,
     skip_bad_lines: bool = False,
 ) -> Iterator[tuple[int, dict]]:
-    """Yields the lines of a table: number, and what it holds by column.
+    """Yields the lines of a table: the number, and the values by column.
 
     Args:
         path: "-" is standard input.
-        form: one of FORMS; None for what the name says. In tab-separated tables quotes
-            are plain characters.
-        header: whether the first line names the columns; else they have numbers from 0.
-        skip_bad_lines: say which lines have another number of columns, and go on.
+        form: one of FORMS; None takes it from the name. In tab-separated tables, quotes
+            are ordinary characters.
+        header: whether the first line names the columns; if not, they are numbered from 0.
+        skip_bad_lines: skip lines with a different number of columns, with a warning.
     Raises:
-        UserError: a line is not of this form or not UTF-8, or there is none; names file
-            and line.
+        UserError: a line is not in this format or not UTF-8, or there are no lines; names
+            file and line.
         OSError: the file cannot be opened.
     """
     form = form or form_of(path) or "tsv"
@@ -42,7 +42,7 @@ def read(
 
 
 def form_of(path: str) -> str | None:
-    """What a file's name says, which may end in .gz."""
+    """The format that a file's name indicates; the name may end in .gz."""
     suffix = os.path.splitext(path.lower().removesuffix(".gz"))[1].removeprefix(".")
     suffix = {"json": "jsonl"}.get(suffix, suffix)
     return suffix if suffix in FORMS else None
@@ -65,11 +65,11 @@ def _csv(path):
         if "new-line" in str(error):
             raise UserError(
                 f"{inputs.name(path)}:{begun}: a carriage return within a line; end lines "
-                "with LF or CR LF, or put the cell in quotes"
+                "with LF or CR LF, or quote the cell"
             ) from error
         raise UserError(
-            f"{inputs.name(path)}:{begun}: no CSV ({error}) in what begins here; is a "
-            "quote open?"
+            f"{inputs.name(path)}:{begun}: the row that begins here is not CSV ({error}); "
+            "check for an unclosed quote"
         ) from error
 
 
@@ -84,29 +84,30 @@ def _table(path, lines, header, skip_bad_lines):
             if repeated := {name for name in names if names.count(name) > 1}:
                 raise UserError(
                     f"{path}:{number}: {len(repeated)} columns have the same name "
-                    f"({', '.join(sorted(repeated))}); is the first line a header?"
+                    f"({', '.join(sorted(repeated))}); check that the first line is a "
+                    "header"
                 )
             if header:
                 continue
         if empty and len(names) == 1:
             raise UserError(
-                f"{path}:{empty[0]}: an empty line; with one column it could be an empty "
-                "text or none, so remove it"
+                f"{path}:{empty[0]}: an empty line; with one column it could mean an empty "
+                "text or no text, so remove it"
             )
         if len(cells) != len(names) and skip_bad_lines:
             bad.append(number)
             continue
         if len(cells) != len(names):
             raise UserError(
-                f"{path}:{number}: {len(cells)} columns, not {len(names)} as in the first "
-                "line; mend the line, or leave it out"
+                f"{path}:{number}: {len(cells)} columns, but the first line has "
+                f"{len(names)}; fix or remove the line"
             )
         yield number, dict(zip(names, cells, strict=True))
     if names is None:
         raise UserError(f"{path}: the file is empty")
     if bad:
         logging.warning(
-            "%s: %d lines left out that have not %d columns: %s",
+            "%s: skipped %d lines that do not have %d columns: %s",
             path,
             len(bad),
             len(names),
@@ -120,19 +121,19 @@ def _json_lines(path):
             continue
         try:
             values = json.loads(line, parse_constant=_refuse_constant)
-            if "\\u" in line:  # may stand for half a character, which no file can hold
+            if "\\u" in line:  # may be an unpaired surrogate, which no file can contain
                 json.dumps(values, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError) as error:
             raise UserError(
-                f"{inputs.name(path)}:{number}: no JSON: {error}"
+                f"{inputs.name(path)}:{number}: not JSON: {error}"
             ) from error
         if not isinstance(values, dict):
             raise UserError(
-                f"{inputs.name(path)}:{number}: no JSON object, but {line.strip()[:40]}; "
-                "give an object a line"
+                f"{inputs.name(path)}:{number}: not a JSON object: {line.strip()[:40]}; "
+                "write one object per line"
             )
         yield number, values
 
 
 def _refuse_constant(name):
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,1 +1,1 @@
-"""Text to record files: shards, workers, and how an interrupted run continues."""
+"""Turns text into record files: shards, workers, and resuming interrupted runs."""

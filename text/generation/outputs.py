@@ -1,6 +1,6 @@
-"""Decides whether records may be written under their names, or are there already.
+"""Decides whether records may be written under their names, or already exist.
 
-The settings are those of text/generation/stages.py, an origin is what
+The settings are those of text/generation/stages.py; an origin is what
 text/generation/work.py compares.
 """
 
@@ -25,14 +25,14 @@ _DEFAULTS = {
     for field in dataclasses.fields(RowOptions)
     if field.default is not dataclasses.MISSING
 }
-_OTHER_FILES = 256  # that a process has open beside the locks
+_OTHER_FILES = 256  # that a process has open in addition to the locks
 
 
 def refuse_overlaps(settings) -> None:
-    """Keeps what a run writes from what it reads, and from what else it writes.
+    """Keeps a run's outputs apart from its inputs and from its other files.
 
     Raises:
-        UserError: an output is an input, the vocabulary, the description, or lies in the
+        UserError: an output is an input, the vocabulary or the description, or is in the
             folder of the unfinished work.
     """
     work_folder = os.path.realpath(settings.work_folder)
@@ -41,23 +41,23 @@ def refuse_overlaps(settings) -> None:
         place = os.path.realpath(path)
         if place == description:
             raise UserError(
-                f"{path}: this is where the description of the records goes; choose "
-                "another --output_file"
+                f"{path}: the description of the records is written here; choose another "
+                "--output_file"
             )
         if place == work_folder or place.startswith(work_folder + os.sep):
             raise UserError(
-                f"{path}: {settings.work_folder} is the folder for the unfinished work; "
-                "choose another --output_file"
+                f"{path}: {settings.work_folder} is the folder for unfinished work; choose "
+                "another --output_file"
             )
     there = {}
     for path in _paths(settings):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             there[_identity(os.stat(path))] = path
-    if there:  # else none of them can be an input, of which there may be millions
+    if there:  # otherwise no output can be one of what may be millions of inputs
         for path in (settings.vocab_file, *settings.input_files):
             if output := there.get(_identity(os.stat(path))):
                 raise UserError(
-                    f"{output}: is an input too; choose another --output_file"
+                    f"{output}: is also an input; choose another --output_file"
                 )
 
 
@@ -66,7 +66,7 @@ def _identity(status):
 
 
 def make_folders(settings) -> None:
-    """Makes the folders of the outputs.
+    """Creates the folders of the outputs.
 
     Raises:
         UserError: an output is a folder, or its folder is a file.
@@ -74,14 +74,14 @@ def make_folders(settings) -> None:
     for path in settings.output_files:
         if os.path.isdir(path):
             raise UserError(
-                f"{path}: is a folder; name a file in it, as in "
+                f"{path}: is a folder; name a file in it, such as "
                 f"{os.path.join(path, 'part.tfrecord')!r}"
             )
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise UserError(
-                f"{error.filename}: is no folder, so {path} cannot be written; choose "
+                f"{error.filename}: is not a folder, so {path} cannot be written; choose "
                 "another --output_file"
             ) from error
 
@@ -91,7 +91,7 @@ def locked(settings) -> Iterator[None]:
     """Keeps other processes from writing any of the outputs.
 
     Raises:
-        UserError: another process writes one, or there are more than may be open.
+        UserError: another process is writing one, or there are more than may be open.
     """
     paths = sorted(set(map(os.path.realpath, _paths(settings))))
     _allow_open_files(len(paths) + _OTHER_FILES)
@@ -109,13 +109,13 @@ def _allow_open_files(count):
         raise UserError(
             f"--output_file: {count - _OTHER_FILES - 1} files; a process may have {hard} "
             f"files open here, which allows {max(hard - _OTHER_FILES - 1, 0)} outputs; "
-            "name fewer, or raise the limit (ulimit -Hn)"
+            "use fewer, or raise the limit (ulimit -Hn)"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 def origin(settings, vocabulary) -> dict:
-    """What the records are made of; a run goes on only with the same."""
+    """What the records are made of; only a run with the same origin can be continued."""
     flags = {
         field.name: getattr(settings, field.name)
         for field in dataclasses.fields(settings)
@@ -138,7 +138,7 @@ def _with_status(paths):
 
 
 def _summary(listed: Iterable[tuple[str, int, int]]) -> dict:
-    """What tells files from others: path, bytes and time of change (ns) of each."""
+    """Identifies files by the path, size in bytes and modification time (ns) of each."""
     digest, count, total = hashlib.sha256(), 0, 0
     for path, size, changed in listed:
         digest.update(b"%s\0%d %d\n" % (os.fsencode(path), size, changed))
@@ -148,10 +148,10 @@ def _summary(listed: Iterable[tuple[str, int, int]]) -> dict:
 
 
 def summarized(origin: dict | None) -> dict | None:
-    """An origin as it is noted now.
+    """An origin in the current format.
 
-    Earlier versions listed all input files. A flag that they did not have counts as its
-    default.
+    Earlier versions listed all input files. Flags that they did not have get their
+    defaults.
     """
     if not origin:
         return origin
@@ -164,7 +164,7 @@ def summarized(origin: dict | None) -> dict | None:
 
 
 def finished(settings, origin) -> Description | None:
-    """The description of these very records, if they are all there."""
+    """The description of exactly these records, if all of them exist."""
     with contextlib.suppress(
         FileNotFoundError, UserError, ValueError, KeyError, TypeError
     ):
@@ -181,16 +181,16 @@ def finished(settings, origin) -> Description | None:
 
 
 def refuse_what_is_there(settings, folder) -> None:
-    """Keeps what another run has made.
+    """Protects the files of another run.
 
     Raises:
-        UserError: an output exists, or an unfinished run of other settings.
+        UserError: an output exists, or an unfinished run with other settings.
     """
     if other := folder.unfinished_origin():
         raise UserError(
-            f"{folder.path}: an unfinished run of other settings is here; different: "
-            f"{_differences(folder.origin, other)}; give its command to go on with it, "
-            "--overwrite to start anew, or another --output_file"
+            f"{folder.path}: contains an unfinished run with other settings; different: "
+            f"{_differences(folder.origin, other)}; run its command to continue it, add "
+            "--overwrite to start over, or choose another --output_file"
         )
     found = [path for path in _paths(settings) if os.path.exists(path)]
     if not found:
@@ -203,7 +203,7 @@ def refuse_what_is_there(settings, folder) -> None:
         if differences := _differences(folder.origin, other):
             different = f" (different: {differences})"
     raise UserError(
-        f"{found[-1]}: exists already{different}; --overwrite replaces it, or choose "
+        f"{found[-1]}: already exists{different}; add --overwrite to replace it, or choose "
         "another --output_file"
     )
 
@@ -217,15 +217,13 @@ def _differences(origin, other):
         if flags.get(name) != value
     ]
     if origin["vocab_sha256"] != other.get("vocab_sha256"):
-        differing.append("another vocabulary")
+        differing.append("a different vocabulary")
     if origin["inputs"] != other.get("inputs"):
         there, here = (
-            f"{inputs['files']:,} of {inputs['bytes']:,} bytes"
+            f"{inputs['files']:,} with {inputs['bytes']:,} bytes"
             for inputs in (other["inputs"], origin["inputs"])
         )
-        differing.append(
-            f"other input files, or changed since ({there} there, {here} here)"
-        )
+        differing.append(f"other or changed input files ({there} there, {here} here)")
     for name in ("unicode_version", "numpy_version"):
         if origin[name] != other.get(name):
             differing.append(f"{name} {other.get(name)} there, {origin[name]} here")
@@ -237,13 +235,13 @@ def _paths(settings):
 
 
 def remove(settings) -> None:
-    """Makes room; until then, what another run has written is kept."""
+    """Removes the outputs of another run, which are kept until then."""
     for path in _paths(settings):
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)
 
 
 def remove_temporaries(settings) -> None:
-    """Removes what processes that were killed left beside the outputs."""
+    """Removes the files that killed processes left next to the outputs."""
     for path in _paths(settings):
         local.remove_temporaries(path)

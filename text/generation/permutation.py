@@ -1,4 +1,4 @@
-"""A random order of any number of things that needs no memory."""
+"""Puts any number of things in a random order without memory for it."""
 
 import numpy as np
 
@@ -8,14 +8,15 @@ _ROUNDS = 6
 def permute(indices: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:
     """Where a keyed permutation of range(size) sends each index.
 
-    A Feistel network permutes the smallest power of four that holds `size`; what lands
-    outside goes through it again until it does not, which keeps it a permutation.
+    A Feistel network permutes the smallest range of a power of four that contains `size`;
+    an index that lands outside goes through it again until it lands inside, so the result
+    is still a permutation.
 
     Args:
         indices: int64, each in [0, size).
         key: uint64 [6], a random number for each round.
     Returns:
-        int64, as many.
+        int64, one per index.
     """
     half = np.uint64(max(1, (int(size - 1).bit_length() + 1) // 2))
     mask = (np.uint64(1) << half) - np.uint64(1)
@@ -36,7 +37,7 @@ def round_keys(rng: np.random.Generator) -> np.ndarray:
 
 
 def _mixed(values):
-    """The finalizer of SplitMix64: every bit of the outcome hangs on every bit given."""
+    """The finalizer of SplitMix64: every output bit depends on every input bit."""
     values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return values ^ values >> np.uint64(31)

@@ -1,4 +1,4 @@
-"""The flags that decide the bytes of records, and where these go."""
+"""Defines the flags that determine the bytes of records, and where these are written."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from text.corpus import formats
 from text.errors import UserError
 from text.instances.kinds import RowOptions
 from text.records import descriptions
-from text.tokenizers.wordpiece import TokenizerOptions
+from text.tokenizers.kinds import TokenizerOptions
 
 _LONGEST = 1 << 15
 _MOST_PASSES = 10_000
@@ -15,7 +15,7 @@ _MOST_PASSES = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class GenerationOptions(TokenizerOptions, RowOptions):
-    """The flags that decide the bytes of the records, together with the text."""
+    """The flags that, together with the text, determine the bytes of the records."""
 
     vocab_file: str = options.field(help="The WordPiece vocabulary.")
     random_seed: int = options.field(12345, help="Seed of all random choices.")
@@ -48,14 +48,16 @@ class GenerationOptions(TokenizerOptions, RowOptions):
         shares = ("masked_lm_prob", "short_seq_prob", "mask_share", "random_share")
         self.check_range(0, 1, *shares)
         if not self.masked_lm_prob:
-            raise UserError("--masked_lm_prob=0: there would be nothing to predict")
+            raise UserError(
+                "--masked_lm_prob=0: leaves nothing to predict; must be above 0"
+            )
         rows = self.make()
         if self.dupe_factor > 1 and not (
             rows.passes_differ or rows.masks.passes_differ
         ):
             raise UserError(
                 f"--dupe_factor={self.dupe_factor}: with --instances={self.instances} and "
-                f"--masking={self.masking}, every pass would write the same records; give "
+                f"--masking={self.masking}, every pass would write the same records; use "
                 "--dupe_factor=1"
             )
         if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
@@ -76,7 +78,7 @@ class GenerationOptions(TokenizerOptions, RowOptions):
 
 @dataclasses.dataclass(frozen=True)
 class Settings(GenerationOptions):
-    """The flags as resolved, what is read, and where the records go."""
+    """The resolved flags, the input files, and the output files."""
 
     input_files: tuple[str, ...] = ()
     output_files: tuple[str, ...] = ()
@@ -91,5 +93,5 @@ class Settings(GenerationOptions):
 
     @property
     def settings_file(self) -> str:
-        """Where tasks find the settings."""
+        """The file from which tasks read the settings."""
         return f"{self.work_folder}/settings.json"

@@ -1,13 +1,12 @@
-"""Turns text into record files, in three stages, and describes them.
+"""Turns text into record files in three stages, and describes them.
 
 1. tokenize: a piece of the input becomes a piece of the corpus;
-2. plan: a block of documents and a pass over it (there are dupe_factor passes) become
-   planned rows;
-3. write: a segment of an output file takes its rows out of the whole plan, by a
-   permutation that needs no memory, and assembles, encodes and writes them.
+2. plan: a block of documents in one of dupe_factor passes becomes planned rows;
+3. write: a segment of an output file takes its rows from the whole plan, by a permutation
+   that needs no memory, and assembles, encodes and writes them.
 
-The output of a task depends only on the settings and the text, not on who does it or when.
-So neither the number of workers nor an interruption changes a byte.
+The output of a task depends only on the settings and the text, not on which process runs it
+or when. So neither the number of workers nor an interruption changes a byte.
 """
 
 import bisect
@@ -33,15 +32,15 @@ from text.generation.permutation import permute, round_keys
 from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
+from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
-from text.tokenizers.wordpiece import Tokenizer
 
 _FORMAT = 2  # of the description; 1 listed all inputs and had no offsets
 _BLOCK_TOKENS = 1 << 21
 _SEGMENT_ROWS = 1 << 16
 _BATCH_ROWS = 1 << 11  # both multiples of descriptions.OFFSET_EVERY
-_PLAN, _ORDER, _MASK = range(3)  # what a random generator is for
-# What a run makes in its folder; text-000000 is what earlier versions called a piece.
+_PLAN, _ORDER, _MASK = range(3)  # the uses of random generators
+# The files a run makes in its folder; earlier versions named pieces text-000000.
 _MADE = re.compile(
     r"(origin|settings|room|file-\d+)\.json"
     r"|((piece|text)-\d+|corpus)\.(json|tokens|words|lengths|ends|sentences|documents)"
@@ -53,15 +52,15 @@ _MADE = re.compile(
 def generate(
     settings: Settings, num_workers: int = 1, overwrite: bool = False
 ) -> tuple[Description, bool]:
-    """Writes the records and their description, going on where an earlier start ended.
+    """Writes the records and their description, continuing an interrupted run.
 
     Args:
-        num_workers: processes; the records do not depend on it.
+        num_workers: number of processes; the records do not depend on it.
         overwrite: replace outputs of other settings, finished or not.
     Returns:
-        the description, and whether all of it was there already.
+        the description, and whether everything already existed.
     Raises:
-        UserError: the text or the outputs do not allow it, or another process writes
+        UserError: the text or the outputs do not allow it, or another process is writing
             one of the outputs.
         OSError: a file cannot be read or written.
         KeyboardInterrupt: with a line for the user.
@@ -89,13 +88,13 @@ def generate(
             with work.Workers(num_workers) as workers:
                 description = _generate(settings, folder, workers, vocabulary)
         except UserError:
-            # The input or a flag must change, and what was made of it is of no more use.
+            # The input or a flag must change, so the work so far is useless.
             folder.remove()
             raise
         except KeyboardInterrupt as interrupt:
             outputs.remove_temporaries(settings)
             raise KeyboardInterrupt(
-                "interrupted; the same command goes on from there"
+                "interrupted; run the same command again to continue"
             ) from interrupt
         finally:
             _shared.cache_clear()
@@ -112,8 +111,7 @@ def _disk_full_explained(folder):
             raise
         raise OSError(
             error.errno,
-            "the disk is full; free some space and give the same command again: what is "
-            "finished is kept",
+            "the disk is full; free some space and run the same command again to continue",
             os.path.dirname(os.path.abspath(folder.path)),
         ) from error
 
@@ -152,8 +150,8 @@ def _tokenize_all(settings, folder, workers, counts):
     if not counts["sentences"]:
         raise UserError(
             f"{', '.join(settings.input_files[:3])}: no line of the "
-            f"{len(settings.input_files)} input file(s) has a token; there is nothing to "
-            "make records of"
+            f"{len(settings.input_files)} input file(s) contains a token, so there is "
+            "nothing to make records from"
         )
     if refusal := settings.make().refusal(counts["documents"]):
         raise UserError(f"{settings.input_files[0]}: {refusal}")
@@ -173,7 +171,7 @@ def _make_corpus(path, settings, folder, workers):
     counts = collections.Counter()
     for noted in workers.do_all(tasks(), total, "1/3 tokenizing", "MB", scale=1e6):
         counts.update(noted)
-    if not os.path.exists(f"{path}.documents"):  # the last that join writes
+    if not os.path.exists(f"{path}.documents"):  # join writes it last
         store.join(prefixes, path, settings.words_from_spaces)
     store.remove_pieces(prefixes)
     counts["documents"] = _shared(settings.settings_file).corpus.num_documents
@@ -199,8 +197,8 @@ def _plan_all(settings, folder, workers, counts):
         raise UserError(f"{settings.input_files[0]}: {instances.none_planned}")
     if counts["instances"] < len(settings.output_files):
         raise UserError(
-            f"{settings.output_files[-1]}: the text gives {counts['instances']} instances "
-            f"for {len(settings.output_files)} output files; name fewer, or give more text"
+            f"{settings.output_files[-1]}: the text yields {counts['instances']} instances "
+            f"for {len(settings.output_files)} output files; use fewer files or more text"
         )
 
 
@@ -214,7 +212,7 @@ def _write_all(settings, folder, workers, counts):
         written.append({"file": os.path.basename(path), "instances": last - first})
         starts = range(first, last, _SEGMENT_ROWS)
         prefixes = [f"{folder.path}/rows-{start}" for start in starts]
-        # A file of one segment is written in its place, a longer one is joined there.
+        # A file of one segment is written directly, a longer one is joined from segments.
         segments = [path] if len(starts) == 1 else [f"{p}.tfrecord" for p in prefixes]
         for prefix, segment, start in zip(prefixes, segments, starts, strict=True):
             rows = start, min(start + _SEGMENT_ROWS, last)
@@ -240,9 +238,9 @@ def _write_all(settings, folder, workers, counts):
 
 
 def _offsets(segments):
-    """Where in a file each 1024th record begins, from what its segments noted.
+    """Where in a file every 1024th record begins, from the notes of its segments.
 
-    None in packed files, and where a segment is of an earlier version, which noted none.
+    None for packed files, and if an earlier version, which noted none, wrote a segment.
     """
     if not all("offsets" in segment for segment in segments):
         return None
@@ -254,13 +252,13 @@ def _offsets(segments):
     ]
 
 
-# === Tasks: the first argument is the prefix of their files, the outcome is counts ===
+# === Tasks: the first argument is the prefix of their files, the result is counts ===
 
 
 class _Shared:
-    """What all tasks of a run have in common; each process loads it once.
+    """What all tasks of a run share; each process loads it once.
 
-    Tasks carry the name of the settings' file, not the settings: there may be many tasks.
+    Tasks carry the name of the settings file, not the settings: there may be many tasks.
     """
 
     def __init__(self, settings_file: str):
@@ -273,7 +271,7 @@ class _Shared:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        return self.settings.tokenizer(Vocabulary.load(self.settings.vocab_file))
+        return self.settings.load_tokenizer(self.settings.vocab_file)
 
     @functools.cached_property
     def corpus(self) -> store.Corpus:
@@ -325,7 +323,7 @@ def _sentences(settings, spans):
 
 
 def _blocks(whole):
-    """Yields (first, last) document of runs of about equally many tokens."""
+    """Yields (first, last) of runs of documents with about equally many tokens."""
     first, num_documents = 0, whole.num_documents
     while first < num_documents:
         begin = whole.sentences[whole.documents[first]]
@@ -358,7 +356,7 @@ def _make_room(prefix, settings):
 def _write(prefix, settings_file, path, first, last, total):
     """Writes the rows `first` to `last` of all `total` rows in their random order.
 
-    Notes, beside counts, the bytes and where each 1024th record begins in them.
+    Besides counts, notes the size in bytes and where every 1024th record begins.
     """
     del prefix
     shared = _shared(settings_file)
@@ -371,7 +369,7 @@ def _write(prefix, settings_file, path, first, last, total):
     offsets = []
     with replacing(path) as file, contextlib.ExitStack() as stack:
         if settings.gzip_compress:
-            # Neither name nor time: equal records are equal bytes.
+            # Without name and time, equal records give equal bytes.
             packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0, compresslevel=1)
             file = stack.enter_context(packed)
         for start in range(first, last, _BATCH_ROWS):
@@ -401,7 +399,7 @@ def _join_segments(prefix, path, segments):
 
 
 def _join_files(path, parts):
-    """Moves files to the end of each other; packed ones stay readable that way."""
+    """Concatenates files and removes the parts; packed files stay readable that way."""
     if not os.path.exists(path):
         with replacing(path) as file:
             for part in parts:

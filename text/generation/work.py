@@ -1,7 +1,7 @@
-"""Divides a long job into tasks that several processes do, each once.
+"""Divides a long job into tasks, each done once, by several processes.
 
-A task's counts are noted in the job's folder when its files are whole. What is noted is not
-done again, so a job that was killed continues where it was.
+A task's counts are noted in the job's folder when its files are complete. Noted tasks are
+not done again, so a killed job continues where it stopped.
 """
 
 import collections
@@ -23,34 +23,34 @@ from text.progress import Progress
 
 _ORIGIN = "origin.json"
 _ENDED = "ended~bert~.json"  # the origin of a job whose files are being removed
-_EARLIER_LOCK = "lock"  # of earlier versions, an empty file
+_EARLIER_LOCK = "lock"  # an empty file made by earlier versions
 
 
 class Folder:
-    """Where a job keeps what it has done.
+    """Where a job keeps its finished work.
 
-    Only one process may use it at a time; whoever does holds a lock on the job's output.
+    Only one process may use it at a time, while holding a lock on the job's output.
     """
 
     def __init__(self, path: str, origin: dict, made: re.Pattern):
         """Args:
-        path: of the folder, which `begin` makes.
-        origin: what the job is made of, as JSON holds it.
-        made: matches the names of the files that the job makes in it.
+        path: the folder, which `begin` creates.
+        origin: what the job is made of, as read from JSON.
+        made: matches the names of the files that the job makes in the folder.
         """
         self.path = path
         self.origin = origin
         self._made = made
 
     def unfinished_origin(self) -> dict | None:
-        """The origin of a job that has not come to its end, if there is one."""
+        """The origin of an unfinished job, if there is one."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
             origin = read_json(self._file(_ORIGIN))
             if isinstance(origin, dict) and origin.keys() >= self.origin.keys():
                 return origin
 
     def strangers(self) -> list[str]:
-        """What is in the folder, or in its place, if that is not the folder of a job."""
+        """Names of files in the folder, or in its place, if it is not a job's folder."""
         if not os.path.lexists(self.path):
             return []
         if not os.path.isdir(self.path):
@@ -58,36 +58,36 @@ class Folder:
         if self.unfinished_origin() or os.path.exists(self._file(_ENDED)):
             return []
         names = [name for name in os.listdir(self.path) if not local.is_own(name)]
-        if any(map(self._is_earlier_lock, names)):  # killed while it removed the rest
+        if any(map(self._is_earlier_lock, names)):  # killed while removing the rest
             names = [name for name in names if not self._is_made(name)]
         return sorted(names)
 
     def refuse_strangers(self) -> None:
         """Raises:
-        UserError: the folder, or what is in its place, is not of a job.
+        UserError: the folder, or a file in its place, does not belong to a job.
         """
         if names := self.strangers():
             raise UserError(
-                f"{self.path}: the unfinished work goes into this folder, and here is "
-                f"something else ({_some(names)}); move it, or choose another output"
+                f"{self.path}: this folder is for unfinished work but contains something "
+                f"else ({_some(names)}); move it, or choose another output"
             )
 
     def begin(self) -> None:
-        """Starts the job anew; what an earlier one left in the folder is removed."""
+        """Starts the job over, removing what an earlier one left in the folder."""
         os.makedirs(self.path, exist_ok=True)
         self._clear()
         write_json(self._file(_ORIGIN), self.origin)
         self._remove_file(_ENDED)
 
     def remove(self) -> None:
-        """Removes the job's files, and the folder unless it holds other ones."""
+        """Removes the job's files, and the folder unless it contains others."""
         if not os.path.isdir(self.path):
             return
         self._clear()
         self._remove_file(_ENDED)
         if others := os.listdir(self.path):
             print(
-                f"{self.path}: not removed, because it holds files of something else "
+                f"{self.path}: not removed, because it contains other files "
                 f"({_some(others)})",
                 file=sys.stderr,
             )
@@ -95,8 +95,8 @@ class Folder:
             os.rmdir(self.path)
 
     def _clear(self):
-        # First of all the origin gets another name: without it nothing counts as done, and
-        # by that name the folder is known as a job's as long as there is a file in it.
+        # The origin is renamed first: without it, nothing counts as done, and its new name
+        # marks the folder as a job's as long as it contains a file.
         with contextlib.suppress(FileNotFoundError):
             os.replace(self._file(_ORIGIN), self._file(_ENDED))
         for name in os.listdir(self.path):
@@ -126,7 +126,7 @@ def _some(names):
 
 
 def noted(path: str) -> dict | None:
-    """What a task has noted, or None if it is not done; `path` as for `do`."""
+    """What a task has noted, or None if it is not done; `path` is that of `do`."""
     with contextlib.suppress(FileNotFoundError):
         return read_json(f"{path}.json")
 
@@ -135,9 +135,9 @@ def do(path: str, function: Callable[..., dict], *arguments) -> dict:
     """Does a task unless it is noted.
 
     Args:
-        path: of the note, without its suffix; also the first argument of `function`, for
-            the names of its files.
-        function: returns what to note, a dict as JSON holds it.
+        path: the note's path without its suffix; also the first argument of `function`,
+            for the names of its files.
+        function: returns what to note, a dict of JSON values.
     Returns:
         what is noted.
     """
@@ -151,14 +151,14 @@ def do(path: str, function: Callable[..., dict], *arguments) -> dict:
 class Workers:
     """Does tasks in this process, or in several others.
 
-    To be used in a `with` block. The others are spawned, never forked, end with this
-    process however it ends, and leave Ctrl-C to it. A block that fails ends them at once:
-    what they were at is lost, what they have noted is not.
+    Use it in a `with` block. The other processes are spawned, never forked, end with this
+    process however it ends, and leave Ctrl-C to it. If the block fails, they end at once:
+    unfinished tasks are lost, noted ones are not.
     """
 
     def __init__(self, count: int):
         self._executor = None
-        # Each process has a task, and the next one waits: what tasks carry takes memory.
+        # One task per process and one waiting, because a task's arguments take memory.
         self._most_unfinished = count + 1
         if count > 1:
             self._executor = concurrent.futures.ProcessPoolExecutor(
@@ -186,14 +186,14 @@ class Workers:
         unit: str,
         scale: float = 1.0,
     ) -> list[dict]:
-        """Does tasks and shows how far they are.
+        """Does tasks and shows their progress.
 
         Args:
-            tasks: the size of each and its arguments of `do`; taken only as processes get
-                free, so a generator's tasks are never all in memory.
-            total: the sum of the sizes, in `unit` times `scale`.
+            tasks: the size of each task and its arguments to `do`; consumed only as
+                processes become free, so a generator's tasks are never all in memory.
+            total: the sum of the sizes; divided by `scale`, it is in `unit`.
         Returns:
-            what each noted, in the order given.
+            what each noted, in the given order.
         Raises:
             UserError: a task raised it.
             OSError: a process was killed from outside.
@@ -206,13 +206,13 @@ class Workers:
                     progress.advance(size, was_noted)
             except concurrent.futures.BrokenExecutor as error:
                 raise OSError(
-                    "a worker process was killed from outside (out of memory?); give the "
+                    "a worker process was killed from outside (out of memory?); run the "
                     "same command again, with fewer --num_workers if memory is short"
                 ) from error
         return outcomes
 
     def _outcomes(self, tasks) -> Iterator[tuple[float, dict, bool]]:
-        """Yields the size of each task, what it noted, and whether it had already."""
+        """Yields each task's size, its note, and whether it was noted before this run."""
         ahead = collections.deque()
         unfinished = set()
         for size, task in tasks:
@@ -234,8 +234,8 @@ class Workers:
     def _submit(self, task):
         if self._executor is None:
             return _known(do(*task))
-        # Processes start when tasks come, and inherit that Ctrl-C is held back; here it
-        # takes effect behind the block.
+        # Processes start as tasks are submitted and inherit the blocked Ctrl-C; here it
+        # takes effect after the block.
         held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return self._executor.submit(do, *task)
@@ -250,7 +250,7 @@ def _known(outcome):
 
 
 def _follow_parent(parent):
-    """Makes a worker process end when its parent is gone, even if that was killed."""
+    """Makes a worker process end when its parent does, even if the parent is killed."""
 
     def watch():
         while os.getppid() == parent:

@@ -1,1 +1,1 @@
-"""Checks records, counts what they hold, and shows it."""
+"""Checks records, counts their contents, and shows them."""

@@ -16,7 +16,7 @@ from text.tokenizers.vocabulary import Vocabulary
 
 _BATCH_ROWS = 1 << 11
 _LINES_OF_A_RULE = 5
-# What is read from a description, besides the flags.
+# The attributes of a description that are used, besides its flags.
 _DESCRIBED = (
     "counts",
     "max_predictions_per_seq",
@@ -34,7 +34,7 @@ _FLAGS = (
 
 
 class Violations:
-    """Counts what is wrong by rule, and keeps the first lines of each."""
+    """Counts violations by rule, and keeps the first lines of each."""
 
     def __init__(self):
         self.counts = collections.Counter()
@@ -47,7 +47,7 @@ class Violations:
     def add(self, rule: str, line: str) -> None:
         """Args:
         rule: what is broken, the same text for all of a kind.
-        line: where, and how.
+        line: where and how.
         """
         self.counts[rule] += 1
         if self.counts[rule] <= _LINES_OF_A_RULE:
@@ -64,11 +64,11 @@ class Violations:
 
 
 def find_descriptions(paths: list[str]) -> dict[str, Description]:
-    """The descriptions beside record files that say how these were made.
+    """The descriptions next to record files, which say how the records were made.
 
     Raises:
-        UserError: a description cannot be read, lacks what records are checked by, or
-            is of a kind that this version does not know.
+        UserError: a description cannot be read, lacks what the checks need, or is of a
+            kind unknown to this version.
     """
     found = descriptions.find(paths)
     for one in found.values():
@@ -76,7 +76,7 @@ def find_descriptions(paths: list[str]) -> dict[str, Description]:
         missing += [name for name in _FLAGS if name not in one.flags]
         if missing:
             raise UserError(
-                f"{one.path}: is no description of records (without "
+                f"{one.path}: is not a description of records (lacks "
                 f"{', '.join(missing)}); remove it, or write the records again"
             )
         RowOptions.of(one)
@@ -89,11 +89,11 @@ class Inspection:
     Attributes:
         violations: Violations.
         statistics: Statistics of the records that break no rule; None if not even the
-            sizes of a record could be found out.
-        instances: what the records are; None if that could not be found out.
+            sizes of a record could be determined.
+        instances: the kind of the records; None if it could not be determined.
         shown: list of (where, record), the first that could be decoded.
         descriptions: dict of file to Description.
-        num_records: all that were read.
+        num_records: number of records read.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class Inspection:
         num_shown: int = 0,
     ):
         """Args:
-        masked_lm_prob: what the records were made with; by default as described.
-        max_records: how many to read of each file; 0: all.
-        num_shown: how many to keep for showing.
+        masked_lm_prob: that of the records; by default, taken from the description.
+        max_records: how many to read from each file; 0: all.
+        num_shown: how many to keep for display.
         Raises:
-            UserError: a file is described with another vocabulary.
+            UserError: a file was made with a different vocabulary.
         """
         self.vocabulary = vocabulary
         self.descriptions = descriptions
@@ -122,15 +122,15 @@ class Inspection:
         self._masked_lm_prob = masked_lm_prob
         self._max_records = max_records or None
         self._num_shown = num_shown
-        self._of_file = None  # what the file that is being read holds
+        self._of_file = None  # the kind of the records in the file being read
         self._sums = collections.defaultdict(collections.Counter)  # by description
         for path, description in descriptions.items():
             _check_vocabulary(path, description, vocabulary)
 
     def read(self, paths: list[str]) -> None:
-        """Reads and checks files, and what they hold together; to be called once.
+        """Reads and checks files one by one and as a whole; call it only once.
 
-        A file that is damaged is read up to there.
+        A damaged file is read up to the damage.
         """
         sizes = [os.path.getsize(path) for path in paths]
         with Progress("inspecting", sum(sizes), "MB", scale=1e6) as progress:
@@ -139,7 +139,7 @@ class Inspection:
         for one in {d.path: d for d in self.descriptions.values()}.values():
             self._compare_sums(one)
         if self.statistics:
-            where = f"all {self.statistics.records:,} sound records"
+            where = f"all {self.statistics.records:,} valid records"
             for rule, found in self.statistics.implausible():
                 self.violations.add(rule, f"{where}: {rule}; {found}")
 
@@ -157,7 +157,7 @@ class Inspection:
                     return
                 self._add(path, number, examples)
                 number += len(examples)
-                if not opened[0].closed:  # as it is behind the last record
+                if not opened[0].closed:  # it is closed after the last record
                     progress.advance(opened[0].tell() - position)
                     position = opened[0].tell()
             self._check_number(path, number)
@@ -168,7 +168,7 @@ class Inspection:
             progress.advance(size - position, already_done=was_left)
 
     def _know_kind(self, path, example):
-        """Whether the kind of a file's records is known, and that of the first file."""
+        """Whether the kind of a file's records is known and is that of the first file."""
         if path in self.descriptions:
             recipe = RowOptions.of(self.descriptions[path])
             if self._masked_lm_prob:
@@ -190,21 +190,22 @@ class Inspection:
         elif self.instances.schema() != self._of_file.schema():
             self.violations.add(
                 "files of another kind",
-                f"{path}: holds records of another kind than the files before it, and "
-                "was not read on; inspect it by itself",
+                f"{path}: contains records of a different kind than the files before it, "
+                "so the rest was not read; inspect it separately",
             )
             return False
         return True
 
     def _foreign_recipe(self, path, example):
-        """Of records without a description, as far as one of them tells."""
+        """The recipe of records without a description, as far as one of them shows it."""
         lengths = {}
         try:
             found = encoding.schema_of(example)
             lengths = {feature.name: feature.length for feature in found}
-            problem = f"has the features {', '.join(lengths) or 'of none'}"
+            names = ", ".join(lengths)
+            problem = f"has the features {names}" if names else "has no features"
         except ValueError:
-            problem = "is no tf.train.Example"
+            problem = "is not a tf.train.Example"
         if {"input_ids", "masked_lm_ids"} <= lengths.keys():
             return RowOptions(
                 max_seq_length=lengths["input_ids"],
@@ -213,8 +214,8 @@ class Inspection:
             )
         self.violations.add(
             "foreign files",
-            f"{path}: record 1 {problem}; it is no record for pre-training, and the file "
-            "was not read on",
+            f"{path}: record 1 {problem}; it is not a pre-training record, so the rest of "
+            "the file was not read",
         )
         return None
 
@@ -254,18 +255,18 @@ class Inspection:
 
     def _check_number(self, path, number):
         if not number:
-            self.violations.add("empty files", f"{path}: holds no records")
+            self.violations.add("empty files", f"{path}: contains no records")
         elif path in self.descriptions and not self._max_records:
             described = self.descriptions[path].output(path)["instances"]
             if number != described:
                 self.violations.add(
                     "other numbers of records than described",
-                    f"{path}: holds {number:,} records, and by its description "
+                    f"{path}: contains {number:,} records, but its description says "
                     f"{described:,}",
                 )
 
     def _compare_sums(self, description):
-        """Compares with the description's counts, if all of its records are there."""
+        """Compares with the description's counts, if all of its records were read."""
         counts, sums = description.counts, self._sums[description.path]
         if sums["instances"] != counts["instances"]:
             return
@@ -273,7 +274,7 @@ class Inspection:
             if sums[name] != counts.get(name, 0):
                 self.violations.add(
                     "other sums than described",
-                    f"{description.path}: says {counts.get(name, 0):,} {name}, and the "
+                    f"{description.path}: says {counts.get(name, 0):,} {name}, but the "
                     f"records have {sums[name]:,}",
                 )
 
@@ -281,14 +282,14 @@ class Inspection:
 def _check_vocabulary(path, description, vocabulary):
     if description.vocab_sha256 != vocabulary.digest:
         raise UserError(
-            f"{path}: was made with another vocabulary than {vocabulary.path} "
-            f"({description.vocab_size:,} tokens there, {len(vocabulary):,} here); give "
-            f"--vocab_file={description.flags['vocab_file']} or where it is now"
+            f"{path}: was made with a different vocabulary than {vocabulary.path} "
+            f"({description.vocab_size:,} tokens there, {len(vocabulary):,} here); use "
+            f"--vocab_file={description.flags['vocab_file']} or its current path"
         )
 
 
 def _batches(examples):
-    """Yields lists of examples; those before a damaged one are not lost with it."""
+    """Yields lists of examples, including those before a damaged one."""
     batch, damage = [], None
     try:
         for example in examples:

@@ -1,4 +1,4 @@
-"""Draws the findings of an inspection as one self-contained HTML page."""
+"""Writes the findings of an inspection as one self-contained HTML page."""
 
 import html
 import json
@@ -13,7 +13,7 @@ from text.instances import figures
 
 _MOST_BARS = 40
 _MOST_FILES = 20
-# Of a histogram, in its own units: the whole, and where the bars begin.
+# A histogram's size, and the margins around its bars, in its own units.
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 450, 220, 58, 26, 42
 
 _STYLE = """
@@ -56,8 +56,8 @@ def write(path: str, files: list[str], found: Inspection) -> None:
     """Writes the page.
 
     Args:
-        files: what was inspected.
-        found: what came out, with the records to show.
+        files: the inspected files.
+        found: the results, with the records to show.
     Raises:
         OSError: the file cannot be written.
     """
@@ -79,7 +79,7 @@ def write(path: str, files: list[str], found: Inspection) -> None:
         f"<body><h1>{title}</h1>\n" + "\n".join(parts) + "\n</body></html>\n"
     )
     with replacing(path) as file:
-        # The name of a file may be no text at all.
+        # A file's name need not be valid UTF-8.
         file.write(page.encode("utf-8", "backslashreplace"))
 
 
@@ -90,8 +90,8 @@ def _verdict(found):
     lines, total = found.violations.lines(), found.violations.total
     if not total:
         return (
-            f'<p class="card good">{found.num_records:,} records were read, and nothing '
-            "is wrong with them.</p>"
+            f'<p class="card good">{found.num_records:,} records were read; no problems '
+            "found.</p>"
         )
     items = "".join(f"<li>{_escape(line)}</li>" for line in lines)
     return (
@@ -145,7 +145,7 @@ def _card(title, picture, note):
 
 
 def _bars(rows):
-    """Horizontal bars of (name, share, text), the longest as wide as there is room."""
+    """Horizontal bars of (name, share, text); the longest takes the full width."""
     longest = max((share for _, share, _ in rows), default=0) or 1
     lines = "".join(
         f"<tr><td>{_escape(name)}</td>"
@@ -157,7 +157,7 @@ def _bars(rows):
 
 
 def _histogram(counts, unit):
-    """Upright bars: how many records (upwards) have which value (to the right)."""
+    """Vertical bars: the number of records (y) for each value (x)."""
     values = np.flatnonzero(counts)
     # At least ten values, so that a single one does not fill the picture.
     last = min(max(values[-1], values[0] + 9), len(counts) - 1)
@@ -196,7 +196,7 @@ def _label(x, y, anchor, text):
 
 
 def _round_step(least):
-    """The smallest of 1, 2, 5, 10, 20, 50 ... that is not below."""
+    """The smallest of 1, 2, 5, 10, 20, 50 ... that is at least `least`."""
     power = 1
     while True:
         for factor in (1, 2, 5):
@@ -206,7 +206,7 @@ def _round_step(least):
 
 
 def _ticks(first, last, most):
-    """Round numbers from `first` on until `last` is reached, about `most` of them."""
+    """About `most` round numbers from `first` until `last` is reached."""
     step = _round_step((last - first) / most)
     start = -(-int(first) // step) * step
     return list(range(start, int(last) + step, step))
@@ -218,9 +218,9 @@ def _ticks(first, last, most):
 def _shown(found):
     legend = found.instances.masks.are_drawn and (
         "<p>To predict: "
-        '<span class="mask">cat</span> behind [MASK], '
-        '<span class="random"><span class="shown">dog→</span>cat</span> behind the random '
-        'token dog, <span class="kept">cat</span> as it is.</p>'
+        '<span class="mask">cat</span> replaced by [MASK], '
+        '<span class="random"><span class="shown">dog→</span>cat</span> replaced by the '
+        'random token dog, <span class="kept">cat</span> unchanged.</p>'
     )
     records = "".join(
         f'<div class="card record"><small>{_escape(where)}: '

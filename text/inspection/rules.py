@@ -1,4 +1,4 @@
-"""The rules that every pre-training record must follow, checked on batches."""
+"""Checks the rules that every pre-training record must follow, on batches."""
 
 from collections.abc import Iterator
 
@@ -18,10 +18,10 @@ def first_broken(
     """The first rule that each record breaks.
 
     Args:
-        instances: what the records are.
+        instances: the kind of the records.
         is_described: whether their recipe is known from a description.
     Returns:
-        row to (the rule, how it is broken), for rows that break one.
+        dict of row to (the rule, how it is broken), for rows that break one.
     """
     found = {}
     for rule in _rules(batch, layout, instances, vocabulary, is_described):
@@ -40,19 +40,19 @@ def first_broken(
 
 
 def name(vocabulary: Vocabulary, id: int) -> str:
-    """The token of an id, which may be no id of the vocabulary."""
+    """The token of an id, which may be outside the vocabulary."""
     return vocabulary.tokens[id] if 0 <= id < len(vocabulary) else "no token"
 
 
 def _rules(batch, layout, instances, vocabulary, is_described) -> Iterator[Rule]:
-    """Yields the rules, those first that the later ones lean on."""
+    """Yields the rules, those first that later ones depend on."""
     for feature in instances.schema():
         if feature.below == "vocab_size":
             ids = batch[feature.name]
             yield Rule(
                 feature.name,
                 (ids < 0) | (ids >= len(vocabulary)),
-                f"must lie within the vocabulary, from 0 to {len(vocabulary) - 1}",
+                f"must be in the vocabulary, from 0 to {len(vocabulary) - 1}",
             )
     is_token = np.arange(layout.text.shape[1]) < layout.lengths[:, None]
     yield Rule(
@@ -66,22 +66,22 @@ def _rules(batch, layout, instances, vocabulary, is_described) -> Iterator[Rule]
 
 
 def _text_in_place(batch, layout, is_token, vocabulary):
-    """Rules of what is text and what is not, whatever the kind of the rows."""
+    """Rules about what is text and what is not, for all kinds of rows."""
     first = np.arange(is_token.shape[1]) == 0
     yield Rule(
         "input_ids",
         first & (layout.text != vocabulary.cls_id),
-        "must be [CLS] in front",
+        "must begin with [CLS]",
     )
     special = (vocabulary.pad_id, vocabulary.cls_id, vocabulary.mask_id)
     yield Rule(
         "input_ids",
         is_token & ~first & np.isin(layout.text, special),
-        "must be a token of the text where nothing is predicted",
+        "must be a token of the text if not predicted",
     )
     # The release pads with 0, this project with [PAD], which may have another id.
     yield Rule(
         "input_ids",
         ~is_token & ~np.isin(batch["input_ids"], (0, vocabulary.pad_id)),
-        "must be 0 or [PAD] behind the tokens",
+        "must be 0 or [PAD] after the tokens",
     )

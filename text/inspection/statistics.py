@@ -10,21 +10,21 @@ from text.instances.instances import Instances, Layout, Recipe
 from text.tokenizers.vocabulary import Vocabulary
 
 _MOST_REPEATED = 0.01
-# No two passes over a text are likely to choose the same so many tokens; with fewer, a
-# record may well come up twice.
+# Two passes over a text are unlikely to choose the same tokens if there are this many; with
+# fewer, a record may well occur twice.
 _MANY_PREDICTIONS = 5
 _REMEMBERED = 1 << 19
 
 
 class Repeats:
-    """Counts records that come more than once, in bounded memory.
+    """Counts records that occur more than once, in bounded memory.
 
-    It remembers hashes of 64 bits. When there are half a million of them it forgets every
-    other one, and from then on knows only of records whose hash is of the kind that it
-    keeps: a half, a quarter ... of all records, but of these every copy.
+    It remembers 64-bit hashes. When there are half a million, it forgets every other one,
+    and from then on counts only records whose hashes it would keep: a half, a quarter ...
+    of all records, but every copy of these.
 
     Attributes:
-        kept_share: the share of all records that it knows of.
+        kept_share: the share of all records that it counts.
     """
 
     def __init__(self, most_remembered: int = _REMEMBERED):
@@ -51,7 +51,7 @@ class Repeats:
         return value < self.kept_share * (1 << 64)
 
     def share(self, only_many_predictions: bool = False) -> float:
-        """The share of records that came before."""
+        """The share of records that repeat an earlier one."""
         counts = [
             count
             for (_, has_many), count in self._copies.items()
@@ -61,16 +61,15 @@ class Repeats:
 
 
 class Statistics:
-    """Sums over records; their size does not depend on how many records there are.
+    """Sums over records, whose size does not depend on the number of records.
 
     Args:
-        instances: what the records are.
+        instances: the kind of the records.
 
     Attributes:
         records: int.
         repeats: Repeats.
-        parts: list of Figures: what all records have, what their masks and their kind
-            add.
+        parts: list of Figures: those of all records, of their masks and of their kind.
     """
 
     def __init__(self, instances: Instances, vocabulary: Vocabulary):
@@ -89,7 +88,7 @@ class Statistics:
         examples: list[bytes],
         recipe: Recipe,
     ) -> None:
-        """Adds records that break no rule, decoded and as they were."""
+        """Adds records that break no rule, both decoded and serialized."""
         self.records += len(examples)
         for part in self.parts:
             part.add(batch, layout, recipe)
@@ -98,7 +97,7 @@ class Statistics:
             self.repeats.add(example, count)
 
     def implausible(self) -> Iterator[tuple[str, str]]:
-        """Yields (rule, what was found) where the sums are not what chance would give."""
+        """Yields (rule, what was found) for sums that chance does not explain."""
         for part in self.parts:
             yield from part.implausible()
         share = self.repeats.share(only_many_predictions=True)
@@ -106,14 +105,14 @@ class Statistics:
             yield (
                 "records must not repeat others",
                 f"{share:.1%} of those with {_MANY_PREDICTIONS} or more "
-                "predictions do; was a file copied?",
+                "predictions do; check whether a file was copied",
             )
 
     def lines(self) -> list[tuple[str, str]]:
         """The sums in words: (name, value)."""
         looked_at = ""
         if self.repeats.kept_share < 1:
-            looked_at = f", judged by {self.repeats.kept_share:.2%} of them"
+            looked_at = f", estimated from {self.repeats.kept_share:.2%} of them"
         return [
             ("Records", f"{self.records:,} that break no rule"),
             *(line for part in self.parts for line in part.lines()),
@@ -152,7 +151,7 @@ class _Text(figures.Figures):
         return [
             (
                 "Tokens",
-                f"{figures.mean(counts):.1f} of a record, median "
+                f"{figures.mean(counts):.1f} per record, median "
                 f"{figures.median(counts)}, {counts[-1] / max(1, counts.sum()):.1%} full "
                 f"({len(counts) - 1})",
             ),
@@ -161,12 +160,12 @@ class _Text(figures.Figures):
 
     def plots(self) -> list[figures.Histogram | figures.Bars]:
         return [
-            figures.lengths("Tokens of a record, with [CLS] and [SEP]", self._lengths),
+            figures.lengths("Tokens per record, with [CLS] and [SEP]", self._lengths),
             figures.Histogram(
                 "Share of [UNK] in a record's text",
                 self._unknown_percents,
                 "% of its tokens",
-                f"{self._unknown_share:.3%} of all; with much more than 1% the "
+                f"{self._unknown_share:.3%} of all; much more than 1% means that the "
                 "vocabulary does not suit the text",
             ),
             figures.most_frequent_tokens(

@@ -10,8 +10,8 @@ from text.instances.instances import Instances
 from text.tokenizers.vocabulary import Vocabulary
 
 LEGEND = (
-    "[MASK→cat]: cat is to be predicted, and [MASK] stands in its place; [dog→cat]: the "
-    "random token dog does; [=cat]: cat itself does."
+    "[MASK→cat]: cat is to be predicted and was replaced by [MASK]; [dog→cat]: by the "
+    "random token dog; [=cat]: it was left unchanged."
 )
 _WIDTH = 88
 
@@ -21,9 +21,9 @@ class Piece(NamedTuple):
 
     Attributes:
         original: the token, without the ## of a continuation.
-        shown: the token in its place, as the vocabulary has it.
-        outcome: "text" where nothing is predicted; else "mask", "kept" or "random", by
-            what stands in its place.
+        shown: the token in its place, as in the vocabulary.
+        outcome: "text" if it is not predicted; otherwise "mask", "kept" or "random",
+            depending on the token in its place.
     """
 
     original: str
@@ -45,8 +45,8 @@ def sides(
     """The words of each side, each a list of pieces; [CLS] and [SEP] are left out.
 
     Args:
-        record: its features, each [length]; they need not be right.
-        instances: what the record is.
+        record: its features, each [length]; they need not be valid.
+        instances: the kind of the record.
     """
     layout = _layout(record, instances)
     predicted = set()
@@ -98,7 +98,7 @@ def text(
 
     Args:
         where: its file and number.
-        instances: what the record is.
+        instances: the kind of the record.
     """
     lines = [f"{where}: {heading(record, instances)}"]
     for side, words in sides(record, instances, vocabulary).items():

@@ -1,1 +1,1 @@
-"""Which spans of a corpus make a row, how it is packed, and what is masked."""
+"""Defines which spans of a corpus form a row, how they are packed, and what is masked."""

@@ -1,4 +1,4 @@
-"""Records without masks: training draws them anew in every epoch, as RoBERTa's does.
+"""Makes records without masks: training draws new ones in every epoch, as in RoBERTa.
 
 modeling/objectives/dynamic_masks.py draws them.
 """
@@ -13,7 +13,7 @@ from text.records.schema import Feature
 
 
 class DynamicMasks(Masks):
-    """Where words begin, if whole words are to be masked; else nothing."""
+    """Where words begin, if whole words are to be masked; otherwise nothing."""
 
     are_drawn = False
     passes_differ = False
@@ -26,7 +26,7 @@ class DynamicMasks(Masks):
     def apply(self, batch, candidates, word_starts, vocabulary, rng):
         if word_starts is None:
             return {}, {}
-        # What continues a word that was cut off in front of it is a word of its own.
+        # A piece whose word was cut off before it is its own word.
         starts = candidates & (word_starts | ~np.roll(candidates, 1, axis=1))
         return {"word_starts": starts.view(np.uint8)}, {}
 
@@ -42,7 +42,7 @@ class DynamicMasks(Masks):
             yield Rule(
                 "word_starts",
                 (starts < begins) | (starts > is_word),
-                "must be 1 behind a special token, 0 or 1 in the text, and 0 elsewhere",
+                "must be 1 after a special token, 0 or 1 in the text, and 0 elsewhere",
             )
 
     def figures(self, vocabulary) -> list[Figures]:

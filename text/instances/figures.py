@@ -1,4 +1,4 @@
-"""What statistics of records are made of: sums over rows, lines of text, plots."""
+"""Defines the building blocks of record statistics: sums over rows, text lines, plots."""
 
 import abc
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ import numpy as np
 from text.tokenizers.vocabulary import Vocabulary
 
 _MOST_TOKENS = 25  # of a plot
-# How many standard deviations pass for chance: one set of records in two millions is
-# reported without a reason.
+# How many standard deviations count as chance: one set of records in two million is
+# reported without cause.
 DEVIATIONS = 5
 
 
@@ -32,7 +32,7 @@ class Bars(NamedTuple):
 
 
 class Figures(abc.ABC):
-    """Sums over records; their size does not depend on how many records there are."""
+    """Sums over records, whose size does not depend on the number of records."""
 
     @abc.abstractmethod
     def add(self, batch: dict[str, np.ndarray], layout, recipe) -> None:
@@ -40,8 +40,7 @@ class Figures(abc.ABC):
 
         Args:
             layout: `instances.Layout` of the batch.
-            recipe: `instances.Recipe` of these records; masked_lm_prob is 0 where it is
-                unknown.
+            recipe: `instances.Recipe` of these records; masked_lm_prob is 0 if unknown.
         """
 
     @abc.abstractmethod
@@ -53,7 +52,7 @@ class Figures(abc.ABC):
         """The sums as pictures."""
 
     def implausible(self) -> Iterator[tuple[str, str]]:
-        """Yields (rule, what was found) where the sums are not what chance would give."""
+        """Yields (rule, what was found) for sums that chance does not explain."""
         yield from ()
 
 
@@ -67,19 +66,19 @@ def percents(shares) -> str:
 
 
 def mean(counts: np.ndarray) -> float:
-    """Of values 0, 1, 2 ... that come up `counts` times."""
+    """The mean of values 0, 1, 2 ... that occur `counts` times."""
     return float(counts @ np.arange(len(counts)) / max(1, counts.sum()))
 
 
 def median(counts: np.ndarray) -> int:
-    """Of values 0, 1, 2 ... that come up `counts` times."""
+    """The median of values 0, 1, 2 ... that occur `counts` times."""
     return int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
 
 
 def most_frequent_tokens(
     title: str, counts: np.ndarray, vocabulary: Vocabulary, note: str
 ) -> Bars:
-    """The tokens with the largest counts, the largest first; none that is 0."""
+    """The tokens with the largest counts, largest first, without those that are 0."""
     total = counts.sum()
     order = np.argsort(-counts, kind="stable")[:_MOST_TOKENS]
     shares = [(vocabulary.tokens[id], counts[id] / total) for id in order if counts[id]]

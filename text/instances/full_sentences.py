@@ -1,12 +1,12 @@
-"""Rows of consecutive whole sentences, as many as fit, without next-sentence labels.
+"""Makes rows of as many consecutive whole sentences as fit, without next-sentence labels.
 
-RoBERTa's inputs (arXiv:1907.11692, section 4.2). A row is `[CLS]`, then sentences up to
-max_seq_length; every document in it ends with `[SEP]`:
+These are RoBERTa's inputs (arXiv:1907.11692, section 4.2). A row is `[CLS]`, then sentences
+up to max_seq_length; every document in it ends with `[SEP]`:
 
     full_sentences   [CLS] the end of one document [SEP] the beginning of the next [SEP]
     doc_sentences    [CLS] sentences of one document [SEP]
 
-Rows are the same in every pass over the text; only masks differ.
+Rows are the same in every pass over the text; only the masks differ.
 """
 
 import array
@@ -18,8 +18,8 @@ import numpy as np
 from text.instances import figures
 from text.instances.instances import Instances, Rule
 
-# One planned row: a run of the corpus, the document where it begins, and over how many
-# documents it goes.
+# One planned row: a run of the corpus, the document where it begins, and the number of
+# documents it spans.
 SPAN = np.dtype(
     [("start", "<i8"), ("document", "<i8"), ("length", "<u2"), ("parts", "<u2")]
 )
@@ -27,10 +27,10 @@ _WINDOW = 1 << 16  # sentences of one document held at a time
 
 
 class FullSentences(Instances):
-    """Sentences up to max_seq_length; a row goes on into the next document.
+    """Sentences up to max_seq_length; a row continues into the next document.
 
-    One [SEP] ends each document, as the paper has it; the source's data have one behind
-    every sentence, too.
+    One [SEP] ends each document, as in the paper; the source's data also have one after
+    every sentence.
 
     Source: facebookresearch/fairseq@3d262bb fairseq/data/token_block_utils_fast.pyx,
         break mode "complete".
@@ -39,8 +39,8 @@ class FullSentences(Instances):
     planned = SPAN
     suffix = "spans"
     sides = ("Text",)
-    none_planned = "it has no sentence"
-    long_sentences = "continue in the record after it"
+    none_planned = "contains no sentences"
+    long_sentences = "continue in the next record"
     passes_differ = False
     crosses_documents = True
 
@@ -49,13 +49,13 @@ class FullSentences(Instances):
         return self.recipe.max_seq_length - 2
 
     def plan(self, corpus, first, last, rng):
-        # Differs from the source: it makes one row of a sentence that is too long, which
-        # training then leaves out; here such a sentence continues in the next row. Nor
-        # does a row go on from one block of generation into the next.
+        # Differs from the source: there, a sentence that is too long becomes one row, which
+        # training then leaves out; here it continues in the next row. Rows also end with
+        # their generation block.
         del rng
         planned = array.array("q")
         size = self.recipe.max_seq_length
-        split, length, parts = 0, 0, 0  # the last two of the row that is being filled
+        split, length, parts = 0, 0, 0  # the last two are of the row being filled
         bounds = corpus.documents[first : last + 1].tolist()
         for document in range(first, last):
             begins = True
@@ -117,7 +117,7 @@ class FullSentences(Instances):
         last = layout.lengths[:, None] - 1
         is_sep = (layout.text == vocabulary.sep_id) & (columns <= last)
         yield Rule(
-            "input_ids", (columns == last) & ~is_sep, "must be [SEP] behind the text"
+            "input_ids", (columns == last) & ~is_sep, "must be [SEP] after the text"
         )
         if self.crosses_documents:
             follows_special = np.roll(is_sep, 1, axis=1)
@@ -125,7 +125,7 @@ class FullSentences(Instances):
             yield Rule(
                 "input_ids",
                 is_sep & follows_special,
-                "must be a token of the text behind [CLS] and behind another [SEP]",
+                "must be a token of the text after [CLS] and after another [SEP]",
             )
         else:
             yield Rule(
@@ -142,13 +142,13 @@ class FullSentences(Instances):
         filled = counts["instance_tokens"] / (
             counts["instances"] * self.recipe.max_seq_length
         )
-        return [f"{filled:.1%} of the positions hold a token"]
+        return [f"{filled:.1%} of the positions contain a token"]
 
 
 class DocSentences(FullSentences):
     """Sentences of one document up to max_seq_length.
 
-    Source: as of `FullSentences`, break mode "complete_doc".
+    Source: that of `FullSentences`, break mode "complete_doc".
     """
 
     crosses_documents = False
@@ -161,7 +161,7 @@ def _windows(sentences, first, last) -> Iterator[list[int]]:
 
 
 def _inner_seps(corpus, planned):
-    """Where rows have a [SEP] between two documents: int64 [number] rows, positions."""
+    """Rows and positions of each [SEP] between two documents: two int64 [number]."""
     inner = planned["parts"].astype(np.int64) - 1
     rows = np.repeat(np.arange(len(planned)), inner)
     ends = corpus.documents.gather(planned["document"] + 1, inner)  # in sentences
@@ -183,7 +183,7 @@ class _Documents(figures.Figures):
         figures.count(self._counts, is_sep.sum(axis=1))
 
     def lines(self) -> list[tuple[str, str]]:
-        return [("Documents", f"{figures.mean(self._counts):.2f} of a record")]
+        return [("Documents", f"{figures.mean(self._counts):.2f} per record")]
 
     def plots(self) -> list[figures.Histogram | figures.Bars]:
-        return [figures.lengths("Documents of a record", self._counts, "documents")]
+        return [figures.lengths("Documents per record", self._counts, "documents")]

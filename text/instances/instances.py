@@ -1,7 +1,7 @@
-"""The contract of a kind of rows: which spans of a corpus make one, and how it is laid out.
+"""Declares what a kind of rows must define: which spans form a row, and how it is laid out.
 
 A kind has a name in text/instances/kinds.py. Generation, inspection and readable output
-know only what is declared here.
+rely only on what is declared here.
 """
 
 import abc
@@ -20,7 +20,7 @@ from text.tokenizers.vocabulary import Vocabulary
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """The flags that decide what rows of any kind hold."""
+    """The flags that determine the contents of rows of any kind."""
 
     do_whole_word_mask: bool = options.field(
         False, help="Mask all pieces of a word, or none."
@@ -49,7 +49,7 @@ class Recipe:
     random_next_sentences: bool = options.field(
         True,
         help="Take half of the second sentences from other documents. If false, every "
-        "pair is consecutive; for text that is a single document.",
+        "pair is consecutive; use this for text that is a single document.",
     )
 
     @property
@@ -61,8 +61,8 @@ class Layout(NamedTuple):
     """Where things are in a batch of records.
 
     Attributes:
-        text: int64 [batch, seq_length], input_ids before they were masked.
-        lengths: int64 [batch], tokens with [CLS] and [SEP].
+        text: int64 [batch, seq_length], input_ids before masking.
+        lengths: int64 [batch], number of tokens with [CLS] and [SEP].
         is_predicted: bool [batch, num_predictions].
     """
 
@@ -90,14 +90,14 @@ class Rule(NamedTuple):
 
 
 class Masks(abc.ABC):
-    """What records say of the tokens to predict.
+    """What records say about the tokens to predict.
 
     Args:
         recipe: the flags of the records.
 
     Attributes:
         are_drawn: whether the records say which tokens to predict.
-        passes_differ: whether each pass over a text predicts other tokens.
+        passes_differ: whether each pass over a text predicts different tokens.
     """
 
     are_drawn: bool
@@ -108,7 +108,7 @@ class Masks(abc.ABC):
 
     @abc.abstractmethod
     def schema(self) -> tuple[Feature, ...]:
-        """The features that it adds to a row."""
+        """The features that masks add to a row."""
 
     @abc.abstractmethod
     def apply(
@@ -127,12 +127,12 @@ class Masks(abc.ABC):
             word_starts: bool [batch, seq_length], true at the first piece of each word;
                 None unless whole words are to be masked.
         Returns:
-            the features of `schema`, and those of the batch that it changed; counts.
+            the features of `schema` and the changed features of the batch; counts.
         """
 
     @abc.abstractmethod
     def layout(self, batch: dict[str, np.ndarray]) -> Layout:
-        """Of any batch; it means little where a record breaks a rule."""
+        """The layout of any batch; it means little for records that break a rule."""
 
     @abc.abstractmethod
     def rules(
@@ -142,15 +142,15 @@ class Masks(abc.ABC):
         vocabulary: Vocabulary,
         is_described: bool,
     ) -> Iterator[Rule]:
-        """Yields what its features must be.
+        """Yields the rules for the features of the masks.
 
         Args:
-            is_described: whether the recipe is that of the records' description.
+            is_described: whether the recipe comes from the records' description.
         """
 
     @abc.abstractmethod
     def figures(self, vocabulary: Vocabulary) -> list[Figures]:
-        """Makes sums of what is predicted, empty yet."""
+        """Makes empty sums over what is predicted."""
 
 
 class Instances(abc.ABC):
@@ -158,13 +158,13 @@ class Instances(abc.ABC):
 
     Attributes:
         recipe: the flags of the records.
-        masks: what the rows say of the tokens to predict.
+        masks: what the rows say about the tokens to predict.
         planned: the type of one planned row.
         suffix: of the files of planned rows.
         sides: names of the parts of a row, by segment id.
-        none_planned: what to tell a user whose text gives no row.
-        long_sentences: what becomes of sentences that are longer than a row.
-        passes_differ: whether each pass over a text plans other rows.
+        none_planned: what to tell a user whose text yields no rows.
+        long_sentences: what happens to sentences that are longer than a row.
+        passes_differ: whether each pass over a text plans different rows.
     """
 
     planned: np.dtype
@@ -184,7 +184,7 @@ class Instances(abc.ABC):
         """How many tokens of the text fit into a row."""
 
     def refusal(self, num_documents: int) -> str:
-        """Why so many documents give no such rows; "" where they do."""
+        """Why this many documents yield no rows of this kind; "" if they do."""
         return ""
 
     @abc.abstractmethod
@@ -199,7 +199,7 @@ class Instances(abc.ABC):
 
     @abc.abstractmethod
     def runs(self, planned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The runs of tokens that planned rows hold: int64 starts, lengths [runs]."""
+        """The runs of tokens in planned rows: int64 starts, lengths [runs]."""
 
     @abc.abstractmethod
     def pack(
@@ -212,11 +212,11 @@ class Instances(abc.ABC):
         """Lays rows out.
 
         Args:
-            tokens: int [sum of all runs], the runs of tokens side by side.
+            tokens: int [sum of all runs], the concatenated runs of tokens.
         Returns:
             dict of the features of `schema`, without those of the masks; and int64
-            [batch, max_seq_length]: where in `tokens` each position comes from, -1 where
-            it is none of the text.
+            [batch, max_seq_length]: where in `tokens` each position comes from, -1 if it
+            is not from the text.
         """
 
     def labels(self) -> tuple[Feature, ...]:
@@ -224,7 +224,7 @@ class Instances(abc.ABC):
         return ()
 
     def schema(self) -> tuple[Feature, ...]:
-        """The features of a record, in the order of its bytes."""
+        """The features of a record, in the order in which they are encoded."""
         length = self.recipe.max_seq_length
         return (
             Feature("input_ids", "int64", length, "vocab_size"),
@@ -257,26 +257,26 @@ class Instances(abc.ABC):
         )
         return batch | masked, counts | noted
 
-    # --- What records of this kind are held to, and how they are shown ---------------
+    # --- How records of this kind are checked and shown ------------------------------
 
     @abc.abstractmethod
     def rules(
         self, batch: dict[str, np.ndarray], layout: Layout, vocabulary: Vocabulary
     ) -> Iterator[Rule]:
-        """Yields what records must be, besides the rules of all records and of masks."""
+        """Yields the rules of this kind, besides those of all records and of masks."""
 
     def sums(self, batch: dict[str, np.ndarray]) -> dict[str, int]:
-        """Counts of a batch that the description holds too."""
+        """Counts of a batch that the description also contains."""
         return {}
 
     @abc.abstractmethod
     def figures(self, vocabulary: Vocabulary) -> list[Figures]:
-        """Makes sums of what only this kind has, empty yet."""
+        """Makes empty sums over what only this kind has."""
 
     def label(self, record: dict[str, np.ndarray]) -> str:
-        """The labels of a record in words; "" where it has none."""
+        """The labels of a record in words; "" if it has none."""
         return ""
 
     def report(self, counts: dict[str, int], passes: int) -> list[str]:
-        """Lines about a finished text: what became of tokens and sentences."""
+        """Lines about a finished text: what happened to its tokens and sentences."""
         return []

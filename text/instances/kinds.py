@@ -1,4 +1,4 @@
-"""The kinds of rows and of masks by name. A new kind is a file and a row here."""
+"""Lists the kinds of rows and masks by name. A new kind is a file and a row here."""
 
 import dataclasses
 
@@ -21,29 +21,29 @@ MASKS = {"static": StaticMasks, "dynamic": DynamicMasks}
 
 @dataclasses.dataclass(frozen=True)
 class RowOptions(Recipe):
-    """The flags that decide what rows hold, and of which kind they are."""
+    """The flags that determine the kind of rows and their contents."""
 
     instances: str = options.field(
         "pairs",
         choices=tuple(INSTANCES),
-        help="What a record is. pairs: two spans and whether the second follows the "
+        help="The kind of record. pairs: two spans and whether the second follows the "
         "first, as in the release. full_sentences: as many sentences as fit, across "
-        "documents, for --objective=masked_lm; doc_sentences: of one document. Their rows "
-        "are the same in every pass.",
+        "documents, for --objective=masked_lm; doc_sentences: the same within a document. "
+        "Rows of these two are the same in every pass.",
     )
     masking: str = options.field(
         "static",
         choices=tuple(MASKS),
         help="static: choose the tokens to predict now, as in the release. dynamic: leave "
-        "that to run_pretraining.py, which chooses anew in every epoch, by the same flags.",
+        "that to run_pretraining.py, which chooses new ones every epoch, by these flags.",
     )
 
     @classmethod
     def of(cls, description: Description) -> "RowOptions":
-        """The flags of described records; those that it lacks count as their defaults.
+        """The flags of described records; missing ones have their defaults.
 
         Raises:
-            UserError: the records are of a kind that this version does not know.
+            UserError: the records are of a kind unknown to this version.
         """
         said = dict(description.flags)
         for name in ("max_seq_length", "max_predictions_per_seq"):
@@ -55,7 +55,7 @@ class RowOptions(Recipe):
             if getattr(recipe, name) not in tuple(table):
                 raise UserError(
                     f"{description.path}: was made with "
-                    f"--{name}={getattr(recipe, name)}; this version knows "
+                    f"--{name}={getattr(recipe, name)}; this version supports "
                     f"{', '.join(table)}"
                 )
         return recipe

@@ -1,4 +1,4 @@
-"""Masks batches of rows: the 15 %, the 80/10/10, whole words."""
+"""Masks batches of rows: 15% of the tokens, 80/10/10, whole words."""
 
 import dataclasses
 
@@ -9,13 +9,13 @@ from text.tokenizers.vocabulary import Vocabulary
 
 @dataclasses.dataclass(frozen=True)
 class Masking:
-    """How tokens are chosen for prediction and what stands in their place.
+    """How tokens are chosen for prediction and what replaces them.
 
     Attributes:
-        masked_lm_prob: share of a row's tokens to predict, [CLS] and [SEP] counted in.
-        max_predictions_per_seq: the most predictions of a row, and their array length.
-        mask_share, random_share: shares of the chosen that become [MASK] or any line of
-            the vocabulary; the others stay.
+        masked_lm_prob: share of a row's tokens to predict, counting [CLS] and [SEP].
+        max_predictions_per_seq: the most predictions per row, and their array length.
+        mask_share, random_share: shares of the chosen tokens that become [MASK] or any
+            token of the vocabulary; the others stay.
         whole_words: choose all pieces of a word or none.
     """
 
@@ -32,7 +32,7 @@ def prediction_counts(lengths: np.ndarray, masked_lm_prob: float) -> np.ndarray:
     Args:
         lengths: int [batch], tokens of each row with [CLS] and [SEP].
     Returns:
-        int64 [batch], at least 1; halves go to the even number, as Python's round does.
+        int64 [batch], at least 1; halves round to even, as in Python's round.
     Source: google-research/bert@eedf571 create_pretraining_data.py:369-370.
     """
     return np.maximum(1, np.rint(lengths * masked_lm_prob)).astype(np.int64)
@@ -53,14 +53,14 @@ def mask(
         input_ids: int32 [batch, seq_length]; not modified.
         candidates: bool [batch, seq_length], true where a token may be chosen.
         lengths: int [batch], tokens of each row with [CLS] and [SEP].
-        word_starts: bool [batch, seq_length], true at the first piece of each word; used,
-            and then required, with `masking.whole_words` alone.
-        rng: the only source of chance.
+        word_starts: bool [batch, seq_length], true at the first piece of each word;
+            required with `masking.whole_words`, otherwise unused.
+        rng: the only source of randomness.
     Returns:
-        dict of `input_ids` int32 [batch, seq_length] with the chosen corrupted,
+        dict of `input_ids` int32 [batch, seq_length] with the chosen tokens corrupted,
         `masked_lm_positions`, `masked_lm_ids` int32 and `masked_lm_weights` float32, each
-        [batch, max_predictions_per_seq], by rising position, padded with 0;
-        and int64 [3]: how many chosen became [MASK], stayed, became a random token.
+        [batch, max_predictions_per_seq], by ascending position, padded with 0;
+        and int64 [3]: how many became [MASK], stayed, became a random token.
     Source: google-research/bert@eedf571 create_pretraining_data.py:342-415.
     """
     counts = np.minimum(
@@ -74,7 +74,7 @@ def mask(
     rows, positions = np.nonzero(chosen)
     originals = input_ids[rows, positions]
 
-    # Drawn for each piece by itself, in whole-word mode too, as the release does.
+    # Drawn separately for each piece, even in whole-word mode, as in the release.
     draws = rng.random(len(rows))
     random_tokens = rng.integers(0, len(vocabulary), len(rows), dtype=np.int32)
     is_mask = draws < masking.mask_share
@@ -101,9 +101,9 @@ def mask(
 
 
 def _choose_tokens(candidates, counts, rng):
-    """bool [batch, seq_length]: `counts` candidates of each row, any set as likely."""
-    # A random number above the position, in one integer: the smallest of a row are its
-    # choice, and no two are equal.
+    """bool [batch, seq_length]: `counts` candidates per row, all sets equally likely."""
+    # One integer has random high bits and the position in its low bits: a row's smallest
+    # are chosen, and no two are equal.
     keys = rng.integers(0, 1 << 32, candidates.shape, dtype=np.uint32).astype(np.int64)
     keys = (keys << 16) | np.arange(candidates.shape[1])
     keys[~candidates] = np.iinfo(np.int64).max
@@ -118,13 +118,13 @@ def _choose_tokens(candidates, counts, rng):
 
 
 def _choose_words(candidates, word_starts, counts, rng):
-    """bool [batch, seq_length]: whole words in random order, those too long passed over."""
-    # Differs from the release: a piece that continues a word cut off in front of it is a
-    # word of its own; there it joins the last word of the other side.
+    """bool [batch, seq_length]: whole words in random order, skipping those too long."""
+    # Differs from the release: a piece whose word was cut off before it is its own word;
+    # there, it joins the last word of the other side.
     word_starts = candidates & (word_starts | ~np.roll(candidates, 1, axis=1))
     rows, starts = np.nonzero(word_starts)
-    # A word ends where the next begins or where no candidate stands; the last column,
-    # [SEP] or padding, is never a candidate, so every word has an end in its own row.
+    # A word ends at the next word or at a token that is not a candidate. The last column,
+    # [SEP] or padding, is never a candidate, so every word ends in its own row.
     bounds = np.flatnonzero(word_starts | ~candidates)
     flat_starts = rows * candidates.shape[1] + starts
     lengths = bounds[np.searchsorted(bounds, flat_starts) + 1] - flat_starts

@@ -1,13 +1,13 @@
 """Packs ids as `[CLS] a [SEP] b [SEP]` in a TensorFlow graph, for SavedModels.
 
-Equal to text/instances/packing.py, which says what it reproduces. Core TensorFlow
-operations only.
+It equals text/instances/packing.py, which names its source, and uses only core TensorFlow
+operations.
 """
 
 import tensorflow as tf
 
 from text.instances import packing
-from text.tokenizers.wordpiece_graph import GraphTokenizer
+from text.tokenizers.graph_tokenizer import GraphTokenizer
 
 
 def pack(
@@ -19,7 +19,7 @@ def pack(
     """Joins the ids of one text or two; equal to `packing.pack`.
 
     Args:
-        a, b: int32 [n, (tokens)] without special ids; b is None where there is one text.
+        a, b: int32 [n, (tokens)] without special ids; b is None if there is one text.
     Returns:
         input_ids, input_mask, segment_ids: int32 [n, longest row].
     """
@@ -50,14 +50,14 @@ def pack(
 
 
 def _token(ids, columns):
-    """The token of each row at each column; anything where it has none."""
+    """The token of each row at each column; arbitrary if there is none."""
     places = tf.cast(ids.row_starts(), tf.int32)[:, None] + columns
     flat = tf.concat([ids.flat_values, [0]], 0)
     return tf.gather(flat, tf.clip_by_value(places, 0, tf.size(flat) - 1))
 
 
 def _truncated_lengths(a_lengths, b_lengths, max_num_tokens):
-    """As `packing.truncated_lengths`."""
+    """Same as `packing.truncated_lengths`."""
     surplus = tf.maximum(a_lengths + b_lengths - max_num_tokens, 0)
     from_a = tf.minimum(surplus, tf.maximum(a_lengths - b_lengths, 0))
     from_b = tf.minimum(surplus, tf.maximum(b_lengths - a_lengths, 0))

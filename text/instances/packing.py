@@ -4,23 +4,23 @@ import numpy as np
 
 from text.tokenizers.vocabulary import Vocabulary
 
-NUM_SPECIAL_TOKENS = 3  # [CLS], and a [SEP] behind each side
+NUM_SPECIAL_TOKENS = 3  # [CLS], and a [SEP] after each side
 
 
 def truncated_lengths(
     a_lengths: np.ndarray, b_lengths: np.ndarray, max_num_tokens: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths that are left when the longer side loses tokens until both fit.
+    """The lengths that remain when the longer side loses tokens until both fit.
 
     Args:
         a_lengths, b_lengths: int64 [batch].
-        max_num_tokens: what both together may have.
+        max_num_tokens: limit for both together.
     Returns:
-        two int64 [batch]; on a tie the second side loses first.
+        two int64 [batch]; on a tie, the second side loses first.
     Source: google-research/bert@eedf571 create_pretraining_data.py, truncate_seq_pair.
     """
     surplus = np.maximum(a_lengths + b_lengths - max_num_tokens, 0)
-    # First the longer side comes down to the shorter, then b and a in turn.
+    # First the longer side shrinks to the shorter, then b and a in turn.
     from_a = np.minimum(surplus, np.maximum(a_lengths - b_lengths, 0))
     from_b = np.minimum(surplus, np.maximum(b_lengths - a_lengths, 0))
     rest = surplus - from_a - from_b
@@ -37,15 +37,15 @@ def pack_pairs(
     """Lays span pairs out as the three encoder inputs.
 
     Args:
-        tokens: int [sum of all lengths], the spans side by side: a, b of the first row, a,
+        tokens: int [sum of all lengths], the concatenated spans: a, b of the first row, a,
             b of the second ...
         a_lengths, b_lengths: int64 [batch]; each pair fits into max_seq_length.
-        vocabulary: gives the special ids.
+        vocabulary: provides the special ids.
         max_seq_length: the length of every row.
     Returns:
         dict of `input_ids` int32, `input_mask` uint8, `segment_ids` uint8, each
         [batch, max_seq_length]; and int64 [batch, max_seq_length]: where in `tokens` each
-        position comes from, -1 where it is [CLS], [SEP] or padding.
+        position comes from, -1 for [CLS], [SEP] and padding.
     """
     columns = np.arange(max_seq_length)
     first_sep = a_lengths[:, None] + 1
@@ -58,7 +58,7 @@ def pack_pairs(
     sources[is_special] = -1
     input_ids = tokens.take(sources, mode="clip").astype(np.int32)
     input_ids[:, 0] = vocabulary.cls_id
-    # Differs from the release: it pads with 0, which [PAD] is in all of its vocabularies.
+    # Differs from the release: it pads with 0, the id of [PAD] in all of its vocabularies.
     input_ids[columns > last_sep] = vocabulary.pad_id
     rows = np.arange(len(input_ids))
     input_ids[rows, first_sep[:, 0]] = vocabulary.sep_id
@@ -78,8 +78,8 @@ def pack(
     """Joins the ids of one text or two, unpadded.
 
     Args:
-        a, b: ids without special ones; b is None where there is one text.
-        max_seq_length: the longer side loses tokens from its end until both fit.
+        a, b: ids without special ones; b is None if there is one text.
+        max_seq_length: the longer side loses tokens from its end until both fit in this.
     Returns:
         input_ids, segment_ids, and whether tokens were lost.
     Source: google-research/bert@eedf571 run_classifier.py:398-457, 557-571.

@@ -1,7 +1,8 @@
-"""Pairs of spans and whether the second follows the first: the release's instances.
+"""Makes pairs of spans with a label for whether the second follows the first.
 
-Here, a corpus is two arrays of offsets on disk: `sentences` into the tokens, `documents`
-into the sentences, each with the end as its last element.
+These are the release's instances. Here, a corpus is two arrays of offsets on disk:
+`sentences` into the tokens, `documents` into the sentences, each with the end as its last
+element.
 """
 
 import array
@@ -27,7 +28,7 @@ PAIR = np.dtype(
     ]
 )
 
-LABELS = ("B follows A in the text", "B is from elsewhere, at random")
+LABELS = ("B follows A in the text", "B is random text from elsewhere")
 
 _MOST_RANDOM_NEXT = 0.9
 _WINDOW = 1 << 16  # sentences of one document held at a time
@@ -44,10 +45,10 @@ class Pairs(Instances):
     suffix = "pairs"
     sides = ("A", "B")
     none_planned = (
-        "no document has two sentences, and with --random_next_sentences=false a pair is "
-        "made of no less"
+        "no document has two sentences, which a pair needs with "
+        "--random_next_sentences=false"
     )
-    long_sentences = "lose what does not fit"
+    long_sentences = "are truncated"
     passes_differ = True
 
     @property
@@ -59,8 +60,8 @@ class Pairs(Instances):
             return ""
         return (
             "all of the text is one document, so no sentence can come from another one; "
-            "separate documents by empty lines (or see --input_format), or go on with "
-            "--random_next_sentences=false"
+            "pass several documents as --input_format says (by default, empty lines "
+            "separate them), or --random_next_sentences=false"
         )
 
     def plan(self, corpus, first, last, rng):
@@ -107,7 +108,7 @@ class Pairs(Instances):
         yield Rule(
             "input_ids",
             (columns == first_seps) & ((first_seps < 2) | (last_seps - first_seps < 2)),
-            "must have two sides, each with tokens in front of its [SEP]",
+            "must have two sides, each with tokens before its [SEP]",
         )
         yield Rule(
             "segment_ids",
@@ -116,9 +117,11 @@ class Pairs(Instances):
         )
         labels = batch["next_sentence_labels"]
         if self.recipe.random_next_sentences:
-            rule = "must be 0 (really next) or 1 (random)"
+            rule = "must be 0 (the next sentence) or 1 (random)"
         else:
-            rule = "must be 0, by --random_next_sentences=false of the description"
+            rule = (
+                "must be 0, because the description has --random_next_sentences=false"
+            )
         is_broken = (labels < 0) | (labels > self.recipe.random_next_sentences)
         yield Rule("next_sentence_labels", is_broken, rule)
 
@@ -138,12 +141,12 @@ class Pairs(Instances):
         paired = counts["instance_tokens"] - packing.NUM_SPECIAL_TOKENS * number + cut
         lines = [
             f"{counts['random_next'] / number:.1%} with a random next sentence; "
-            f"{cut / paired:.1%} of the paired tokens were cut off to fit"
+            f"{cut / paired:.1%} of the paired tokens were truncated"
         ]
         if unpaired := counts.get("unpaired_sentences", 0) // passes:
             lines.append(
-                f"{unpaired:,} sentences at a document's end had no next one and were "
-                "left out"
+                f"{unpaired:,} sentences at the end of a document had no next sentence "
+                "and were skipped"
             )
         return lines
 
@@ -183,9 +186,9 @@ class _Sides(figures.Figures):
         )
         if not least <= share <= most:
             yield (
-                "a half or somewhat more of the second sides must be random",
+                "half or somewhat more of the second sides must be random",
                 f"{share:.1%} are; if lines or documents are too long or too short "
-                "to have a next sentence, split them otherwise",
+                "to have a next sentence, split them differently",
             )
 
     def lines(self) -> list[tuple[str, str]]:
@@ -204,15 +207,15 @@ class _Sides(figures.Figures):
         shares = self._labels / max(1, self._labels.sum())
         labels = [
             (name, share, f"{share:.2%}")
-            for name, share in zip(("really next", "random"), shares, strict=True)
+            for name, share in zip(("next sentence", "random"), shares, strict=True)
         ]
         return [
-            figures.lengths("Tokens of side A", self._lengths[0]),
-            figures.lengths("Tokens of side B", self._lengths[1]),
+            figures.lengths("Tokens in side A", self._lengths[0]),
+            figures.lengths("Tokens in side B", self._lengths[1]),
             figures.Bars(
                 "Is B the next sentence?",
                 labels,
-                "a half is drawn by chance; what has no next sentence is random too",
+                "half are random by choice; so are spans without a next sentence",
             ),
         ]
 
@@ -233,10 +236,10 @@ def plan(
     Args:
         sentences: int64 [num_sentences + 1], token offsets; no sentence is empty.
         documents: int64 [num_documents + 1], sentence offsets; no document is empty.
-        max_num_tokens: what both spans together may have.
-        short_seq_prob: chance that a document's target length is drawn from 2 on.
-        random_next: pair every second chunk, and each of one sentence, with text of
-            another document; needs two documents. Without, all pairs are consecutive
+        max_num_tokens: limit for both spans together.
+        short_seq_prob: chance that a document's target length is drawn at random, from 2.
+        random_next: pair half of the chunks, and all of one sentence, with text from
+            another document; needs two documents. Otherwise, all pairs are consecutive
             and a lone last sentence is left out.
     Returns:
         PAIR [num_pairs], and counts: `random_next`, `truncated_tokens`,
@@ -251,7 +254,7 @@ def plan(
     for document, *bounds in zip(
         range(first, last), document_bounds[:-1], document_bounds[1:], strict=True
     ):
-        # One target for a whole document and pass, not one for each instance.
+        # One target per document and pass, not per instance.
         target = max_num_tokens
         if next(uniforms) < short_seq_prob:
             target = 2 + int(next(uniforms) * (max_num_tokens - 1))
@@ -286,7 +289,7 @@ def _cut(columns, sentences, documents, max_num_tokens, rng):
     )
     a_cut, b_cut = a_end - a_start - a_length, b_end - b_start - b_length
     pairs = np.empty(len(document), PAIR)
-    # Each token is lost in front or behind with equal chance.
+    # Each token is cut from the front or the end with equal probability.
     pairs["a_start"] = a_start + rng.binomial(a_cut, 0.5)
     pairs["b_start"] = b_start + rng.binomial(b_cut, 0.5)
     pairs["a_length"], pairs["b_length"] = a_length, b_length
@@ -302,9 +305,9 @@ def _uniforms(rng) -> Iterator[float]:
 def _windows(sentences, first, last, longest_chunk) -> Iterator[tuple[list[int], int]]:
     """Yields (token offsets, index of the first one used) over one document.
 
-    The caller sends back how many sentences it used up. Each window but the last holds
-    more sentences behind that point than a chunk can have, so a document of any length is
-    read in bounded memory.
+    The caller sends back how many sentences it used. Each window but the last contains more
+    sentences after that point than a chunk can have, so a document of any length is read in
+    bounded memory.
     """
     while first < last:
         stop = min(first + _WINDOW + longest_chunk, last)
@@ -313,7 +316,7 @@ def _windows(sentences, first, last, longest_chunk) -> Iterator[tuple[list[int],
 
 
 def _chunks(sentences, first, last, target, uniforms):
-    """Yields (a_start, a_end, b_end) in tokens; b_end is -1 for a random next."""
+    """Yields (a_start, a_end, b_end) in tokens; b_end is -1 for a random next span."""
     windows = _windows(sentences, first, last, target)
     offsets, is_last = next(windows)
     while True:
@@ -338,7 +341,7 @@ def _chunks(sentences, first, last, target, uniforms):
 
 
 def _consecutive_chunks(sentences, first, last, target, uniforms):
-    """Like `_chunks` without random nexts: a chunk has at least two sentences."""
+    """Like `_chunks` without random next spans: a chunk has at least two sentences."""
     windows = _windows(sentences, first, last, target + 1)
     offsets, is_last = next(windows)
     while True:
@@ -358,16 +361,16 @@ def _consecutive_chunks(sentences, first, last, target, uniforms):
 def _random_spans(sentences, documents, own_documents, wanted_lengths, rng):
     """Token spans that start at a random sentence of another document.
 
-    Each has whole sentences until `wanted_lengths` is reached or its document ends.
+    Each contains whole sentences until `wanted_lengths` is reached or its document ends.
     """
     count = len(own_documents)
-    # Differs from the release: there the same document can come up (after ten draws) and
-    # is labelled random all the same; here the draw is among the others.
+    # Differs from the release: there, the same document can be drawn (after ten draws) and
+    # is still labeled random; here, only the others are drawn from.
     others = rng.integers(0, len(documents) - 2, count)
     others += others >= own_documents
     firsts, lasts = documents.gather(others, np.full(count, 2)).reshape(-1, 2).T
     starts = firsts + (rng.random(count) * (lasts - firsts)).astype(np.int64)
-    # No sentence is empty, so the length is reached within as many sentences.
+    # No sentence is empty, so a length of n is reached within n sentences.
     sizes = np.minimum(starts + wanted_lengths, lasts) + 1 - starts
     offsets = sentences.gather(starts, sizes)
     row_starts = np.cumsum(sizes) - sizes

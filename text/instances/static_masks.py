@@ -1,4 +1,4 @@
-"""Masks that are drawn when records are written, as in the release."""
+"""Draws masks when records are written, as in the release."""
 
 from collections.abc import Iterator
 
@@ -9,10 +9,10 @@ from text.instances.instances import Layout, Masks, Rule
 from text.instances.masking import Masking, mask, prediction_counts
 from text.records.schema import Feature
 
-OUTCOMES = ("[MASK]", "left as they are", "a random token")
+OUTCOMES = ("[MASK]", "unchanged", "a random token")
 
 _MASK_RATE_TOLERANCE = 0.01
-# In whole-word mode a word that is too long leaves its places empty.
+# In whole-word mode, a word that is too long leaves its slots empty.
 _WHOLE_WORD_SHORTFALL = 0.1
 
 
@@ -85,7 +85,7 @@ class StaticMasks(Masks):
         yield Rule(
             "masked_lm_positions",
             is_predicted & ((positions < 1) | (positions >= layout.lengths[:, None])),
-            "must lie within the tokens",
+            "must be within the tokens",
         )
         yield Rule(
             "masked_lm_positions",
@@ -114,8 +114,8 @@ class StaticMasks(Masks):
         wanted = _wanted(layout, self.recipe, vocabulary)[:, None]
         is_wrong = layout.is_predicted != (np.arange(most) < wanted)
         if self.recipe.do_whole_word_mask:
-            is_wrong &= layout.is_predicted  # a long word may leave places empty
-        asked = "fewer" if self.recipe.do_whole_word_mask else "another number of"
+            is_wrong &= layout.is_predicted  # a long word may leave slots empty
+        asked = "fewer" if self.recipe.do_whole_word_mask else "a different number of"
         return Rule(
             "masked_lm_weights",
             is_wrong,
@@ -135,7 +135,7 @@ def _wanted(layout, recipe, vocabulary):
 
 
 class _Predictions(figures.Figures):
-    """Counts what is predicted, and what stands in its place."""
+    """Counts the tokens to predict, and what replaces them."""
 
     def __init__(self, most, vocabulary):
         self._vocabulary = vocabulary
@@ -144,10 +144,10 @@ class _Predictions(figures.Figures):
         self._outcomes = np.zeros(3, np.int64)
         self._predicted = np.zeros(len(vocabulary), np.int64)
         self._tokens = 0
-        # What chance is expected to give, and its variance.
+        # The expected outcomes and their variance.
         self._expected, self._variance = np.zeros(3), np.zeros(3)
         self._wanted = self._found = 0  # in records whose rate is known
-        self._least_share = 1.0  # of the wanted
+        self._least_share = 1.0  # of the wanted predictions
 
     def add(self, batch, layout, recipe) -> None:
         counts = layout.is_predicted.sum(axis=1)
@@ -169,7 +169,7 @@ class _Predictions(figures.Figures):
         is_kept = shown == originals
         figures.count(self._outcomes, np.where(is_mask, 0, np.where(is_kept, 1, 2)))
         figures.count(self._predicted, originals)
-        # A random token is now and then [MASK], or the original.
+        # A random token is occasionally [MASK] or the original.
         by_chance = recipe.random_share / len(self._vocabulary)
         kept_share = 1 - recipe.mask_share - recipe.random_share
         shares = np.array([recipe.mask_share, kept_share, recipe.random_share])
@@ -192,8 +192,8 @@ class _Predictions(figures.Figures):
         slack = _MASK_RATE_TOLERANCE * wanted + figures.DEVIATIONS * np.sqrt(wanted)
         if not self._least_share * wanted - slack <= found <= wanted + slack:
             yield (
-                "--masked_lm_prob (of the description, if it is not given) must hold",
-                f"it asks for {wanted:,} predictions, and there are {found:,}",
+                "predictions must match --masked_lm_prob (by default, the description's)",
+                f"it asks for {wanted:,} predictions, but there are {found:,}",
             )
 
     @property
@@ -217,10 +217,10 @@ class _Predictions(figures.Figures):
         return [
             (
                 "Predictions",
-                f"{figures.mean(self._counts):.1f} of a record, "
+                f"{figures.mean(self._counts):.1f} per record, "
                 f"{self._share_of_tokens:.2%} of its tokens",
             ),
-            ("In their place", f"{', '.join(outcomes)}; expected {expected}"),
+            ("Replaced by", f"{', '.join(outcomes)}; expected {expected}"),
         ]
 
     def plots(self) -> list[figures.Histogram | figures.Bars]:
@@ -231,7 +231,7 @@ class _Predictions(figures.Figures):
             )
         ]
         return [
-            figures.lengths("Predictions of a record", self._counts, "predictions"),
+            figures.lengths("Predictions per record", self._counts, "predictions"),
             figures.Histogram(
                 "Share of a record's tokens to predict",
                 self._percents,
@@ -239,7 +239,7 @@ class _Predictions(figures.Figures):
                 f"{self._share_of_tokens:.2%} of all tokens",
             ),
             figures.Bars(
-                "What stands in place of the tokens to predict",
+                "What replaces the tokens to predict",
                 outcomes,
                 f"{self._outcomes.sum():,} predictions",
             ),
@@ -247,6 +247,6 @@ class _Predictions(figures.Figures):
                 "Most frequent tokens to predict",
                 self._predicted,
                 self._vocabulary,
-                "should be much the same as those of the text",
+                "should be similar to those of the text",
             ),
         ]

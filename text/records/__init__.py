@@ -1,1 +1,1 @@
-"""The bytes of a record, its description, and batches in a reproducible order."""
+"""Reads, writes and describes records, and batches them in a reproducible order."""

@@ -1,15 +1,15 @@
 """Reads plain TFRecord files in a shuffled order that can be entered anywhere.
 
 Files are cut into blocks of 1,024 consecutive records. Every epoch permutes the blocks
-anew, reads 16 of them together and takes one record of each in turn; the records of a
+again, reads 16 of them together and takes one record from each in turn; the records of a
 block are permuted too. So 256 consecutive records are 16 from each of 16 blocks, wherever
-these are in the files, and each of the 16 is drawn from 1,024 neighbours. What is left
-when no 16 whole blocks remain, less than 17,408 records, ends the epoch and is shuffled
-as a whole; small sets are all of this kind, so each of their epochs is one uniform
-permutation.
+these are in the files, and each of the 16 is drawn from 1,024 neighbors. What remains when
+fewer than 16 whole blocks are left, fewer than 17,408 records, ends the epoch and is
+shuffled as a whole; for a small set that is everything, so each of its epochs is one
+uniform permutation.
 
-The order depends on the seed, the epoch and the sizes of the files alone. To enter it at
-any record takes the reading of 16 blocks at most.
+The order depends only on the seed, the epoch and the sizes of the files. To enter it at any
+record, at most 16 blocks must be read.
 """
 
 import dataclasses
@@ -20,22 +20,21 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from text.records import descriptions
+from text.records import descriptions, framing
 
 BLOCK = descriptions.OFFSET_EVERY
 _LANES = 16  # blocks that are read together
 _LONGEST_READ = 16 << 20  # bytes
-FRAME = 16  # bytes around a record: its length, and two checksums
 
 
 class Blocks:
     """The records of several files, numbered from 0, in blocks.
 
-    Numbers follow whole blocks first, file by file, and then what each file has left.
+    Whole blocks are numbered first, file by file, and then each file's remaining records.
 
     Args:
         paths: plain TFRecord files.
-        offsets: for each file int64 [blocks + 1]: the byte at which each BLOCK-th record
+        offsets: int64 [blocks + 1] for each file: the byte at which each BLOCK-th record
             begins, and the file's size.
         counts: how many records each file has.
     """
@@ -49,7 +48,7 @@ class Blocks:
         self.total = sum(counts)
         self._number = -(-self.total // BLOCK)
         self._paths = list(paths)
-        # A run is as many records as one offset stands for.
+        # A run is the records that one offset covers.
         runs = [len(x) - 1 for x in offsets]
         file = np.repeat(np.arange(len(runs)), runs)
         first = BLOCK * np.concatenate([np.arange(n) for n in runs])
@@ -61,7 +60,7 @@ class Blocks:
         self._start = np.cumsum(length[order]) - length[order]
 
     def place(self, record: int) -> tuple[str, int]:
-        """The file of a record and its number in this file, from 1."""
+        """A record's file and its number in that file, from 1."""
         run = np.searchsorted(self._start, record, "right") - 1
         number = self._first[run] + record - self._start[run] + 1
         return self._paths[self._file[run]], int(number)
@@ -74,14 +73,14 @@ class Blocks:
         return tf.range(begin, tf.minimum(begin + BLOCK, self.total))
 
     def reader(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        """From the number of a block, int64, to its serialized records, string [records].
+        """A function from a block's number, int64, to its serialized records, string [n].
 
-        The function is for use within a dataset: TensorFlow cannot copy a dataset that
-        begins at an offset, and copies what is outside of functions. It raises
-        tf.errors.InvalidArgumentError where records are missing or not where they should
-        be, and tf.errors.DataLossError where they are damaged.
+        Use it within a dataset: TensorFlow cannot copy a dataset that begins at an offset,
+        and copies everything outside functions. It raises
+        tf.errors.InvalidArgumentError if records are missing or not where they should be,
+        and tf.errors.DataLossError if they are damaged.
         """
-        # A piece is what a run and a block have in common.
+        # A piece is the intersection of a run and a block.
         starts = np.union1d(self._start, np.arange(0, self.total, BLOCK))
         run = np.searchsorted(self._start, starts, "right") - 1
         edges = np.append(np.arange(0, self.total, BLOCK), self.total)
@@ -98,7 +97,7 @@ class Blocks:
             variant = tf.raw_ops.TFRecordDatasetV2(
                 filenames=[paths[file[i]]],
                 compression_type="",
-                buffer_size=tf.minimum(size[i], _LONGEST_READ),  # one request a piece
+                buffer_size=tf.minimum(size[i], _LONGEST_READ),  # one request per piece
                 byte_offsets=[byte[i]],
             )
             spec = tf.TensorSpec([], tf.string)
@@ -110,7 +109,7 @@ class Blocks:
             dataset = tf.data.Dataset.range(first, end).flat_map(piece)
             found = dataset.batch(BLOCK).get_single_element()
             whole = taken[first] == BLOCK
-            lengths = tf.cast(tf.strings.length(found), tf.int64) + FRAME
+            lengths = tf.cast(tf.strings.length(found), tf.int64) + framing.FRAME
             as_long = tf.reduce_sum(lengths) == size[first]
             complete = tf.size(found) == tf.size(self.numbers(block))
             checks = [
@@ -133,14 +132,14 @@ class Blocks:
         host: int = 0,
         hosts: int = 1,
     ) -> tf.data.Dataset:
-        """Records for ever, epoch after epoch, from the `first` of all epochs on.
+        """Endless records, epoch after epoch, starting at the `first` of all epochs.
 
         Args:
             read: `reader()` or `numbers`.
             first: a multiple of hosts.
             host, hosts: a host gets the records whose place in the order is `host`
-                modulo `hosts`. Where hosts divide 16, it reads no blocks of others, but
-                for what ends an epoch.
+                modulo `hosts`. If hosts divides 16, it does not read the blocks of others,
+                except those that end an epoch.
         Returns:
             Dataset of tensors [any number of records].
         """
@@ -166,7 +165,7 @@ class _Order:
 
     @property
     def shares(self):
-        """Hosts of one share read the same blocks."""
+        """How many shares there are; hosts with the same share read the same blocks."""
         return math.gcd(self.hosts, _LANES)
 
     def epoch(self, number) -> tf.data.Dataset:
@@ -186,7 +185,7 @@ class _Order:
         return functools.reduce(tf.data.Dataset.concatenate, datasets)
 
     def _rounds(self, blocks, begin, key):
-        """The records of blocks that are read _LANES together, and take turns."""
+        """The records of blocks, _LANES of which are read together and take turns."""
 
         def lane(block):
             return _permute(self.read(block), _fold_in(key, block))
@@ -210,7 +209,7 @@ class _Order:
         )
 
     def _end(self, blocks, at, key):
-        """The records of these blocks, shuffled as a whole; `at` is their first place."""
+        """The records of these blocks, shuffled as a whole, from place `at` on."""
         left = self.total % BLOCK + BLOCK * (self.total // BLOCK % _LANES)
         fold = _fold_in(key, -(-self.total // BLOCK))
         return (
@@ -221,9 +220,9 @@ class _Order:
         )
 
     def _own(self, records, at, step=1):
-        """This host's, of the records at every step-th place from `at` on.
+        """This host's share of the records at every step-th place from `at` on.
 
-        The places are its own modulo `step`, so that `before // step` of these records
+        Modulo `step`, the places equal the host's, so `before // step` of these records
         precede the first of its own. Those before `first` are left out.
         """
         before = (self.host - at) % self.hosts

@@ -1,4 +1,4 @@
-"""The description beside records: how they were made, and where each of them begins."""
+"""Reads and writes descriptions of records: how they were made, and where they begin."""
 
 import dataclasses
 import glob
@@ -12,28 +12,28 @@ from text.files import local
 SUFFIX = ".description.json"
 
 
-UNFINISHED = ".work"  # the folder of a run that has not come to its end
-# The "offsets" of an output are where its records 0, 1024, 2048, ... begin, in bytes.
+UNFINISHED = ".work"  # the folder of an unfinished run
+# The "offsets" of an output are the bytes at which its records 0, 1024, 2048, ... begin.
 OFFSET_EVERY = 1 << 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What create_pretraining_data.py notes beside its records.
+    """What create_pretraining_data.py writes next to its records.
 
-    All but `outputs` is None in a description that lacks it.
+    Everything but `outputs` is None if the description lacks it.
 
     Attributes:
         format: 2; 1 listed all inputs and had no offsets.
         max_seq_length, max_predictions_per_seq, do_lower_case: flags.
         vocab_size, vocab_sha256: the vocabulary's.
         special_ids: token to id: [PAD], [UNK], [CLS], [SEP], [MASK].
-        instances: all records of all outputs.
-        outputs: for each file "file", "instances", "bytes" and, if it is not packed,
-            "offsets".
-        counts: what was counted on the way.
+        instances: number of records in all outputs.
+        outputs: "file", "instances", "bytes" and, if it is not packed, "offsets" of each
+            file.
+        counts: what was counted along the way.
         origin: what the records were made of: "flags", "inputs" and more.
-        path: the file that this was read from.
+        path: the file this was read from.
     """
 
     outputs: list[dict]
@@ -51,12 +51,12 @@ class Description:
 
     @classmethod
     def read(cls, path: str, opener=open) -> "Description":
-        """Reads a description; keys that it does not know are left out.
+        """Reads a description, ignoring unknown keys.
 
         Args:
-            opener: called as `open` is, for paths that are not of this machine.
+            opener: called like `open`, for paths that are not on this machine.
         Raises:
-            UserError: the file is no description.
+            UserError: the file is not a description.
             OSError: it cannot be read.
         """
         try:
@@ -70,36 +70,36 @@ class Description:
             return description
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{path}: is no description of records ({error!r}); remove it, or "
+                f"{path}: is not a description of records ({error!r}); remove it, or "
                 "write the records again"
             ) from error
 
     def write(self, path: str) -> None:
-        """Writes what is known; the file appears whole."""
+        """Writes what is known, atomically."""
         content = dataclasses.asdict(self)
         del content["path"]
         local.write_json(path, {k: v for k, v in content.items() if v is not None})
 
     @property
     def flags(self) -> dict:
-        """The flags that the records were made with; none if that is not known."""
+        """The flags that the records were made with; empty if unknown."""
         return (self.origin or {}).get("flags", {})
 
     def said(self, name: str, default=None):
-        """What it says of a name, itself or among the flags."""
+        """The value of an attribute or, if it is None, of the flag with this name."""
         value = getattr(self, name, None)
         return self.flags.get(name, default) if value is None else value
 
     def output(self, file: str) -> dict:
-        """What it says of a file: "instances", "bytes", and "offsets" of plain ones."""
+        """What it says about a file: "instances", "bytes", and "offsets" if plain."""
         name = os.path.basename(file)
         return next(o for o in self.outputs if o["file"] == name)
 
 
 def records_among(paths: Iterable[str]) -> list[str]:
-    """Leaves out what create_pretraining_data.py writes beside records.
+    """Leaves out what create_pretraining_data.py writes next to records.
 
-    The pattern `train.tfrecord-*` matches the description of these files too.
+    The pattern `train.tfrecord-*` also matches the description of these files.
 
     Raises:
         UserError: the records among `paths` are not finished.
@@ -108,8 +108,8 @@ def records_among(paths: Iterable[str]) -> list[str]:
     for path in paths:
         if path.endswith(UNFINISHED):
             raise UserError(
-                f"{path.removesuffix(UNFINISHED)}: these records are unfinished; give "
-                "the command of create_pretraining_data.py again"
+                f"{path.removesuffix(UNFINISHED)}: these records are unfinished; run "
+                "their create_pretraining_data.py command again"
             )
         name = os.path.basename(path)
         if not (name.endswith(SUFFIX) or local.is_own(name)):
@@ -120,13 +120,13 @@ def records_among(paths: Iterable[str]) -> list[str]:
 def find(
     paths: Iterable[str], matching=glob.glob, opener=open
 ) -> dict[str, Description]:
-    """Looks beside record files for the descriptions that list them.
+    """Looks next to record files for the descriptions that list them.
 
     Args:
         matching, opener: glob and open of the file system that the files are on.
     Returns:
-        record file to its description, in the order of `paths`, without files that have
-        none.
+        dict of record file to its description, in the order of `paths`, without files
+        that have none.
     Raises:
         UserError: a description cannot be read.
     """

@@ -1,7 +1,7 @@
-"""Batches of rows to serialized tf.train.Example and back.
+"""Converts batches of rows to serialized tf.train.Example and back.
 
 It does not use TensorFlow: a worker that writes records needs 60 MB instead of 600, and
-array operations encode a batch instead of one call per instance.
+array operations encode a whole batch instead of one call per instance.
 """
 
 import numpy as np
@@ -12,15 +12,15 @@ from text.records.schema import Feature
 
 
 class _Columns:
-    """Bytes of all rows, side by side, before those that a row does not have are left out.
+    """The bytes of all rows in columns, before each row's unused bytes are removed.
 
-    A varint differs in length from row to row, so it gets the columns of the widest.
+    The length of a varint varies between rows, so it gets as many columns as the longest.
     """
 
     def __init__(self, blocks, sizes):
-        # (uint8 [batch, width], bool [batch, width] of what a row has; None: all of it)
+        # (uint8 [batch, width], bool [batch, width] of the bytes used; None: all)
         self.blocks = blocks
-        self.sizes = sizes  # int64 [batch], the bytes that each row has
+        self.sizes = sizes  # int64 [batch], the number of bytes of each row
 
     @classmethod
     def of(cls, values, used=None):
@@ -35,7 +35,7 @@ class _Columns:
 
     @classmethod
     def varints(cls, numbers):
-        """Of non-negative int [batch, n]: seven bits a byte, the lowest first."""
+        """Of non-negative int [batch, n]: seven bits per byte, lowest first."""
         width = max(1, -(-int(numbers.max(initial=0)).bit_length() // 7))
         if width == 1:
             return cls.of(numbers.astype(np.uint8))
@@ -74,13 +74,13 @@ def _field(number, content):
 
 
 def encode(batch: dict[str, np.ndarray], schema: tuple[Feature, ...]) -> list[bytes]:
-    """Serializes a batch as tf.train.Example, one string a row.
+    """Serializes a batch as tf.train.Example, one string per row.
 
     Args:
         batch: feature name to array [batch, length] of non-negative integers or floats.
-        schema: the features; their order is the order of the bytes.
+        schema: the features, in the order in which they are encoded.
     Returns:
-        the bytes that TensorFlow's own encoder gives for the same order of features.
+        the bytes that TensorFlow's own encoder produces for this order of features.
     """
     example = _Columns([], 0)
     for name, dtype, length, _ in schema:
@@ -96,18 +96,18 @@ def encode(batch: dict[str, np.ndarray], schema: tuple[Feature, ...]) -> list[by
     return _field(1, example).rows()
 
 
-# === Examples read back ===
+# === Decoding examples ===
 
-# tensorflow/models writes the same inputs under other names.
+# tensorflow/models writes the same inputs with other names.
 OTHER_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
 
 _DTYPES = {0x0A: "bytes", 0x12: "float32", 0x1A: "int64"}  # by tag in a Feature
-# Numbers stand together in one field (0x0A) or, unpacked, each in a field of its own.
+# Numbers are packed in one field (0x0A) or, unpacked, each has its own field.
 _VALUE_TAGS = {"bytes": (0x0A,), "float32": (0x0A, 0x0D), "int64": (0x0A, 0x08)}
 
 
 def _read_varint(message, position):
-    """The number that starts at a position, and the position behind it."""
+    """The number that starts at a position, and the position after it."""
     number = shift = 0
     while True:
         byte = message[position]
@@ -119,7 +119,7 @@ def _read_varint(message, position):
 
 
 def _fields(message):
-    """Tag to list of contents; to join the contents is to merge the messages."""
+    """Tag to list of contents; joining the contents merges the messages."""
     fields, position, end = {}, 0, len(message)
     while position < end:
         tag, start = message[position], position + 1
@@ -148,14 +148,14 @@ def _features(example):
     """Name to (dtype, list of contents) of a serialized tf.train.Example.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     features = {}
     try:
         for entry in _fields(b"".join(_fields(example)[0x0A])).get(0x0A, ()):
             fields = _fields(entry)
             kinds = _fields(b"".join(fields.get(0x12, ())))
-            # A feature without a list is as good as an empty list of strings.
+            # A feature without a list is the same as an empty list of strings.
             tag, lists = kinds.popitem() if kinds else (0x0A, [])
             dtype = _DTYPES[tag]
             values = _fields(b"".join(lists))
@@ -165,7 +165,7 @@ def _features(example):
             else:
                 is_cut = dtype == "int64" and contents and contents[-1][-1:] > b"\x7f"
             if values or is_cut:
-                raise ValueError("another type's values, or only part of one")
+                raise ValueError("values of another type, or an incomplete value")
             features[fields[0x0A][-1].decode()] = dtype, contents
     except (IndexError, KeyError) as error:
         raise ValueError(repr(error)) from error
@@ -173,7 +173,7 @@ def _features(example):
 
 
 def _numbers(contents, dtype):
-    """Values of several lists side by side, and how many each list has."""
+    """The concatenated values of several lists, and how many each list has."""
     packed = np.frombuffer(b"".join(contents), np.uint8)
     stops = np.cumsum([len(content) for content in contents])
     if dtype == "float32":
@@ -184,7 +184,7 @@ def _numbers(contents, dtype):
         return packed.astype(np.int64), counts
     starts = np.concatenate([[0], ends[:-1] + 1])
     values = np.zeros(len(ends), np.uint64)
-    # Ten bytes hold 64 bits; a longer varint is cut there, as protocol buffers do.
+    # Ten bytes hold 64 bits; a longer varint is cut there, as in protocol buffers.
     for k in range(min(10, int((ends - starts).max()) + 1)):
         rows = np.flatnonzero(starts + k <= ends)
         bits = (packed[starts[rows] + k] & 0x7F).astype(np.uint64)
@@ -193,13 +193,13 @@ def _numbers(contents, dtype):
 
 
 def schema_of(example: bytes) -> tuple[Feature, ...]:
-    """The features that a serialized tf.train.Example has.
+    """The features of a serialized tf.train.Example.
 
     Returns:
-        features by name; a dtype may also be "bytes". Those of `OTHER_NAMES` have the
-        release's names.
+        features sorted by name; a dtype may also be "bytes". Those of `OTHER_NAMES` have
+        the release's names.
     Raises:
-        ValueError: it is no tf.train.Example.
+        ValueError: it is not a tf.train.Example.
     """
     ours = {other: name for name, other in OTHER_NAMES.items()}
     schema = []
@@ -214,13 +214,13 @@ def schema_of(example: bytes) -> tuple[Feature, ...]:
 def decode(
     examples: list[bytes], schema: tuple[Feature, ...]
 ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-    """Parses a batch of serialized tf.train.Example, whoever encoded them.
+    """Parses a batch of serialized tf.train.Example from any encoder.
 
     Args:
         schema: the features to take; those of `OTHER_NAMES` are found by either name.
     Returns:
-        dict of feature name to int64 or float32 [batch, length]; and row to what is wrong
-        with it, for rows that do not fit the schema, whose values mean nothing.
+        dict of feature name to int64 or float32 [batch, length]; and dict of row to what is
+        wrong with it, for rows that do not fit the schema, whose values are meaningless.
     """
     parsed, faults = [], {}
     for row, example in enumerate(examples):
@@ -228,7 +228,7 @@ def decode(
             parsed.append(_features(example))
         except ValueError:
             parsed.append({})
-            faults[row] = "is no tf.train.Example"
+            faults[row] = "is not a tf.train.Example"
     batch = {}
     for name, dtype, length, _ in schema:
         packed = []

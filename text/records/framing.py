@@ -1,4 +1,4 @@
-"""TFRecord files: each record between its length and two checksums."""
+"""Reads and writes TFRecord files, which frame each record with a length and checksums."""
 
 import gzip
 import struct
@@ -8,6 +8,13 @@ import google_crc32c
 
 from text.errors import UserError
 
+FRAME = 16  # bytes around a record: its length, and two checksums
+
+
+def length_at(content, position: int) -> int:
+    """The length of the record whose frame begins at a position; not checked."""
+    return struct.unpack_from("<Q", content, position)[0]
+
 
 def _masked_crc(content):
     crc = google_crc32c.value(content)
@@ -15,7 +22,7 @@ def _masked_crc(content):
 
 
 def frame(examples: list[bytes]) -> bytes:
-    """Joins serialized examples as they stand in a TFRecord file."""
+    """Joins serialized examples in the format of a TFRecord file."""
     parts = []
     for example in examples:
         length = struct.pack("<Q", len(example))
@@ -29,7 +36,7 @@ def frame(examples: list[bytes]) -> bytes:
 
 
 def is_gzip(path: str, opener=open) -> bool:
-    """Whether a TFRecord file is packed by gzip, by its first bytes."""
+    """Whether a TFRecord file is compressed with gzip, judging by its first bytes."""
     with opener(path, "rb") as file:
         return file.read(3) == b"\x1f\x8b\x08"
 
@@ -38,9 +45,9 @@ def read(path: str, opener=open) -> Iterator[bytes]:
     """Yields the serialized examples of a TFRecord file.
 
     Args:
-        opener: called as `open` is, for paths that are not of this machine.
+        opener: called like `open`, for paths that are not on this machine.
     Raises:
-        UserError: the file is no TFRecord file, ends within a record or is damaged; the
+        UserError: the file is not a TFRecord file, ends within a record or is damaged; the
             message names the file and the record, counted from 1.
     """
     number = 0
@@ -54,7 +61,7 @@ def read(path: str, opener=open) -> Iterator[bytes]:
         except (EOFError, gzip.BadGzipFile, gzip.zlib.error) as error:
             raise UserError(
                 f"{path}: record {number + 1}: the compressed data is damaged "
-                f"({error}); make or copy the file again"
+                f"({error}); write or copy the file again"
             ) from error
 
 
@@ -63,14 +70,14 @@ def _read_record(file, header, where):
         length, crc = struct.unpack("<QI", header)
         if crc != _masked_crc(header[:8]):
             raise UserError(
-                f"{where}: the length's checksum is wrong; the file is damaged or is no "
+                f"{where}: the length's checksum is wrong; the file is damaged or is not a "
                 "TFRecord file"
             )
         content, footer = file.read(length), file.read(4)
         if len(content) == length and len(footer) == 4:
             if struct.unpack("<I", footer)[0] != _masked_crc(content):
                 raise UserError(
-                    f"{where}: the data's checksum is wrong; make or copy the file again"
+                    f"{where}: the data's checksum is wrong; write or copy the file again"
                 )
             return content
-    raise UserError(f"{where}: the file ends within it; make or copy the file again")
+    raise UserError(f"{where}: the file ends within it; write or copy the file again")

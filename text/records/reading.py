@@ -1,8 +1,8 @@
 """Reads TFRecord files in batches, in an order determined by seed and epoch.
 
 One replica, two replicas and two hosts see the same batches. Plain files are read in
-blocks, so a run can be resumed anywhere and a host reads only its own share. Files packed
-by gzip can only be read from their beginning; see `Records.packed`.
+blocks, so a run can be resumed anywhere and a host reads only its own share. Files
+compressed with gzip can only be read from their beginning; see `Records.packed`.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from text.errors import UserError
 from text.records import blocks, encoding, shards
 from text.records.schema import Feature
 
-# What reading a broken file raises, somewhere within a step of training.
+# What reading a damaged file raises, somewhere within a training step.
 ERRORS = (
     tf.errors.DataLossError,
     tf.errors.FailedPreconditionError,
@@ -58,7 +58,7 @@ class Records:
         files: what `shards.survey` returned.
         schema: the features of a record; integers are read as int32. The limits of
             integers are checked whenever a batch is read, the others by `check`.
-        sizes: what the names of limits in the schema stand for, as in a config.
+        sizes: the values of the schema's named limits, as in a config.
     Raises:
         UserError: the first record of a file does not fit the schema.
     """
@@ -71,8 +71,8 @@ class Records:
     ):
         self.files = files
         self.total = sum(file.records for file in files)
-        # Whether a file is packed: then all are read from the beginning of the epoch, by
-        # every host.
+        # Whether any file is packed: then every host reads all of them from the beginning
+        # of the epoch.
         self.packed = any(file.compression for file in files)
         self._schema = schema
         limits = {feature.name: feature.limit(sizes or {}) for feature in schema}
@@ -88,7 +88,9 @@ class Records:
         except Exception as error:
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{file.path}: record 1 is no tf.train.Example") from error
+            raise UserError(
+                f"{file.path}: record 1 is not a tf.train.Example"
+            ) from error
         features = example.features.feature
         names = {
             name: name if name in features else encoding.OTHER_NAMES.get(name, name)
@@ -97,7 +99,7 @@ class Records:
         if self._names not in ({}, names):
             raise UserError(
                 f"{file.path}: its features are named {', '.join(sorted(features))}, "
-                "unlike those of the files before it; give files of one kind"
+                "unlike those of the files before it; use files of one kind"
             )
         self._names = names
         for name, dtype, length, _ in self._schema:
@@ -111,7 +113,7 @@ class Records:
             if len(values) != length:
                 raise UserError(
                     f"{file.path}: record 1 has {len(values)} {dtype} values of "
-                    f"{name}, not {length}; another length, or another kind of record?"
+                    f"{name}, not {length}; check the lengths and the kind of record"
                 )
 
     def check(self, first: int | None = None) -> None:
@@ -134,7 +136,7 @@ class Records:
                 shards.check_number(file.path, number, file.records)
 
     def _check_layout(self):
-        """Checks where the records of plain files begin, which takes no parsing."""
+        """Checks where the records of plain files begin, without parsing them."""
         for file in self.files:
             if file.offsets is None:
                 continue
@@ -157,7 +159,7 @@ class Records:
             fits = (values >= 0) & (values < limit)
             fits &= values == np.floor(values)
             for row in np.flatnonzero(~fits.all(axis=1))[:1].tolist():
-                why = f" by {below}={limit} of the config" if below != limit else ""
+                why = f" by the config's {below}={limit}" if below != limit else ""
                 faults.setdefault(
                     row,
                     f"has {values[row][~fits[row]][0]} in {name}; whole numbers from 0 "
@@ -178,7 +180,7 @@ class Records:
     def _as_int32(self, name, values):
         if values.dtype != tf.int64:
             return values
-        # Here, where there are 64 bits and a CPU: a GPU looks up whatever id it gets.
+        # Checked here, with 64 bits and on a CPU, because a GPU looks up any id it gets.
         checks = []
         if limit := self._limits.get(name):
             inside = tf.reduce_all((values >= 0) & (values < limit))
@@ -194,9 +196,9 @@ class Records:
         return dataset.enumerate(start=1).map(lambda number, x: (index, number, x))
 
     def _sequence(self, seed: int, first: int) -> tf.data.Dataset:
-        """(file, record number, record) for ever, read from the beginning of each epoch.
+        """Endless (file, record number, record), read from the beginning of each epoch.
 
-        Files are shuffled and read together, and records are shuffled on their way.
+        Files are shuffled and read together, and records are shuffled as they are read.
         """
 
         def epoch(number):
@@ -231,14 +233,14 @@ class Records:
     def training(
         self, batch_size: int, *, seed: int, first_batch: int = 0, part: Part = WHOLE
     ) -> tf.data.Dataset:
-        """Batches for ever, the same records in each for every division into hosts.
+        """Endless batches, with the same records for every division into hosts.
 
-        Batches straddle the ends of epochs, so that none is short. Host h of H has every
-        H-th record of a batch, from the h-th on. For the order see text/records/blocks.py.
+        Batches straddle the ends of epochs, so none is short. Host h of H has every H-th
+        record of a batch, starting at the h-th. For the order, see text/records/blocks.py.
 
         Args:
             batch_size: records of all hosts together, a multiple of part.replicas.
-            first_batch: how many batches are passed over.
+            first_batch: how many batches to skip.
         Returns:
             Dataset of dicts [batch_size / replicas, ...], one for each of this host's
             replicas in turn. `row_numbers` are the numbers of the records in the run,
@@ -288,7 +290,7 @@ class Records:
         """The first `max_batches` batches, every record at most once, in file order.
 
         A short last batch is filled up; `is_real_example` [batch] is 1.0 for records
-        and 0.0 for what fills up. `row_numbers` count from the first record.
+        and 0.0 for filler rows. `row_numbers` count from the first record.
         """
         paths = tf.data.Dataset.range(len(self.files))
         dataset = paths.flat_map(self._open).map(lambda file, number, x: x)
@@ -316,7 +318,7 @@ class Records:
 
 
 def _lowest_bits(numbers):
-    """int64 -> int32; what devices compute with."""
+    """int64 -> int32, with which devices compute."""
     return tf.bitcast(tf.cast(numbers, tf.uint32), tf.int32)
 
 

@@ -1,10 +1,10 @@
 """Writes a fine-tuning set as rows of a TFRecord file and reads them in any order.
 
-While batches are drawn, memory holds the rows as the file does, serialized: about 600
-bytes a row of 128 tokens. So a set is shuffled as a whole, and rows of similar length share
-a batch, which then needs little padding. Order and batches depend on the seed alone, on
-every host. They come from graph operations, which also run where this process does not: on
-the hosts of a remote TPU, which read the file themselves.
+While batches are drawn, memory holds the serialized rows: about 600 bytes per row of 128
+tokens. So a set is shuffled as a whole, and rows of similar length share a batch, which
+then needs little padding. Order and batches depend only on the seed, on every host. They
+come from graph operations, which also run outside this process: on the hosts of a remote
+TPU, which read the file themselves.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from text.records.schema import Feature
 
 _WRITTEN_TOGETHER = 1024
 _PARSED_TOGETHER = 4096
-_WINDOW = 64  # batches among which rows are sorted by length
+_WINDOW = 64  # batches whose rows are sorted by length together
 _REBUILT = "delete it and run the command again, which rebuilds it"
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
-# Few, for each is compiled by itself where XLA does it.
+# Few, because XLA compiles each separately.
 _LENGTHS = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 320, 384, 448)
 
 
@@ -37,9 +37,9 @@ def static_lengths(max_seq_length: int) -> list[int]:
 
 
 class Field(NamedTuple):
-    """What a task adds to a row; None in the shape stands for the sequence.
+    """What a task adds to a row; None in the shape is the sequence's length.
 
-    Integers are int64 in the record and int32 in the batch; no negative ones.
+    Integers are int64 in the record and int32 in the batch, and never negative.
     """
 
     dtype: str = "int64"
@@ -51,10 +51,10 @@ class Row:
     """One input of the model, unpadded.
 
     Attributes:
-        input_ids, segment_ids: lists of int; one list for each choice where the model
-            takes several sequences at once.
+        input_ids, segment_ids: lists of int; one list per choice if the model takes several
+            sequences at once.
         labels: values of the task's fields, unpadded.
-        notes: what scoring needs to know of the row; never written.
+        notes: what scoring needs to know about the row; never written.
     """
 
     input_ids: list
@@ -68,8 +68,8 @@ class Layout:
     """The arrays of a row and their record.
 
     Attributes:
-        max_seq_length: to which sequences are padded in the record.
-        num_choices: sequences of one row; 0 where it has one, without an axis for it.
+        max_seq_length: the length to which sequences are padded in the record.
+        num_choices: sequences per row; 0 if there is one, without an axis for it.
         labels: the task's fields.
     """
 
@@ -129,16 +129,16 @@ class Layout:
 
 
 def write(path: str, rows: Iterable[Row], layout: Layout) -> int:
-    """Writes rows in their order, as a file that appears when it is whole.
+    """Writes rows in order; the file appears when it is complete.
 
     Returns:
-        how many there were.
+        the number of rows.
     Raises:
         UserError: the disk is full or not writable.
     """
     number = 0
     with anywhere.replacing(path) as file:
-        file.write(b"")  # else a remote file without rows would not come into being
+        file.write(b"")  # otherwise a remote file without rows would not be created
         for some in _chunks(rows, _WRITTEN_TOGETHER):
             batch = layout.pack(some)
             batch = {name: x.reshape(len(some), -1) for name, x in batch.items()}
@@ -163,10 +163,11 @@ class Rows:
 
     Args:
         path: what `write` wrote with this layout.
-        bucketed: pad a batch to the longest of its rows, out of a few lengths, and let
-            rows of like length share one; else to layout.max_seq_length.
+        bucketed: pad a batch to the length of its longest row, rounded up to one of a few
+            lengths, and let rows of similar length share one; otherwise, pad to
+            layout.max_seq_length.
     Raises:
-        UserError: the file is damaged or holds other rows.
+        UserError: the file is damaged or contains other rows.
     """
 
     def __init__(self, path: str, layout: Layout, *, bucketed: bool = True):
@@ -175,14 +176,14 @@ class Rows:
         self.lengths = self._count_tokens()
         longest = layout.max_seq_length
         self._lengths = np.array(static_lengths(longest) if bucketed else [longest])
-        # Of each row, the shortest of the static lengths that holds it.
+        # For each row, the shortest of the static lengths that fits it.
         self._buckets = np.searchsorted(self._lengths, self.lengths).astype(np.int16)
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def _count_tokens(self):
-        """int [rows]: tokens of a row; the longest where it has several sequences."""
+        """int [rows]: tokens per row; of its longest sequence if it has several."""
         shape = self.layout.shape("input_mask")
         spec = {"input_mask": tf.io.FixedLenFeature(shape, tf.int64)}
         counts = [np.zeros(0, np.int64)]
@@ -197,8 +198,8 @@ class Rows:
     def _batches(self, batch_size, seed, first_batch, num_batches):
         """Yields the rows of each batch.
 
-        Every epoch has every row once, whatever the lengths: rows are exchanged only
-        between the batches of a window.
+        Every epoch has every row once, whatever the lengths: rows move only between the
+        batches of a window.
         """
 
         @functools.lru_cache(2)  # a batch may have rows of two epochs
@@ -222,7 +223,7 @@ class Rows:
                 rows = rows[np.argsort(self._buckets[rows], kind="stable")]
             batches = rows.reshape(-1, batch_size)
             if len(self._lengths) > 1:
-                # Another key than any epoch's.
+                # A different key from any epoch's.
                 rng = np.random.default_rng((seed, begin, 1))
                 batches = batches[rng.permutation(len(batches))]
             yield from batches[max(0, first_batch - begin) :]
@@ -230,7 +231,8 @@ class Rows:
     def _windows(self, batch_size, num_batches):
         """Yields where windows of batches begin and end, up to num_batches.
 
-        All rows of a window are of one epoch; a batch with rows of two is one by itself.
+        All rows of a window are from one epoch; a batch with rows of two epochs is its own
+        window.
         """
         begin = 0
         for epoch in itertools.count(1):
@@ -257,13 +259,13 @@ class Rows:
     ) -> tf.data.Dataset:
         """The batches of a run, epoch after epoch, the same for every division.
 
-        Which rows they have is computed at once. It takes 5 bytes a row, 160 MB for a
-        million batches of 32, and three times that while it is computed.
+        The rows of all batches are computed at once. They take 5 bytes per row, 160 MB for
+        a million batches of 32, and three times that during the computation.
 
         Args:
             batch_size: rows of all hosts together, a multiple of part.replicas.
             num_batches: of the whole run.
-            first_batch: how many of them are passed over.
+            first_batch: how many of them to skip.
         Returns:
             Dataset of dicts [batch_size / replicas, ...], one for each of this host's
             replicas in turn.
@@ -296,10 +298,10 @@ class Rows:
     def evaluation(
         self, batch_size: int, *, part: reading.Part = reading.WHOLE
     ) -> tf.data.Dataset:
-        """Every row once, shortest first; `in_order` says which is where.
+        """Every row once, shortest first; `in_order` says which rows are where.
 
-        The last batch is filled up with copies of a row for which `is_real_example`
-        [batch], else 1.0, is 0.0.
+        The last batch is filled up with copies of a row. `is_real_example` [batch] is 0.0
+        for these and 1.0 for all others.
 
         Raises:
             UserError: the file has been damaged or replaced since.
@@ -311,7 +313,7 @@ class Rows:
     # --- Batches ---------------------------------------------------------------------
 
     def _dataset(self, rows, real, part):
-        """Dataset of rows [batches, batch_size], of which `real` ones are no filling."""
+        """Dataset of rows [batches, batch_size]; those that are not `real` are filler."""
         local = part.replicas // part.hosts
         mine = slice(part.host * local, (part.host + 1) * local)
 
@@ -331,14 +333,14 @@ class Rows:
         return parsed.with_options(reading.options()).prefetch(tf.data.AUTOTUNE)
 
     def _read(self):
-        """string [rows]: the serialized rows, on the device for which a dataset is made."""
+        """string [rows]: the serialized rows, on the device where a dataset is made."""
         with _reading(self.path):
             batches = tf.data.TFRecordDataset(self.path).batch(len(self) + 1)
             content = batches.take(1).get_single_element()
         if len(content) != len(self):
             raise UserError(
-                f"{self.path}: no longer holds the {len(self)} rows of this run; run the "
-                "command again when no other one writes there"
+                f"{self.path}: no longer contains the {len(self)} rows of this run; run "
+                "the command again when no other command writes there"
             )
         return content
 
@@ -356,7 +358,7 @@ class Rows:
         return batch | {"is_real_example": real}
 
     def _cropped(self, values, shape, length):
-        """Cuts the padding behind `length` off the sequence's axis."""
+        """Cuts the padding after `length` off the sequence's axis."""
         if None not in shape or len(self._lengths) == 1:
             return values
         axis = 1 + shape.index(None)
@@ -365,11 +367,13 @@ class Rows:
 
 @contextlib.contextmanager
 def _reading(path) -> Iterator[None]:
-    """Names a file that is found to be damaged; TensorFlow looks at all checksums."""
+    """Names a file that turns out to be damaged; TensorFlow verifies all checksums."""
     with anywhere.access(path):
         try:
             yield
         except tf.errors.DataLossError as error:
-            raise UserError(f"{path}: damaged; {_REBUILT}") from error
+            raise UserError(f"{path}: is damaged; {_REBUILT}") from error
         except tf.errors.InvalidArgumentError as error:
-            raise UserError(f"{path}: has rows of another kind; {_REBUILT}") from error
+            raise UserError(
+                f"{path}: contains rows of a different kind; {_REBUILT}"
+            ) from error

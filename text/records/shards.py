@@ -1,10 +1,9 @@
-"""Finds record files, what describes them, and where their records begin."""
+"""Finds record files, their descriptions, and where their records begin."""
 
 import array
 import dataclasses
 import mmap
 import os
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -18,11 +17,11 @@ from text.records.descriptions import Description
 
 @dataclasses.dataclass(frozen=True)
 class RecordFile:
-    """One TFRecord file: how it is compressed and how many records it holds.
+    """One TFRecord file: how it is compressed and how many records it contains.
 
     Attributes:
         offsets: int64 [blocks + 1], the byte at which each block begins, and the file's
-            size; None where the file is packed.
+            size; None if the file is packed.
     """
 
     path: str
@@ -42,34 +41,34 @@ def find(patterns: Iterable[str]) -> list[str]:
         literal = tf.io.gfile.exists(pattern)
         if literal and tf.io.gfile.isdir(pattern):
             raise UserError(
-                f"{pattern}: is a folder; name its files, as in "
+                f"{pattern}: is a folder; name its files, such as "
                 f"{os.path.join(pattern, '*.tfrecord')!r}"
             )
         found = [pattern] if literal else sorted(tf.io.gfile.glob(pattern))
         found = descriptions.records_among(found)
         if not found:
-            raise UserError(f"{pattern}: no file matches; give TFRecord files or globs")
+            raise UserError(f"{pattern}: no file matches; pass TFRecord files or globs")
         paths += found
     return paths
 
 
 def describe(paths: Iterable[str]) -> dict[str, Description]:
-    """The descriptions beside record files; see `descriptions.find`."""
+    """The descriptions next to record files; see `descriptions.find`."""
     return descriptions.find(paths, tf.io.gfile.glob, tf.io.gfile.GFile)
 
 
 def survey(
     patterns: Iterable[str], described: Mapping[str, Description]
 ) -> list[RecordFile]:
-    """Lists the record files that patterns name, with the number of records in each.
+    """Lists the record files that match patterns, with the number of records in each.
 
-    Number and offsets come from the file's description. Without one, or with one that has
-    no offsets, a plain file of this machine is scanned by the lengths of its records,
-    others are read. Files that by their description hold nothing are left out.
+    Number and offsets come from the file's description. Without one, or if it has no
+    offsets, a plain file on this machine is scanned by the lengths of its records; others
+    are read. Files that have no records according to their description are left out.
 
     Raises:
-        UserError: a file is empty, cut off, unreadable, no TFRecord file, or not the one
-            that is described.
+        UserError: a file is empty, truncated, unreadable, not a TFRecord file, or not the
+            described one.
     """
     files = []
     for path in find(patterns):
@@ -90,12 +89,12 @@ def survey(
             RecordFile(path, compression, number, None if compression else offsets)
         )
     if not files:
-        raise UserError(f"{','.join(patterns)}: the files hold no records")
+        raise UserError(f"{','.join(patterns)}: the files contain no records")
     return files
 
 
 def _described(path, size, description):
-    """Number and offsets of a file's records by its description, or None."""
+    """Number and offsets of a file's records from its description, or None."""
     if description is None:
         return None, None
     output = description.output(path)
@@ -118,7 +117,7 @@ def _described(path, size, description):
         or (np.diff(offsets) <= 0).any()
     ):
         raise UserError(
-            f"{description.path}: its offsets for {path} are not those of {number} "
+            f"{description.path}: its offsets for {path} do not match its {number} "
             "records; copy both again, or write the records again"
         )
     return number, offsets
@@ -127,8 +126,8 @@ def _described(path, size, description):
 def check_number(path, found, expected):
     if found != expected:
         raise UserError(
-            f"{path}: {found} records, not {expected} as when the run began or as its "
-            "description says; copy or write it again"
+            f"{path}: {found} records, but {expected} when the run began or according to "
+            "its description; copy or write it again"
         )
 
 
@@ -138,35 +137,35 @@ def count(path, compression):
         number, offsets = _index(_lengths(path))
         if offsets[-1] == os.path.getsize(path):
             return number, offsets
-    # Where the lengths do not add up, this says at which record.
+    # If the lengths do not add up, this names the record.
     return _index(map(len, scan(path)))
 
 
 def _lengths(path):
-    """Yields the lengths of records in a plain file of this machine, unchecked."""
+    """Yields the lengths of records in a plain file on this machine, unchecked."""
     with (
         open(path, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
         position = 0
-        while position + blocks.FRAME <= len(content):
-            (length,) = struct.unpack_from("<Q", content, position)
+        while position + framing.FRAME <= len(content):
+            length = framing.length_at(content, position)
             yield length
-            position += blocks.FRAME + length
+            position += framing.FRAME + length
 
 
 def _index(lengths):
-    """The number of records of these lengths, and the offsets of blocks of them."""
+    """The number of records of these lengths, and the offsets of their blocks."""
     number = position = 0
     offsets = array.array("q")
     for number, length in enumerate(lengths, 1):
         if not (number - 1) % blocks.BLOCK:
             offsets.append(position)
-        position += blocks.FRAME + length
+        position += framing.FRAME + length
     return number, np.array([*offsets, position], np.int64)
 
 
 def scan(path: str) -> Iterator[bytes]:
-    """Yields the records of a file in their order; see `framing.read`."""
+    """Yields the records of a file in order; see `framing.read`."""
     with anywhere.access(path):
         yield from framing.read(path, tf.io.gfile.GFile)

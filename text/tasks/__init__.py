@@ -1,1 +1,1 @@
-"""What fine-tuning tasks need of text: windows and spans, tags, [MASK]."""
+"""Provides the text processing of fine-tuning tasks: windows and spans, tags, [MASK]."""

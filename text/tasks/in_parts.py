@@ -12,18 +12,17 @@ def in_parts(
     batch: dict[str, tf.Tensor],
     most_rows: int | None = None,
 ) -> dict[str, tf.Tensor]:
-    """What a network says of a batch, in bounded memory, however many rows it has.
+    """A network's outputs for a batch of any number of rows, in bounded memory.
 
-    The network never sees an empty tensor: where there is no row, it is shown one of
-    zeros, and the answer left out.
+    The network never gets an empty tensor: if there are no rows, it gets one of zeros, and
+    its output is dropped.
 
     Args:
         predict: dict of tensors [n, ...] -> dict of tensors [n, ...].
-        batch: of tensors [rows, ..., s].
-        most_rows: that the network is shown at once, besides the bound that they have
-            8,192 tokens together.
+        batch: dict of tensors [rows, ..., s].
+        most_rows: the most rows at once, in addition to the limit of 8,192 tokens.
     Returns:
-        what `predict` gives, [rows, ...].
+        the outputs of `predict`, [rows, ...].
     """
     rows = tf.shape(next(iter(batch.values())))[0]
     batch = {name: _not_empty(value) for name, value in batch.items()}
@@ -31,7 +30,7 @@ def in_parts(
     bound = tf.maximum(_MOST_TOKENS // of_a_row, 1)
     most_rows = bound if most_rows is None else tf.minimum(bound, most_rows)
     parts = (tf.maximum(rows, 1) + most_rows - 1) // most_rows
-    # One function, which the loop calls: its outputs are known before it runs.
+    # A single function for the loop, whose outputs are known before it runs.
     network = tf.function(predict, autograph=False).get_concrete_function(
         {name: tf.TensorSpec(_any_rows(v), v.dtype) for name, v in batch.items()}
     )
@@ -54,7 +53,7 @@ def in_parts(
 
 
 def _not_empty(tensor):
-    """Every axis without an entry gets one, 0."""
+    """Pads every axis of size 0 with one 0."""
     missing = tf.cast(tf.equal(tf.shape(tensor), 0), tf.int32)
     return tf.pad(tensor, tf.stack([tf.zeros_like(missing), missing], axis=1))
 

@@ -1,14 +1,15 @@
-"""Finds [MASK] in texts that spell it out, in Python and in a graph."""
+"""Encodes texts that contain a literal [MASK], in Python and in a graph."""
 
 import tensorflow as tf
 
+from text.tokenizers.graph_tokenizer import GraphTokenizer
+from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import MASK
-from text.tokenizers.wordpiece import Tokenizer
-from text.tokenizers.wordpiece_graph import GraphTokenizer, row_numbers
+from text.tokenizers.wordpiece_graph import row_numbers
 
 
 def encode(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Text to ids, those of [MASK] among them; without [CLS] and [SEP]."""
+    """Text to ids, including those of [MASK]; without [CLS] and [SEP]."""
     first, *others = text.split(MASK)
     ids = tokenizer.encode(first)
     for part in others:
@@ -18,10 +19,10 @@ def encode(tokenizer: Tokenizer, text: str) -> list[int]:
 
 def encode_in_graph(tokenizer: GraphTokenizer, texts: tf.Tensor) -> tf.RaggedTensor:
     """The same, string [n] -> int32 [n, (tokens)]."""
-    parts = tf.strings.split(texts, sep=MASK)  # at least one of each text
+    parts = tf.strings.split(texts, sep=MASK)  # at least one per text
     ids = tokenizer.encode(parts.flat_values)  # [parts, (tokens)]
     place = tf.ragged.range(parts.row_lengths()).flat_values  # of a part in its text
-    follows = tf.where(place > 0)[:, 0]  # the parts that stand behind a [MASK]
+    follows = tf.where(place > 0)[:, 0]  # the parts that follow a [MASK]
     values = tf.concat(
         [tf.fill(tf.shape(follows), tokenizer.mask_id), ids.flat_values], 0
     )

@@ -1,7 +1,7 @@
-"""Windows over a long document, and the way from logits back to its characters.
+"""Cuts long documents into windows, and finds answers in their text from logits.
 
 A document is tokenized once, however many questions are asked about it. Every answer,
-scored or served, is cut from its text by character offsets.
+scored or served, is taken from its text by character offsets.
 """
 
 import dataclasses
@@ -15,14 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from text.errors import UserError
+from text.instances import packing
+from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import Tokenizer
 
-NO_CANDIDATE = "empty"  # what the release answers where no span is possible
+NO_CANDIDATE = "empty"  # the release's answer if no span is possible
 
 _ROWS_AT_ONCE = 1024
 
-# What the release's reader takes for a word: only these five characters separate (D31).
+# A word, as the release's reader defines it: only these five characters separate (D31).
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 
 
@@ -32,11 +33,11 @@ class Lengths:
 
     Attributes:
         max_seq_length: of the whole row, `[CLS] question [SEP] window [SEP]`.
-        doc_stride: from the start of one window to that of the next; a window that is
-            shorter is followed by the next without a gap.
-        max_query_length: what is left of a longer question.
+        doc_stride: from the start of one window to that of the next; a shorter window is
+            followed by the next without a gap.
+        max_query_length: the length to which longer questions are cut.
     Raises:
-        UserError: a row has no room for a window, or windows would not move on.
+        UserError: a row has no room for a window, or windows would not advance.
     """
 
     max_seq_length: int = 384
@@ -51,27 +52,27 @@ class Lengths:
         if self.window(self.max_query_length) < 1:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least "
-                f"{self.max_query_length + 4}, for --max_query_length="
-                f"{self.max_query_length}, 3 special tokens and 1 of the document"
+                f"{self.max_query_length + 4} to fit --max_query_length="
+                f"{self.max_query_length}, 3 special tokens and 1 document token"
             )
         if self.doc_stride < 1:
             raise UserError(f"--doc_stride={self.doc_stride}: must be at least 1")
 
     @property
     def always_overlap(self) -> bool:
-        """Whether the windows behind every question overlap."""
+        """Whether windows overlap for every question."""
         return self.doc_stride < self.window(self.max_query_length)
 
     def window(self, num_query_tokens: int) -> int:
-        """The most tokens of a document that stand behind so long a question."""
-        return self.max_seq_length - num_query_tokens - 3  # [CLS], [SEP], [SEP]
+        """The most tokens of a document that fit after a question of this length."""
+        return self.max_seq_length - num_query_tokens - packing.NUM_SPECIAL_TOKENS
 
 
 class Document:
     """A text and its tokens.
 
     Attributes:
-        text: str, as it was given.
+        text: the original str.
         ids: int32 [tokens].
         starts, ends: int32 [tokens]; token t was made of `text[starts[t]:ends[t]]`.
     """
@@ -87,7 +88,7 @@ class Document:
 
     @functools.cached_property
     def words(self) -> np.ndarray:
-        """int64 [words, 2]: start and end of what white space separates."""
+        """int64 [words, 2]: start and end of each word between whitespace."""
         spans = [match.span() for match in _WORD.finditer(self.text)]
         return np.array(spans, np.int64).reshape(-1, 2)
 
@@ -95,16 +96,16 @@ class Document:
 def find_answer(
     document: Document, tokenizer: Tokenizer, text: str, start: int
 ) -> tuple[int, int] | None:
-    """Where an annotated answer stands among a document's tokens.
+    """Where an annotated answer is among a document's tokens.
 
-    The words that the annotation touches, or, among their tokens, the first that are
-    those of the answer by itself: `1895` in `(1895-1943).`
+    These are the words that the annotation touches or, if they contain the tokens of the
+    answer alone, the first of these: `1895` in `(1895-1943).`
 
     Args:
         text, start: the answer, and the character of the document where it starts.
     Returns:
-        the first and the last token; None where the words do not hold the answer or
-        nothing of it is left as a token.
+        the first and the last token; None if the words do not contain the answer or it has
+        no tokens.
     Source: google-research/bert@eedf571 run_squad.py, read_squad_examples,
         _improve_answer_span.
     """
@@ -112,16 +113,16 @@ def find_answer(
     in_range = 0 <= start <= len(document.text) - len(text)
     if not wanted or not in_range or not len(document):
         return None
-    # White space counts to the word before it, before the first word to that.
+    # Whitespace belongs to the word before it, or at the beginning to the first word.
     touched = document.words[:, 0].searchsorted([start, start + len(text) - 1], "right")
     first_word, last_word = np.maximum(touched - 1, 0)
     begin, end = document.words[first_word, 0], document.words[last_word, 1]
-    # Differs from the release: every kind of white space is a space on both sides, so
-    # that a no-break space in an answer does not cost the example.
+    # Differs from the release: all whitespace counts as a space on both sides, so that a
+    # no-break space in an answer does not lose the example.
     if wanted not in " ".join(document.text[begin:end].split()):
         return None
     first, stop = document.starts.searchsorted([begin, end]).tolist()
-    if first == stop:  # a word of nothing but deleted characters
+    if first == stop:  # a word of deleted characters only
         return None
     ids, answer_ids = document.ids[first:stop].tolist(), tokenizer.encode(text)
     for place in range(len(ids) - len(answer_ids) + 1 if answer_ids else 0):
@@ -131,12 +132,12 @@ def find_answer(
 
 
 class Window(NamedTuple):
-    """Which tokens of a document a row holds.
+    """The tokens of a document in a row.
 
     Attributes:
-        first, stop: the tokens in the row, `stop` not included.
-        own_first, own_stop: those of them that no other row shows with more context.
-        offset: token t stands at position `t + offset` of the row; may be negative.
+        first, stop: the tokens in the row, excluding `stop`.
+        own_first, own_stop: those that no other row shows with more context.
+        offset: token t is at position `t + offset` of the row; may be negative.
     """
 
     first: int
@@ -148,18 +149,18 @@ class Window(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 14)  # many questions of one length share a document
 def windows(num_tokens: int, length: int, stride: int) -> tuple[tuple[int, ...], ...]:
-    """Windows over a document, and who answers for each token.
+    """Windows over a document, and which of them owns each token.
 
-    A token that several windows show belongs to the one where the shorter of its two
-    sides is longest, on a tie to the earlier one. A shorter last window is at a
-    disadvantage of 0.01 for each missing token.
+    A token in several windows belongs to the one where the shorter of its two sides is
+    longest; on a tie, to the earlier one. A shorter last window has a disadvantage of 0.01
+    per missing token.
 
     Args:
         length: of every window but the last.
-        stride: from start to start; windows side by side where it is `length` or more.
+        stride: from start to start; if it is `length` or more, windows are adjacent.
     Returns:
-        for each window `first, stop, own_first, own_stop`, token numbers; those that
-        windows own lie side by side.
+        for each window, the token numbers `first, stop, own_first, own_stop`; the owned
+        ranges are adjacent.
     Source: google-research/bert@eedf571 run_squad.py, convert_examples_to_features,
         _check_is_max_context.
     """
@@ -190,8 +191,8 @@ class Row(NamedTuple):
     Attributes:
         input_ids: int32 [length], not padded.
         segment_ids: uint8 [length].
-        start_position, end_position: where the answer stands; 0, 0 where the row does not
-            hold the whole of it.
+        start_position, end_position: where the answer is; 0, 0 if the row does not contain
+            all of it.
         window: the `Window`.
     """
 
@@ -212,8 +213,8 @@ def rows(
     """Lays out a question before each window of a document.
 
     Args:
-        question: ids; those beyond `max_query_length` are left out.
-        answer: its first and last token in the document; None where there is none.
+        question: ids; those beyond `max_query_length` are dropped.
+        answer: its first and last token in the document; None if there is none.
     Yields:
         a `Row` for each window; none for a document without tokens.
     Source: google-research/bert@eedf571 run_squad.py, convert_examples_to_features.
@@ -238,10 +239,10 @@ class Span(NamedTuple):
     """A piece of a document that may be the answer.
 
     Attributes:
-        text: `document.text[start:end]`; "" says that there is no answer.
+        text: `document.text[start:end]`; "" means that there is no answer.
         start, end: characters.
         start_logit, end_logit: floats.
-        probability: among the spans named with it.
+        probability: relative to the other spans in its list.
     """
 
     text: str
@@ -257,8 +258,8 @@ class Answer(NamedTuple):
 
     Attributes:
         nbest: list of `Span`, at least one.
-        best: the first of them with text; None where no span is possible.
-        null_odds: score of no answer less score of `best`, if asked for; else None.
+        best: the first of them with text; None if no span is possible.
+        null_odds: score of no answer minus that of `best`, if requested; otherwise None.
     """
 
     nbest: list[Span]
@@ -266,7 +267,7 @@ class Answer(NamedTuple):
     null_odds: float | None
 
     def text(self, null_threshold: float = 0.0) -> str:
-        """The answer; "" where the odds of none are above the threshold."""
+        """The answer; "" if the odds of no answer are above the threshold."""
         if self.null_odds is None:
             return self.nbest[0].text
         if self.best is None or self.null_odds > null_threshold:
@@ -287,22 +288,22 @@ def best_answers(
 ) -> list[Answer]:
     """The best spans for each question, from the logits of its rows.
 
-    Candidates are the pairs of the `n_best_size` best starts and ends of a row that lie
-    in its window, the start where no other row shows more context. Of equal scores the
-    earlier row, start and end comes first, and "no answer" last; of equal texts, white
-    space collapsed, only the best is kept.
+    Candidates are the pairs of a row's `n_best_size` best starts and ends that are in its
+    window, with the start where no other row shows more context. For equal scores, the
+    earlier row, start and end comes first, and "no answer" last; of texts that are equal
+    after collapsing whitespace, only the best is kept.
 
     Args:
         documents: one for each question.
         questions: for each row, the number of its question, from 0.
-        windows: for each row, what it holds.
+        windows: the window of each row.
         start_logits, end_logits: float [rows, seq_length].
-        n_best_size: how many spans to name, beside "no answer".
+        n_best_size: how many spans to return, in addition to "no answer".
         max_answer_length: in tokens.
-        with_null: weigh "no answer", the sum of both logits at [CLS], lowest of all rows.
+        with_null: consider "no answer": the lowest sum of both logits at [CLS] of all rows.
     Returns:
-        an `Answer` for each question. Without a candidate, as for a document without
-        tokens, it names `NO_CANDIDATE` or, `with_null`, "no answer".
+        an `Answer` for each question. Without candidates, for example if a document has no
+        tokens, it is `NO_CANDIDATE` or, `with_null`, "no answer".
     Raises:
         UserError: a logit of a row's tokens is not finite.
     Source: google-research/bert@eedf571 run_squad.py, write_predictions.
@@ -349,7 +350,7 @@ _CANDIDATE = np.dtype(
 
 
 def _refuse_not_finite(table, start_logits, end_logits):
-    """Padding may hold anything."""
+    """Padding may have any scores."""
     _, _, stop, _, _, offset = table.T
     sizes = stop + offset + 1  # [SEP]
     is_token = np.arange(start_logits.shape[1]) < sizes[:, None]
@@ -357,14 +358,14 @@ def _refuse_not_finite(table, start_logits, end_logits):
     broken = np.flatnonzero((is_token & ~finite).any(axis=1))
     if len(broken):
         raise UserError(
-            f"{len(broken)} of {len(table)} rows have scores that are not finite, first "
-            f"for question {table[broken[0], 0] + 1} of the data; the checkpoint is "
+            f"{len(broken)} of {len(table)} rows have scores that are not finite, starting "
+            f"with question {table[broken[0], 0] + 1} of the data; the checkpoint is "
             "damaged or its training diverged"
         )
 
 
 def _candidates(table, start_logits, end_logits, n_best_size, max_answer_length):
-    """The pairs that are allowed, row by row, best start and then best end first."""
+    """The allowed pairs, row by row, best start and then best end first."""
     question, first, stop, own_first, own_stop, offset = table.T[:, :, None]
     starts = _best_positions(start_logits, n_best_size)  # [rows, n]
     ends = _best_positions(end_logits, n_best_size)
@@ -386,12 +387,12 @@ def _candidates(table, start_logits, end_logits, n_best_size, max_answer_length)
 
 
 def _best_positions(logits, count):
-    """int64 [rows, count]; of equal logits the earlier position comes first."""
+    """int64 [rows, count]; for equal logits, the earlier position comes first."""
     return np.argsort(-logits, axis=1, kind="stable")[:, :count]
 
 
 def _nulls(table, start_logits, end_logits):
-    """Question to "no answer" with the lowest score of its rows, on a tie the first."""
+    """Question to "no answer" with the lowest score of its rows; on a tie, the first."""
     starts = start_logits[:, 0].astype(np.float64).tolist()
     ends = end_logits[:, 0].astype(np.float64).tolist()
     nulls = {}
@@ -406,14 +407,14 @@ def _answer(document, candidates, null, n_best_size):
     nbest = list(itertools.islice(_distinct(document, candidates), n_best_size))
     found = len(nbest) > 0
     if null:
-        # A list of one keeps its span: best start and end of a row, [CLS] among them.
+        # A list of one keeps its span: a row's best start and end, which may be [CLS].
         place = sum(_score(span) >= _score(null) for span in nbest)
         nbest.insert(place, null)
         del nbest[max(n_best_size, place + 1) :]
     nbest = _with_probabilities(nbest or [Span(NO_CANDIDATE, 0, 0, 0.0, 0.0)])
     best = next(span for span in nbest if span.text) if found else None
-    # Differs from the release: it crashes where no span is possible (#476). There the
-    # odds are those against a score of 0.
+    # Differs from the release, which crashes if no span is possible (#476). In that case,
+    # the odds are relative to a score of 0.
     null_odds = None
     if null:
         null_odds = _score(null) - (_score(best) if best else 0.0)

@@ -1,8 +1,7 @@
-"""Windows over long documents, and the way from logits back to their characters, as a
-TensorFlow graph, for SavedModels.
+"""Cuts documents into windows and finds answers in a TensorFlow graph, for SavedModels.
 
-Equal to text/tasks/spans.py, which says what each step reproduces. All questions of a
-batch go through each step together. Core TensorFlow operations only.
+It equals text/tasks/spans.py, which names the source of each step. All questions of a batch
+go through each step together. It uses only core TensorFlow operations.
 """
 
 from typing import NamedTuple
@@ -11,12 +10,12 @@ import tensorflow as tf
 
 from text.tasks.spans import NO_CANDIDATE, Lengths
 
-# Of one question, so many times n_best_size candidates are read, the best of them, to
-# find n_best_size that are not the same text. More would be of no use but for texts that
-# say the same all over, and a document of 1 MB can have a million.
+# For each question, the best _READ x n_best_size candidates are examined to find
+# n_best_size different texts. More would help only with highly repetitive texts, and a
+# document of 1 MB can have a million.
 _READ = 100
 
-# By code point, what str.split takes for white space; the last is not, nor any beyond.
+# By code point, what str.split treats as whitespace; the last is not, nor is any beyond.
 _IS_SPACE = [chr(point).isspace() for point in range(0x3002)]
 _NEVER = -float("inf")
 
@@ -25,12 +24,12 @@ _NEVER = -float("inf")
 
 
 class Windows(NamedTuple):
-    """What the rows of all questions hold; int32 [rows] each.
+    """The contents of all questions' rows; int32 [rows] each.
 
     Attributes:
         question: its number, ascending.
-        num_query_tokens: of the question, as far as rows hold it.
-        first, stop, own_first, own_stop, offset: as of `text.spans.Window`.
+        num_query_tokens: tokens of the question in the row.
+        first, stop, own_first, own_stop, offset: those of `text.tasks.spans.Window`.
     """
 
     question: tf.Tensor
@@ -45,7 +44,7 @@ class Windows(NamedTuple):
 def windows(
     questions: tf.RaggedTensor, documents: tf.RaggedTensor, lengths: Lengths
 ) -> Windows:
-    """The windows over each document, behind its question.
+    """The windows over each document, after its question.
 
     Args:
         questions, documents: ids, int32 [b, (tokens)].
@@ -75,7 +74,7 @@ def _owned(first, stop):
     """How many tokens each window owns; int32 [rows].
 
     Args:
-        first, stop: of all tokens of all documents, side by side; int32 [rows].
+        first, stop: positions in the concatenated tokens of all documents; int32 [rows].
     """
     tokens = tf.ragged.range(first, stop)
     row = tf.cast(tokens.value_rowids(), tf.int32)
@@ -105,8 +104,7 @@ def rows(
 
     Args: as for `windows`.
     Returns:
-        int32 [rows, longest] input_ids, input_mask, segment_ids; what stands behind a row
-        is 0.
+        int32 [rows, longest] input_ids, input_mask, segment_ids, padded with 0.
     """
     begin = tf.gather(tf.cast(documents.row_starts(), tf.int32), windows.question)
     tokens = tf.ragged.range(begin + windows.first, begin + windows.stop)
@@ -146,10 +144,10 @@ def _gathered(values, ragged):
 
 
 class Documents(NamedTuple):
-    """What answers are cut from.
+    """What answers are taken from.
 
     Attributes:
-        texts: string [b]; what is no UTF-8 in them counts as U+FFFD.
+        texts: string [b]; invalid UTF-8 in them counts as U+FFFD.
         starts, ends: characters of each token, int32 [b, (tokens)].
     """
 
@@ -172,13 +170,13 @@ def best_answers(
     """The answer to each question, from the logits of its rows.
 
     Args:
-        start_logits, end_logits: float32 [rows, s]; padding may hold anything.
-        null_threshold: `with_null`, "" is answered where its odds are above this.
-        others: as of `text.spans.best_answers`.
+        start_logits, end_logits: float32 [rows, s]; padding may have any scores.
+        null_threshold: `with_null`, the answer is "" if its odds are above this.
+        others: see `text.tasks.spans.best_answers`.
     Returns:
         [b] each: answer string; start, end int32, its characters; probability and score
-        float32, as of that entry of the n-best list; `with_null` null_odds float32.
-        Without a candidate, `NO_CANDIDATE` or, `with_null`, "".
+        float32, those of its entry in the n-best list; `with_null`, null_odds float32.
+        Without a candidate, the answer is `NO_CANDIDATE` or, `with_null`, "".
     """
     number = tf.size(documents.texts)
     texts = _Texts(documents.texts)
@@ -215,7 +213,7 @@ def _distinct(found, documents, texts, n_best_size):
 
     Returns:
         score float64, start and end int32, characters: [b, n_best_size] each, best first,
-        `_NEVER`, 0 and 0 behind the last.
+        padded with `_NEVER`, 0 and 0.
     """
     start = _at(documents.starts, found.question, found.first)  # [candidates]
     end = _at(documents.ends, found.question, found.last)
@@ -234,27 +232,27 @@ def _distinct(found, documents, texts, n_best_size):
 
 
 def _probabilities(scores, null):
-    """Those of the n-best list.
+    """The probabilities of the n-best list.
 
     Args:
-        scores: float64 [b, n], best first, `_NEVER` behind the last.
+        scores: float64 [b, n], best first, padded with `_NEVER`.
         null: score of no answer, float64 [b], or None.
     Returns:
-        float64 [b, n + 1], the last of what is answered where no text is; the score of
-        that, float64 [b].
+        float64 [b, n + 1], the last that of the answer without text; the score of that
+        answer, float64 [b].
     """
     n, never = scores.shape[1], tf.cast(_NEVER, tf.float64)
     other = null
-    if null is None:  # `NO_CANDIDATE` is named only where there is nothing else
+    if null is None:  # `NO_CANDIDATE` counts only if there is nothing else
         other = tf.where(tf.math.is_finite(scores[:, 0]), never, 0.0)
-    # Before a text that is worse, what is answered without one takes a place among n.
+    # The answer without text takes one of the n places if a text is worse.
     places = tf.range(n) + tf.cast(scores < other[:, None], tf.int32)
     scores = tf.where(places < n, scores, never)
     return tf.nn.softmax(tf.concat([scores, other[:, None]], axis=1)), other
 
 
 def _nulls(windows, start_logits, end_logits, number):
-    """The lowest score of [CLS] of the rows of each question, else 0; float64 [b]."""
+    """The lowest [CLS] score of each question's rows, 0 without rows; float64 [b]."""
     scores = tf.cast(start_logits[:, 0], tf.float64) + tf.cast(
         end_logits[:, 0], tf.float64
     )
@@ -276,10 +274,10 @@ class _Candidates(NamedTuple):
 
 
 def _candidates(windows, start_logits, end_logits, n_best_size, max_answer_length):
-    """The pairs that are allowed, row by row, best start and then best end first."""
+    """The allowed pairs, row by row, best start and then best end first."""
     is_token = tf.sequence_mask(_sizes(windows), tf.shape(start_logits)[1])
     (start_logits, starts), (end_logits, ends) = (
-        tf.math.top_k(  # of equal logits the earlier position comes first
+        tf.math.top_k(  # for equal logits, the earlier position comes first
             tf.where(is_token, logits, _NEVER),
             k=tf.minimum(n_best_size, tf.shape(logits)[1]),
         )
@@ -304,7 +302,7 @@ def _candidates(windows, start_logits, end_logits, n_best_size, max_answer_lengt
 
 
 def _best(candidates, number, most):
-    """At most so many of each question, best first; of equal scores the earlier."""
+    """At most `most` per question, best first; for equal scores, the earlier first."""
     order = tf.argsort(candidates.score, direction="DESCENDING", stable=True)
     of_question = tf.gather(candidates.question, order)
     order = tf.gather(order, tf.argsort(of_question, stable=True))
@@ -315,7 +313,7 @@ def _best(candidates, number, most):
 
 
 def _at(ragged, row, place):
-    """Values of a ragged tensor, one of a row and place each."""
+    """Values of a ragged tensor, one for each row and place."""
     starts = tf.gather(tf.cast(ragged.row_starts(), tf.int32), row)
     return tf.gather(ragged.flat_values, starts + place)
 
@@ -332,19 +330,19 @@ class _Texts:
 
     def __init__(self, texts):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
-        self.points = decoded.flat_values  # of all texts, side by side
+        self.points = decoded.flat_values  # of all texts, concatenated
         self.begin = tf.cast(decoded.row_starts(), tf.int32)
 
     def cut(self, text, start, end):
-        """string [n]: the characters from `start` to before `end`; int32 [n] all."""
+        """string [n]: the characters from `start` up to `end`; all int32 [n]."""
         begin = tf.gather(self.begin, text)
         return _joined(self.points, begin + start, begin + end)
 
     def distinct(self, text, start, end):
-        """bool [n]: whether none before it is the same piece of the same text.
+        """bool [n]: whether no earlier piece of the same text is equal.
 
-        White space is collapsed. A piece begins and ends with something else, as tokens
-        do, so that a piece of the collapsed text is the collapsed piece.
+        Whitespace is collapsed. Like tokens, pieces do not begin or end with whitespace, so
+        a piece of the collapsed text is the collapsed piece.
         """
         is_space = tf.gather(_IS_SPACE, tf.minimum(self.points, len(_IS_SPACE) - 1))
         is_kept = ~(is_space & tf.concat([[False], is_space[:-1]], 0))

@@ -1,16 +1,17 @@
-"""Tagged text: files with one word per line, the schemes by which tags mark entities, and
-which words share a row.
+"""Reads tagged text: one word per line, in any scheme of entity tags.
 
-Words that name an entity carry a mark and its kind, all others O. `New York Paris` is
+It also decides which words share a row. Words of an entity have a tag with a letter and a
+kind, all others O. `New York Paris` is
 
     iob1   I-LOC I-LOC B-LOC   B only where an entity follows another of its kind
     iob2   B-LOC I-LOC B-LOC   B at every beginning
     iobes  B-LOC E-LOC S-LOC   E at every end, S for a single word
 
-Which words make an entity can be told of tags in any scheme, whole or broken; what scheme
-they follow is that in which marking these entities changes the fewest tags.
+Entities can be found in tags of any scheme, valid or not; the scheme of tags is the one in
+which marking these entities changes the fewest tags.
 """
 
+import collections
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ _CELL = re.compile("[^ \t]+")
 
 
 class Entity(NamedTuple):
-    """Words `start` to `stop` of a sentence, without `stop`."""
+    """Words `start` to `stop` of a sentence, excluding `stop`."""
 
     kind: str
     start: int
@@ -39,7 +40,7 @@ class Entity(NamedTuple):
 
 
 def _parts(tag):
-    """B-LOC -> B, LOC; where files have one kind only, B -> B and no name."""
+    """B-LOC -> B, LOC; in files with only one kind, B -> B and no name."""
     letter, _, kind = tag.partition("-")
     return letter, kind
 
@@ -51,8 +52,8 @@ def is_tag(text: str) -> bool:
 def entities(tags: Sequence[str]) -> list[Entity]:
     """The entities that tags mark, as conlleval reads them.
 
-    An entity also begins where its mark says that it goes on, but nothing of its kind
-    goes before.
+    An entity also begins where its tag says that it continues, but nothing of its kind
+    precedes it.
 
     Source: the CoNLL-2000 shared task's conlleval, for I and B.
     """
@@ -87,7 +88,7 @@ def mark(found: Iterable[Entity], length: int, scheme: str) -> list[str]:
 
 
 def faults(tags: Sequence[str], scheme: str) -> list[int]:
-    """The words whose tags the scheme does not allow where they stand."""
+    """The words whose tags the scheme does not allow there."""
     proper = mark(entities(tags), len(tags), scheme)
     return [i for i, (a, b) in enumerate(zip(tags, proper, strict=True)) if a != b]
 
@@ -105,14 +106,14 @@ def detect(sequences: Iterable[Sequence[str]]) -> str:
 
 
 class Sentence(NamedTuple):
-    """What stands between two lines without words.
+    """The words between two lines without words.
 
     Attributes:
         words: as in the file.
-        tags: theirs, or None.
-        line: of the first word, from 1; the others are on the lines behind it.
-        document: a -DOCSTART- line begins the next; from 0.
-        before: words of the same document that go before.
+        tags: those of the words, or None.
+        line: the line of the first word, from 1; the others are on the lines after it.
+        document: its number, from 0; a -DOCSTART- line begins the next.
+        before: number of words before it in the same document.
     """
 
     words: tuple[str, ...]
@@ -122,13 +123,36 @@ class Sentence(NamedTuple):
     before: int
 
 
+class SentenceInDocument(Sentence):
+    """A sentence that knows its document.
+
+    Attributes:
+        context: all words of the document, one tuple for all of its sentences; this one
+            begins after `before` of them. It is not part of the named tuple, whose repr
+            would grow with the document.
+    """
+
+    context: tuple[str, ...] = ()
+
+
+def in_documents(sentences: Iterable[Sentence]) -> Iterator[SentenceInDocument]:
+    """Each sentence with the words of its document."""
+    for _, some in itertools.groupby(sentences, key=lambda one: one.document):
+        some = list(some)
+        context = tuple(itertools.chain.from_iterable(one.words for one in some))
+        for one in some:
+            sentence = SentenceInDocument(*one)
+            sentence.context = context
+            yield sentence
+
+
 class Columns(NamedTuple):
-    """What is where in a line; columns count from 0, or from the end with -1.
+    """The columns of a line, counted from 0, or from the end with -1.
 
     Attributes:
         word: column of the word.
         tag: column of the tag; None: tags are not read.
-        prefix: is cut off words that begin so.
+        prefix: removed from words that begin with it.
     """
 
     word: int = 0
@@ -139,14 +163,13 @@ class Columns(NamedTuple):
 def parse(lines: Iterable[str], path: str, columns: Columns) -> list[Sentence]:
     """Reads a file in which every line is a word, and lines without one end a sentence.
 
-    Columns are separated by spaces and tabs and nothing else, for a word may well hold
-    other white space.
+    Only spaces and tabs separate columns, because a word may contain other whitespace.
 
     Args:
         lines: as `inputs.lines` yields them.
         path: for messages.
     Raises:
-        UserError: a line has other columns or no proper tag, or there is no word.
+        UserError: a line has other columns or no valid tag, or there are no words.
     """
     sentences, before, width = [], 0, None
     for document, block in _blocks(lines, columns):
@@ -156,8 +179,8 @@ def parse(lines: Iterable[str], path: str, columns: Columns) -> list[Sentence]:
             where = f"{path}:{number}"
             if len(cells) != width:
                 raise UserError(
-                    f"{where}: {len(cells)} columns, not {width} as in the first line; "
-                    "mend the line"
+                    f"{where}: {len(cells)} columns, but the first line has {width}; fix "
+                    "the line"
                 )
             word = _cell(cells, columns.word, "word", where)
             words.append(word.removeprefix(columns.prefix))
@@ -169,7 +192,7 @@ def parse(lines: Iterable[str], path: str, columns: Columns) -> list[Sentence]:
         sentences.append(Sentence(tuple(words), tags, block[0][0], document, before))
         before += len(words)
     if not sentences:
-        raise UserError(f"{path}: no line of it is a word")
+        raise UserError(f"{path}: contains no words")
     return sentences
 
 
@@ -188,21 +211,21 @@ def _blocks(lines, columns):
 
 
 def _begins_document(cells, columns):
-    # Some files leave out its other columns.
+    # Some files leave out the other columns of this line.
     words = (cells[0], *cells[columns.word :][:1])
     return _DOCUMENT in (word.removeprefix(columns.prefix) for word in words)
 
 
 def _cells(line):
     cells = _CELL.findall(line.rstrip("\r"))
-    return [] if cells == ["\ufeff"] else cells  # left over where files were joined
+    return [] if cells == ["\ufeff"] else cells  # left over from joining files
 
 
 def _cell(cells, column, what, where):
     if not -len(cells) <= column < len(cells):
         raise UserError(
-            f"{where}: {len(cells)} columns, and --{what}_column={column}; they count from "
-            "0, or from the end with -1"
+            f"{where}: {len(cells)} columns, but --{what}_column={column}; columns count "
+            "from 0, or from the end with -1"
         )
     return cells[column]
 
@@ -211,13 +234,13 @@ def _tag(cells, columns, where):
     tag = _cell(cells, columns.tag, "tag", where)
     if (columns.tag - columns.word) % len(cells) == 0:
         raise UserError(
-            f"{where}: the word and no tag ({tag!r}); another --word_column or "
-            "--tag_column?"
+            f"{where}: the column of the tag is that of the word ({tag!r}); check "
+            "--word_column and --tag_column"
         )
     if not is_tag(tag):
         raise UserError(
-            f"{where}: {tag!r} is no tag; it is O outside of entities, and begins with B-, "
-            "I-, E- or S- inside; another --tag_column?"
+            f"{where}: {tag!r} is not a tag; tags are O outside of entities and begin with "
+            "B-, I-, E- or S- inside; check --tag_column"
         )
     return tag
 
@@ -225,29 +248,56 @@ def _tag(cells, columns, where):
 def with_column(
     lines: Iterable[str], columns: Columns, tags: Mapping[int, str]
 ) -> Iterator[str]:
-    """The lines of a file with one column more, in which its words have these tags.
+    """The lines of a file with an added column that contains these tags.
 
     Args:
-        lines, columns: as `parse` took them.
-        tags: by the number of the line, from 1.
+        lines, columns: those of `parse`.
+        tags: by line number, from 1.
     """
     for number, line in enumerate(lines, start=1):
         cells = _cells(line)
         if not cells:
             yield line
             continue
-        # Other programs take -DOCSTART- for a word, and want all of its columns.
+        # Other programs treat -DOCSTART- as a word and need all of its columns.
         tag = OUTSIDE if _begins_document(cells, columns) else tags[number]
         kept = line.rstrip(" \t\r")
         separator = "\t" if "\t" in kept else " "
         yield f"{kept}{separator}{tag}" + "\r" * line.endswith("\r")
 
 
+def types(sentences: Iterable[Sentence]) -> tuple[str, ...]:
+    """The types of all entities, sorted."""
+    found = (entities(sentence.tags) for sentence in sentences)
+    return tuple(sorted({entity.kind for some in found for entity in some}))
+
+
+def check_types(sentences: Iterable[Sentence], types: Sequence[str], path: str) -> None:
+    """Raises:
+    UserError: an entity has another type; names the line.
+    """
+    for sentence in sentences:
+        for entity in entities(sentence.tags):
+            if entity.kind not in types:
+                raise UserError(
+                    f"{path}:{sentence.line + entity.start}: entity type {entity.kind!r} "
+                    f"is not one of {', '.join(types)}, the types of the training set or "
+                    "--entity_types"
+                )
+
+
+def first_fault(sentences: Iterable[Sentence], scheme: str) -> int | None:
+    """The first line whose tag the scheme does not allow."""
+    for sentence in sentences:
+        if found := faults(sentence.tags, scheme):
+            return sentence.line + found[0]
+
+
 # === Rows ============================================================================
 
 
 class Window(NamedTuple):
-    """Words `start` to `stop`, of which `own_start` to `own_stop` are asked for."""
+    """Words `start` to `stop`, of which `own_start` to `own_stop` are labeled."""
 
     start: int
     own_start: int
@@ -255,20 +305,56 @@ class Window(NamedTuple):
     stop: int
 
 
+class Pieces:
+    """Turns words into a tokenizer's pieces.
+
+    Args:
+        tokenizer: the `Tokenizer`.
+        most: the most pieces of a word to keep.
+        counts: counts the words that are longer.
+    """
+
+    def __init__(self, tokenizer, most: int, counts: collections.Counter):
+        self.tokenizer = tokenizer
+        self.most = most
+        self.counts = counts
+        self._last = None, None  # the last document, and its pieces
+
+    def of_document(self, words: tuple[str, ...]):
+        """Same as `of`, once for all consecutive sentences of a document.
+
+        A document is recognized by identity: hashing all of its words for each of its
+        sentences would take longer than everything else.
+        """
+        if self._last[0] is not words:
+            self._last = words, self.of(words)
+        return self._last[1]
+
+    def of(self, words: Iterable[str]) -> tuple[list[list[int]], np.ndarray]:
+        """The pieces of each word; and the number of pieces before each, and in total."""
+        pieces = []
+        for word in words:
+            ids = self.tokenizer.encode(word)
+            if not ids:  # a word of control characters only
+                ids = [self.tokenizer.vocabulary.unk_id]
+            self.counts["words are longer than a row and cut"] += len(ids) > self.most
+            pieces.append(ids[: self.most])
+        return pieces, np.cumsum([0, *map(len, pieces)])
+
+
 def windows(
     edges: np.ndarray, own_start: int, own_stop: int, capacity: int
 ) -> Iterator[Window]:
-    """Rows that together ask once for each of some words, among others as context.
+    """Rows that together label each of some words once, with others as context.
 
-    Words that share a row go together. More of them than a row takes are asked for in
-    parts of half a row each, so that every word has context on both sides, as far as the
-    text has it.
+    The words share one row if they fit. Otherwise they are labeled in parts of half a row
+    each, so that every word has context on both sides, as far as the text has any.
 
     Args:
-        edges: int [words + 1], ascending: how many pieces go before each word; each word
-            has at least one piece, and at most `capacity`.
-        own_start, own_stop: the words that are asked for.
-        capacity: pieces of a row.
+        edges: int [words + 1], ascending: the number of pieces before each word, and in
+            total; each word has at least one piece, and at most `capacity`.
+        own_start, own_stop: the words to label.
+        capacity: pieces per row.
     """
     at_once = capacity
     if edges[own_stop] - edges[own_start] > capacity:
@@ -278,7 +364,7 @@ def windows(
         part_stop = min(max(int(last), own_start + 1), own_stop)
         spare = capacity - (edges[part_stop] - edges[own_start])
         left, right = edges[own_start], edges[-1] - edges[part_stop]
-        # Half on either side, and more where the other side has less.
+        # Half on either side, and more if the other side has less.
         left = min(left, max(spare // 2, spare - right))
         right = min(right, spare - left)
         start = np.searchsorted(edges, edges[own_start] - left)

@@ -1,9 +1,10 @@
-"""Tagged text as a TensorFlow graph, for SavedModels: which words share a row, and which
-entities and tags follow from a network's labels. Equal to text/tasks/tags.py, which gives
-the reasons.
+"""Tags words and finds entities in a TensorFlow graph, for SavedModels.
 
-Words come as a string tensor [b, n], a request in each row. An empty word ends a sentence,
-and pads a request. The sentences of a request make one document.
+It decides which words share a row, and which entities and tags follow from a network's
+labels. It equals text/tasks/tags.py, which gives the reasons.
+
+Words are a string tensor [b, n] with one request per row. An empty word ends a sentence,
+and pads a request. The sentences of a request form one document.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,21 +14,21 @@ import tensorflow as tf
 
 from text.instances import pack_graph
 from text.tasks import in_parts, tags
-from text.tokenizers.wordpiece_graph import GraphTokenizer
+from text.tokenizers.graph_tokenizer import GraphTokenizer
 
 # === Rows ============================================================================
 
 
 class Around(NamedTuple):
-    """What stands around the words in their document, string [b]; spaces separate words."""
+    """The text around the words in their document, string [b]; spaces separate words."""
 
     before: tf.Tensor
     after: tf.Tensor
 
 
 class Sentences(NamedTuple):
-    """int32 [sentences] each: word numbers as in `tags.windows`, which counts `edges` from
-    the first word of a document to its last; here they go on through all documents."""
+    """int32 [sentences] each: word numbers as in `tags.windows`, but counted through all
+    documents, like `edges`, instead of within one."""
 
     own_start: tf.Tensor
     own_stop: tf.Tensor
@@ -42,20 +43,20 @@ def label(
     max_seq_length: int,
     around: Around | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The network's label of each word, read off its first piece.
+    """The network's label for each word, taken from its first piece.
 
     Args:
         predict: input_ids, input_mask, segment_ids, int32 [rows, s] -> logits, float32
             [rows, s, labels].
         words: string [b, n].
-        around: rows are filled with the words around a sentence, those of its request and
-            these, of which no label is asked for; None: every sentence stands alone.
+        around: rows are filled with words around a sentence, from its request and from
+            these, which are not labeled; None: every sentence is alone in its rows.
     Returns:
         labels int32 [b, n], 0 for empty words; their probabilities float32 [b, n].
     """
     first, document = 0, words
     if around is not None:
-        # A row takes no more words on either side; each has a piece at least.
+        # A row takes no more words on either side, because each has at least one piece.
         before = _split(around.before)[:, 2 - max_seq_length :].to_tensor()
         after = _split(around.after)[:, : max_seq_length - 2].to_tensor()
         end = tf.fill([tf.shape(words)[0], 1], "")
@@ -87,7 +88,7 @@ def _split(texts):
 
 
 def encode(tokenizer, words, max_seq_length) -> tf.RaggedTensor:
-    """string [w] -> int32 [w, (pieces)]: [UNK] at least, and at most what a row takes."""
+    """string [w] -> int32 [w, (pieces)]: at least [UNK], and at most a row's capacity."""
     pieces = tokenizer.encode(words)[:, : max_seq_length - 2]
     without = tf.cast(pieces.row_lengths() == 0, tf.int64)
     unknown = tf.fill([tf.reduce_sum(without)], tokenizer.unk_id)
@@ -96,13 +97,13 @@ def encode(tokenizer, words, max_seq_length) -> tf.RaggedTensor:
 
 
 def sentences(document, cells, asked, in_context) -> Sentences:
-    """Sentences of words that are asked for, and how far around them rows may reach.
+    """The sentences to label, and how far around them rows may reach.
 
     Args:
         document: string [b, columns].
         cells: int64 [w, 2], request and column of the words.
-        asked: bool [w].
-        in_context: rows may hold the whole document.
+        asked: bool [w], whether a word is to be labeled.
+        in_context: rows may contain the whole document.
     """
     ends = tf.cumsum(tf.cast(document == "", tf.int32), axis=1)
     key = tf.stack([tf.cast(cells[:, 0], tf.int32), tf.gather_nd(ends, cells)], axis=1)
@@ -121,13 +122,13 @@ def sentences(document, cells, asked, in_context) -> Sentences:
 
 
 def windows(edges: tf.Tensor, of: Sentences, capacity: int) -> tf.Tensor:
-    """Rows that together ask once for each word of some sentences, by `tags.windows`.
+    """Rows that together label each word of some sentences once, like `tags.windows`.
 
     Args:
-        edges: int32 [words + 1], how many pieces go before each word, and in all.
-        capacity: pieces of a row.
+        edges: int32 [words + 1], the number of pieces before each word, and in total.
+        capacity: pieces per row.
     Returns:
-        int32 [rows, 4]: the fields of `tags.Window`; in the order of the words.
+        int32 [rows, 4]: the fields of `tags.Window`, in the order of the words.
     """
     pieces = tf.gather(edges, of.own_stop) - tf.gather(edges, of.own_start)
     at_once = tf.where(pieces > capacity, capacity // 2, capacity)
@@ -161,11 +162,11 @@ def windows(edges: tf.Tensor, of: Sentences, capacity: int) -> tf.Tensor:
 def rows(
     tokenizer, pieces: tf.RaggedTensor, found: tf.Tensor, max_seq_length: int
 ) -> tuple[dict, tf.Tensor]:
-    """Windows as the encoder takes them, and where in them the words are that they ask for.
+    """Windows as inputs of the encoder, and the positions of the words to label.
 
     Args:
         pieces: int32 [w, (pieces)].
-        found: what `windows` gave.
+        found: the result of `windows`.
     Returns:
         input_ids, input_mask, segment_ids, int32 [rows, longest]; and int32 [asked words,
         2], row and position of the first piece, in the order of the words.
@@ -193,15 +194,16 @@ def read(
     """The entities that labels mark, and their tags in a scheme.
 
     Args:
-        words: string [b, n]; what is no UTF-8 is replaced.
-        labels: int32 [b, n]; 0 is outside, then B and I of each type by IOB2. 0 for empty
-            words, so that no entity goes on beyond a sentence.
+        words: string [b, n]; invalid UTF-8 is replaced.
+        labels: int32 [b, n]; 0 is outside, then B and I of each type in IOB2. 0 for empty
+            words, so that no entity continues beyond a sentence.
         types: of entities.
         scheme: one of `tags.SCHEMES`.
     Returns:
-        dict of tags, string [b, n], "" for empty words; and [b, e], e those of the request
-        with the most: entities, the words of each with spaces between; entity_types;
-        entity_starts and entity_stops, int32 word numbers. "" and -1 where there are fewer.
+        dict of tags, string [b, n], "" for empty words; and [b, e], where e is the largest
+        number of entities in a request: entities, the words of each joined by spaces;
+        entity_types; entity_starts and entity_stops, int32 word numbers. Padded with "" and
+        -1.
     """
     words = tf.strings.unicode_transcode(words, "UTF-8", "UTF-8")
     kinds = tf.where(labels > 0, (labels - 1) // 2, -1)
@@ -235,7 +237,7 @@ def read(
 
 
 def _marks(kinds, begins, ends, follows, types, scheme):
-    """Tags as `tags.mark` writes them; arguments [b, n]."""
+    """Tags like those of `tags.mark`; arguments [b, n]."""
     letters = tf.fill(tf.shape(kinds), _LETTERS.index("I"))
     is_b = begins & follows if scheme == "iob1" else begins
     letters = tf.where(is_b, _LETTERS.index("B"), letters)

@@ -1,1 +1,1 @@
-"""Text to ids: the vocabulary, the tokenizer, and its twin in a TensorFlow graph."""
+"""Turns text into ids: the vocabulary, the tokenizer, and its twin in a graph."""

@@ -1,6 +1,6 @@
-"""The vocabulary file, and the ids of the special tokens.
+"""Reads the vocabulary file, and looks up the ids of the special tokens.
 
-The file is the release's: one token a line, UTF-8, the id is the line's number from 0.
+The file is the release's: UTF-8, one token per line, whose number from 0 is the id.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ class Vocabulary:
 
     Attributes:
         tokens: list of str, token by id.
-        ids: dict of str to int; of a token that stands twice, the later id.
+        ids: dict of str to int; the later id if a token occurs twice.
         pad_id, unk_id, cls_id, sep_id, mask_id: ints.
         is_continuation: bool [size], true where a piece continues a word.
-        path: where the tokens were read, or "".
+        path: where the tokens were read from, or "".
         digest: SHA-256 of the file's bytes in hexadecimal.
     """
 
@@ -44,7 +44,7 @@ class Vocabulary:
         if missing:
             raise UserError(
                 f"{path or 'the vocabulary'}: no line is {' or '.join(missing)}; a "
-                f"vocabulary holds {' '.join(SPECIAL_TOKENS)}, one token a line"
+                f"vocabulary contains {' '.join(SPECIAL_TOKENS)}, one token per line"
             )
         self.is_continuation = np.array([token.startswith("##") for token in tokens])
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
@@ -58,20 +58,20 @@ class Vocabulary:
     def load(cls, path: str) -> "Vocabulary":
         """Reads a vocabulary file.
 
-        As in the release, lines are stripped (so CRLF is fine), a token that stands
-        twice has its later id (reported), and an empty line keeps its id, so that those
-        behind it do not move.
+        As in the release, lines are stripped (so CRLF is fine), a token that occurs twice
+        has its later id (with a warning), and an empty line keeps its id, so that the ids
+        after it do not change.
 
         Raises:
-            UserError: empty, not UTF-8, or a special token is missing.
+            UserError: the file is empty or not UTF-8, or a special token is missing.
             OSError: the file cannot be read.
         Source: google-research/bert@eedf571 tokenization.py, load_vocab.
         """
         with open(path, "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()
         tokens = [line.strip() for line in inputs.lines(path)]
-        # Differs from the release: empty lines at the end are no tokens. No text ever
-        # becomes one, but masking could draw their ids, which the model has no row for.
+        # Differs from the release: empty lines at the end are not tokens. No text becomes
+        # one, but masking could draw their ids, for which the model has no row.
         while tokens and not tokens[-1]:
             tokens.pop()
         if not tokens:
@@ -90,7 +90,7 @@ def _report_repeated(vocabulary):
     if repeated:
         id, token = repeated[0]
         logging.warning(
-            "%s:%d: %r stands again in line %d, and the later line counts; "
+            "%s:%d: %r is repeated in line %d, and the later line counts; "
             "%d such lines are never used",
             vocabulary.path,
             id + 1,

@@ -1,32 +1,31 @@
-"""The tokenizer: Unicode and WordPiece, text to pieces with character offsets.
+"""Tokenizes text into WordPieces with character offsets.
 
 Every code point is treated as in the release. What the release does in five passes over
-the text (clean, space out CJK, lower, strip accents, split at punctuation) is one table
-from a code point to its replacement, applied to what stands between two spaces; and
-since a language repeats itself, the outcome is remembered.
+the text (clean, space out CJK, lowercase, strip accents, split at punctuation) is one table
+from code points to replacements, applied to the text between two spaces. Because words
+repeat, the results are cached.
 """
 
-import dataclasses
 import pathlib
 import re
 import unicodedata
 from itertools import chain
 
-import options
 from text.errors import UserError
+from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import UNK, Vocabulary
 
 DECOMPOSITION_WARNING = (
-    "Hangul or kana with voicing marks are taken apart by accent stripping, as in the "
-    "2018 release (a Hangul syllable becomes its letters, \u304c becomes \u304b); for "
-    "Korean or Japanese text, --strip_accents=false keeps them whole"
+    "accent stripping decomposes Hangul or kana with voicing marks, as in the 2018 "
+    "release (a Hangul syllable becomes its letters, \u304c becomes \u304b); for Korean "
+    "or Japanese text, --strip_accents=false keeps them whole"
 )
 
 LONGEST_WORD = 200  # characters; longer words are [UNK] (D27)
-_LONGEST_CACHED = 40  # a line of Chinese is one long chunk that never comes again
-_MOST_CACHED = 1 << 17  # about 30 MB; then a cache starts anew
+_LONGEST_CACHED = 40  # a line of Chinese is one long chunk that never recurs
+_MOST_CACHED = 1 << 17  # about 30 MB; then a cache is cleared
 
-# Control characters that str.split takes for spaces; the release deletes them.
+# Control characters that str.split treats as spaces; the release deletes them.
 _DELETED_SPACES = "\x0b\x0c\x1c-\x1f\x85"
 _HAS_DELETED_SPACE = re.compile(f"[{_DELETED_SPACES}]")
 _CHUNK = re.compile(rf"(?:\S|[{_DELETED_SPACES}])+")
@@ -67,9 +66,9 @@ _CASED_RELEASES = (
 
 
 class _CodePoints(dict):
-    """Code point to replacement, worked out when a code point is first met.
+    """Code point to replacement, computed when a code point first occurs.
 
-    All 1.1 million at once would take seconds, in every worker.
+    Computing all 1.1 million at once would take seconds in every worker.
     """
 
     def __init__(self, do_lower_case, strip_accents, split_cjk):
@@ -109,7 +108,7 @@ def _is_deleted(character):
 
 
 def _is_punctuation(character):
-    # All of ASCII that is no letter, digit or space counts, as $ and ^ do.
+    # All ASCII characters except letters, digits and spaces count, such as $ and ^.
     if character.isascii():
         return character.isprintable() and not (character.isalnum() or character == " ")
     return unicodedata.category(character).startswith("P")
@@ -120,10 +119,10 @@ def is_cjk(character):
 
 
 class WordSplitter:
-    """Text to words, which WordPiece then takes apart.
+    """Splits text into words, which WordPiece then splits into pieces.
 
     Attributes:
-        do_lower_case, strip_accents, split_cjk: bools, as resolved.
+        do_lower_case, strip_accents, split_cjk: the resolved bools.
         table: dict-like of code point to replacement.
     """
 
@@ -134,8 +133,9 @@ class WordSplitter:
         split_cjk: bool = True,
     ):
         """Args:
-        do_lower_case: lower the text.
-        strip_accents: decompose the text and drop its marks; None: as do_lower_case.
+        do_lower_case: lowercase the text.
+        strip_accents: decompose the text and drop its marks; None: same as
+            do_lower_case.
         split_cjk: make every Chinese character a word.
         """
         self.do_lower_case = do_lower_case
@@ -143,14 +143,25 @@ class WordSplitter:
         self.split_cjk = split_cjk
         self.table = _CodePoints(do_lower_case, self.strip_accents, split_cjk)
 
+    @classmethod
+    def of(cls, options) -> "WordSplitter":
+        """Makes the splitter for `TokenizerOptions`."""
+        return cls(options.do_lower_case, options.strip_accents, options.split_cjk)
+
+    @property
+    def settings(self) -> dict[str, bool]:
+        """The options by the names of their flags."""
+        names = ("do_lower_case", "strip_accents", "split_cjk")
+        return {name: getattr(self, name) for name in names}
+
     def chunks(self, text: str) -> list[str]:
-        """Splits at spaces only; what a chunk becomes depends on no other chunk."""
+        """Splits at spaces only; the words of a chunk do not depend on other chunks."""
         if _HAS_DELETED_SPACE.search(text):
             return _CHUNK.findall(text)
         return text.split()
 
     def words(self, text: str) -> list[str]:
-        """Text to cleaned, lowered, stripped words; each punctuation mark is a word."""
+        """Text to cleaned, lowercased, stripped words; punctuation marks are words."""
         return self._replaced(text).split()
 
     def aligned(self, text: str) -> tuple[str, list[int], list[int]]:
@@ -158,8 +169,8 @@ class WordSplitter:
 
         Returns:
             the words as one string with spaces between them; and for each of its
-            characters, the start and the end of what it stands for in `text`. An accent
-            that was dropped belongs to the letter before it.
+            characters, the start and the end of its original in `text`. A dropped accent
+            belongs to the letter before it.
         """
         parts = [self.table[ord(character)] for character in text]
         ends = [0] * len(text)
@@ -172,7 +183,7 @@ class WordSplitter:
         return self._replaced(text), sources, [ends[index] for index in sources]
 
     def decomposes(self, text: str) -> bool:
-        """Whether accent stripping takes Hangul or kana in `text` apart."""
+        """Whether accent stripping decomposes Hangul or kana in `text`."""
         return (
             self.strip_accents
             and not text.isascii()
@@ -181,10 +192,10 @@ class WordSplitter:
 
     def _replaced(self, text):
         if not text.isascii():
-            # Two things look at more than one code point, so the table alone would
-            # err: a capital sigma at a word's end, and the order of marks under NFD.
-            # Both look past deleted characters. The table leaves what they give.
-            if "\ufffd" in text or not text.isprintable():  # else none is deleted
+            # Two rules depend on more than one code point, so the table alone would be
+            # wrong: a capital sigma at the end of a word, and the order of marks in NFD.
+            # Both look past deleted characters. The table does not change their results.
+            if "\ufffd" in text or not text.isprintable():  # otherwise none is deleted
                 text = "".join(part for part in text if not _is_deleted(part))
             if self.do_lower_case:
                 text = text.lower()
@@ -193,40 +204,10 @@ class WordSplitter:
         return text.translate(self.table)
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenizerOptions:
-    """The flags that decide how text becomes tokens, the same for every script."""
-
-    do_lower_case: bool = options.field(
-        True, help="Lower-case the text; for uncased vocabularies."
-    )
-    strip_accents: bool | None = options.field(
-        None,
-        help="Remove accents, and decompose Hangul; by default, follows --do_lower_case.",
-    )
-    split_cjk: bool = options.field(
-        True, help="Make every Chinese character a separate word."
-    )
-
-    def splitter(self) -> WordSplitter:
-        """What splits text as these flags say."""
-        return WordSplitter(self.do_lower_case, self.strip_accents, self.split_cjk)
-
-    def tokenizer(self, vocabulary: Vocabulary) -> "Tokenizer":
-        """What turns text into ids of a vocabulary as these flags say."""
-        return Tokenizer(
-            vocabulary,
-            do_lower_case=self.do_lower_case,
-            strip_accents=self.strip_accents,
-            split_cjk=self.split_cjk,
-        )
-
-
-class Tokenizer:
-    """Text to WordPieces, equal to the release's FullTokenizer.
+class WordPiece(Tokenizer):
+    """Turns text into WordPieces exactly like the release's FullTokenizer.
 
     Attributes:
-        vocabulary: the `Vocabulary`.
         splitter: the `WordSplitter`.
     Source: google-research/bert@eedf571 tokenization.py.
     """
@@ -247,41 +228,42 @@ class Tokenizer:
         self._chunk_spans = _Cache(self._align_chunk)
         self._longest_piece = max(map(len, vocabulary.tokens)) + len("##")
 
-    @property
-    def settings(self) -> dict:
-        """What makes ids of text, as descriptions of files name it."""
-        return {
-            "vocab_sha256": self.vocabulary.digest,
-            "do_lower_case": self.splitter.do_lower_case,
-            "strip_accents": self.splitter.strip_accents,
-            "split_cjk": self.splitter.split_cjk,
-        }
+    @classmethod
+    def reads(cls, vocab_file):
+        return True  # a vocab.txt may have any name
 
-    def encode(self, text: str) -> list[int]:
-        """Text to ids; special tokens spelled out in it are taken apart as any text."""
+    @classmethod
+    def load(cls, vocab_file, options):
+        return cls.of(Vocabulary.load(vocab_file), options)
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, options) -> "WordPiece":
+        """Makes the tokenizer for a loaded vocabulary and `TokenizerOptions`."""
+        return cls(
+            vocabulary,
+            do_lower_case=options.do_lower_case,
+            strip_accents=options.strip_accents,
+            split_cjk=options.split_cjk,
+        )
+
+    @property
+    def settings(self):
+        return {"vocab_sha256": self.vocabulary.digest, **self.splitter.settings}
+
+    def encode(self, text):
         chunks = self.splitter.chunks(text)
         return list(chain.from_iterable(map(self._chunk_ids.__getitem__, chunks)))
 
-    def encode_words(self, text: str) -> tuple[list[int], list[int]]:
-        """Text to ids, and for each 1 where it is the first between two spaces, or 0."""
+    def encode_words(self, text):
         ids, word_starts = [], []
         for chunk in map(self._chunk_ids.__getitem__, self.splitter.chunks(text)):
             ids += chunk
             word_starts += [1, *[0] * (len(chunk) - 1)][: len(chunk)]
         return ids, word_starts
 
-    def tokenize(self, text: str) -> list[str]:
-        """Text to pieces; those that continue a word start with ##."""
-        tokens = self.vocabulary.tokens
-        return [tokens[id] for id in self.encode(text)]
-
-    def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
-        """Text to ids, and where each piece stands in it.
-
-        Returns:
-            ids, starts, ends: lists of equal length; `text[start:end]` is what the
-            piece was made of, an accent that was dropped included. Pieces of one
-            character (Hangul letters of one syllable) share its offsets.
+    def encode_with_offsets(self, text):
+        """See `Tokenizer`: a dropped accent belongs to its letter, and pieces of one
+        character (Hangul letters of one syllable) share its offsets.
         """
         ids, starts, ends = [], [], []
         position = 0
@@ -294,7 +276,13 @@ class Tokenizer:
             position += len(chunk)
         return ids, starts, ends
 
-    def decomposes(self, text: str) -> bool:
+    def graph(self, vocab_file):
+        # It loads TensorFlow, which workers that write records do not need.
+        from text.tokenizers.wordpiece_graph import WordPieceGraph
+
+        return WordPieceGraph(self, vocab_file)
+
+    def decomposes(self, text):
         """Whether to warn once with DECOMPOSITION_WARNING."""
         return self.splitter.decomposes(text)
 
@@ -321,7 +309,7 @@ class Tokenizer:
         return spans
 
     def _pieces(self, word):
-        """The longest pieces from the left, or [UNK] where none fits."""
+        """The longest pieces from the left, or [UNK] if none fits."""
         if len(word) > LONGEST_WORD:
             return [UNK]
         ids = self.vocabulary.ids
@@ -342,7 +330,7 @@ class Tokenizer:
 
 
 class _Cache(dict):
-    """What a function gave for short strings; starts anew when full: bounded memory."""
+    """Caches a function's results for short strings; cleared when full."""
 
     def __init__(self, function):
         super().__init__()
@@ -358,22 +346,22 @@ class _Cache(dict):
 
 
 def check_case(do_lower_case: bool, path: str | None) -> None:
-    """Refuses a case that contradicts the released model that a path names.
+    """Refuses a case that contradicts the released model named in a path.
 
     Args:
         do_lower_case: the flag.
         path: a checkpoint prefix, a folder or a vocabulary file; None passes.
     Raises:
-        UserError: the path's folder is a released model of the other case.
+        UserError: the path's folder is a released model with the other case.
     Source: google-research/bert@eedf571 tokenization.py,
         validate_case_matches_checkpoint.
     """
     releases = _CASED_RELEASES if do_lower_case else _UNCASED_RELEASES
     for name in pathlib.PurePosixPath(path or "").parts[-2:]:
         if name in releases:
-            case = "cased" if do_lower_case else "lower-cased"
+            case = "cased" if do_lower_case else "lowercased"
             raise UserError(
-                f"--do_lower_case={str(do_lower_case).lower()} does not go with "
+                f"--do_lower_case={str(do_lower_case).lower()} does not match "
                 f"{path}: {name} was trained on {case} text; pass "
                 f"--do_lower_case={str(not do_lower_case).lower()}"
             )

@@ -1,8 +1,8 @@
-"""The tokenizer as a TensorFlow graph, for SavedModels.
+"""Tokenizes text in a TensorFlow graph, for SavedModels.
 
-Equal to text/tokenizers/wordpiece.py, which says what each step reproduces. The graph is
-made of core TensorFlow operations only: an exported model loads wherever TensorFlow is,
-with no other library.
+It equals text/tokenizers/wordpiece.py, which names the source of each step. The graph uses
+only core TensorFlow operations: an exported model loads wherever TensorFlow is installed,
+without other libraries.
 """
 
 import functools
@@ -12,42 +12,35 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
+from text.tokenizers.graph_tokenizer import GraphTokenizer
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import LONGEST_WORD, Tokenizer, WordSplitter, is_cjk
+from text.tokenizers.wordpiece import LONGEST_WORD, WordPiece, WordSplitter, is_cjk
 
 _PAGE = 256  # code points that share a row of the table
 _NUM_PAGES = 0x110000 // _PAGE
 _SPACE = ord(" ")
 _CAPITAL_SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
 
-# What stands for a code point: nothing, itself, itself as a word, or a text of its own.
+# What replaces a code point: nothing, itself, itself as a word, or its own text.
 _NOTHING, _ITSELF, _WORD, _FIRST_TEXT = range(4)
-# Beside that number, its properties; above them, the number.
+# The low bits are the properties of a code point; above them is that number.
 _CASED, _IGNORABLE, _ABSORBED = 1, 2, 4
 _PROPERTY_BITS = 3
-# In a text of its own: the code point, its combining class, and whether it is dropped.
+# In a replacement text: the code point, its combining class, and whether it is dropped.
 _POINT_BITS, _CLASS_BITS = 21, 8
 _DROPPED = 1 << (_POINT_BITS + _CLASS_BITS)
 
 
-class GraphTokenizer(tf.Module):
-    """Text to WordPieces in a graph.
+class WordPieceGraph(GraphTokenizer):
+    """Turns text into WordPieces in a graph."""
 
-    Attributes:
-        vocab_size: int.
-        cls_id, sep_id, unk_id, mask_id: ints.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, vocab_file: str):
+    def __init__(self, tokenizer: WordPiece, vocab_file: str):
         """Args:
-        tokenizer: the one to equal.
-        vocab_file: where the vocabulary is written; a SavedModel takes it along.
+        tokenizer: the tokenizer to reproduce.
+        vocab_file: where to write the vocabulary; a SavedModel includes it.
         """
-        super().__init__()
         vocabulary = tokenizer.vocabulary
-        self.vocab_size = len(vocabulary)
-        self.cls_id, self.sep_id = vocabulary.cls_id, vocabulary.sep_id
-        self.unk_id, self.mask_id = vocabulary.unk_id, vocabulary.mask_id
+        super().__init__(vocabulary)
         _write(vocabulary, vocab_file)
         self._ids = _table(vocab_file, key=tf.string)
         self._tokens = _table(vocab_file, key=tf.int64)
@@ -66,20 +59,12 @@ class GraphTokenizer(tf.Module):
         self._lowers = splitter.do_lower_case
         self._decomposes = splitter.strip_accents
 
-    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """string [n] -> int32 [n, (tokens)]; what is no UTF-8 counts as U+FFFD."""
-        return self.encode_with_offsets(texts)[0]
-
-    def encode_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-        """string [n] -> ids, starts, ends, each int32 [n, (tokens)].
-
-        Starts and ends are characters of the text; see `Tokenizer.encode_with_offsets`.
-        """
+    def encode_with_offsets(self, texts):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         points, rows = decoded.flat_values, row_numbers(decoded)
         points, sources, properties = self._replaced(points, rows)
         words, word_rows, word_starts = _words(points, tf.gather(rows, sources))
-        # A language repeats itself: each word is taken apart once.
+        # Words repeat, so each distinct word is split once.
         distinct, numbers = tf.unique(words)
         ids, sizes = self._word_pieces(distinct)
         ids = tf.gather(ids, numbers)  # [words, (pieces)]
@@ -107,19 +92,18 @@ class GraphTokenizer(tf.Module):
             ragged(tf.gather(ends, lasts) - tf.gather(begins, lasts)),
         )
 
-    def tokens(self, ids: tf.Tensor) -> tf.Tensor:
-        """int [...] -> string [...]; "" for what is no id."""
+    def tokens(self, ids):
         return self._tokens.lookup(tf.cast(ids, tf.int64))
 
     # --- Code points -----------------------------------------------------------------
 
     def properties(self, points: tf.Tensor) -> tf.Tensor:
-        """int32 [...]: what the table says of code points."""
+        """int32 [...]: the table's entries for code points."""
         page = tf.gather(self._page_numbers, points // _PAGE)
         return tf.gather_nd(self._pages, tf.stack([page, points % _PAGE], axis=-1))
 
     def _replaced(self, points, rows):
-        """What stands for the code points of all texts, where each is from; properties."""
+        """The replaced code points of all texts, the source of each, and properties."""
         properties = self.properties(points)
         if self._lowers:
             is_final = _final_sigmas(points, properties, rows)
@@ -151,9 +135,9 @@ class GraphTokenizer(tf.Module):
     # --- WordPiece -------------------------------------------------------------------
 
     def _word_pieces(self, words):
-        """string [n] -> ids and characters of each piece, int32 [n, (pieces)]."""
+        """string [n] -> ids and lengths in characters of pieces, int32 [n, (pieces)]."""
         lengths = tf.strings.length(words, unit="UTF8_CHAR")
-        # Of a word that is one piece; -1 where it is to be taken apart.
+        # The id of a word that is one piece; -1 if it must be split.
         ids = tf.where(lengths <= LONGEST_WORD, self._lookup(words), self.unk_id)
         numbers, pieces, sizes = self._take_apart(words, lengths, tf.where(ids < 0))
         failed = tf.boolean_mask(numbers, pieces < 0)[:, None]
@@ -184,14 +168,14 @@ class GraphTokenizer(tf.Module):
         return tf.cast(self._ids.lookup(words), tf.int32)
 
     def _take_apart(self, words, lengths, places):
-        """The longest pieces from the left, of all words at once.
+        """Finds the longest pieces from the left, for all words at once.
 
         Args:
             words, lengths: string and int32 [n].
-            places: int64 [m, 1], which of them.
+            places: int64 [m, 1], the words to split.
         Returns:
-            word numbers int64, ids and sizes int32; those of a word in their order. An id
-            is -1 where nothing in the vocabulary begins the rest of a word.
+            word numbers int64, ids and sizes int32; those of a word in order. An id is -1
+            if nothing in the vocabulary begins the rest of a word.
         """
         numbers = tf.squeeze(places, 1)
 
@@ -236,9 +220,9 @@ class GraphTokenizer(tf.Module):
 
 
 def _write(vocabulary: Vocabulary, path: str) -> None:
-    """Writes the vocabulary so that every line is another, as a table needs it.
+    """Writes the vocabulary with unique lines, as a lookup table requires.
 
-    An empty line, and one that stands again later, are never used, and get names.
+    Empty lines and those repeated later are never used, so they get unique names.
     """
     taken = set(vocabulary.tokens)
     with tf.io.gfile.GFile(path, "w") as file:
@@ -250,7 +234,7 @@ def _write(vocabulary: Vocabulary, path: str) -> None:
 
 
 def _table(vocab_file, key):
-    """Token to id or id to token; -1 and "" for what is not there."""
+    """Token to id or id to token; -1 and "" for missing ones."""
     line, number = (
         tf.lookup.TextFileIndex.WHOLE_LINE,
         tf.lookup.TextFileIndex.LINE_NUMBER,
@@ -262,7 +246,7 @@ def _table(vocab_file, key):
         value_dtype=tf.int64 if key == tf.string else tf.string,
         value_index=number if key == tf.string else line,
     )
-    # By name, two models in one process would share the table of the first.
+    # With a name, two models in one process would share the first one's table.
     return tf.lookup.StaticHashTable(
         initializer,
         -1 if key == tf.string else "",
@@ -272,12 +256,12 @@ def _table(vocab_file, key):
 
 @functools.cache
 def _code_points(*switches: bool) -> tuple[np.ndarray, list[int], list[int]]:
-    """What stands for each code point, and its properties.
+    """What replaces each code point, and its properties.
 
     Args:
         switches: those of `WordSplitter`.
     Returns:
-        int32 [all code points]: kind and properties; the texts side by side; where each of
+        int32 [all code points]: kind and properties; the concatenated texts; where each of
         them begins, and where the last ends.
     """
     splitter = WordSplitter(*switches)
@@ -286,7 +270,7 @@ def _code_points(*switches: bool) -> tuple[np.ndarray, list[int], list[int]]:
     texts, starts = [], [0]
     for point, character in enumerate(map(chr, range(len(table)))):
         if unicodedata.category(character) in ("Cn", "Co") and not is_cjk(character):
-            continue  # three quarters of all; they stay as they are
+            continue  # three quarters of all code points, which do not change
         text = _replacement(splitter, character)
         kind = {(point,): _ITSELF, (_SPACE, point, _SPACE): _WORD}.get(text)
         if kind is None:
@@ -299,7 +283,7 @@ def _code_points(*switches: bool) -> tuple[np.ndarray, list[int], list[int]]:
 
 
 def _replacement(splitter, character):
-    """Code points as `_composed_in_order` takes them; without decomposition, plain."""
+    """Code points for `_composed_in_order`; plain ones without decomposition."""
     text = character.lower() if splitter.do_lower_case else character
     if not splitter.strip_accents:
         return tuple(ord(part) for c in text for part in splitter.table[ord(c)])
@@ -315,7 +299,7 @@ def _replacement(splitter, character):
 
 def _properties(splitter, character):
     properties = 0
-    # As str.lower sees it, which has no other way to be asked.
+    # Whether str.lower considers it cased, which cannot be queried directly.
     if (character + "\u03a3").lower()[-1] == "\u03c2":
         properties |= _CASED
     elif ("A" + character + "\u03a3").lower()[-1] == "\u03c2":
@@ -331,9 +315,9 @@ def _properties(splitter, character):
 
 
 def _final_sigmas(points, properties, rows):
-    """bool [n]: capital sigmas at the end of a word, as `str.lower` has it.
+    """bool [n]: capital sigmas at the end of a word, as in `str.lower`.
 
-    A cased letter stands before, none behind, ignorable characters between aside.
+    A cased letter precedes and none follows, skipping ignorable characters.
     """
     is_sigma = points == _CAPITAL_SIGMA
 
@@ -342,7 +326,7 @@ def _final_sigmas(points, properties, rows):
         solid = tf.where(properties & _IGNORABLE == 0)[:, 0]
 
         def is_cased(number):
-            """Whether the solid character of this number is cased and of the row."""
+            """Whether the solid character with this number is cased and in the row."""
             exists = (number >= 0) & (number < tf.size(solid))
             place = tf.gather(solid, tf.clip_by_value(number, 0, tf.size(solid) - 1))
             of_row = tf.gather(rows, place) == tf.gather(rows, places)
@@ -358,9 +342,9 @@ def _final_sigmas(points, properties, rows):
 
 
 def _composed_in_order(values, sources, rows):
-    """Puts marks in canonical order, and drops what only held them apart.
+    """Puts marks in canonical order, and drops those that only separate others.
 
-    Of accents none is left here, so hardly a text has anything to put in order.
+    Accents have already been removed, so few texts have any marks to reorder.
     """
     points = values & ((1 << _POINT_BITS) - 1)
     classes = values // (1 << _POINT_BITS) & ((1 << _CLASS_BITS) - 1)
@@ -379,13 +363,13 @@ def _composed_in_order(values, sources, rows):
 
 
 def _words(points, rows):
-    """What spaces separate.
+    """The words between spaces.
 
     Args:
         points, rows: int32 [n], code points and the number of their text.
     Returns:
-        string [words], the text of each, and among the characters that are no spaces
-        the first of each.
+        string [words], the number of each word's text, and its first character, counted
+        without spaces.
     """
     is_first = tf.concat([tf.ones_like(rows[:1]), rows[1:] - rows[:-1]], 0) > 0
     follows_space = tf.concat([points[:1], points[:-1]], 0) == _SPACE
@@ -400,7 +384,7 @@ def _words(points, rows):
 
 
 def _ends(properties, rows, limits):
-    """int32 [n]: where what begins at a character ends; a dropped accent belongs to it."""
+    """int32 [n]: the end of each character, including the dropped accents after it."""
     stops = tf.where(properties & _ABSORBED == 0)[:, 0]
     stops = tf.concat([tf.cast(stops, tf.int32), tf.shape(properties)], 0)
     following = tf.searchsorted(stops, tf.range(tf.size(properties)), side="right")
@@ -412,9 +396,9 @@ def _ends(properties, rows, limits):
 
 
 def row_numbers(ragged: tf.RaggedTensor) -> tf.Tensor:
-    """int32 [values]: in which row each value is.
+    """int32 [values]: the row of each value.
 
-    TensorFlow's own value_rowids() and repeat() take memory for rows x longest row.
+    TensorFlow's own value_rowids() and repeat() need memory for rows x longest row.
     """
     limits = tf.cast(ragged.row_limits(), tf.int32)
     return _row_numbers(limits, tf.size(ragged.flat_values))

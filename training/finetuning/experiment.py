@@ -1,4 +1,4 @@
-"""Trains a task's model: one of the trainings that a command asks for."""
+"""Makes, trains and queries a task's models, for all trials of a command."""
 
 import contextlib
 import dataclasses
@@ -8,20 +8,18 @@ import json
 import os
 
 import numpy as np
+import tensorflow as tf
 
-from serving import export
+from training import checkpoint, distribution, loop, report, run, run_folder
+from serving import export_folder
 from text.errors import UserError
 from text.progress import Progress
-from training import checkpoint, distribution, loop, report, run, run_folder
 from training.finetuning.sets import Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.layouts import hugging_face
 
-# isort: split
-import tensorflow as tf
-
-_PADDING = -1e9  # in outputs, behind the tokens of a row
+_PADDING = -1e9  # in outputs, after the tokens of a row
 _OF_TRAINING_ALONE = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
@@ -32,7 +30,7 @@ _SMALL_SET = 10_000  # examples
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One setting of what a search varies."""
+    """One combination of the values that a search varies."""
 
     learning_rate: float
     train_batch_size: int
@@ -57,37 +55,39 @@ def every_trial(given) -> list[Trial]:
 
 
 def varied(trials: list[Trial]) -> dict:
-    """What the settings of a command say of its trials."""
+    """What a command's settings say about its trials."""
     if len(trials) == 1:
         return dataclasses.asdict(trials[0])
     return {"searched": [str(trial) for trial in trials]}
 
 
 class DivergedError(UserError):
-    """A trial's numbers are not finite; another one's may be."""
+    """A trial's numbers are not finite; other trials may succeed."""
 
 
 class Experiment:
-    """What all trials of one command share, and how a model is made, trained and asked."""
+    """What all trials of a command share; makes, trains and queries a model."""
 
     def __init__(self, task: Task, given):
         self.task, self.given = task, given
         self.config = run.read_config(given)
         run.check_vocabulary(task.tokenizer.vocabulary, given, self.config)
         if given.do_export:
-            export.check_place(given.output_dir)
-        # Before anything that makes TensorFlow look for devices.
+            export_folder.check_place(given.output_dir)
+        # Must precede anything that makes TensorFlow look for devices.
         self.strategy = given.strategy()
         self.chief = distribution.is_chief(self.strategy)
         self.log = self._report(given.output_dir, 1, 1)
-        distribution.on_chief(self.strategy, lambda: export.recover(given.output_dir))
+        distribution.on_chief(
+            self.strategy, lambda: export_folder.recover(given.output_dir)
+        )
         self._recall()
         self.sets = Sets(task, given, self.strategy, self.log)
 
     def _recall(self):
-        """Holds answers to what the weights were trained for: task, text, network, labels.
+        """Checks that the weights were trained for this task, text, network and labels.
 
-        Training may begin with the weights of another task.
+        Training may start from the weights of another task.
         """
         given = self.given
         if given.do_train:
@@ -101,20 +101,20 @@ class Experiment:
             return
         state = run.check_text(self.task.tokenizer, folder)
         if state:
-            self._check_network(os.path.join(folder, "bert_config.json"))
+            self._check_network(os.path.join(folder, run_folder.CONFIG))
         elif hugging_face.is_weights(source):
             state = hugging_face.read_task(source)
         mine, learned = type(self.task).__name__, state.get("task")
         if learned and learned != mine:
             raise UserError(
-                f"{folder}: holds a model of the task {learned}, and this is {mine}; give "
-                "the script of its training, or another folder"
+                f"{folder}: contains a model of the task {learned}, not {mine}; run the "
+                "script that trained it, or choose another folder"
             )
         if state:
             self.task.restore(state)
 
     def _check_network(self, path):
-        """Shapes do not show every difference, nor do fewer layers."""
+        """Compares configs, because not every difference shows in the shapes."""
         if not tf.io.gfile.exists(path):
             return
         learned = dataclasses.asdict(checkpoint.read_config(path))
@@ -122,8 +122,8 @@ class Experiment:
             if name not in _OF_TRAINING_ALONE and learned[name] != value:
                 raise UserError(
                     f"{self.given.bert_config_file}: {name} is {value!r}, but "
-                    f"{learned[name]!r} in {path}, with which the model was trained; give "
-                    "that one"
+                    f"{learned[name]!r} in {path}, with which the model was trained; use "
+                    "that file"
                 )
 
     def read(self, splits: list[str]) -> None:
@@ -132,10 +132,10 @@ class Experiment:
             self.sets.read(split)
 
     def check_place(self, trials: list[Trial]) -> None:
-        """Refuses, before anything of another run is replaced, what cannot begin.
+        """Refuses a run that cannot begin, before any file of another run is replaced.
 
         Raises:
-            UserError: output_dir holds another run, or none to evaluate.
+            UserError: output_dir contains another run, or none to evaluate.
         """
         directory = self.given.output_dir
         if self.given.do_train:
@@ -163,7 +163,7 @@ class Experiment:
             )
             if not self.num_train_steps(trial):
                 raise UserError(
-                    f"{self.num_examples} training examples make no "
+                    f"{self.num_examples} training examples do not fill a "
                     f"batch of --train_batch_size={trial.train_batch_size} in "
                     f"{trial.num_train_epochs:g} epochs; lower it"
                 )
@@ -175,7 +175,7 @@ class Experiment:
 
     @property
     def num_examples(self) -> int:
-        """Of the training set."""
+        """The size of the training set."""
         return len(self.sets.examples("train"))
 
     @property
@@ -184,7 +184,7 @@ class Experiment:
         return self.num_examples < _SMALL_SET
 
     def num_train_steps(self, trial: Trial) -> int:
-        # As the release counts: examples, of which windows may make more rows.
+        # Like the release, counts examples, even if windows make more rows of them.
         return int(self.num_examples / trial.train_batch_size * trial.num_train_epochs)
 
     def trainer(self, trial: Trial) -> loop.Trainer:
@@ -212,7 +212,7 @@ class Experiment:
         return trainer
 
     def identity(self, varied: dict) -> dict:
-        """What makes a run this run: with any of it changed, a resume would be another."""
+        """The settings that identify a run: with any of them changed, it is another run."""
         given = self.given
         names = (
             "init_checkpoint",
@@ -233,11 +233,11 @@ class Experiment:
             **dataclasses.asdict(self.config),
             "training_examples": self.sets.digest("train"),
         }
-        # As it is read back: JSON has lists where Python has tuples.
+        # As it will be read back: JSON turns tuples into lists.
         return json.loads(json.dumps(identity | self._stopping()))
 
     def defaults(self) -> dict:
-        """What a run of an earlier version counts as that it did not note."""
+        """Values for settings that a run of an earlier version did not note."""
         return run.defaults(self.given, self.config) | self._stopping()
 
     def _stopping(self) -> dict:
@@ -251,7 +251,7 @@ class Experiment:
         }
 
     def begin(self, trainer: loop.Trainer, directory: str, identity: dict) -> None:
-        """Begins or takes up a training; what cannot begin is refused before it changes
+        """Begins or resumes a training; refuses one that cannot begin before changing
         anything in its directory.
         """
         run_folder.check_settings(directory, identity, self.defaults())
@@ -261,7 +261,7 @@ class Experiment:
     def prepare(
         self, directory: str, identity: dict, trainer: loop.Trainer | None = None
     ) -> None:
-        """Puts into the directory of a training what it and its model need; see run."""
+        """Writes what a training and its model need to its directory; see `run.prepare`."""
         given = self.given
 
         def write():
@@ -274,7 +274,7 @@ class Experiment:
                 defaults=self.defaults(),
                 trainer=trainer,
             )
-            # What is left is of an abandoned run, or soon older than the weights.
+            # What is left is from an abandoned run, or will soon be outdated.
             if trainer and not taken_up:
                 run_folder.forget_best(directory)
             state = {
@@ -283,9 +283,10 @@ class Experiment:
                 **self.task.tokenizer.settings,
             }
             content = json.dumps(state, ensure_ascii=False, indent=2) + "\n"
-            run_folder.write_file(os.path.join(directory, run.TASK_FILE), content)
+            path = functools.partial(os.path.join, directory)
+            run_folder.write_file(path(run_folder.TASK), content)
             with open(given.vocab_file, "rb") as file:
-                run_folder.write_file(os.path.join(directory, "vocab.txt"), file.read())
+                run_folder.write_file(path(run_folder.VOCABULARY), file.read())
 
         distribution.on_chief(self.strategy, write)
 
@@ -297,8 +298,8 @@ class Experiment:
             load(trainer, checkpoint.resolve(directory), self.log)
             return
         else:
-            # A head without training answers at random. One that stands on the sequence
-            # does not see the pooler, which Hugging Face then leaves out.
+            # An untrained head answers at random. One on the sequence output does not
+            # use the pooler, which Hugging Face then omits.
             encoder = trainer.model.encoder
             required = tuple(trainer.weights)
             if trainer.objective.sequence_outputs:
@@ -317,7 +318,7 @@ class Experiment:
         )
 
     def check_start(self, trial: Trial) -> None:
-        """Refuses, before rows are written, an init_checkpoint that cannot be taken.
+        """Refuses an unusable init_checkpoint before rows are written.
 
         Raises:
             UserError: see `checkpoint.load`.
@@ -333,7 +334,7 @@ class Experiment:
     # --- Training --------------------------------------------------------------------
 
     def train(self, trainer: loop.Trainer, trial: Trial, directory: str) -> None:
-        """Trains to the end of one trial, and leaves the model with its final weights."""
+        """Trains one trial to its end; the model then has its final weights."""
         data = self.sets.read("train")
         total = trainer.settings.num_train_steps
         log = self._report(directory, total, trial.train_batch_size)
@@ -344,7 +345,7 @@ class Experiment:
             log.say(f"{total} updates of {trial.train_batch_size} rows")
             with run.interruptible(directory):
                 self._train(trainer, trial, data, directory, log, stopping)
-        # Also of a run that was killed when all but this was done.
+        # Also for a run that was killed when only this was left to do.
         if picture := log.draw():
             log.say(f"finished; curves are in {picture}")
         stopping.take_best()
@@ -367,9 +368,9 @@ class Experiment:
             )
         except loop.NotFiniteError as error:
             raise DivergedError(
-                f"loss or gradient was not finite in {error.count} updates in a row, from "
-                f"step {error.step} on; lower --learning_rate, or look for numbers "
-                "that are not finite in the training set"
+                f"loss or gradient was not finite in {error.count} consecutive updates, "
+                f"starting at step {error.step}; lower --learning_rate, or check the "
+                "training set for numbers that are not finite"
             ) from error
 
     # --- Prediction ------------------------------------------------------------------
@@ -402,8 +403,8 @@ class Experiment:
         for name, values in outputs.items():
             if not np.isfinite(values).all():
                 raise DivergedError(
-                    f"{split}: the model's {name} are not finite; its weights are spoilt: "
-                    "train again with a lower --learning_rate"
+                    f"{split}: the model's {name} are not finite, so its weights are "
+                    "unusable; train again with a lower --learning_rate"
                 )
         predictions = Predictions(
             split, data.examples, data.notes, data.example_numbers, outputs
@@ -416,7 +417,7 @@ class Experiment:
         return np.pad(values, padding, constant_values=_PADDING)
 
     def score(self, trainer: loop.Trainer, split: str):
-        """The predictions of an evaluation set, and its numbers by name."""
+        """The predictions of an evaluation set, and its scores by name."""
         predictions, values = self.predict(trainer, split, self.given.eval_batch_size)
         scores = self.task.score(predictions)
         return predictions, {"loss": values["loss"], **scores}

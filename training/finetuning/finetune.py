@@ -1,9 +1,9 @@
-"""One fine-tuning run from a task and its flags: read, featurize, train, predict, score,
+"""Runs fine-tuning for a task and its flags: read, featurize, train, predict, score,
 write, export.
 
 A single run and a search take the same steps. Sets are read first, so that bad input is
 found before anything is computed. Then every trial trains in its own directory, and the
-best model is evaluated, predicts, and is exported.
+best model is evaluated, used for predictions and exported.
 """
 
 import contextlib
@@ -16,24 +16,24 @@ import os
 import numpy as np
 
 import options
+from training import distribution, flags, loop, run, run_folder
 from serving import export
 from text.errors import UserError
-from text.tokenizers.wordpiece import TokenizerOptions
-from training import distribution, loop, run, run_folder
+from text.tokenizers.kinds import TokenizerOptions
 from training.finetuning import mistakes
 from training.finetuning.experiment import Experiment, Trial, every_trial, varied
 from training.finetuning.search import search
 from training.finetuning.task import Predictions, ServedTask, Task
 
-_CHECKED = 16  # examples of real data on which an export is tried
+_CHECKED = 16  # examples of real data to check an export on
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningOptions(TokenizerOptions, run.RunOptions):
+class FineTuningOptions(TokenizerOptions, flags.RunOptions):
     """The flags of every fine-tuning script: the release's, then ours."""
 
     vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
-    do_predict: bool = options.field(False, help="Answer the test set at the end.")
+    do_predict: bool = options.field(False, help="Predict the test set at the end.")
     train_batch_size: list[int] = options.field(
         [32], help="Rows per update, over all replicas; a list is searched."
     )
@@ -71,13 +71,13 @@ class FineTuningOptions(TokenizerOptions, run.RunOptions):
     def __post_init__(self):
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
-                "nothing to do; give --do_train, --do_eval, --do_predict, --do_export or "
-                "several"
+                "nothing to do; pass at least one of --do_train, --do_eval, --do_predict "
+                "and --do_export"
             )
         if self.init_encoder_only and not (self.do_train and self.init_checkpoint):
             raise UserError(
-                "--init_encoder_only is for training from --init_checkpoint: without a "
-                "head there is nothing to answer with"
+                "--init_encoder_only needs --do_train and --init_checkpoint: without a "
+                "head, the model cannot answer"
             )
         self.check_at_least(1, "train_batch_size", "predict_batch_size", "num_trials")
         self.check_at_least(0, "early_stopping_patience")
@@ -104,12 +104,12 @@ def finetune(task: Task, given) -> None:
     """Does what the flags ask for.
 
     Raises:
-        UserError: flags, files, config or checkpoint do not fit each other.
+        UserError: flags, files, config or checkpoint do not match.
     """
     if given.do_export and not isinstance(task, ServedTask):
         raise UserError(
-            f"--do_export: {type(task).__name__} does not say what it would answer to raw "
-            "text; make it a `ServedTask`"
+            f"--do_export: {type(task).__name__} does not define answers to raw text; make "
+            "it a `ServedTask`"
         )
     experiment = Experiment(task, given)
     with contextlib.closing(experiment.sets):
@@ -160,7 +160,7 @@ def evaluates(given: FineTuningOptions) -> bool:
 def _single(experiment: Experiment, trial: Trial, splits: list[str]) -> loop.Trainer:
     given = experiment.given
     trainer = experiment.trainer(trial)
-    # First, for a checkpoint that does not fit is refused before rows are written.
+    # First, so that a checkpoint that does not fit is refused before rows are written.
     experiment.start(trainer, given.output_dir)
     experiment.read(splits)
     if given.do_train:
@@ -169,14 +169,14 @@ def _single(experiment: Experiment, trial: Trial, splits: list[str]) -> loop.Tra
         experiment.train(trainer, trial, given.output_dir)
         if experiment.is_small:
             experiment.log.say(
-                f"{experiment.num_examples} training examples are few: another --seed may "
-                "score quite differently; --num_trials=5 shows how much"
+                f"with only {experiment.num_examples} training examples, another --seed "
+                "may score quite differently; --num_trials=5 shows how much"
             )
     return trainer
 
 
 def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predictions]:
-    """Writes the numbers of all evaluation sets; returns what was predicted."""
+    """Writes the scores of all evaluation sets; returns the predictions."""
     given, task = experiment.given, experiment.task
     results, pages, known = {}, [], {}
     for split in task.eval_sets:
@@ -193,21 +193,22 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
         return known
     path = functools.partial(os.path.join, given.output_dir)
     lines = run.results_lines(results)
-    run_folder.write_file(path("eval_results.txt"), lines)
+    run_folder.write_file(path(run_folder.RESULTS), lines)
     run_folder.write_file(
-        path("eval_results.json"), json.dumps(results, indent=2, sort_keys=True) + "\n"
+        path(run_folder.RESULTS_JSON),
+        json.dumps(results, indent=2, sort_keys=True) + "\n",
     )
     name = os.path.basename(os.path.abspath(given.output_dir))
     title = (
         f"{type(task).__name__} in {name}: {', '.join(page.split for page in pages)}"
     )
-    run_folder.write_file(path("mistakes.html"), mistakes.render(pages, title))
+    run_folder.write_file(path(run_folder.MISTAKES), mistakes.render(pages, title))
     experiment.log.say(
-        f"evaluated, written to {path('eval_results.txt')}: "
+        f"evaluation written to {path(run_folder.RESULTS)}: "
         f"{', '.join(lines.splitlines())}"
     )
     if any(page.judgements for page in pages):
-        experiment.log.say(f"the worst mistakes are in {path('mistakes.html')}")
+        experiment.log.say(f"the worst mistakes are in {path(run_folder.MISTAKES)}")
     return known
 
 
@@ -216,15 +217,15 @@ def _warn_of_triviality(experiment, split, predictions, values):
     metric = experiment.task.metric
     if trivial is not None and values[metric] <= trivial:
         experiment.log.say(
-            f"{split}: {metric} {values[metric]:.4f} is no better than the same answer to "
-            f"everything ({trivial:.4f}); train longer, or with another --learning_rate"
+            f"{split}: {metric} {values[metric]:.4f} is no better than a constant answer "
+            f"({trivial:.4f}); train longer, or with another --learning_rate"
         )
 
 
 def _predict(
     experiment: Experiment, trainer: loop.Trainer, split: str, known=None
 ) -> None:
-    """Writes the answers to a test set, which may have been an evaluation set before."""
+    """Writes the answers to a test set, reusing the predictions of an evaluation."""
     if known is None:
         known, _ = experiment.predict(
             trainer, split, experiment.given.predict_batch_size
@@ -238,7 +239,7 @@ def _predict(
 
 
 def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
-    """Exports the model, checked on what was read and on the task's samples."""
+    """Exports the model; checks it on the task's samples and on examples already read."""
     given, task = experiment.given, experiment.task
     model = export.make_model(
         lambda: trainer.objective.network(experiment.config, dtype=given.export_dtype),

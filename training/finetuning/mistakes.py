@@ -1,23 +1,82 @@
-"""Draws a page of a model's mistakes: metrics, confusion matrix, the worst examples."""
+"""Renders a page of a model's mistakes: metrics, confusion matrix, the worst examples."""
 
 import collections
 import html
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from text.tasks import tags
 from training.finetuning.task import Judgement
 
 _MOST_CLASSES = 40
 _MOST_MISTAKES = 100
 _LONGEST_TEXT = 1500
+_NO_ENTITY = "no entity"
+_WORDS_AROUND = 50  # of an entity
+_MOST_PROBABLE = 3  # answers shown with probabilities, besides the true ones
+
+
+def of_entities(
+    words: Sequence[str],
+    entities: tuple[list, list],
+    probabilities: np.ndarray,
+    labels: list[str],
+    true_labels: list[str],
+) -> Iterator[Judgement]:
+    """Judges each entity of a sentence that is in the file, or was found, or both.
+
+    Args:
+        entities: the true and the found `tags.Entity`s.
+        probabilities: float [words, labels].
+        labels: IOB2 tags, one for each column.
+        true_labels: those of the words.
+    """
+    losses = -np.log(np.maximum(probabilities, 1e-12))
+    numbers = {label: number for number, label in enumerate(labels)}
+    kinds = list(dict.fromkeys(label[2:] for label in labels if label != tags.OUTSIDE))
+
+    def loss(start, stop, marks):
+        places = np.arange(start, stop), [numbers[mark] for mark in marks]
+        return float(losses[places].sum())
+
+    true, found = (
+        {(start, stop): kind or "entity" for kind, start, stop in side}
+        for side in entities
+    )
+    for start, stop in sorted(true | found):
+        size = stop - start
+        chances = {_NO_ENTITY: math.exp(-loss(start, stop, [tags.OUTSIDE] * size))}
+        for kind in kinds:
+            marks = tags.mark([tags.Entity(kind, 0, size)], size, "iob2")
+            chances[kind or "entity"] = math.exp(-loss(start, stop, marks))
+        yield Judgement(
+            text=_in_context(words, start, stop),
+            gold=true.get((start, stop), _NO_ENTITY),
+            predicted=found.get((start, stop), _NO_ENTITY),
+            wrongness=loss(start, stop, true_labels[start:stop]),
+            probabilities=chances,
+        )
+
+
+def _in_context(words: Sequence[str], start: int, stop: int) -> str:
+    """The words `start` to `stop` in brackets, among those around them."""
+    first, last = max(start - _WORDS_AROUND, 0), stop + _WORDS_AROUND
+    before, after = words[first:start], words[stop:last]
+    before = ("…", *before) if first else before
+    after = (*after, "…") if last < len(words) else after
+    return " ".join((*before, f"[{' '.join(words[start:stop])}]", *after))
 
 
 class Page(NamedTuple):
-    """What is shown of one set."""
+    """What is shown for one set."""
 
     split: str
     values: dict[str, float]
     judgements: list[Judgement]
-    has_classes: bool = True  # rather than texts of any kind
+    has_classes: bool = True  # rather than free text
 
 
 _STYLE = """
@@ -32,6 +91,7 @@ th, td { padding: .3rem .6rem; text-align: left; vertical-align: top;
 .wide { overflow-x: auto; }
 .text { white-space: pre-wrap; overflow-wrap: anywhere; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
+.odds { white-space: nowrap; font-variant-numeric: tabular-nums; }
 """
 
 
@@ -67,7 +127,7 @@ def _section(page: Page) -> str:
 def _matrix(judgements) -> str:
     counts = collections.Counter((j.gold, j.predicted) for j in judgements)
     classes = sorted({name for pair in counts for name in pair})
-    title = "Confusions: a row for each true answer, a column for each predicted one"
+    title = "Confusion matrix: a row per true answer, a column per predicted one"
     if len(classes) > _MOST_CLASSES:
         frequent = collections.Counter(j.gold for j in judgements)
         classes = sorted(name for name, _ in frequent.most_common(_MOST_CLASSES))
@@ -95,16 +155,36 @@ def _worst(judgements) -> str:
         (j for j in judgements if j.gold != j.predicted), key=lambda j: -j.wrongness
     )
     shown = wrong[:_MOST_MISTAKES]
+    has_odds = any(j.probabilities for j in shown)
     lines = "".join(
         f'<tr><td class="number">{j.wrongness:.3f}</td><td>{_escape(j.gold)}</td>'
-        f'<td>{_escape(j.predicted)}</td><td class="text">{_text(j.text)}</td></tr>\n'
+        f"<td>{_escape(j.predicted)}</td>{_odds(j) if has_odds else ''}"
+        f'<td class="text">{_text(j.text)}</td></tr>\n'
         for j in shown
     )
+    odds = "<th>probabilities</th>" if has_odds else ""
+    number = f"The {len(shown)} worst of {len(wrong)}"
+    if len(shown) == len(wrong):
+        number = f"All {len(wrong)}"
     return (
-        f"<h3>The {len(shown)} worst of {len(wrong)} mistakes in {len(judgements)} "
-        'answers</h3>\n<div class="wide"><table><tr><th>how wrong</th><th>true</th>'
-        f"<th>predicted</th><th>text</th></tr>\n{lines}</table></div>\n"
+        f"<h3>{number} mistakes in {len(judgements)} answers, the worst first</h3>\n"
+        '<div class="wide"><table><tr><th title="the loss or, for texts, the '
+        'probability times the missing F1">wrongness</th><th>true</th><th>predicted</th>'
+        f"{odds}<th>text</th></tr>\n{lines}</table></div>\n"
     )
+
+
+def _odds(judgement) -> str:
+    """A cell with the most probable answers, and what is true and predicted in any case."""
+    known = judgement.probabilities
+    ranked = sorted(known, key=known.get, reverse=True)
+    both = {judgement.gold, judgement.predicted}
+    named = both.union(*(names.split(", ") for names in both))
+    shown = [
+        name for i, name in enumerate(ranked) if i < _MOST_PROBABLE or name in named
+    ]
+    lines = "<br>".join(f"{known[name]:.3f} {_escape(name)}" for name in shown)
+    return f'<td class="odds">{lines}</td>'
 
 
 def _text(text: str) -> str:

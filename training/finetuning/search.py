@@ -10,19 +10,19 @@ import time
 
 import numpy as np
 
+from training import checkpoint, loop, run_folder
 from text.errors import UserError
 from text.files import anywhere
 from text.progress import duration
-from training import checkpoint, loop, run_folder
 from training.finetuning.experiment import DivergedError, Experiment, Trial, varied
 from training.finetuning.stopping import load
 from training.finetuning.task import Task
 
 
 def search(experiment: Experiment, trials: list[Trial]) -> loop.Trainer:
-    """Trains every trial, keeps the best; returns a trainer with its weights."""
+    """Trains every trial and keeps the best; returns a trainer with its weights."""
     given, task = experiment.given, experiment.task
-    experiment.log.say(f"{len(trials)} runs are compared by {task.metric}")
+    experiment.log.say(f"comparing {len(trials)} runs by {task.metric}")
     experiment.prepare(given.output_dir, experiment.identity(varied(trials)))
     done = []
     for number, trial in enumerate(trials, start=1):
@@ -37,14 +37,14 @@ def search(experiment: Experiment, trials: list[Trial]) -> loop.Trainer:
                     run_folder.drop_all(os.path.join(directory, run_folder.BEST))
         gc.collect()  # a model and its functions refer to each other
     if best["score"] is None:
-        raise UserError(f"all {len(done)} runs failed; of the last: {best['failed']}")
+        raise UserError(f"all {len(done)} runs failed; the last one: {best['failed']}")
     summary = _summary(task, experiment, done)
     _report_search(experiment, summary)
     trial = trials[[str(trial) for trial in trials].index(best["name"])]
     directory = _trial_directory(given, best["name"])
     if not run_folder.steps(directory):
-        # An earlier search found a better one, which is not among these.
-        experiment.log.say(f"{trial} is trained again: its weights were not kept")
+        # An earlier search kept a better one, which is not among these.
+        experiment.log.say(f"training {trial} again, because its weights were not kept")
         _try(experiment, trial, again=True)
     trainer = experiment.trainer(trial)
     load(trainer, checkpoint.resolve(directory), experiment.log)
@@ -54,10 +54,10 @@ def search(experiment: Experiment, trials: list[Trial]) -> loop.Trainer:
 
 
 def _keep(trainer: loop.Trainer, directory: str) -> None:
-    """Makes a trainer's weights those of the search."""
+    """Saves a trainer's weights as those of the search."""
     trainer.save(directory)
-    # What else is there is of an earlier search, whose best may have had more updates, or
-    # of an abandoned run.
+    # Anything else there is from an earlier search, whose best may have had more updates,
+    # or from an abandoned run.
     run_folder.keep(directory, [trainer.progress.step])
     run_folder.forget_best(directory)
 
@@ -71,9 +71,9 @@ def _trial_directory(given, name):
 
 
 def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
-    """Trains one trial unless it was; returns what is recorded of it."""
+    """Trains one trial unless it is already trained; returns its record."""
     directory = _trial_directory(experiment.given, str(trial))
-    path = os.path.join(directory, "outcome.json")
+    path = os.path.join(directory, run_folder.OUTCOME)
     identity = experiment.identity(dataclasses.asdict(trial))
     dev = experiment.sets.read(experiment.task.eval_sets[0]).fingerprint
     outcome = anywhere.read_json(path)
@@ -114,7 +114,7 @@ def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
 
 def _score(task, outcome):
     if outcome["score"] is None:
-        return "failed, its numbers were not finite"
+        return "failed: its numbers were not finite"
     return f"{task.metric} {outcome['score']:.4f}"
 
 
@@ -139,7 +139,7 @@ def _summary(task: Task, experiment: Experiment, done: list[dict]) -> dict:
 
 
 def _settings(finished: list[dict]) -> dict:
-    """Means over the seeds of each setting."""
+    """The mean over the seeds of each setting."""
     scores = collections.defaultdict(list)
     for outcome in finished:
         scores[outcome["name"].rpartition("-seed")[0]].append(outcome["score"])
@@ -158,7 +158,7 @@ def _deviation(scores):
 
 
 def _report_search(experiment: Experiment, summary: dict) -> None:
-    path = os.path.join(experiment.given.output_dir, "search.json")
+    path = os.path.join(experiment.given.output_dir, run_folder.SEARCH)
     if experiment.chief:
         run_folder.write_file(path, json.dumps(summary, indent=2) + "\n")
     say = experiment.log.say
@@ -173,20 +173,17 @@ def _report_search(experiment: Experiment, summary: dict) -> None:
     finished = sum(outcome["score"] is not None for outcome in runs)
     say(
         f"best: {summary['best']}; mean {summary['mean']:.4f}, deviation "
-        f"{summary['deviation']:.4f} over {finished} runs; all are in {path}"
+        f"{summary['deviation']:.4f} over {finished} runs; all results are in {path}"
     )
     if degenerate := summary["degenerate"]:
         trivial = summary["trivial"]
         why = "failed"
         if trivial is not None:
-            why += f" or no better than the same answer to everything ({trivial:.4f})"
-        say(
-            f"{len(degenerate)} of {len(runs)} runs are degenerate, {why}: "
-            f"{', '.join(degenerate)}"
-        )
+            why += f" or did no better than a constant answer ({trivial:.4f})"
+        say(f"{len(degenerate)} of {len(runs)} runs {why}: {', '.join(degenerate)}")
     if experiment.is_small:
         say(
-            f"{experiment.num_examples} training examples are few: scores differ much from "
-            "seed to seed, and the best of several runs flatters; compare means, and trust "
-            "a test set"
+            f"with only {experiment.num_examples} training examples, scores vary widely "
+            "between seeds, and the best of several runs is too optimistic; compare means, "
+            "and rely on a test set"
         )

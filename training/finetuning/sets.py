@@ -1,33 +1,30 @@
-"""The sets of a fine-tuning task: reads them, makes rows of them, keeps these in files."""
+"""Reads the sets of a fine-tuning task, makes their rows and keeps these in files."""
 
 import collections
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
 import os
 import time
 
 import numpy as np
+import tensorflow as tf
 
+from training import distribution, run_folder
 from text.errors import UserError
 from text.files import anywhere, local
 from text.progress import Progress
 from text.records import rows
-from training import distribution, run_folder
 from training.finetuning.task import Task
 
-# isort: split
-import tensorflow as tf
-
 _NOTED = {"fingerprint", "rows", "sha256", "counts", "tokens", "unknown"}
-_MANY_UNKNOWN = 0.1  # of all tokens; text of the vocabulary's language has far fewer
+_MANY_UNKNOWN = 0.1  # of all tokens; text in the vocabulary's language has far fewer
 
 
 @dataclasses.dataclass
 class Set:
-    """One split; its rows are in a file, and in memory what scoring needs of them."""
+    """One split: its rows are in a file, and what scoring needs is in memory."""
 
     split: str
     examples: list
@@ -40,24 +37,43 @@ class Set:
 class Sets:
     """Reads and featurizes the splits of a task.
 
-    Rows go to TFRecord files in output_dir, and are used again where examples, vocabulary
-    and flags are the same. The note beside a file, <file>.json, says what it was made of.
+    Rows go to TFRecord files in output_dir, and are reused if examples, vocabulary and
+    flags are unchanged. The note next to a file, <file>.json, says what it was made from.
     Until `close`, no other process of this program writes to a file that was read; remote
     files have no such lock.
     """
 
     def __init__(self, task: Task, given, strategy, log):
         self.task, self.given, self.strategy, self.log = task, given, strategy, log
-        # By split: the examples; their SHA-256 in hexadecimal; and all that is made.
-        self.examples = functools.cache(task.read)
-        self.digest = functools.cache(lambda split: _digest(self.examples(split)))
-        self.read = functools.cache(self._read)
+        self._examples, self._digests, self._sets = {}, {}, {}  # by split
         self._num_tokens = collections.Counter()
         self._locks = contextlib.ExitStack()
 
     def close(self) -> None:
         """Lets other processes write to the files again."""
         self._locks.close()
+
+    def examples(self, split: str) -> list:
+        """What the task reads, once."""
+        if split not in self._examples:
+            self._examples[split] = self.task.read(split)
+        return self._examples[split]
+
+    def digest(self, split: str) -> str:
+        """The SHA-256 of the examples, in hexadecimal."""
+        if split not in self._digests:
+            self._digests[split] = _digest(self.examples(split))
+        return self._digests[split]
+
+    def read(self, split: str) -> Set:
+        """A split with its rows, which are made if necessary; once.
+
+        Raises:
+            UserError: no example makes a row, or the file cannot be written.
+        """
+        if split not in self._sets:
+            self._sets[split] = self._read(split)
+        return self._sets[split]
 
     def _read(self, split: str) -> Set:
         given = self.given
@@ -77,7 +93,7 @@ class Sets:
                 yield row
 
         def note():
-            # Scoring needs the notes, on every host, also of rows that need not be written.
+            # Scoring needs the notes on every host, even if rows need not be written.
             if split != "train" and not numbers:
                 collections.deque(made(), maxlen=0)
 
@@ -91,18 +107,18 @@ class Sets:
         distribution.check_same(
             self.strategy,
             known.get("rows", -1),
-            "output_dir does not hold the same files on all hosts; they must share it",
+            "output_dir does not contain the same files on all hosts; they must share it",
         )
         counts = [f"; {n} {what}" for what, n in sorted(known["counts"].items()) if n]
         if share := known["unknown"] / max(known["tokens"], 1):
             counts.append(f"; {share:.2%} of the tokens are [UNK]")
         if share > _MANY_UNKNOWN:
-            counts.append(": another vocabulary, --do_lower_case or --strip_accents?")
+            counts.append(": check --vocab_file, --do_lower_case and --strip_accents")
         counts = "".join(counts)
         if not known["rows"]:
             raise UserError(
-                f"{split}: none of {len(examples)} examples makes a row{counts}; is it the "
-                "right file?"
+                f"{split}: none of {len(examples)} examples makes a row{counts}; check "
+                "that it is the right file"
             )
         self.log.say(f"{split}: {len(examples)} examples, {known['rows']} rows{counts}")
         file = rows.Rows(
@@ -111,7 +127,7 @@ class Sets:
         return Set(split, examples, notes, np.array(numbers), file, fingerprint)
 
     def _provide(self, path, made, layout, fingerprint):
-        """Sees to it that a file has these rows, and that it keeps them until `close`."""
+        """Makes sure that a file has these rows and keeps them until `close`."""
         with anywhere.access(path):
             tf.io.gfile.makedirs(self.given.output_dir)
             if anywhere.is_remote(path):
@@ -119,8 +135,8 @@ class Sets:
                 return
             waiting = False
             while True:
-                # Who checks or writes a file has it alone, for a while; those who read it
-                # share it, to their end.
+                # A process locks a file exclusively while it checks or writes it, and
+                # shares the lock while it reads, until the end.
                 with contextlib.ExitStack() as alone:
                     in_use = _try_lock(alone, path, shared=False)
                     if not in_use:
@@ -136,13 +152,13 @@ class Sets:
             raise in_use
 
     def _refresh(self, path, made, layout, fingerprint):
-        """Writes a file unless it is there, whole and of this very set."""
+        """Writes a file unless there is an intact one of exactly this set."""
         if _is_fresh(path, fingerprint):
             return
         _make_room(path)
         note = _read_note(path)
         if note.get("fingerprint") == fingerprint and note.keys() >= _NOTED:
-            self.log.say(f"{path}: damaged; it is made again")
+            self.log.say(f"{path}: damaged; rebuilding it")
         self._write(path, made, layout, fingerprint)
 
     def _rows(self, examples, split, layout):
@@ -160,9 +176,9 @@ class Sets:
                 progress.advance(1)
 
     def _write(self, path, made, layout, fingerprint):
-        """Writes rows, and beside them what they were made of."""
-        # First, so that a killed process leaves no file without a note, which would seem
-        # to be somebody else's. Without a sum it describes no file.
+        """Writes rows, and a note of what they were made from."""
+        # The note comes first, because a file that a killed process left without one would
+        # seem to be somebody else's. Without a checksum, it does not describe a file yet.
         note = {"fingerprint": fingerprint}
         _write_note(path, note)
         note["rows"] = rows.write(path, made(), layout)
@@ -182,7 +198,7 @@ class Sets:
         return split
 
     def _fingerprint(self, split, layout):
-        """Of all that rows follow from."""
+        """Hashes everything that determines the rows."""
         settings = sorted(self.task.settings().items())
         return _digest(
             [layout, self.task.tokenizer.settings, settings, self.digest(split)]
@@ -190,7 +206,7 @@ class Sets:
 
 
 def _try_lock(stack, path, *, shared) -> UserError | None:
-    """Enters a lock, or says who has it."""
+    """Takes a lock, or returns an error that names its holder."""
     try:
         stack.enter_context(local.locked(path, shared=shared))
     except UserError as error:
@@ -198,7 +214,7 @@ def _try_lock(stack, path, *, shared) -> UserError | None:
 
 
 def _read_note(path) -> dict:
-    """What is known of a file of rows; nothing, where the note is not this program's."""
+    """What is known about a file of rows; empty if the note is not this program's."""
     note = anywhere.read_json(f"{path}.json")
     return note if isinstance(note, dict) and "fingerprint" in note else {}
 
@@ -208,7 +224,7 @@ def _write_note(path, note):
 
 
 def _is_fresh(path, fingerprint):
-    """Whether a file is whole and of this very set."""
+    """Whether a file is intact and of exactly this set."""
     note = _read_note(path)
     return (
         note.keys() >= _NOTED
@@ -219,7 +235,7 @@ def _is_fresh(path, fingerprint):
 
 
 def _make_room(path):
-    """Renames what somebody else has put where rows belong."""
+    """Renames files of somebody else that are where rows belong."""
     if _read_note(path):
         return
     for place in (path, f"{path}.json"):
@@ -236,7 +252,7 @@ def _sha256(path):
 
 
 def _tokens_of(row, num_choices, unknown):
-    """How many tokens a row has, and how many of them the vocabulary lacks."""
+    """How many tokens a row has, and how many of them are unknown."""
     sequences = row.input_ids if num_choices else [row.input_ids]
     return {
         "tokens": sum(map(len, sequences)),

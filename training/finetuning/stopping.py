@@ -3,24 +3,23 @@
 import json
 import os
 
-from training import checkpoint, loop, report, run_folder
-
-# isort: split
 import tensorflow as tf
+
+from training import checkpoint, loop, report, run_folder
 
 
 def load(trainer: loop.Trainer, prefix: str, log: report.Report) -> None:
-    """Gives a trainer the weights of a finished training, and says of which step."""
+    """Loads the weights of a finished training into a trainer, and logs their step."""
     scope = trainer.model.encoder.scope
     checkpoint.load(trainer.weights, prefix, required="", scope=scope)
     trainer.progress.step = int(checkpoint.read(prefix, ["global_step"])["global_step"])
-    log.say(f"the weights are those of step {trainer.progress.step}, in {prefix}")
+    log.say(f"using the weights of step {trainer.progress.step}, from {prefix}")
 
 
 class Stopping:
     """Evaluates while a trial trains; with patience, keeps the best and says when to stop.
 
-    What it knows is in a file, so that a resumed run decides as one that never stopped.
+    Its history is in a file, so that a resumed run decides like an uninterrupted one.
     """
 
     def __init__(self, experiment, trainer: loop.Trainer, directory: str):
@@ -50,12 +49,12 @@ class Stopping:
         return values
 
     def _best_until(self, step) -> int | None:
-        """The step of the best of the evaluations so far; the first of several."""
+        """The step of the best evaluation up to `step`; the first of equal ones."""
         history = [e for e in self.history if e["step"] <= step]
         return max(history, key=lambda e: e["score"])["step"] if history else None
 
     def _drop_others(self):
-        """Drops weights for which no resume of the run, from any checkpoint, will look."""
+        """Drops weights that no resume of the run, from any checkpoint, would need."""
         now = self.trainer.progress.step
         stops = (*run_folder.steps(self.directory), now)
         best = self._best_until(now)

@@ -1,6 +1,6 @@
 """The contract of a fine-tuning task.
 
-A script subclasses `Task` and passes it to `finetuning.finetune`, which does the rest.
+A script subclasses `Task` and passes it to `finetune.finetune`, which does the rest.
 """
 
 import abc
@@ -16,16 +16,16 @@ from text.records.rows import Field, Layout, Row
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """What a model says of one set.
+    """A model's predictions for one set.
 
     Attributes:
         split: the set's name.
-        examples: what `Task.read` gave.
-        notes: of each row that `Task.featurize` made of them, in their order.
+        examples: what `Task.read` returned.
+        notes: of each row that `Task.featurize` made from them, in order.
         example_numbers: int [rows], the example of each row.
-        outputs: name -> float32 [rows, ...], the outputs of the objective's model. An
-            axis of the sequence has max_seq_length entries, very low ones behind the
-            row's tokens.
+        outputs: name -> float32 [rows, ...], the outputs of the objective's model. A
+            sequence axis has max_seq_length entries; those after the row's tokens are
+            very low.
     """
 
     split: str
@@ -41,20 +41,21 @@ class Judgement(NamedTuple):
     text: str
     gold: str
     predicted: str
-    wrongness: float  # the worst come first; a loss, or what else orders them
+    wrongness: float  # a loss, or another number; the page lists the highest first
+    probabilities: Mapping[str, float] = {}  # of the answers to choose from
 
 
 class Task(abc.ABC):
-    """What one script knows: its files, its labels, its numbers.
+    """What one script knows: its files, its labels, its scores.
 
     Attributes:
         tokenizer: the `Tokenizer`.
-        fields: what rows hold beside the encoder's inputs.
-        metric: of what `score` gives, that by which runs are compared; higher is better.
+        fields: what rows hold besides the encoder's inputs.
+        metric: which of the scores to compare runs by; higher is better.
         eval_sets, test_sets: the splits to evaluate on and to predict. Runs are compared
             on the first of eval_sets.
-        has_classes: whether `judge` names classes, whose confusions make a table.
-        counts: what `featurize` wants to be said of a set, such as how many texts it cut.
+        has_classes: whether `judge` names classes, which get a confusion matrix.
+        counts: what `featurize` reports about a set, such as how many texts it cut.
     """
 
     fields: Mapping[str, Field] = {}
@@ -71,7 +72,7 @@ class Task(abc.ABC):
     def read(self, split: str) -> list:
         """The examples of "train", or of one of eval_sets and test_sets.
 
-        Their repr has to tell all that rows follow from.
+        Their repr must contain everything that determines the rows.
 
         Raises:
             UserError: a file is missing or a line is bad; names file and line.
@@ -79,21 +80,21 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def featurize(self, example, split: str) -> Iterator[Row]:
-        """One example to its rows: one, or several windows; none where it is no use."""
+        """Makes the rows of an example: one, several windows, or none if it is unusable."""
 
     @abc.abstractmethod
     def objective(self):
-        """An Objective of modeling/objectives; asked for once examples are read."""
+        """An Objective of modeling/objectives; called once examples have been read."""
 
     @abc.abstractmethod
     def score(self, predictions: Predictions) -> dict[str, float]:
-        """Numbers by name, `metric` among them."""
+        """Scores by name, including `metric`."""
 
     @abc.abstractmethod
     def write_predictions(self, predictions: Predictions, directory: str) -> list[str]:
         """Writes a test set's answers; returns the paths of the files."""
 
-    # What a task may leave as it is.
+    # Optional for a task.
 
     def layout(self, examples: list, max_seq_length: int) -> Layout:
         """The arrays of the rows of some examples."""
@@ -104,22 +105,22 @@ class Task(abc.ABC):
         return []
 
     def trivial_score(self, examples: list) -> float | None:
-        """The metric of the same answer to everything; a run no better is degenerate."""
+        """The metric of a constant answer; a run that is no better is degenerate."""
         return None
 
     def settings(self) -> dict:
-        """Flags on which rows or the network depend, beside those that all tasks have."""
+        """Flags that rows or the network depend on, besides those that all tasks have."""
         return {}
 
     def state(self) -> dict:
-        """What was learned of the training file, as JSON: the labels, say."""
+        """What was learned from the training file, as JSON: the labels, for example."""
         return {}
 
-    def restore(self, state: dict) -> None:  # noqa: B027  nothing is a good default
-        """Takes up the state of an earlier run, before anything is read."""
+    def restore(self, state: dict) -> None:  # noqa: B027  optional
+        """Restores the state of an earlier run, before anything is read."""
 
     def description(self) -> dict:
-        """What an export says of the task, as JSON."""
+        """What an export says about the task, as JSON."""
         return self.settings() | self.state()
 
 
@@ -128,7 +129,7 @@ class ServedTask(Task):
 
     Attributes:
         form: of the answers; one of `forms.FORMS`.
-        inputs: what a request has: by name "text", or "list" of texts.
+        inputs: the parts of a request: name -> "text", or "list" of texts.
     """
 
     form: str
@@ -136,26 +137,26 @@ class ServedTask(Task):
 
     @abc.abstractmethod
     def samples(self) -> list:
-        """Examples to try an export on, of texts of any kind; no files are read."""
+        """Varied examples to check an export on; reads no files."""
 
     @abc.abstractmethod
     def request(self, example) -> dict:
-        """What to send for an example: the inputs, str or list[str] by name."""
+        """The request for an example: the inputs, str or list[str] by name."""
 
     @abc.abstractmethod
     def answers(self, predictions: Predictions) -> list[dict]:
-        """What is to come back for each example, as `form` has it."""
+        """The expected answer for each example, in the form `form`."""
 
     @abc.abstractmethod
     def serve(self, tokenizer, predict, **texts) -> dict:
-        """The same in a graph, from raw texts; traced once.
+        """The same answers in a graph, from raw texts; traced once.
 
         Args:
             tokenizer: the `GraphTokenizer`.
             predict: the network, from dict of int32 input_ids, input_mask, segment_ids
-                [rows, s] (or [rows, choices, s]) to its outputs, for any numbers of rows
+                [rows, s] (or [rows, choices, s]) to its outputs, for any number of rows
                 and any s up to max_seq_length.
-            texts: the inputs by name; string [b], or [b, n] filled up with "".
+            texts: the inputs by name; string [b], or [b, n] padded with "".
         Returns:
             the outputs that `form` has, tensors [b, ...].
         """

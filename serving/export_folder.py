@@ -1,0 +1,112 @@
+"""Replaces the folder of an export atomically, and removes nothing else."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from serving import predictor
+from text.errors import UserError
+from text.files import anywhere, local
+
+NAME = "export"  # in an output_dir
+_REPLACED = ".replaced"
+
+
+def check_place(output_dir: str) -> None:
+    """Raises:
+    UserError: the export's path exists and is not an export.
+    """
+    final = os.path.join(output_dir, NAME)
+    with anywhere.access(final):
+        if not tf.io.gfile.exists(final):
+            return
+        is_ours = tf.io.gfile.exists(os.path.join(final, predictor.DESCRIPTION))
+        if not is_ours and (not tf.io.gfile.isdir(final) or tf.io.gfile.listdir(final)):
+            raise UserError(
+                f"{final}: exists and is not an export; move it, or choose another "
+                "--output_dir"
+            )
+
+
+def recover(output_dir: str) -> None:
+    """Gives its final name to an export that was complete when its process was killed."""
+    final = os.path.join(output_dir, NAME)
+    with anywhere.access(final):
+        whole = not tf.io.gfile.exists(final) and predictor.interrupted(final)
+    if whole:
+        # Its process may be about to do the same.
+        with contextlib.suppress(UserError), _held(final), anywhere.access(final):
+            tf.io.gfile.rename(whole, final)
+
+
+@contextlib.contextmanager
+def replacing(final: str) -> Iterator[str]:
+    """Yields a new folder that replaces `final` if the block succeeds."""
+    new, old = local.temporary_name(final), local.temporary_name(f"{final}{_REPLACED}")
+    recover(os.path.dirname(final))
+    with _held(final):
+        _clear(final)
+        try:
+            with anywhere.access(new):
+                tf.io.gfile.makedirs(new)
+            yield new
+            with anywhere.access(final):
+                if tf.io.gfile.exists(final):
+                    if _is_ours(final) and not os.path.islink(final):
+                        tf.io.gfile.rename(final, old)
+                    else:
+                        anywhere.set_aside(final)
+                tf.io.gfile.rename(new, final)
+        finally:
+            with anywhere.access(final):
+                if tf.io.gfile.exists(old) and not tf.io.gfile.exists(final):
+                    tf.io.gfile.rename(old, final)
+                _remove(new)
+                _remove(old)
+
+
+@contextlib.contextmanager
+def _held(final: str) -> Iterator[None]:
+    """Keeps other exports out, if the file system has locks."""
+    with contextlib.ExitStack() as stack:
+        with anywhere.access(final):
+            tf.io.gfile.makedirs(os.path.dirname(final))
+            if not anywhere.is_remote(final):
+                stack.enter_context(local.locked(final))
+        yield
+
+
+def _clear(final: str) -> None:
+    """Removes what killed processes left of an export; call it only with the lock."""
+    parent, name = os.path.split(final)
+    with anywhere.access(parent):
+        for found in tf.io.gfile.listdir(parent):
+            parts = local.temporary_parts(found.rstrip("/"))
+            if not parts or parts[0] not in (name, name + _REPLACED):
+                continue
+            elsewhere = parts[1] != local.host() and not anywhere.is_remote(final)
+            if elsewhere or local.is_left_over(parts):
+                _remove(os.path.join(parent, found.rstrip("/")))
+
+
+def _is_ours(final: str) -> bool:
+    """Whether an export contains only its own files."""
+    description = anywhere.read_json(os.path.join(final, predictor.DESCRIPTION))
+    made = description.get("files", []) if isinstance(description, dict) else []
+    return set(files(final)) <= set(made)
+
+
+def files(directory: str) -> list[str]:
+    """The files and empty folders in a folder and below, by their relative paths."""
+    return [
+        os.path.relpath(os.path.join(folder, name), directory)
+        for folder, folders, names in tf.io.gfile.walk(directory)
+        for name in (names if folders or names else [""])
+    ]
+
+
+def _remove(directory):
+    if tf.io.gfile.isdir(directory):
+        tf.io.gfile.rmtree(directory)

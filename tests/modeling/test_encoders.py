@@ -1,0 +1,80 @@
+"""An encoder of another architecture is one file and one row."""
+
+import dataclasses
+import json
+
+import pytest
+
+from training import checkpoint
+from modeling.encoders import architectures
+from modeling.encoders.bert import BertEncoder
+from modeling.encoders.bert_config import BertConfig
+from modeling.objectives import pretraining, tasks
+from tests import tiny
+from text.errors import UserError
+
+TINY = tiny.config()
+
+
+@dataclasses.dataclass(frozen=True)
+class ToyConfig(BertConfig):
+    """Of another architecture, with keys of all kinds."""
+
+    architecture = "toy"
+    choices = BertConfig.choices | {"direction": ("both", "left_to_right")}
+    direction: str = "both"
+    embedding_size: int | None = None
+    ties_weights: bool = True
+
+
+class ToyEncoder(BertEncoder):
+    def __init__(self, config, *, seed=0, dtype="float32"):
+        super().__init__(config, seed=seed, dtype=dtype, name="toy")
+
+
+def test_an_architecture_is_a_row(monkeypatch, tmp_path):
+    row = architectures.Architecture(ToyConfig, ToyEncoder, ("toy", "toy-v2"))
+    monkeypatch.setitem(architectures.ARCHITECTURES, "toy", row)
+    path = tmp_path / "config.json"
+    config = ToyConfig(**dataclasses.asdict(TINY), ties_weights=False)
+    path.write_text(config.to_json_string())
+    assert checkpoint.read_config(str(path)) == config
+    theirs = config.to_hugging_face() | {"model_type": "toy-v2"}
+    assert type(architectures.config_from_dict(theirs)) is ToyConfig
+    for model in (
+        pretraining.MaskedLMNextSentence().network(config),
+        tasks.Classification(2).network(config),
+    ):
+        encoder = {v.path for v in model.weights if v.path.startswith("toy/")}
+        assert encoder == {v.path for v in model.encoder.weights}
+        assert not any(v.path.startswith("bert/") for v in model.weights)
+        assert encoder - set(model.encoder.required) == {
+            "toy/pooler/dense/kernel",
+            "toy/pooler/dense/bias",
+        }
+
+
+def test_only_an_architecture_of_the_table_is_read(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"vocab_size": 9, "architecture": "bert"}')
+    assert checkpoint.read_config(str(path)) == BertConfig(vocab_size=9)
+    for value in ("elmo", 5, None, ["bert"]):
+        path.write_text(json.dumps({"vocab_size": 9, "architecture": value}))
+        with pytest.raises(UserError, match="architecture is .*must be one of 'bert'"):
+            checkpoint.read_config(str(path))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"ties_weights": 1}, "ties_weights is 1.*bool"),
+        ({"ties_weights": None}, "ties_weights is None.*bool"),
+        ({"embedding_size": True}, "embedding_size is True.*int"),
+        ({"embedding_size": 0}, "embedding_size is 0.*above 0"),
+        ({"direction": "up"}, "direction is 'up'.*one of both, left_to_right"),
+    ],
+)
+def test_keys_of_all_kinds_are_checked(values, message):
+    assert ToyConfig(9, embedding_size=4, ties_weights=False).embedding_size == 4
+    with pytest.raises(ValueError, match=message):
+        ToyConfig.from_dict({"vocab_size": 9} | values)

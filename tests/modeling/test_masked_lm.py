@@ -1,0 +1,109 @@
+"""Pre-training without next sentences: what it learns, leaves alone, and is good for."""
+
+import json
+
+import numpy as np
+import pytest
+
+import convert_checkpoint
+import fill_mask
+import run_pretraining
+import tests
+from training import checkpoint
+from modeling.objectives import masked_lm, pretraining
+from serving.predictor import Predictor
+from tests.test_run_pretraining import TINY, flags, results
+from text.errors import UserError
+
+VOCAB = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
+
+
+def run(directory, **changes):
+    given = flags(
+        directory, **{"objective": "masked_lm", "vocab_file": VOCAB} | changes
+    )
+    run_pretraining.main(run_pretraining.Options(**given))
+
+
+def initial(objective):
+    return {v.path: v.numpy() for v in objective.network(TINY, seed=12345).weights}
+
+
+def test_it_is_the_release_without_the_other_head():
+    ours, release = masked_lm.MaskedLM(), pretraining.MaskedLMNextSentence()
+    rest = {"cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias"}
+    mine, theirs = initial(ours), initial(release)
+    assert theirs.keys() - mine.keys() == rest and not mine.keys() - theirs.keys()
+    for name, value in mine.items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+    rng = np.random.default_rng(0)
+    batch = {
+        "input_ids": rng.integers(0, 90, (4, 16)),
+        "masked_lm_positions": rng.integers(0, 16, (4, 3)),
+        "masked_lm_ids": rng.integers(0, 90, (4, 3)),
+        "masked_lm_weights": np.ones((4, 3), np.float32),
+        "next_sentence_labels": np.ones((4, 1), np.int64),
+        "is_real_example": np.array([1, 1, 1, 0], np.float32),
+    }
+    totals = []
+    for objective in (ours, release):
+        outputs = objective.network(TINY, seed=1)(batch)
+        total, weight = objective.losses(batch, outputs)["masked_lm_loss"]
+        assert float(weight) == 9
+        totals.append(float(total))
+    assert totals[0] == totals[1]
+
+
+@pytest.mark.slow
+def test_a_run_from_records_to_every_use_of_it(tmp_path, capsys):
+    run(tmp_path, do_eval=True, max_eval_steps=2, do_export=True)
+    output = str(tmp_path / "output")
+    assert list(results(tmp_path)) == [
+        "global_step",
+        "loss",
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+    ]
+    learned, before = (
+        checkpoint.read(f"{output}/model.ckpt-6"),
+        initial(masked_lm.MaskedLM()),
+    )
+    for name, value in before.items():  # a pooler that nothing reaches is left alone
+        assert np.array_equal(value, learned[name]) == ("/pooler/" in name), name
+    assert not any("/pooler/" in name and "adam" in name for name in learned)
+
+    capsys.readouterr()
+    fill_mask.main(
+        fill_mask.Options(init_checkpoint=output, vocab_file=VOCAB, text="the [MASK]")
+    )
+    (line,) = capsys.readouterr().out.splitlines()[1:]
+    (answer,) = Predictor(output).predict([{"text": "the [MASK]"}])
+    assert line.split()[1::2] == [each["token"] for each in answer["masks"][0]]
+
+    folder = str(tmp_path / "theirs")
+    convert_checkpoint.main(
+        convert_checkpoint.Options(
+            input=[output], layout="hugging_face", output_dir=folder
+        )
+    )
+    said = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert said["architectures"] == ["BertForMaskedLM"]
+    back = tmp_path / "back"
+    back.mkdir()
+    run(back, init_checkpoint=folder, do_train=False, do_eval=True, max_eval_steps=2)
+    assert results(back) == results(tmp_path) | {"global_step": "0"}
+
+
+@pytest.mark.slow
+def test_a_run_keeps_to_its_objective(tmp_path):
+    run(tmp_path, objective="masked_lm_next_sentence")
+    with pytest.raises(
+        UserError, match="objective was 'masked_lm_next_sentence' and is"
+    ):
+        run(tmp_path)
+    # An earlier version did not note it, and had no other.
+    path = tmp_path / "output" / "run.json"
+    noted = json.loads(path.read_text())
+    del noted["objective"]
+    path.write_text(json.dumps(noted))
+    run(tmp_path, objective="masked_lm_next_sentence")

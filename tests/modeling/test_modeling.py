@@ -1,0 +1,503 @@
+"""The network: equal to the release, whatever the dtype, the compiler or the seed."""
+
+import dataclasses
+import json
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+import tests
+from modeling import layers, losses
+from modeling.encoders.bert import BertEncoder
+from modeling.encoders.bert_config import BertConfig
+from modeling.objectives import pretraining
+
+GOLDEN = tests.GOLDEN / "checkpoint"
+
+TINY = BertConfig(
+    vocab_size=50,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=12,
+    type_vocab_size=2,
+)
+STILL = dataclasses.replace(
+    TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+)
+
+
+def load_golden(model):
+    checkpoint = tf.train.load_checkpoint(str(GOLDEN / "bert_model.ckpt"))
+    for variable in model.variables:
+        variable.assign(checkpoint.get_tensor(variable.path))
+    return model
+
+
+def tiny_batch(rows=4):
+    draw = np.random.default_rng(0).integers
+    return {
+        "input_ids": draw(0, 50, (rows, 12)),
+        "input_mask": np.ones((rows, 12), np.int64),
+        "segment_ids": draw(0, 2, (rows, 12)),
+        "masked_lm_positions": draw(0, 12, (rows, 3)),
+        "masked_lm_ids": draw(0, 50, (rows, 3)),
+        "masked_lm_weights": draw(0, 2, (rows, 3)).astype(np.float32),
+        "next_sentence_labels": draw(0, 2, (rows, 1)),
+    }
+
+
+@pytest.fixture(scope="module")
+def golden():
+    with np.load(GOLDEN / "model_outputs.npz") as file:
+        values = dict(file)
+    batch = {key[3:]: values[key] for key in values if key.startswith("in_")}
+    model = pretraining.PretrainingModel(
+        BertConfig.from_json_file(GOLDEN / "bert_config.json")
+    )
+    return load_golden(model), batch, values
+
+
+# --- against the release ------------------------------------------------------------
+
+
+def test_variables_are_those_of_the_released_checkpoint(golden):
+    model, _, _ = golden
+    checkpoint = tf.train.load_checkpoint(str(GOLDEN / "bert_model.ckpt"))
+    shapes = {v.path: list(v.shape) for v in model.variables}
+    assert shapes == checkpoint.get_variable_to_shape_map()
+    assert len(model.trainable_variables) == len(shapes)
+
+
+def test_every_layer_equals_the_release(golden):
+    model, batch, values = golden
+    outputs = model.encoder(batch, return_all=True)
+    for key in ("embedding_output", "sequence_output", "pooled_output"):
+        np.testing.assert_allclose(outputs[key], values[key], rtol=0, atol=1e-5)
+    for index, output in enumerate(outputs["layer_outputs"]):
+        expected = values[f"encoder_layer_{index}"]
+        np.testing.assert_allclose(output, expected, rtol=0, atol=1e-5)
+
+
+def test_predictions_and_losses_equal_the_release(golden):
+    model, batch, values = golden
+    outputs = model(batch)
+    log_probs = ops.log_softmax(outputs["masked_lm_logits"])
+    np.testing.assert_allclose(
+        ops.reshape(log_probs, (80, 3000)), values["masked_lm_log_probs"], atol=1e-5
+    )
+    np.testing.assert_allclose(
+        ops.log_softmax(outputs["next_sentence_logits"]),
+        values["next_sentence_log_probs"],
+        atol=1e-5,
+    )
+    pairs = pretraining.MaskedLMNextSentence().losses(batch, outputs)
+    assert list(pairs) == ["masked_lm_loss", "next_sentence_loss"]
+    assert float(losses.mean(*pairs["masked_lm_loss"])) == pytest.approx(
+        6.4687347, abs=1e-5
+    )
+    assert float(losses.mean(*pairs["next_sentence_loss"])) == pytest.approx(
+        0.3772726, abs=1e-5
+    )
+
+
+def test_accuracies_count_the_right_predictions(golden):
+    model, batch, values = golden
+    metrics = pretraining.MaskedLMNextSentence().metrics(batch, model(batch))
+    predicted = values["masked_lm_log_probs"].argmax(-1)
+    expected = (predicted == batch["masked_lm_ids"].ravel()).sum()
+    assert [float(x) for x in metrics["masked_lm_accuracy"]] == [expected, 80.0]
+    assert [float(x) for x in metrics["next_sentence_accuracy"]] == [7.0, 8.0]
+
+
+# Hidden size, layers, heads, vocabulary, parameters of encoder and pooler.
+RELEASED_SIZES = {
+    "tiny": (128, 2, 30522, 4_385_920),
+    "small": (512, 4, 30522, 28_763_648),
+    "medium": (512, 8, 30522, 41_373_184),
+    "base_uncased": (768, 12, 30522, 109_482_240),
+    "base_cased": (768, 12, 28996, 108_310_272),
+    "chinese": (768, 12, 21128, 102_267_648),
+    "multilingual": (768, 12, 119547, 177_853_440),
+    "large_uncased": (1024, 24, 30522, 335_141_888),
+    "large_cased": (1024, 24, 28996, 333_579_264),
+}
+
+
+@pytest.mark.parametrize("size", RELEASED_SIZES)
+def test_parameter_counts_of_the_released_sizes(size):
+    hidden_size, num_layers, vocab_size, parameters = RELEASED_SIZES[size]
+    config = BertConfig(
+        vocab_size=vocab_size,
+        hidden_size=hidden_size,
+        num_hidden_layers=num_layers,
+        num_attention_heads=hidden_size // 64,
+        intermediate_size=4 * hidden_size,
+        type_vocab_size=2,
+    )
+    # In this scope variables have shapes and no memory.
+    with keras.StatelessScope(initialize_variables=False):
+        encoder = BertEncoder(config)
+    assert sum(math.prod(v.shape) for v in encoder.variables) == parameters
+
+
+# --- activations --------------------------------------------------------------------
+
+POINTS = np.array([-12.0, -4.5, -3.0, -1.0, -0.1, 0.0, 0.1, 1.0, 3.0, 4.5, 12.0])
+
+
+def tanh_reference(x):
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    return 0.5 * x * (1 + math.tanh(inner))
+
+
+def erf_reference(x):
+    return 0.5 * x * math.erfc(-x / math.sqrt(2))
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"), [("gelu", tanh_reference), ("gelu_erf", erf_reference)]
+)
+def test_gelu_and_its_slope_equal_float64(name, reference):
+    x = tf.constant(POINTS, "float32")
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = layers.activation(name)(x)
+    np.testing.assert_allclose(y, [reference(p) for p in POINTS], rtol=2e-6, atol=2e-7)
+    step = 1e-5
+    slopes = [(reference(p + step) - reference(p - step)) / 2 / step for p in POINTS]
+    np.testing.assert_allclose(tape.gradient(y, x), slopes, rtol=2e-6, atol=1e-6)
+
+
+def test_the_two_gelus_differ():
+    assert float(layers.gelu_tanh(tf.constant(2.5))) == pytest.approx(
+        2.484916, abs=1e-6
+    )
+    assert float(layers.gelu_erf(tf.constant(2.5))) == pytest.approx(2.484476, abs=1e-6)
+
+
+def test_gelu_keeps_the_dtype():
+    x = tf.constant([1.0], "bfloat16")
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = layers.gelu_tanh(x)
+    assert (y.dtype, tape.gradient(y, x).dtype) == ("bfloat16", "bfloat16")
+
+
+# --- initial weights ----------------------------------------------------------------
+
+
+def test_initial_weights_are_cut_normal_and_differ_between_variables():
+    model = pretraining.PretrainingModel(
+        dataclasses.replace(TINY, vocab_size=5000), seed=3
+    )
+    samples = set()
+    for variable in model.variables:
+        value = variable.numpy()
+        if variable.path.endswith(("bias", "beta")):
+            assert not value.any(), variable.path
+        elif variable.path.endswith("gamma"):
+            assert (value == 1).all(), variable.path
+        else:
+            assert np.abs(value).max() <= 0.04, variable.path
+            samples.add(float(value.ravel()[0]))
+    # 3 tables, 6 kernels in 2 layers, pooler, transform, next sentence.
+    assert len(samples) == 3 + 12 + 3
+    table = model.encoder.word_embeddings.numpy()
+    # A normal distribution of deviation 0.02 cut at two deviations has 0.0176.
+    assert table.std() == pytest.approx(0.0176, rel=0.02)
+
+
+def test_seed_determines_initial_weights():
+    first, again, other = (
+        pretraining.PretrainingModel(TINY, seed=seed).get_weights()
+        for seed in (1, 1, 2)
+    )
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    assert (first[0] != other[0]).all()
+
+
+# --- dropout ------------------------------------------------------------------------
+
+
+def test_dropout_keeps_and_scales():
+    x = tf.ones((100, 100))
+    y = layers.Dropouts([1, 2])(x, 0.1).numpy()
+    assert set(np.unique(y)) == {0.0, np.float32(1 / 0.9)}
+    assert (y == 0).mean() == pytest.approx(0.1, abs=0.01)
+    assert layers.no_dropout(x, 0.1) is x
+    assert layers.Dropouts([1, 2])(x, 0.0) is x
+
+
+def test_dropout_masks_follow_from_seed_and_number_of_the_call():
+    def mask(seed, number):
+        dropouts = layers.Dropouts(seed)
+        masks = [dropouts(tf.ones(1000), 0.5) for _ in range(number + 1)]
+        return masks[-1].numpy() > 0
+
+    assert (mask([1, 2], 3) == mask([1, 2], 3)).all()
+    others = [mask([1, 3], 3), mask([2, 2], 3), mask([1, 2], 4), mask([1, 1], 4)]
+    for other in others:
+        assert (mask([1, 2], 3) == other).mean() == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_rate_of_zero_moves_no_other_mask():
+    some, others = layers.Dropouts([1, 2]), layers.Dropouts([1, 2])
+    some(tf.ones(100), 0.0)
+    others(tf.ones(100), 0.5)
+    masked = (dropouts(tf.ones(100), 0.5).numpy() for dropouts in (some, others))
+    np.testing.assert_array_equal(*masked)
+
+
+MASKS = "fbe42707 395393f0 f60f40a2 358c9d7a b9b119e1 5fd50e2f 139f8d58 965adc2a"
+
+
+def test_masks_stay_from_one_version_to_the_next():
+    """So that a run survives an upgrade; drawn when every site still had a number."""
+    dropouts = layers.Dropouts([12345, 7])
+    masks = [dropouts(tf.ones(32), 0.5).numpy() > 0 for _ in range(8)]
+    found = [np.packbits(mask).tobytes().hex() for mask in masks]
+    assert found == MASKS.split()
+
+
+def test_model_dropout_follows_the_seed():
+    model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
+
+    def logits(*seed):
+        dropouts = {"dropouts": layers.Dropouts(seed)} if seed else {}
+        return model(batch, **dropouts)["masked_lm_logits"].numpy()
+
+    assert (logits(1, 1) != logits()).any()
+    assert (logits(1, 1) == logits(1, 1)).all()
+    assert (logits(1, 1) != logits(1, 2)).any()
+
+
+def test_a_layer_that_is_used_twice_draws_twice():
+    layer = BertEncoder(TINY).transformer_layers[0]
+    dropouts, hidden = layers.Dropouts([1, 1]), tf.ones((2, 4, TINY.hidden_size))
+    assert (
+        (layer(hidden, dropouts=dropouts) != layer(hidden, dropouts=dropouts))
+        .numpy()
+        .any()
+    )
+
+
+# --- inputs -------------------------------------------------------------------------
+
+
+def test_mask_and_segments_have_the_release_defaults():
+    encoder, ids = BertEncoder(TINY), tiny_batch()["input_ids"]
+    given = {
+        "input_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "segment_ids": np.zeros_like(ids),
+    }
+    np.testing.assert_array_equal(
+        encoder({"input_ids": ids})["sequence_output"],
+        encoder(given)["sequence_output"],
+    )
+
+
+def test_padding_changes_nothing_before_it():
+    encoder, batch = BertEncoder(TINY), tiny_batch()
+    batch["input_mask"][:, 8:] = 0
+    before = encoder(batch)["sequence_output"]
+    batch["input_ids"][:, 8:] = 0
+    after = encoder(batch)["sequence_output"]
+    np.testing.assert_array_equal(before[:, :8], after[:, :8])
+
+
+def test_a_row_of_padding_stays_finite():
+    batch = tiny_batch()
+    batch["input_mask"][0] = 0
+    assert np.isfinite(BertEncoder(TINY)(batch)["sequence_output"]).all()
+
+
+def test_the_batch_size_may_be_open_as_in_an_exported_model():
+    model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
+    specs = {k: tf.TensorSpec([None, *v.shape[1:]], v.dtype) for k, v in batch.items()}
+    serve = tf.function(lambda batch: model(batch), input_signature=[specs])
+    logits = serve({key: tf.constant(value) for key, value in batch.items()})
+    np.testing.assert_allclose(
+        logits["masked_lm_logits"], model(batch)["masked_lm_logits"], atol=1e-6
+    )
+
+
+def test_a_sequence_beyond_the_position_table_is_refused():
+    with pytest.raises(ValueError, match="13 tokens.*12 position embeddings"):
+        BertEncoder(TINY)({"input_ids": np.zeros((1, 13), np.int64)})
+
+
+# --- losses -------------------------------------------------------------------------
+
+
+def test_losses_and_metrics_of_parts_add_up_to_the_whole():
+    model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
+    objective = pretraining.MaskedLMNextSentence()
+
+    def pairs(rows):
+        part = {key: value[rows] for key, value in batch.items()}
+        outputs = model(part)
+        found = objective.losses(part, outputs) | objective.metrics(part, outputs)
+        weights = {name: found[name][1] for name in objective.loss_weights}
+        assert objective.weights(part) == weights
+        return np.array([found[name] for name in sorted(found)])
+
+    whole = pairs(slice(0, 4))
+    np.testing.assert_allclose(
+        pairs(slice(0, 1)) + pairs(slice(1, 4)), whole, rtol=1e-6
+    )
+
+
+def test_rows_that_fill_up_a_batch_count_for_nothing():
+    model, objective = (
+        pretraining.PretrainingModel(TINY),
+        pretraining.MaskedLMNextSentence(),
+    )
+    batch = tiny_batch()
+    batch["masked_lm_weights"][:] = 1.0
+    filled = batch | {"is_real_example": np.array([1.0, 1.0, 1.0, 0.0])}
+    real = {key: value[:3] for key, value in batch.items()}
+
+    def pairs(part):
+        outputs = model(part)
+        found = objective.losses(part, outputs) | objective.metrics(part, outputs)
+        return np.array([found[name] for name in sorted(found)])
+
+    np.testing.assert_allclose(pairs(filled), pairs(real), rtol=1e-6)
+    assert float(objective.weights(filled)["masked_lm_loss"]) == 9.0
+    assert float(objective.weights(filled)["next_sentence_loss"]) == 3.0
+
+
+def test_a_batch_without_predictions_has_no_loss():
+    total, weight = losses.cross_entropy(
+        tf.random.normal((2, 3, 5), seed=1), np.ones((2, 3)), tf.zeros((2, 3))
+    )
+    assert float(losses.mean(total, weight)) == 0.0
+
+
+# --- dtype and compiler -------------------------------------------------------------
+
+
+def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
+    model, batch, values = golden
+    rounded = load_golden(
+        pretraining.PretrainingModel(model.encoder.config, dtype="mixed_bfloat16")
+    )
+    assert {v.dtype for v in rounded.variables} == {"float32"}
+    outputs = rounded(batch)
+    assert {v.dtype for v in outputs.values()} == {tf.float32}
+    assert rounded.encoder(batch)["sequence_output"].dtype == tf.bfloat16
+    pairs = pretraining.MaskedLMNextSentence().losses(batch, outputs)
+    assert float(losses.mean(*pairs["masked_lm_loss"])) == pytest.approx(
+        float(values["masked_lm_loss"]), rel=5e-3
+    )
+
+
+def gradients(model, batch, seed):
+    objective = pretraining.MaskedLMNextSentence()
+    with tf.GradientTape() as tape:
+        dropouts = {} if seed is None else {"dropouts": layers.Dropouts(seed)}
+        outputs = model(batch, **dropouts)
+        pairs = objective.losses(batch, outputs)
+        loss = sum(losses.mean(*pair) for pair in pairs.values())
+    return tape.gradient(loss, [v.value for v in model.trainable_variables])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_a_training_step_compiles_with_xla(dtype):
+    model = pretraining.PretrainingModel(STILL, dtype=dtype)
+    batch = {key: tf.constant(value) for key, value in tiny_batch().items()}
+    plain = tf.function(lambda: gradients(model, batch, None))()
+    compiled = tf.function(lambda: gradients(model, batch, None), jit_compile=True)()
+    tolerance = 1e-6 if dtype == "float32" else 2e-2
+    for variable, a, b in zip(model.trainable_variables, plain, compiled, strict=True):
+        # Dense: what replicas add up and the optimizer takes.
+        assert isinstance(a, tf.Tensor) and a.dtype == tf.float32, variable.path
+        np.testing.assert_allclose(a, b, atol=tolerance, err_msg=variable.path)
+
+
+def test_dropout_compiles_with_xla_and_follows_the_seed():
+    # XLA draws other masks than TensorFlow does, by the same rule.
+    compiled = tf.function(
+        lambda seed: layers.Dropouts(seed)(tf.ones(10_000), 0.1),
+        jit_compile=True,
+    )
+    first = compiled(tf.constant([5, 7])).numpy()
+    assert (first == 0).mean() == pytest.approx(0.1, abs=0.01)
+    assert (first == compiled(tf.constant([5, 7])).numpy()).all()
+    assert (first != compiled(tf.constant([5, 8])).numpy()).any()
+
+
+# --- bert_config.json ---------------------------------------------------------------
+
+
+def test_config_reads_the_release_and_round_trips(tmp_path):
+    path = tmp_path / "bert_config.json"
+    path.write_text(
+        json.dumps(
+            {
+                "vocab_size": 21128,
+                "type_vocab_size": 2,
+                "directionality": "bidi",
+                "pooler_fc_size": 768,
+                "pooler_num_attention_heads": 12,
+                "pooler_num_fc_layers": 3,
+                "pooler_size_per_head": 128,
+                "pooler_type": "first_token_transform",
+            }
+        )
+    )
+    config = BertConfig.from_json_file(path)
+    assert (config.vocab_size, config.type_vocab_size) == (21128, 2)
+    assert (config.hidden_size, config.hidden_act) == (768, "gelu")
+    assert BertConfig(vocab_size=9).type_vocab_size == 16
+    path.write_text(config.to_json_string())
+    assert BertConfig.from_json_file(path) == config
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "missing key 'vocab_size'"),
+        ({"vocab_size": 9, "hiden_size": 8}, "'hiden_size'.*'hidden_size'"),
+        ({"vocab_size": 9, "zzz": 8}, "unknown key 'zzz'"),
+        ({"vocab_size": "9"}, "vocab_size is '9'.*int"),
+        ({"vocab_size": True}, "vocab_size is True.*int"),
+        ({"vocab_size": 0}, "vocab_size is 0.*above 0"),
+        ({"vocab_size": 9, "hidden_dropout_prob": 1.0}, "hidden_dropout_prob is 1.0"),
+        ({"vocab_size": 9, "hidden_act": "swish"}, "hidden_act is 'swish'.*gelu_erf"),
+        ({"vocab_size": 9, "hidden_size": 100}, "100.*12 attention heads"),
+        ({"vocab_size": 9, "initializer_range": float("nan")}, "initializer_range"),
+    ],
+)
+def test_config_refuses_in_one_line(values, message, tmp_path):
+    path = tmp_path / "bert_config.json"
+    path.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=message) as error:
+        BertConfig.from_json_file(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)
+
+
+def test_config_that_is_no_json_object_is_refused(tmp_path):
+    path = tmp_path / "bert_config.json"
+    path.write_text('{\n"vocab_size": 9,\n}')
+    with pytest.raises(ValueError, match=r"bert_config.json:[23]: not JSON"):
+        BertConfig.from_json_file(path)
+    path.write_text("[1]")
+    with pytest.raises(ValueError, match="JSON list"):
+        BertConfig.from_json_file(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="UTF-8"):
+        BertConfig.from_json_file(path)
+    for content in ("[" * 100_000, '{"vocab_size": %s9' % ('{"a": ' * 100_000)):
+        path.write_text(content)
+        with pytest.raises(ValueError, match="bert_config.json: nested too deeply"):
+            BertConfig.from_json_file(path)

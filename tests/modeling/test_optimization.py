@@ -1,0 +1,225 @@
+"""The release's optimizer to the digit: rule, schedule, clipping, 20 traced updates."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+import tests
+from modeling import losses, optimization
+from modeling.encoders.bert_config import BertConfig
+from modeling.objectives import pretraining
+from tests import jobs
+
+GOLDEN = tests.GOLDEN
+
+
+def variable(value, name):
+    return keras.Variable(np.array(value, np.float32), name=name)
+
+
+# --- one update ---------------------------------------------------------------------
+
+
+def test_first_update_has_no_bias_correction():
+    kernel, bias = variable([2.0], "kernel"), variable([2.0], "bias")
+    optimizer = optimization.AdamWeightDecay([kernel, bias])
+    optimizer.apply([ops.ones(1), ops.ones(1)], 0.01)
+    # 0.1 / (sqrt(0.001) + 1e-6) = 3.16218 times the rate; corrected Adam gives 1.
+    assert float(bias[0]) == pytest.approx(2.0 - 0.0316218, abs=1e-6)
+    # Decay adds 0.01 * 2.0 before the rate.
+    assert float(kernel[0]) == pytest.approx(2.0 - 0.0316218 - 0.0002, abs=1e-6)
+
+
+def test_five_updates_equal_the_formula_in_float64():
+    draw = np.random.default_rng(0).normal
+    start, gradients = draw(size=(3, 4)), draw(size=(5, 3, 4)) * 1e-3
+    kernel = variable(start, "kernel")
+    optimizer = optimization.AdamWeightDecay([kernel])
+    w, m, v = start, 0.0, 0.0
+    for step, gradient in enumerate(gradients, start=1):
+        optimizer.apply([ops.cast(gradient, "float32")], 0.1 * step)
+        m = 0.9 * m + 0.1 * gradient
+        v = 0.999 * v + 0.001 * gradient**2
+        w = w - 0.1 * step * (m / (np.sqrt(v) + 1e-6) + 0.01 * w)
+    np.testing.assert_allclose(kernel, w, rtol=1e-5)
+    np.testing.assert_allclose(optimizer.first_moments[0], m, rtol=1e-5)
+    np.testing.assert_allclose(optimizer.second_moments[0], v, rtol=1e-5)
+
+
+def test_bias_correction_is_that_of_the_paper_on_adam():
+    draw = np.random.default_rng(0).normal
+    start, gradients = draw(size=(3, 4)), draw(size=(5, 3, 4)) * 1e-3
+    kernel = variable(start, "kernel")
+    optimizer = optimization.AdamWeightDecay([kernel], bias_correction=True)
+    w, m, v = start, 0.0, 0.0
+    for step, gradient in enumerate(gradients):
+        optimizer.apply([ops.cast(gradient, "float32")], 0.1, step)
+        m = 0.9 * m + 0.1 * gradient
+        v = 0.999 * v + 0.001 * gradient**2
+        corrected = m / (1 - 0.9 ** (step + 1))
+        scale = np.sqrt(v / (1 - 0.999 ** (step + 1)))
+        w = w - 0.1 * (corrected / (scale + 1e-6) + 0.01 * w)
+    np.testing.assert_allclose(kernel, w, rtol=1e-5)
+
+
+def test_layer_normalization_and_biases_are_not_decayed():
+    config = BertConfig(
+        vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1
+    )
+    model = pretraining.PretrainingModel(config)
+    optimizer = optimization.AdamWeightDecay(model.trainable_variables)
+    decayed = {v.path for v in model.variables if optimizer.decays(v.path)}
+    layer = "bert/encoder/layer_0"
+    assert decayed == {
+        "bert/embeddings/word_embeddings",
+        "bert/embeddings/token_type_embeddings",
+        "bert/embeddings/position_embeddings",
+        f"{layer}/attention/self/query/kernel",
+        f"{layer}/attention/self/key/kernel",
+        f"{layer}/attention/self/value/kernel",
+        f"{layer}/attention/output/dense/kernel",
+        f"{layer}/intermediate/dense/kernel",
+        f"{layer}/output/dense/kernel",
+        "bert/pooler/dense/kernel",
+        "cls/predictions/transform/dense/kernel",
+        "cls/seq_relationship/output_weights",
+    }
+
+
+def test_slots_have_the_names_of_the_released_training_checkpoints():
+    with keras.name_scope("bert"), keras.name_scope("pooler"):
+        kernel = variable([1.0], "kernel")
+    optimizer = optimization.AdamWeightDecay([kernel])
+    assert [slot.path for slot in optimizer.variables] == [
+        "bert/pooler/kernel/adam_m",
+        "bert/pooler/kernel/adam_v",
+    ]
+
+
+# --- schedule -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [(0, 0.0), (1, 2e-4), (4, 8e-4), (5, 7.5e-4), (19, 5e-5), (20, 0.0), (99, 0.0)],
+)
+def test_learning_rate_rises_jumps_down_and_falls(step, expected):
+    rate = optimization.learning_rate(step, 1e-3, 20, 5)
+    assert rate.dtype == tf.float32
+    assert float(rate) == pytest.approx(expected, rel=1e-6)
+
+
+def test_learning_rate_without_warmup_starts_at_the_peak():
+    assert float(optimization.learning_rate(0, 1e-3, 20, 0)) == pytest.approx(1e-3)
+
+
+# --- clipping -----------------------------------------------------------------------
+
+
+def test_clipping_scales_the_common_norm_to_one():
+    clipped, norm = optimization.clip_by_global_norm(
+        [ops.convert_to_tensor([3.0]), ops.convert_to_tensor([[0.0, 4.0]])], 1.0
+    )
+    assert float(norm) == 5.0
+    np.testing.assert_allclose(clipped[0], [0.6], rtol=1e-6)
+    np.testing.assert_allclose(clipped[1], [[0.0, 0.8]], rtol=1e-6)
+
+
+def test_small_gradients_pass_unclipped():
+    for value in (0.25, 0.0):
+        clipped, norm = optimization.clip_by_global_norm(
+            [ops.convert_to_tensor([value])], 1.0
+        )
+        assert (float(norm), float(clipped[0][0])) == (value, value)
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_a_norm_that_is_not_finite_shows_in_every_gradient(bad):
+    clipped, norm = optimization.clip_by_global_norm(
+        [ops.convert_to_tensor([bad]), ops.convert_to_tensor([1.0])], 1.0
+    )
+    assert not np.isfinite(norm)
+    assert np.isnan(clipped[0]).all() and np.isnan(clipped[1]).all()
+
+
+# --- the release's trace ------------------------------------------------------------
+
+
+def golden_batches():
+    features = {
+        key: tf.io.FixedLenFeature([length], tf.int64)
+        for key, length in {
+            "input_ids": 64,
+            "input_mask": 64,
+            "segment_ids": 64,
+            "masked_lm_positions": 10,
+            "masked_lm_ids": 10,
+            "next_sentence_labels": 1,
+        }.items()
+    }
+    features["masked_lm_weights"] = tf.io.FixedLenFeature([10], tf.float32)
+    path = str(GOLDEN / "pretraining" / "pretraining.tfrecord")
+    return (
+        tf.data.TFRecordDataset(path)
+        .batch(32)
+        .take(20)
+        .map(lambda rows: tf.io.parse_example(rows, features))
+    )
+
+
+@pytest.mark.slow
+def test_twenty_updates_equal_the_release():
+    directory = GOLDEN / "checkpoint"
+    config = dataclasses.replace(
+        BertConfig.from_json_file(directory / "bert_config.json"),
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    objective = pretraining.MaskedLMNextSentence()
+    model = objective.network(config)
+    checkpoint = tf.train.load_checkpoint(str(directory / "bert_model.ckpt"))
+    for weight in model.variables:
+        weight.assign(checkpoint.get_tensor(weight.path))
+    optimizer = optimization.AdamWeightDecay(model.trainable_variables)
+
+    @tf.function
+    def update(batch, step):
+        with tf.GradientTape() as tape:
+            outputs = model(batch)
+            pairs = objective.losses(batch, outputs)
+            means = {name: losses.mean(*pair) for name, pair in pairs.items()}
+            loss = sum(means.values())
+        values = [weight.value for weight in model.trainable_variables]
+        gradients = tape.gradient(loss, values)
+        gradients, norm = optimization.clip_by_global_norm(gradients, 1.0)
+        rate = optimization.learning_rate(step, 1e-3, 20, 5)
+        optimizer.apply(gradients, rate)
+        return means | {"loss": loss, "global_norm": norm, "learning_rate": rate}
+
+    with np.load(directory / "training_trace.npz") as file:
+        trace = dict(file)
+    for step, batch in enumerate(golden_batches()):
+        for name, value in update(batch, tf.constant(step)).items():
+            assert float(value) == pytest.approx(trace[name][step], rel=1e-5), (
+                f"{name} of update {step}"
+            )
+    finals = [key for key in trace if key.startswith("final/")]
+    weights = {weight.path: weight for weight in model.variables}
+    assert len(finals) == 61
+    for key in finals:
+        np.testing.assert_allclose(
+            weights[key.removeprefix("final/")], trace[key], rtol=0, atol=1e-5
+        )
+
+
+# --- replicas -----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_replicas_update_their_copies_alike():
+    done = jobs.finished(jobs.command("tests/programs/two_replicas.py", {}))
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,516 @@
+"""Exports: raw text gives the script's own answers to whoever loads it, or go."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import types
+
+import h5py
+import numpy as np
+import onnxruntime
+import pytest
+from ai_edge_litert import interpreter as litert
+
+import extract_features
+import fill_mask
+import run_classifier
+import run_pretraining
+import tests
+from training import encoder_export, tf
+from modeling.encoders.bert_config import BertConfig
+from modeling.objectives import pretraining
+from serving import export, export_folder, portable
+from serving.predictor import Predictor, _find
+from tests import jobs, tiny
+from text.errors import UserError
+from text.files import local
+from text.tokenizers.graph_tokenizer import GraphTokenizer
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import WordPiece
+from training.checkpoint import load
+
+GOLDEN = tests.GOLDEN
+TINY = tiny.config(vocab_size=80, max_position_embeddings=32)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pieces = "the a cat dog sat ran on under mat hat red blue ##s ##ed é 東 σ ς".split()
+    letters = [*"abcdefghijklmnopqrstuvwxyz", *map("##{}".format, "abcdeinorst")]
+    tiny.write(tmp_path, [*pieces, *letters], TINY)
+    return tmp_path
+
+
+def real_texts(number):
+    """Of many languages: the golden texts of the tokenizer."""
+    lines = (GOLDEN / "tokenization" / "texts.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line)["text"] for line in lines[:number]]
+
+
+def write_sets(folder, label, *, pairs):
+    """JSON lines of a train, dev and test set; 200 in the last."""
+    rng = random.Random(1)
+    texts = real_texts(200)
+    for name, size in (("train", 40), ("dev", 20), ("test", 200)):
+        lines = []
+        for i in range(size):
+            example = {"text": texts[i], "label": label(rng)}
+            if pairs:
+                example["other"] = rng.choice(texts)
+            lines.append(json.dumps(example))
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def run(folder, **changes):
+    own = {
+        "task_name": "custom",
+        "data_dir": str(folder),
+        "train_file": "train.jsonl",
+        "dev_file": "dev.jsonl",
+        "test_file": "test.jsonl",
+        "max_seq_length": 32,
+        "num_train_epochs": [2.0],
+        "learning_rate": [1e-2],
+        "do_train": True,
+    }
+    jobs.run(run_classifier, jobs.flags(folder, **own | changes))
+
+
+def same(expected, found):
+    return not export._differ(expected, found)
+
+
+KINDS = {
+    "single": (lambda rng: rng.choice(["yes", "no", "Straße"]), True),
+    "several": (lambda rng: [c for c in "abc" if rng.random() < 0.5], False),
+    "number": (lambda rng: rng.random() * 5, True),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_raw_text_gives_the_scripts_predictions(kind, folder):
+    """200 texts of many languages: the same labels, probabilities to 1e-5."""
+    label, pairs = KINDS[kind]
+    write_sets(folder, label, pairs=pairs)
+    changes = {"text_b_column": "other"} if pairs else {}
+    run(folder, label_kind=kind, do_predict=True, do_export=True, **changes)
+    with open(folder / "output" / "predictions.jsonl", encoding="utf-8") as lines:
+        written = [json.loads(line) for line in lines]
+    predictor = Predictor(str(folder / "output"))
+    requests = [{k: line.pop(k) for k in predictor.parts} for line in written]
+    assert len(requests) == 200
+    for line, answer in zip(written, predictor.predict(requests), strict=True):
+        del line["gold"], line["index"]
+        assert same(line, answer)
+
+
+@pytest.mark.slow
+def test_what_an_export_holds_and_what_it_answers_to_anything(folder, capfd):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, do_eval=True, do_export=True)
+    directory = folder / "output" / "export"
+    assert "the same answers to 21 requests" in capfd.readouterr().out
+    assert sorted(os.listdir(folder / "output" / "export")) == [
+        "export.json",
+        "tensors",
+        "text",
+    ]
+    description = json.loads((directory / "export.json").read_text())
+    wanted = {
+        "form": "label",
+        "inputs": {"text": "text"},
+        "task": "Classifier",
+        "labels": ["Straße", "no", "yes"],
+        "max_seq_length": 32,
+        "do_lower_case": True,
+        "dtype": "float32",
+        "global_step": 10,
+    }
+    assert {name: description[name] for name in wanted} == wanted
+    assert description["versions"]["tensorflow"] == tf.__version__
+    vocabulary = (directory / "text" / "1" / "assets" / "vocab.txt").read_bytes()
+    assert vocabulary == (folder / "vocab.txt").read_bytes()
+
+    loaded = tf.saved_model.load(str(directory / "text" / "1"))
+    serve = loaded.signatures["serving_default"]
+    nothing = serve(text=tf.constant([], tf.string))
+    assert nothing["probabilities"].shape == (0, 3)
+    assert nothing["predicted"].shape == (0,)
+    odd = [b"", b"\xff\xfe", b"a " * (1 << 19), b"x" * (1 << 20), b"\x00", "é".encode()]
+    for texts in (odd, odd[:1]):
+        answers = serve(text=tf.constant(texts))
+        assert np.isfinite(answers["probabilities"]).all()
+        assert set(answers["predicted"].numpy()) <= {b"no", b"yes", "Straße".encode()}
+
+    # A second export of the same checkpoint takes the place of the first.
+    (directory / "export.json").write_text("{}")
+    run(folder, do_train=False, do_export=True)
+    assert json.loads((directory / "export.json").read_text()) == description
+
+
+@pytest.mark.slow
+def test_the_network_alone_loads_in_plain_tensorflow(folder):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, do_export=True)
+    model = folder / "output" / "export" / "tensors" / "1"
+    code = f"""
+import tensorflow as tf
+model = tf.saved_model.load({str(model)!r})
+serve = model.signatures["serving_default"]
+ids = tf.constant([[2, 5, 6, 3, 0], [2, 5, 3, 0, 0]])
+mask = tf.cast(ids > 0, tf.int32)
+both = serve(input_ids=ids, input_mask=mask, segment_ids=tf.zeros_like(ids))["logits"]
+one = serve(input_ids=ids[1:, :3], input_mask=mask[1:, :3],
+            segment_ids=tf.zeros_like(ids)[1:, :3])["logits"]
+assert both.shape == (2, 3), both
+tf.debugging.assert_near(both[1:], one, atol=1e-5)
+row = [[2, 5, 6, 3] + [0] * 28]
+feature = lambda v: tf.train.Feature(int64_list=tf.train.Int64List(value=v))
+example = tf.train.Example(features=tf.train.Features(feature={{
+    "input_ids": feature(row[0]), "input_mask": feature([1] * 4 + [0] * 28),
+    "segment_ids": feature([0] * 32)}}))
+of_example = model.signatures["examples"](
+    examples=tf.constant([example.SerializeToString()]))["logits"]
+tf.debugging.assert_near(both[:1], of_example, atol=1e-5)
+import sys
+ours = "text", "modeling", "training", "serving", "tensorflow_text"
+assert not any(name.split(".")[0] in ours for name in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_an_export_that_answers_otherwise_leaves_nothing(folder, monkeypatch):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, do_export=True)
+    before = (folder / "output" / "export" / "export.json").read_bytes()
+    encode = GraphTokenizer.encode
+    # A tokenizer that loses the last token of each text.
+    monkeypatch.setattr(GraphTokenizer, "encode", lambda *given: encode(*given)[:, :-1])
+    with pytest.raises(UserError, match="the export was removed: once loaded, it answ"):
+        run(folder, do_train=False, do_export=True)
+    assert (folder / "output" / "export" / "export.json").read_bytes() == before
+    assert not list((folder / "output").glob(".export~bert~*"))
+
+
+def replace(final, content):
+    """Exports a file, as `export.save` does."""
+    with export_folder.replacing(str(final)) as folder:
+        pathlib.Path(folder, "file").write_text(content)
+        if content == "bad":
+            raise UserError("bad")
+        description = {"files": ["file", "export.json"]}
+        pathlib.Path(folder, "export.json").write_text(json.dumps(description))
+
+
+def everything(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+EXPORTED = ["export", "export/export.json", "export/file"]
+
+
+def left_by_a_killed_process(final, name="export"):
+    """The name of a folder in which it wrote."""
+    place = local.temporary_name(str(final.parent / name))
+    return pathlib.Path(place.replace(f"~{os.getpid()}", "~4194305"))
+
+
+def test_an_export_is_replaced_as_a_whole_or_not_at_all(tmp_path):
+    final = tmp_path / "export"
+    replace(final, "first")
+    replace(final, "second")
+    with pytest.raises(UserError):
+        replace(final, "bad")
+    assert (final / "file").read_text() == "second"
+    assert everything(tmp_path) == EXPORTED
+
+
+def test_an_export_killed_between_its_renames_is_found_again(tmp_path):
+    final = tmp_path / "export"
+    replace(final, "first")
+    old = left_by_a_killed_process(final, "export.replaced")
+    final.rename(old)
+    replace(final, "second")
+    assert everything(tmp_path) == EXPORTED
+    # The new one is whole and was checked; the old one has no name any more.
+    new = left_by_a_killed_process(final)
+    final.rename(new)
+    for directory in (tmp_path, final):
+        assert _find(str(directory))[1] == str(new / "export.json")
+    export_folder.recover(str(tmp_path))
+    assert (final / "file").read_text() == "second"
+    # Killed while it wrote: not whole, and removed by the next export alone.
+    new.mkdir()
+    (new / "file").write_text("half")
+    export_folder.recover(str(tmp_path))
+    assert new.exists()
+    replace(final, "third")
+    assert everything(tmp_path) == EXPORTED
+
+
+def test_a_process_that_exports_is_left_alone(tmp_path):
+    final = tmp_path / "export"
+    running = local.temporary_name(str(final))
+    running = pathlib.Path(running.replace(f"~{os.getpid()}", f"~{os.getppid()}"))
+    running.mkdir()
+    replace(final, "first")
+    assert running.exists()
+    with local.locked(str(final)):
+        with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
+            replace(final, "second")
+        final.rename(left_by_a_killed_process(final))
+        export_folder.recover(str(tmp_path))
+        assert not final.exists()
+    export_folder.recover(str(tmp_path))
+    assert (final / "file").read_text() == "first"
+
+
+@pytest.mark.parametrize("place", ["notes", "text/2/saved_model.pb", ".hidden"])
+def test_what_an_export_did_not_make_is_kept(tmp_path, place, capsys):
+    final = tmp_path / "export"
+    mine = [final / place]
+    for name in ("writing-export", "replaced-export", ".export", ".export~bert~mine"):
+        mine.append(tmp_path / name / "thesis.txt")
+    replace(final, "first")
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    replace(final, "second")
+    replace(final, "third")
+    mine[0] = tmp_path / "export.kept-1" / place
+    assert [path.read_text() for path in mine] == ["mine"] * len(mine)
+    assert (final / "file").read_text() == "third"
+    assert (tmp_path / "export.kept-1" / "file").read_text() == "first"
+    assert f"renamed to {final}.kept-1" in capsys.readouterr().err
+
+
+def test_an_export_that_does_not_say_what_it_holds_is_kept(tmp_path):
+    """As those of earlier versions."""
+    final = tmp_path / "export"
+    replace(final, "first")
+    (final / "export.json").write_text("{}")
+    replace(final, "second")
+    assert (tmp_path / "export.kept-1" / "file").read_text() == "first"
+
+
+@pytest.mark.slow
+def test_any_next_run_finds_an_export_that_was_interrupted(folder):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, do_export=True)
+    output = folder / "output"
+    final, left = output / "export", left_by_a_killed_process(output / "export")
+    description = json.loads((final / "export.json").read_text())
+    assert description["files"] == sorted(
+        str(path.relative_to(final))
+        for path in final.rglob("*")
+        if path.is_file() or not any(path.iterdir())
+    )
+    answers = Predictor(str(output)).predict([{"text": "a cat"}])
+    final.rename(left)
+    assert Predictor(str(output)).predict([{"text": "a cat"}]) == answers
+    run(folder, do_train=False, do_eval=True)
+    assert final.exists() and not left.exists()
+
+
+def test_what_stands_in_an_exports_place_is_kept(folder):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    mine = folder / "output" / "export" / "thesis.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(UserError, match="exists and is not an export"):
+        run(folder, do_export=True)
+    assert mine.read_text() == "mine"
+    assert not (folder / "output" / "checkpoint").exists()  # before it trains
+
+
+@pytest.mark.slow
+def test_vectors_are_checked_too(tmp_path, monkeypatch):
+    files = GOLDEN / "checkpoint"
+    wrong = {"mean": np.full((5, 64), 7, np.float32)}
+    monkeypatch.setattr(encoder_export, "_pooled", lambda *given: wrong)
+    with pytest.raises(
+        UserError, match="once loaded, it returns different mean, up to"
+    ):
+        run_pretraining.main(
+            run_pretraining.Options(
+                do_export=True,
+                output_dir=str(tmp_path),
+                max_seq_length=32,
+                vocab_file=str(files / "vocab.txt"),
+                bert_config_file=str(files / "bert_config.json"),
+                init_checkpoint=str(files / "bert_model.ckpt"),
+            )
+        )
+    assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "stderr", "message"),
+    [
+        (-9, "", "killed by signal 9; check for a lack of"),
+        (1, "a\nwhy\n", "removed: why$"),
+    ],
+)
+def test_a_process_that_does_not_answer(status, stderr, message):
+    process = subprocess.CompletedProcess([], status, "", stderr)
+    with pytest.raises(UserError, match=message):
+        export._refuse_to_load(process)
+
+
+@pytest.mark.slow
+def test_bfloat16_training_exports_float32_unless_asked(folder):
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, dtype="mixed_bfloat16", do_export=True)
+    name = folder / "output" / "export" / "export.json"
+    assert json.loads(name.read_text())["dtype"] == "float32"
+    run(folder, do_train=False, do_export=True, export_dtype="mixed_bfloat16")
+    assert json.loads(name.read_text())["dtype"] == "mixed_bfloat16"
+    loaded = tf.saved_model.load(str(name.parent / "tensors" / "1"))
+    graph = loaded.signatures["serving_default"].graph.as_graph_def()
+    nodes = [node for function in graph.library.function for node in function.node_def]
+    types = {node.attr["T"].type for node in nodes if node.op == "MatMul"}
+    assert tf.bfloat16.as_datatype_enum in types
+
+
+# --- Other formats -------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf"])
+def test_onnx_and_litert_say_the_same(hidden_act, folder):
+    config = dataclasses.replace(TINY, hidden_act=hidden_act)
+    (folder / "config.json").write_text(config.to_json_string())
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    run(folder, do_export=True, export_formats=["onnx", "litert"])
+    directory = folder / "output" / "export"
+    rng = np.random.default_rng(3)
+    ids = rng.integers(5, 40, (4, 32)).astype(np.int32)
+    mask = (np.arange(32) < [[32], [5], [20], [1]]).astype(np.int32)
+    batch = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * ids}
+    loaded = tf.saved_model.load(str(directory / "tensors" / "1"))
+    serve = loaded.signatures["serving_default"]
+    expected = serve(**{k: tf.constant(v) for k, v in batch.items()})["logits"].numpy()
+    session = onnxruntime.InferenceSession(str(directory / "model.onnx"))
+    (found,) = session.run(["logits"], batch)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    shorter = {name: values[1:3, :20] for name, values in batch.items()}
+    (found,) = session.run(["logits"], shorter)
+    np.testing.assert_allclose(found, expected[1:3], rtol=0, atol=1e-5)
+    runner = litert.Interpreter(str(directory / "model.tflite"))
+    runner = runner.get_signature_runner("serving_default")
+    for row in range(4):
+        of_row = {name: values[row : row + 1] for name, values in batch.items()}
+        found = runner(**of_row)["logits"]
+        np.testing.assert_allclose(found, expected[row : row + 1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_file_that_says_something_else_is_refused(folder, monkeypatch):
+    def wrong(serve, loaded, batch):
+        return b"", lambda batch: {"logits": np.zeros((len(batch["input_ids"]), 3))}
+
+    monkeypatch.setattr(portable, "_onnx", wrong)
+    monkeypatch.setattr(portable, "check_installed", lambda formats: None)
+    write_sets(folder, KINDS["single"][0], pairs=False)
+    with pytest.raises(UserError, match="the onnx file returns different logits"):
+        run(folder, do_export=True, export_formats=["onnx"])
+    assert not list((folder / "output").glob("*export"))
+
+
+def test_formats_are_known_and_their_packages_there(folder, monkeypatch):
+    with pytest.raises(
+        UserError, match="--export_formats=pmml: not one of onnx, litert"
+    ):
+        run(folder, do_export=True, export_formats=["pmml"])
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setitem(sys.modules, "tf2onnx", types.ModuleType("tf2onnx"))
+    with pytest.raises(UserError, match="pip install -r requirements/onnx.txt"):
+        run(folder, do_export=True, export_formats=["onnx"])
+    with pytest.raises(
+        UserError, match="--export_formats needs --export_dtype=float32"
+    ):
+        run(folder, export_formats=["onnx"], export_dtype="mixed_bfloat16")
+
+
+# --- Pre-trained encoders ------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_masks_and_vectors_of_raw_text(tmp_path):
+    """Of 200 texts: the tokens of fill_mask.py, the vectors of extract_features.py."""
+    checkpoint = GOLDEN / "checkpoint"
+    files = {
+        "vocab_file": str(checkpoint / "vocab.txt"),
+        "bert_config_file": str(checkpoint / "bert_config.json"),
+        "init_checkpoint": str(checkpoint / "bert_model.ckpt"),
+    }
+    run_pretraining.main(
+        run_pretraining.Options(
+            do_export=True, output_dir=str(tmp_path), max_seq_length=64, **files
+        )
+    )
+    texts = [text.replace("\n", " ") for text in real_texts(200)]
+    rng = random.Random(2)
+    masked = [f"[MASK] {text[:40]}[MASK]{rng.choice(texts)[:20]}" for text in texts]
+    predictor = Predictor(str(tmp_path))
+    found = predictor.predict([{"text": text} for text in masked])
+    tokenizer = WordPiece(Vocabulary.load(files["vocab_file"]))
+    config = BertConfig.from_json_file(files["bert_config_file"])
+    model = pretraining.PretrainingModel(config)
+    load({v.path: v for v in model.variables}, files["init_checkpoint"], required="")
+    for text, answer in zip(masked, found, strict=True):
+        ids, positions = fill_mask._encode(tokenizer, text, config, 1)
+        expected = fill_mask._predict(model, ids, positions)
+        assert len(answer["masks"]) == text.count("[MASK]")
+        for row, mask in zip(expected, answer["masks"], strict=True):
+            best = np.argsort(-row, kind="stable")[:5]
+            assert [tokenizer.vocabulary.ids[each["token"]] for each in mask] == list(
+                best
+            )
+            chances = [each["probability"] for each in mask]
+            np.testing.assert_allclose(chances, row[best], rtol=0, atol=1e-5)
+
+    loaded = tf.saved_model.load(str(tmp_path / "export" / "text" / "1"))
+    odd = [b"", b"\xff[MASK]\xfe", b"a " * (1 << 19), b"[MASK]" * 1000, b"\x00"]
+    for texts_, masks in (([], 0), ([b""], 0), (odd, 62)):
+        for signature in ("serving_default", "vectors"):
+            answers = loaded.signatures[signature](text=tf.constant(texts_, tf.string))
+            for name, values in answers.items():
+                assert len(values) == len(texts_), name
+        filled = loaded.signatures["serving_default"](
+            text=tf.constant(texts_, tf.string)
+        )
+        assert filled["tokens"].shape == (len(texts_), masks, 5)
+
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    features = {}
+    for pooling in ("mean", "cls"):
+        path = tmp_path / f"{pooling}.h5"
+        extract_features.main(
+            extract_features.Options(
+                input_file=str(tmp_path / "texts.txt"),
+                output_file=str(path),
+                output_format="hdf5",
+                pooling=pooling,
+                max_seq_length=64,
+                **files,
+            )
+        )
+        with h5py.File(path) as file:
+            features[pooling] = file["layer_-1"][:]
+    vectors = loaded.signatures["vectors"](text=tf.constant(texts))
+    for name, values in features.items():
+        np.testing.assert_allclose(vectors[name], values, rtol=0, atol=1e-5)

@@ -1,0 +1,675 @@
+"""Text to records: what decides their bytes, and what no interruption may change."""
+
+import contextlib
+import dataclasses
+import gzip
+import json
+import os
+import pathlib
+import pickle
+
+import numpy as np
+import pytest
+
+import tests
+from text.corpus import formats
+from text.errors import UserError
+from text.files import local
+from text.generation import stages, work
+from text.generation.settings import Settings
+from text.generation.stages import generate
+from text.instances import pairs, static_masks
+from text.instances.kinds import RowOptions
+from text.records import descriptions, encoding, framing
+from text.records.descriptions import Description
+from text.tokenizers.vocabulary import Vocabulary
+
+GOLDEN = tests.GOLDEN
+VOCAB_FILE = str(GOLDEN / "checkpoint" / "vocab.txt")
+TEXT = "\n\n".join(
+    "\n".join(f"The {n} of document {d} says that it is so." for n in range(9))
+    for d in range(12)
+)
+
+
+@pytest.fixture(autouse=True)
+def no_fsync(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+def make_settings(folder, **changed):
+    """Settings for a text file in the folder."""
+    given = {
+        "input_files": (str(folder / "text.txt"),),
+        "output_files": (str(folder / "out.tfrecord"),),
+        "vocab_file": VOCAB_FILE,
+        "input_format": "sentences",
+        "json_field": "text",
+        "documents_span_files": False,
+        "do_lower_case": True,
+        "strip_accents": True,
+        "split_cjk": True,
+        "do_whole_word_mask": False,
+        "word_boundaries": "pieces",
+        "max_seq_length": 24,
+        "max_predictions_per_seq": 4,
+        "random_seed": 1,
+        "dupe_factor": 2,
+        "masked_lm_prob": 0.15,
+        "short_seq_prob": 0.1,
+        "mask_share": 0.8,
+        "random_share": 0.1,
+        "random_next_sentences": True,
+        "gzip_compress": False,
+    }
+    return Settings(**(given | changed))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    return tmp_path
+
+
+def read(settings):
+    """All records, as arrays."""
+    schema = (
+        RowOptions(
+            max_seq_length=settings.max_seq_length,
+            max_predictions_per_seq=settings.max_predictions_per_seq,
+        )
+        .make()
+        .schema()
+    )
+    examples = [e for path in settings.output_files for e in framing.read(path)]
+    batch, faults = encoding.decode(examples, schema)
+    assert not faults
+    return batch
+
+
+def made_in(folder):
+    """Names and contents of what a run leaves."""
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.name != "text.txt"
+    }
+
+
+# === What decides the bytes ===
+
+
+@pytest.fixture
+def many_tasks(monkeypatch):
+    """Pieces so small that a short text makes many tasks."""
+    monkeypatch.setattr(descriptions, "OFFSET_EVERY", 8)
+    monkeypatch.setattr(formats, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(stages, "_BLOCK_TOKENS", 300)
+    monkeypatch.setattr(stages, "_SEGMENT_ROWS", 40)
+    monkeypatch.setattr(stages, "_BATCH_ROWS", 16)
+
+
+def test_small_tasks_make_the_whole(folder, many_tasks):
+    outputs = tuple(f"{folder}/out-{i}" for i in range(2))
+    settings = make_settings(folder, output_files=outputs)
+    description, was_there = generate(settings)
+    assert not was_there
+    counts = description.counts
+    assert counts["documents"] == 12 and counts["sentences"] == 108
+    batch = read(settings)
+    assert len(batch["input_ids"]) == counts["instances"] == description.instances
+    assert [o["instances"] for o in description.outputs] == [
+        sum(1 for _ in framing.read(path)) for path in outputs
+    ]
+    assert batch["next_sentence_labels"].sum() == counts["random_next"]
+    assert batch["masked_lm_weights"].sum() == counts["predictions"]
+    assert batch["input_mask"].sum() == counts["instance_tokens"]
+    # Every instance once: all are different, but for chance.
+    rows = {row.tobytes() for row in batch["input_ids"]}
+    assert len(rows) > 0.9 * counts["instances"]
+    assert set(made_in(folder)) == {"out-0", "out-1", "out-0.description.json"}
+
+
+def test_each_instance_stands_in_one_place(folder, many_tasks):
+    # All plans of all passes and no other, in another order than planned.
+    settings = make_settings(folder, mask_share=0.0, random_share=0.0)
+    planned = []
+    plan = pairs.plan
+
+    def spy(*arguments, **named):
+        made, counts = plan(*arguments, **named)
+        planned.append(made)
+        return made, counts
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "plan", spy)
+        generate(settings)
+    lengths = [
+        (int(pair["a_length"]), int(pair["b_length"]), int(pair["is_random"]))
+        for pair in np.concatenate(planned)
+    ]
+    batch = read(settings)
+    b = batch["segment_ids"].sum(axis=1) - 1
+    a = batch["input_mask"].sum(axis=1) - b - 3
+    found = list(zip(a, b, batch["next_sentence_labels"][:, 0], strict=True))
+    assert sorted(found) == sorted(lengths) and found != lengths
+
+
+def test_passes_blocks_and_batches_draw_by_themselves(folder, many_tasks, monkeypatch):
+    document = "\n".join(["The one says that it is so and so it is."] * 30)
+    (folder / "text.txt").write_text("\n\n".join([document] * 6))
+    planned, masked = [], []
+    plan, mask = pairs.plan, static_masks.mask
+
+    def plan_noted(*arguments, **named):
+        made, counts = plan(*arguments, **named)
+        planned.append((made["a_start"] - made["a_start"][0]).tobytes())
+        return made, counts
+
+    def mask_noted(*arguments):
+        batch, counts = mask(*arguments)
+        masked.append(batch["masked_lm_positions"][:8].tobytes())
+        return batch, counts
+
+    monkeypatch.setattr(pairs, "plan", plan_noted)
+    monkeypatch.setattr(static_masks, "mask", mask_noted)
+    generate(make_settings(folder, short_seq_prob=0.0))
+    assert len(planned) == 12 == len(set(planned))  # six blocks, two passes
+    assert len(masked) > 12 and len(masked) == len(set(masked))
+
+
+CHANGES = (
+    {"random_seed": 2},
+    {"dupe_factor": 3},
+    {"masked_lm_prob": 0.05},
+    {"short_seq_prob": 1.0},
+    {"max_seq_length": 30},
+    {"max_predictions_per_seq": 2},
+    {"mask_share": 0.5},
+    {"random_share": 0.2},
+    {"do_whole_word_mask": True},
+    {"do_whole_word_mask": True, "word_boundaries": "spaces"},
+    {"do_lower_case": False},
+    {"random_next_sentences": False},
+    {"input_format": "files"},
+    {"gzip_compress": True},
+)
+
+
+@pytest.mark.parametrize("changed", CHANGES, ids=str)
+def test_each_setting_changes_the_records(folder, changed):
+    settings = make_settings(folder)
+    with contextlib.suppress(UserError):  # as "files" it is one document
+        generate(settings)
+        before = pathlib.Path(settings.output_files[0]).read_bytes()
+        settings = make_settings(folder, **changed)
+        generate(settings, overwrite=True)
+        assert pathlib.Path(settings.output_files[0]).read_bytes() != before
+
+
+def test_passes_differ_in_pairs_and_masks(folder):
+    settings = make_settings(folder, dupe_factor=20)
+    description, _ = generate(settings)
+    once, _ = generate(make_settings(folder, dupe_factor=1), overwrite=True)
+    assert description.instances == pytest.approx(20 * once.instances, rel=0.2)
+
+
+def test_other_names_and_times_give_the_same_records(folder):
+    first = make_settings(folder)
+    generate(first)
+    os.utime(folder / "text.txt", (1, 1))
+    second = make_settings(folder, output_files=(str(folder / "sub" / "b.tfrecord"),))
+    generate(second)
+    contents = [pathlib.Path(s.output_files[0]).read_bytes() for s in (first, second)]
+    assert contents[0] == contents[1]
+
+
+def test_packed_records_are_the_same_records(folder, many_tasks):
+    plain, packed = make_settings(folder), make_settings(folder, gzip_compress=True)
+    generate(plain)
+    content = pathlib.Path(plain.output_files[0]).read_bytes()
+    generate(packed, overwrite=True)
+    packed_content = pathlib.Path(packed.output_files[0]).read_bytes()
+    assert gzip.decompress(packed_content) == content
+    generate(plain, overwrite=True)
+    generate(packed, overwrite=True)
+    assert pathlib.Path(packed.output_files[0]).read_bytes() == packed_content
+
+
+def begins(content):
+    """Where the records of a TFRecord file begin."""
+    found, position = [], 0
+    while position < len(content):
+        found.append(position)
+        position += 16 + int.from_bytes(content[position : position + 8], "little")
+    return found
+
+
+@pytest.mark.parametrize("segment_rows", [40, 1 << 16])
+def test_the_description_says_where_records_begin(
+    folder, many_tasks, monkeypatch, segment_rows
+):
+    monkeypatch.setattr(stages, "_SEGMENT_ROWS", segment_rows)
+    outputs = tuple(f"{folder}/out-{i}" for i in range(2))
+    settings = make_settings(folder, output_files=outputs)
+    description, _ = generate(settings)
+    for path, output in zip(outputs, description.outputs, strict=True):
+        expected = begins(pathlib.Path(path).read_bytes())
+        assert len(expected) == output["instances"] > 60
+        assert output["offsets"] == expected[::8]
+    packed = make_settings(folder, output_files=outputs, gzip_compress=True)
+    description, _ = generate(packed, overwrite=True)
+    assert not any("offsets" in output for output in description.outputs)
+
+
+def test_batches_and_segments_begin_where_offsets_are_noted():
+    for rows in (stages._BATCH_ROWS, stages._SEGMENT_ROWS):
+        assert rows % descriptions.OFFSET_EVERY == 0
+
+
+def test_tasks_and_notes_do_not_grow_with_the_number_of_files(
+    folder, many_tasks, monkeypatch
+):
+    monkeypatch.setattr(formats, "_PIECE_FILES", 4)
+    do_all = work.Workers.do_all
+
+    def sizes_with(number):
+        names = [folder / f"a rather long name {i:09d}.txt" for i in range(number)]
+        for path in names:
+            path.write_text("The one.\nIs two.\n")
+        largest = 0
+
+        def spy(self, tasks, *arguments, **named):
+            def noted():
+                nonlocal largest
+                for size, task in tasks:
+                    if task[1] is not stages._join_segments:
+                        largest = max(largest, len(pickle.dumps(task)))
+                    yield size, task
+
+            return do_all(self, noted(), *arguments, **named)
+
+        monkeypatch.setattr(work.Workers, "do_all", spy)
+        settings = make_settings(folder, input_files=tuple(map(str, names)))
+        description, _ = generate(settings, overwrite=True)
+        return largest, len(json.dumps(description.origin))
+
+    few, many = sizes_with(8), sizes_with(80)
+    for size_of_few, size_of_many in zip(few, many, strict=True):
+        assert size_of_many < 1.05 * size_of_few  # numbers get longer
+
+
+def test_a_large_vocabulary_takes_wide_ids(tmp_path):
+    words = [f"w{i}" for i in range(70_000)]
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    (tmp_path / "vocab.txt").write_text("\n".join(specials + words))
+    (tmp_path / "text.txt").write_text(
+        "\n\n".join(f"w{69_990 + i} w0 w{60_000 + i}" for i in range(9))
+    )
+    settings = make_settings(
+        tmp_path,
+        vocab_file=str(tmp_path / "vocab.txt"),
+        max_seq_length=512,
+        mask_share=0.0,
+        random_share=0.0,
+    )
+    generate(settings)
+    batch = read(settings)
+    assert batch["input_ids"].shape[1] == 512
+    # Two documents of one sentence each side: w69990 w0 w60000 -> + 5
+    assert set(batch["input_ids"][:, 1]) == {69_995 + i for i in range(9)}
+    assert set(batch["input_ids"][:, 3]) == {60_005 + i for i in range(9)}
+
+
+# === Interruption and what is there already ===
+
+
+class Killed(BaseException):
+    """As if the process ended here."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [True, False])
+def test_killed_at_any_rename_it_ends_with_the_same_bytes(
+    folder, many_tasks, monkeypatch, before
+):
+    outputs = tuple(f"{folder}/out-{i}" for i in range(2))
+    settings = make_settings(folder, output_files=outputs, dupe_factor=1)
+    generate(settings)
+    undisturbed = made_in(folder)
+    replace = os.replace
+    renames = 0
+
+    def replace_or_die(source, target):
+        nonlocal renames, alive
+        renames += 1
+        alive -= 1
+        if before and alive < 0:
+            raise Killed
+        replace(source, target)
+        for path in outputs:  # under its name a file is whole
+            if os.path.exists(path):
+                assert (
+                    pathlib.Path(path).read_bytes() == undisturbed[path.split("/")[-1]]
+                )
+        if alive < 0:
+            raise Killed
+
+    monkeypatch.setattr(os, "replace", replace_or_die)
+    survived = 0
+    while survived >= 0:
+        for name in undisturbed:
+            (folder / name).unlink()
+        alive = survived
+        try:
+            generate(settings)
+            survived = -1
+        except Killed:
+            survived += 1
+            alive = 1 << 30
+            generate(settings)
+        assert made_in(folder) == undisturbed
+    assert renames > 500  # some forty, each a place to end
+
+
+def test_started_again_it_does_only_what_is_missing(folder, many_tasks, monkeypatch):
+    settings = make_settings(folder)
+    write = stages._write
+
+    def fail(*_):
+        raise Killed
+
+    monkeypatch.setattr(stages, "_write", fail)
+    with pytest.raises(Killed):
+        generate(settings)
+    monkeypatch.setattr(stages, "_write", write)
+    for name in ("_tokenize", "_make_corpus", "_plan", "_join_plan"):
+        monkeypatch.setattr(stages, name, fail)
+    description, was_there = generate(settings)
+    assert not was_there and description.counts["sentences"] == 108
+
+
+def test_a_finished_run_is_known(folder, capsys):
+    settings = make_settings(folder)
+    first, _ = generate(settings)
+    before = made_in(folder)
+    again, was_there = generate(settings)
+    assert was_there and again == first and made_in(folder) == before
+
+
+def test_outputs_of_other_settings_are_kept(folder):
+    generate(make_settings(folder))
+    before = made_in(folder)
+    with pytest.raises(
+        UserError,
+        match=r"out.tfrecord: already exists \(different: --random_seed=1 there",
+    ):
+        generate(make_settings(folder, random_seed=2))
+    assert made_in(folder) == before
+    # What --overwrite replaces stays until there is something to replace it.
+    (folder / "text.txt").write_text("")
+    with pytest.raises(UserError, match="text.txt: no line of the 1 input"):
+        generate(make_settings(folder), overwrite=True)
+    assert made_in(folder) == before
+    (folder / "text.txt").write_text(TEXT[1:])
+    generate(make_settings(folder), overwrite=True)
+    after = made_in(folder)
+    assert after.keys() == before.keys() and after != before
+
+
+def test_large_outputs_are_replaced_together(folder, many_tasks, monkeypatch):
+    settings = make_settings(folder, random_seed=2)
+    generate(settings)
+    expected = made_in(folder)
+    generate(make_settings(folder), overwrite=True)
+    write = stages._write
+    monkeypatch.setattr(stages, "_write", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        generate(settings, overwrite=True)
+    # No old description stands beside what the new run has begun to write.
+    assert set(made_in(folder / "out.tfrecord.work")) >= {"origin.json", "plan.pairs"}
+    assert [path.name for path in folder.iterdir() if path.is_file()] == ["text.txt"]
+    monkeypatch.setattr(stages, "_write", write)
+    generate(settings)
+    assert made_in(folder) == expected
+
+
+@pytest.mark.parametrize("description", ["", "[]", "{}", '{"origin": 7}'])
+def test_a_file_that_is_no_description_is_kept(folder, description):
+    (folder / "out.tfrecord.description.json").write_text(description)
+    (folder / "out.tfrecord").write_text("precious")
+    before = made_in(folder)
+    with pytest.raises(
+        UserError, match="out.tfrecord: already exists; add --overwrite"
+    ):
+        generate(make_settings(folder))
+    assert made_in(folder) == before
+
+
+def test_a_damaged_output_is_not_finished(folder):
+    settings = make_settings(folder)
+    generate(settings)
+    whole = made_in(folder)
+    (folder / "out.tfrecord").write_bytes(b"")
+    with pytest.raises(
+        UserError, match="out.tfrecord: already exists; add --overwrite"
+    ):
+        generate(settings)
+    generate(settings, overwrite=True)
+    assert made_in(folder) == whole
+
+
+def interrupt(settings):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "_write", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            generate(settings)
+
+
+def test_an_unfinished_run_goes_on_with_its_own_settings_only(folder):
+    interrupt(make_settings(folder))
+    with pytest.raises(UserError, match="unfinished run with other settings") as error:
+        generate(make_settings(folder, masked_lm_prob=0.2))
+    assert "--masked_lm_prob=0.15 there, 0.2 here" in str(error.value)
+
+    vocabulary = folder / "vocab.txt"
+    vocabulary.write_text(pathlib.Path(VOCAB_FILE).read_text() + "another\n")
+    with pytest.raises(UserError, match="different: .*a different vocabulary"):
+        generate(make_settings(folder, vocab_file=str(vocabulary)))
+
+    (folder / "text.txt").write_text(TEXT + " More.")
+    with pytest.raises(UserError, match="other or changed input files"):
+        generate(make_settings(folder))
+    description, _ = generate(make_settings(folder), overwrite=True)
+    assert description.counts["sentences"] == 108
+    assert set(made_in(folder)) == {
+        "out.tfrecord",
+        "out.tfrecord.description.json",
+        "vocab.txt",
+    }
+
+
+def as_earlier_version_noted(origin, folder):
+    """What earlier versions had for an origin: all input files, listed."""
+    status = (folder / "text.txt").stat()
+    listed = [[str(folder / "text.txt"), status.st_size, status.st_mtime_ns]]
+    return {**origin, "inputs": listed}
+
+
+def test_what_an_earlier_version_finished_is_known(folder):
+    settings = make_settings(folder)
+    description, _ = generate(settings)
+    noted = as_earlier_version_noted(description.origin, folder)
+    description = dataclasses.replace(description, origin=noted)
+    del description.outputs[0]["offsets"]
+    description.write(f"{folder}/out.tfrecord.description.json")
+    assert generate(settings) == (description, True)
+    with pytest.raises(
+        UserError, match=r"\(different: --random_seed=1 there, 2 here\)"
+    ):
+        generate(make_settings(folder, random_seed=2))
+    (folder / "text.txt").write_text(TEXT[1:])
+    with pytest.raises(
+        UserError, match="changed input files .1 with 4,348 bytes there, 1 with"
+    ):
+        generate(settings)
+
+
+def test_what_an_earlier_version_began_goes_on(folder, many_tasks, monkeypatch):
+    settings = make_settings(folder)
+    complete, _ = generate(settings)
+    expected = made_in(folder)
+    for name in expected:
+        (folder / name).unlink()
+    write = stages._write
+    written = []
+
+    def write_some(*arguments):
+        if len(written) > 1:
+            raise Killed
+        written.append(arguments)
+        return write(*arguments)
+
+    monkeypatch.setattr(stages, "_write", write_some)
+    with pytest.raises(Killed):
+        generate(settings)
+    # As it left the folder: notes by piece, none for the whole, no offsets, a lock.
+    place = folder / "out.tfrecord.work"
+    origin = json.loads((place / "origin.json").read_text())
+    origin = as_earlier_version_noted(origin, folder)
+    (place / "origin.json").write_text(json.dumps(origin))
+    (place / "corpus.json").write_text('{"documents": 12}')
+    for piece in place.glob("piece-*.json"):
+        piece.rename(place / piece.name.replace("piece", "text"))
+    for note in place.glob("rows-*.json"):
+        noted = json.loads(note.read_text())
+        del noted["offsets"], noted["bytes"]
+        note.write_text(json.dumps(noted))
+    (place / "settings.json").unlink()
+    (place / "lock").touch()
+    monkeypatch.setattr(stages, "_write", write)
+    monkeypatch.setattr(stages, "_tokenize", lambda *_: 1 / 0)
+    description, was_there = generate(settings)
+    assert not was_there and description.counts == complete.counts
+    assert "offsets" not in description.outputs[0]
+    assert made_in(folder).keys() == expected.keys()
+    assert (folder / "out.tfrecord").read_bytes() == expected["out.tfrecord"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("origin", [None, "lock", "7", "{}", '{"flags": {}}'])
+def test_a_folder_of_something_else_is_not_touched(folder, origin, overwrite):
+    place = folder / "out.tfrecord.work"
+    (place / "sub").mkdir(parents=True)
+    (place / "corpus.json").write_text("{}")
+    if origin == "lock":
+        (place / "lock").touch()
+        (place / "notes.txt").touch()
+    elif origin:
+        (place / "origin.json").write_text(origin)
+    before = made_in_folders(folder)
+    with pytest.raises(UserError, match=r"contains something else \("):
+        generate(make_settings(folder), overwrite=overwrite)
+    assert made_in_folders(folder) == before
+
+
+def made_in_folders(folder):
+    return {p: p.is_file() and p.read_bytes() for p in folder.glob("**/*")}
+
+
+def test_a_file_in_the_folder_s_place_is_kept(folder):
+    (folder / "out.tfrecord.work").write_text("precious")
+    with pytest.raises(UserError, match="but contains something else"):
+        generate(make_settings(folder), overwrite=True)
+    assert (folder / "out.tfrecord.work").read_text() == "precious"
+
+
+def test_a_finished_run_leaves_a_folder_of_something_else_alone(folder):
+    settings = make_settings(folder)
+    generate(settings)
+    place = folder / "out.tfrecord.work"
+    place.mkdir()
+    (place / "corpus.json").write_text("precious")
+    _, was_there = generate(settings)
+    assert was_there and (place / "corpus.json").read_text() == "precious"
+
+
+def test_what_others_put_into_the_folder_stays(folder, capsys):
+    interrupt(make_settings(folder))
+    place = folder / "out.tfrecord.work"
+    (place / "plan.pairs.bak").write_text("precious")
+    (place / "corpus.documents.d").mkdir()
+    generate(make_settings(folder, random_seed=2), overwrite=True)
+    assert sorted(p.name for p in place.iterdir()) == [
+        "corpus.documents.d",
+        "plan.pairs.bak",
+    ]
+    said = "not removed, because it contains other files (corpus.documents.d,"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("names", [[], ["lock"], ["lock", "plan.json", "rows-0.json"]])
+def test_an_empty_folder_and_what_earlier_versions_left_are_taken(folder, names):
+    (folder / "out.tfrecord.work").mkdir()
+    for name in names:
+        (folder / "out.tfrecord.work" / name).touch()
+    generate(make_settings(folder))
+    assert set(made_in(folder)) == {"out.tfrecord", "out.tfrecord.description.json"}
+
+
+def test_killed_at_any_removal_it_ends_with_the_same_bytes(folder, monkeypatch):
+    other = make_settings(folder, random_seed=2)
+    settings = make_settings(folder)
+    generate(settings)
+    undisturbed = made_in(folder)
+    remove = os.remove
+
+    def remove_or_die(path):
+        nonlocal alive
+        alive -= 1
+        if alive < 0:
+            raise Killed
+        remove(path)
+
+    monkeypatch.setattr(os, "remove", remove_or_die)
+    alive, survived, kills = 1 << 30, 0, -1
+    while survived >= 0:
+        kills += 1
+        for name in undisturbed:
+            (folder / name).unlink()
+        interrupt(other)  # what it left is removed at the beginning
+        alive = survived
+        try:
+            generate(settings, overwrite=True)
+            survived = -1
+        except Killed:
+            survived += 1
+            alive = 1 << 30
+            generate(settings, overwrite=True)
+        alive = 1 << 30
+        assert made_in(folder) == undisturbed
+    assert kills > 20
+
+
+def test_what_a_killed_process_left_beside_the_outputs_goes(folder):
+    for name in ("out.tfrecord", "out.tfrecord.description.json"):
+        own = os.path.basename(local.temporary_name(name))
+        (folder / own.replace(str(os.getpid()), "4194305")).write_text("half")
+    generate(make_settings(folder))
+    assert set(made_in(folder)) == {"out.tfrecord", "out.tfrecord.description.json"}
+
+
+def test_the_description_says_what_was_made(folder):
+    settings = make_settings(folder)
+    generate(settings)
+    description = Description.read(f"{folder}/out.tfrecord.description.json")
+    vocabulary = Vocabulary.load(VOCAB_FILE)
+    assert description.max_seq_length == 24
+    assert description.max_predictions_per_seq == 4
+    assert description.vocab_size == 2941
+    assert description.vocab_sha256 == vocabulary.digest
+    (output,) = description.outputs
+    assert output["file"] == "out.tfrecord"
+    assert output["bytes"] == (folder / "out.tfrecord").stat().st_size
+    assert output["instances"] == description.instances > 20
+    assert description.origin["flags"]["random_seed"] == 1

@@ -1,0 +1,314 @@
+"""Windows and answers in a graph equal to those of text/tasks/spans.py."""
+
+import functools
+import json
+import sys
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies
+
+import tests
+from training import tf
+from text.tasks import spans, spans_graph
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import WordPiece
+
+GOLDEN = tests.GOLDEN / "squad"
+WORDS = [
+    "cat",
+    "the",
+    "\ud55c\uad6d",
+    "##\uc5b4",
+    "\u4e2d",
+    "\U0001f600",
+    "a",
+    "##a",
+    ".",
+]
+OTHERS = [
+    "a\u0301",
+    "unknown",
+    "\0",
+    "\u200b",
+    "cat cat",
+    "cat\n\u2028cat",
+    "the\x1ccat",
+]
+SPACES = [" ", "  ", "\n", "\u00a0", "\u3000", "\x0b"]
+TOKENIZER = WordPiece(Vocabulary([*SPECIAL_TOKENS, *WORDS]))
+TEXTS = strategies.lists(
+    strategies.sampled_from([*WORDS, *OTHERS, *SPACES]), max_size=60
+).map("".join)
+PAIRS = strategies.lists(strategies.tuples(TEXTS, TEXTS), max_size=4)
+LENGTHS = [
+    spans.Lengths(12, 2, 4),
+    spans.Lengths(16, 7, 3),
+    spans.Lengths(64, 20, 8),
+    spans.Lengths(8, 128, 4),  # windows side by side
+    spans.Lengths(12, 6, 4),  # side by side behind long questions alone
+]
+
+
+# --- Both ways -----------------------------------------------------------------------
+
+
+def ragged(lists):
+    flat = [value for values in lists for value in values]
+    sizes = [len(values) for values in lists]
+    return tf.RaggedTensor.from_row_lengths(
+        tf.constant(flat, tf.int32), tf.constant(sizes, tf.int64)
+    )
+
+
+class Asked:
+    """Questions with their texts, for the graph and in Python."""
+
+    def __init__(self, pairs, lengths, tokenizer=TOKENIZER):
+        self.lengths, self.vocabulary = lengths, tokenizer.vocabulary
+        self.texts = [text for _, text in pairs]
+        self.documents = [spans.Document(tokenizer, text) for text in self.texts]
+        self.questions = [tokenizer.encode(question) for question, _ in pairs]
+        self.numbers, self.rows = [], []
+        for number, document in enumerate(self.documents):
+            question = self.questions[number]
+            made = list(spans.rows(document, question, self.vocabulary, lengths))
+            self.rows += made
+            self.numbers += [number] * len(made)
+
+    def column(self, name):
+        """int32 [b, (tokens)]: ids, starts or ends."""
+        return ragged([getattr(document, name).tolist() for document in self.documents])
+
+    def logits(self, rng, values):
+        """float32 [2, rows, s], drawn from values; what is no token, too."""
+        shape = 2, len(self.rows), self.lengths.max_seq_length
+        return rng.choice(np.asarray(values, np.float32), shape)
+
+    def answers(self, logits, **options):
+        sizes = np.array([len(row.input_ids) for row in self.rows], int)
+        is_token = np.arange(logits.shape[2]) < sizes[:, None]
+        return spans.best_answers(
+            self.documents,
+            self.numbers,
+            [row.window for row in self.rows],
+            *np.where(is_token, logits, -np.inf),
+            **options,
+        )
+
+
+@functools.cache
+def graph_answers(*options):
+    row = tf.TensorSpec([None], tf.int32)
+    tokens = tf.RaggedTensorSpec([None, None], tf.int32)
+    logits = tf.TensorSpec([None, None], tf.float32)
+    windows = spans_graph.Windows(*[row] * len(spans_graph.Windows._fields))
+    documents = spans_graph.Documents(tf.TensorSpec([None], tf.string), tokens, tokens)
+
+    @tf.function(input_signature=[documents, windows, logits, logits])
+    def answer(*given):
+        return spans_graph.best_answers(*given, **dict(options))
+
+    return answer
+
+
+def by_graph(asked, logits, **options):
+    """A dict of lists."""
+    windows = graph_windows(asked)
+    texts = tf.constant(
+        [text.encode(errors="surrogateescape") for text in asked.texts], tf.string
+    )
+    documents = spans_graph.Documents(
+        texts, asked.column("starts"), asked.column("ends")
+    )
+    found = graph_answers(*options.items())(
+        documents, windows, *map(tf.constant, logits)
+    )
+    return {name: values.numpy().tolist() for name, values in found.items()}
+
+
+def graph_windows(asked):
+    return spans_graph.windows(
+        ragged(asked.questions), asked.column("ids"), asked.lengths
+    )
+
+
+def check_answers(asked, logits, null_threshold=0.0, **options):
+    """Holds the graph to text/tasks/spans.py; returns what it answers."""
+    threshold = {"null_threshold": null_threshold} if options.get("with_null") else {}
+    found = by_graph(asked, logits, **options, **threshold)
+    answers = asked.answers(logits, **options)
+    texts = [answer.text(null_threshold) for answer in answers]
+    assert [text.decode() for text in found["answer"]] == texts
+    chosen = [
+        next(span for span in answer.nbest if span.text == text)
+        for answer, text in zip(answers, texts, strict=True)
+    ]
+    assert found["start"] == [span.start for span in chosen]
+    assert found["end"] == [span.end for span in chosen]
+    probabilities = [span.probability for span in chosen]
+    assert found["probability"] == pytest.approx(probabilities, abs=1e-6)
+    scores = [span.start_logit + span.end_logit for span in chosen]
+    assert found["score"] == pytest.approx(scores, rel=1e-6)
+    assert ("null_odds" in found) == bool(options.get("with_null"))
+    if "null_odds" in found:
+        odds = [answer.null_odds for answer in answers]
+        assert found["null_odds"] == pytest.approx(odds, rel=1e-6, abs=1e-6)
+    return found
+
+
+# --- Rows ----------------------------------------------------------------------------
+
+
+def check_rows(asked):
+    windows = graph_windows(asked)
+    batch = spans_graph.rows(
+        ragged(asked.questions),
+        asked.column("ids"),
+        windows,
+        cls_id=asked.vocabulary.cls_id,
+        sep_id=asked.vocabulary.sep_id,
+    )
+    assert windows.question.numpy().tolist() == asked.numbers
+    found = zip(
+        *(getattr(windows, name).numpy().tolist() for name in spans.Window._fields),
+        strict=True,
+    )
+    assert list(found) == [tuple(row.window) for row in asked.rows]
+    ids, mask, segments = (
+        batch[name].numpy() for name in ("input_ids", "input_mask", "segment_ids")
+    )
+    assert len(ids) == len(asked.rows)
+    assert ids.shape[1] == max((len(row.input_ids) for row in asked.rows), default=0)
+    for place, row in enumerate(asked.rows):
+        size = len(row.input_ids)
+        assert ids[place, :size].tolist() == row.input_ids.tolist()
+        assert mask[place].tolist() == [1] * size + [0] * (len(mask[place]) - size)
+        assert segments[place, :size].tolist() == row.segment_ids.tolist()
+        assert not ids[place, size:].any() and not segments[place, size:].any()
+
+
+@pytest.mark.slow
+@hypothesis.settings(deadline=None, max_examples=150)
+@hypothesis.given(pairs=PAIRS, lengths=strategies.sampled_from(LENGTHS))
+def test_rows_are_those_of_python(pairs, lengths):
+    check_rows(Asked(pairs, lengths))
+
+
+@pytest.mark.parametrize("length", [8, 9, 12, 17, 24])
+def test_tokens_belong_to_the_windows_that_python_gives_them(length):
+    """Every number of tokens, and all strides: ties fall as in the release."""
+    for stride in (*range(1, length), 128, 10**12):
+        lengths = spans.Lengths(length, stride, 4)
+        check_rows(Asked([("a a", "cat " * size) for size in range(40)], lengths))
+
+
+# --- Answers -------------------------------------------------------------------------
+
+COARSE = np.arange(-4, 5)  # many are equal
+FINE = np.random.default_rng(0).normal(0.0, 4.0, 5000)
+NULLS = [{}, {"with_null": True}, {"with_null": True, "null_threshold": 2.5}]
+
+
+@pytest.mark.slow
+@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.given(
+    pairs=PAIRS,
+    lengths=strategies.sampled_from(LENGTHS),
+    seed=strategies.integers(0, 2**32 - 1),
+    values=strategies.sampled_from([COARSE, FINE]),
+    n_best_size=strategies.sampled_from([1, 3, 20]),
+    null=strategies.sampled_from(NULLS),
+)
+def test_answers_are_those_of_python(pairs, lengths, seed, values, n_best_size, null):
+    asked = Asked(pairs, lengths)
+    logits = asked.logits(np.random.default_rng(seed), values)
+    check_answers(asked, logits, n_best_size=n_best_size, max_answer_length=4, **null)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("null", [False, True])
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_answers_to_real_questions_are_those_of_python(version, null):
+    content = json.loads((GOLDEN / f"{version}_dev.json").read_text("utf-8"))
+    pairs = [
+        (question["question"], paragraph["context"])
+        for article in content["data"]
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
+    ]
+    tokenizer = WordPiece(Vocabulary.load(str(GOLDEN / "uncased_vocab.txt")))
+    asked = Asked(pairs, spans.Lengths(256, 96, 32), tokenizer)
+    check_rows(asked)
+    with np.load(GOLDEN / f"{version}_logits.npz") as file:
+        logits = np.stack([file["start_logits"], file["end_logits"]])
+    options = {"with_null": True, "null_threshold": -13.0} if null else {}
+    found = check_answers(asked, logits, **options)
+    assert len(set(found["answer"])) > 50
+    assert (30 < found["answer"].count(b"") < 100) == null
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threshold", [float("-inf"), -1.0, 1e9, float("inf")])
+def test_the_threshold_decides_whether_there_is_an_answer(threshold):
+    asked = Asked([("a", text) for text in ("cat the", "the", "")] * 9, LENGTHS[2])
+    logits = asked.logits(np.random.default_rng(1), FINE)
+    found = check_answers(asked, logits, with_null=True, null_threshold=threshold)
+    is_answered = [text != b"" for text in found["answer"]]
+    assert not any(is_answered[2::3])
+    if threshold > 1e6:
+        assert all(is_answered[::3])
+    if threshold == float("-inf"):
+        assert not any(is_answered)
+
+
+@pytest.mark.slow
+def test_without_a_candidate_the_answer_is_python_s():
+    pairs = [("a", ""), ("", "\0 \n"), ("a", "cat"), ("", "the cat")]
+    asked = Asked(pairs, LENGTHS[0])
+    logits = np.zeros((2, 2, 12), np.float32)
+    logits[1, 0, :3] = 1.0  # the best end stands before every start
+    options = {"n_best_size": 1, "max_answer_length": 4}
+    found = check_answers(asked, logits, **options)
+    nothing = spans.NO_CANDIDATE.encode()
+    assert found["answer"][:3] == [nothing] * 3
+    assert found["probability"][:3] == [1.0] * 3
+    found = check_answers(asked, logits, **options, with_null=True, null_threshold=9.0)
+    assert found["answer"][:3] == [b""] * 3
+
+
+@pytest.mark.slow
+def test_an_empty_batch_has_no_answers():
+    for null in (False, True):
+        asked = Asked([], LENGTHS[0])
+        check_rows(asked)
+        found = check_answers(asked, np.zeros((2, 0, 12), np.float32), with_null=null)
+        assert not any(found.values())
+
+
+def test_what_is_no_utf_8_is_replaced():
+    asked = Asked([("a", "cat \ufffd\ufffdthe")], LENGTHS[1])
+    asked.texts = ["cat \udcff\udcfethe"]  # bytes 0xff and 0xfe
+    logits = np.zeros((2, 1, 16), np.float32)
+    logits[0, 0, 3] = logits[1, 0, 4] = 9.0
+    (answer,) = check_answers(asked, logits)["answer"]
+    assert answer.decode() == "cat \ufffd\ufffdthe"
+
+
+def test_white_space_is_what_python_splits_at():
+    table = spans_graph._IS_SPACE
+    spaces = [point for point, is_space in enumerate(table) if is_space]
+    assert not table[-1]
+    assert spaces == [p for p in range(sys.maxunicode + 1) if chr(p).isspace()]
+
+
+@pytest.mark.slow
+def test_a_document_of_a_megabyte_is_answered():
+    """Thousands of windows, and more candidates than are read."""
+    words = np.random.default_rng(2).choice(["cat", "the", "a", "."], 350_000)
+    asked = Asked([("a", " ".join(words)), ("a", "cat")], spans.Lengths(384, 128, 64))
+    assert len(asked.rows) > 2700 and len(asked.texts[0]) > 10**6
+    check_rows(asked)
+    logits = asked.logits(np.random.default_rng(3), FINE)
+    check_answers(asked, logits, with_null=True)

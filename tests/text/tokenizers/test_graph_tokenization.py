@@ -1,0 +1,205 @@
+"""The tokenizer in the graph gives what the one in Python gives, to the last code point."""
+
+import json
+import random
+import sys
+import unicodedata
+
+import pytest
+
+import tests
+from training import tf
+from text.instances import pack_graph, packing
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.wordpiece import WordPiece
+from text.tokenizers.wordpiece_graph import WordPieceGraph
+
+GOLDEN = tests.GOLDEN / "tokenization"
+SWITCHES = [
+    {},
+    {"do_lower_case": False},
+    {"strip_accents": False},
+    {"do_lower_case": False, "strip_accents": True},
+    {"split_cjk": False},
+]
+# Each alone or beside others is treated in some way of its own.
+NASTY = [
+    *"aAbzßİıΣσςͅʼ'ʰ.,$^~ \t\n\r\x00\x0b\x1c\x85\u00a0\u2028\u3000\ufeff\u200d\ufffd",
+    *"éÉ\u0301\u0316\u0345\u0591\u05bf\u0b3e\u0b4d가각\u1100\u1161\u11a8が\u3099中㐀豈\U00020000",
+    *"\U0001d165\U0001d16d\u302e\U0001d15e\U00016ff0\u0f71\u0f72½Å\U0001f600\U0010ffff\ue000",
+]
+
+
+def vocabulary(*tokens):
+    return Vocabulary([*SPECIAL_TOKENS, *tokens])
+
+
+def golden_vocabulary(case):
+    return Vocabulary.load(str(GOLDEN / f"{case}_vocab.txt"))
+
+
+def in_graph(tokenizer, directory):
+    """strings -> for each its ids, starts and ends, by the graph."""
+    graph = WordPieceGraph(tokenizer, str(directory / "vocab.txt"))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def encode(texts):
+        return graph.encode_with_offsets(texts)
+
+    def call(texts):
+        columns = encode(tf.constant(texts, tf.string))
+        return list(zip(*(column.to_list() for column in columns), strict=True))
+
+    return call
+
+
+def by_python(tokenizer, texts):
+    return [tuple(map(list, tokenizer.encode_with_offsets(text))) for text in texts]
+
+
+def unlike(tokenizer, directory, texts):
+    found = in_graph(tokenizer, directory)(texts)
+    expected = by_python(tokenizer, texts)
+    return [t for t, a, b in zip(texts, found, expected, strict=True) if a != b]
+
+
+def random_texts(number, seed, *, most=12):
+    """Half of any assigned code points, half of the nasty ones."""
+    rng = random.Random(seed)
+    assigned = [
+        chr(point)
+        for point in range(sys.maxunicode + 1)
+        if unicodedata.category(chr(point)) not in ("Cn", "Co", "Cs")
+    ]
+    return [
+        "".join(rng.choices(rng.choice((assigned, NASTY)), k=rng.randrange(most)))
+        for _ in range(number)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["uncased", "cased"])
+def test_golden_texts(case, tmp_path):
+    lines = (GOLDEN / "texts.jsonl").read_text("utf-8").splitlines()
+    texts = [json.loads(line)["text"] for line in lines]
+    switches = {"do_lower_case": case == "uncased"}
+    assert unlike(WordPiece(golden_vocabulary(case), **switches), tmp_path, texts) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
+def test_random_strings(switches, tmp_path):
+    """20,000 for each setting, 100,000 in all."""
+    pieces = [*"abzßσς中가", "##a", "##b", "##σ", "##ς", "##\u0301", "\u302e", "½"]
+    texts = random_texts(20_000, seed=len(str(switches)))
+    tokenizer = WordPiece(golden_vocabulary("uncased"), **switches)
+    assert unlike(tokenizer, tmp_path, texts) == []
+    # Of few pieces, so that words are taken apart in many ways.
+    tokenizer = WordPiece(vocabulary(*pieces), **switches)
+    assert unlike(tokenizer, tmp_path, texts[:5_000]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("switches", SWITCHES[:2], ids=str)
+def test_every_code_point(switches, tmp_path):
+    points = [p for p in range(sys.maxunicode + 1) if not 0xD800 <= p < 0xE000]
+    # A vocabulary of what some of them become shows more than [UNK] would.
+    tokenizer = WordPiece(vocabulary("a", "b", "ab", "##b", "e", "ㄱ"), **switches)
+    texts = [
+        " ".join(f"a{chr(p)}b" for p in points[i : i + 4096])
+        for i in range(0, len(points), 4096)
+    ]
+    assert unlike(tokenizer, tmp_path, texts) == []
+
+
+def test_words_are_taken_apart_as_in_python(tmp_path):
+    pieces = ["a", "##a", "##aa", "aaa", "b", "##bbbbbb", "a" * 190]
+    tokenizer = WordPiece(vocabulary(*pieces))
+    texts = ["a" * n for n in (1, 2, 5, 189, 190, 191, 199, 200, 201, 5000)]
+    texts += ["abbbbbb", "abbb", "ab a b", "bba", "aaa" * 60, "", " ", "\x00", "c"]
+    assert unlike(tokenizer, tmp_path, texts) == []
+
+
+def test_marks_are_put_in_order_as_in_python(tmp_path):
+    """Those that accent stripping leaves; canonical order changes the text."""
+    marks = "\U0001d16d\U0001d165"
+    assert unicodedata.normalize("NFD", f"x{marks}") == "x\U0001d165\U0001d16d"
+    pieces = ["x", "##\U0001d165\U0001d16d", "##\U0001d16d", "##\U0001d165"]
+    tokenizer = WordPiece(vocabulary(*pieces))
+    # U+0B3F is dropped, and marks do not move past it; nor from one text to the next.
+    texts = [f"x{marks}", f"x{marks[0]}\u0b3f{marks[1]}", f"x{marks[0]}", marks[1]]
+    assert unlike(tokenizer, tmp_path, texts) == []
+
+
+def test_final_sigma_is_no_exception(tmp_path):
+    words = [
+        "Σ",
+        "ΟΔΟΣ",
+        "ΟΔΟΣ.",
+        "ΟΔΟΣ.Α",
+        "ΟΔ'Σ",
+        "Α\u0301Σ\u0301",
+        "ΑΣ\u200dΒ",
+        "ΑΣ\0Β",
+    ]
+    tokenizer = WordPiece(vocabulary("οδος", "οδοσ", "α", "##ς", "##σ", "##σβ", "##ςβ"))
+    assert tokenizer.tokenize("ΟΔΟΣ ΟΔΟΣ.Α") == ["οδος", "[UNK]", "α"][:1] + (
+        tokenizer.tokenize("οδοσ") + ["[UNK]", "α"]
+    )
+    assert unlike(tokenizer, tmp_path, [*words, " ".join(words)]) == []
+
+
+def test_repeated_and_empty_lines(tmp_path):
+    tokenizer = WordPiece(vocabulary("a", "b", "a", "", "", "[line5]"))
+    graph = WordPieceGraph(tokenizer, str(tmp_path / "vocab.txt"))
+    assert graph.encode(tf.constant(["a b"])).to_list() == [[7, 6]]
+    assert graph.tokens(tf.constant([6, 7, 99])).numpy().tolist() == [b"b", b"a", b""]
+
+
+def test_no_utf_8_counts_as_the_replacement_character(tmp_path):
+    call = in_graph(WordPiece(vocabulary("a", "b", "##b")), tmp_path)
+    assert call([b"a\xffb", b"\xc3", b"a \xed\xa0\x80 b"]) == [
+        ([5, 7], [0, 2], [1, 3]),
+        ([], [], []),
+        by_python(
+            WordPiece(vocabulary("a", "b", "##b")), ["a ??? b".replace("?", "\0")]
+        )[0],
+    ]
+
+
+@pytest.mark.slow
+def test_nothing_and_long_texts(tmp_path):
+    call = in_graph(WordPiece(vocabulary("a", "b")), tmp_path)
+    assert call([]) == []
+    assert call([""]) == [([], [], [])]
+    million = "a " * (1 << 19)
+    ((ids, starts, ends),) = call([million])
+    assert ids == [5] * (1 << 19) and starts[-1] == len(million) - 2
+    assert call(["b" * (1 << 20)]) == [([1], [0], [1 << 20])]
+
+
+@pytest.mark.parametrize("max_seq_length", [3, 4, 9, 40])
+def test_rows_are_packed_as_in_python(max_seq_length, tmp_path):
+    tokenizer = WordPiece(vocabulary("a"))
+    graph = WordPieceGraph(tokenizer, str(tmp_path / "vocab.txt"))
+    rng = random.Random(max_seq_length)
+    pairs = [[[7] * rng.randrange(30) for _ in "ab"] for _ in range(60)]
+    for has_b in (True, False):
+        a, b = (tf.ragged.constant(side, tf.int32) for side in zip(*pairs, strict=True))
+        packed = pack_graph.pack(graph, a, b if has_b else None, max_seq_length)
+        for row, (first, second) in enumerate(pairs):
+            ids, segments, _ = packing.pack(
+                tokenizer.vocabulary, first, second if has_b else None, max_seq_length
+            )
+            width = packed["input_ids"].shape[1]
+            padding = [0] * (width - len(ids))
+            expected = {
+                "input_ids": ids + padding,
+                "segment_ids": segments + padding,
+                "input_mask": [1] * len(ids) + padding,
+            }
+            found = {k: v[row].numpy().tolist() for k, v in packed.items()}
+            assert found == expected
+    none = graph.encode(tf.constant([], tf.string))
+    empty = pack_graph.pack(graph, none, none, max_seq_length)
+    assert empty["input_ids"].shape[0] == 0

@@ -1,0 +1,802 @@
+"""What all fine-tuning scripts share, shown with a task of one small file."""
+
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import tests
+from training import checkpoint, run_folder
+from tests import jobs, tiny
+from tests.jobs import results, weights
+from tests.programs import hosts, parity
+from text.errors import UserError
+from text.files import local
+from text.tokenizers.vocabulary import SPECIAL_TOKENS
+from training.finetuning import experiment
+
+ROOT = tests.ROOT
+TINY = tiny.config(vocab_size=8)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The task's files, a vocabulary and a config."""
+    rng = random.Random(1)
+    for split, lines in (("train", 64), ("dev", 21), ("test", 10)):
+        texts = [
+            " ".join(rng.choices("ab", k=rng.randint(1, 30))) for _ in range(lines)
+        ]
+        (tmp_path / f"{split}.txt").write_text("\n".join(texts) + "\n")
+    tiny.write(tmp_path, ["a", "b"], TINY)
+    return tmp_path
+
+
+def flags(folder, **changes):
+    own = {
+        "data_dir": str(folder),
+        "max_seq_length": 40,
+        "num_train_epochs": [3.0],
+        "do_train": True,
+    }
+    return jobs.flags(folder, **own | changes)
+
+
+def run(folder, **changes):
+    jobs.run(parity, flags(folder, **changes))
+
+
+def command(folder, **changes):
+    return jobs.command("tests/programs/parity.py", flags(folder, **changes))
+
+
+@pytest.mark.slow
+def test_a_new_task_is_one_file(folder, capsys):
+    run(folder, do_eval=True, do_predict=True)
+    output = folder / "output"
+    values = results(folder)
+    assert values["global_step"] == 24  # 64 / 8 * 3
+    assert values["loss"] == values["eval_loss"]
+    lines = (output / "eval_results.txt").read_text().splitlines()
+    assert [line.split(" = ")[0] for line in lines] == sorted(values)
+    assert len((output / "parity.txt").read_text().splitlines()) == 10
+    for name in ("train", "eval", "predict"):
+        assert (output / f"{name}.tf_record").exists()
+    assert "train: 64 examples, 64 rows" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_evaluation_without_training_takes_what_was_trained(folder, capsys):
+    run(folder, do_eval=True)
+    trained = results(folder)
+    (folder / "output" / "eval_results.json").unlink()
+    run(folder, do_train=False, do_eval=True)
+    assert results(folder) == trained
+    run(
+        folder,
+        do_train=False,
+        do_eval=True,
+        init_checkpoint=str(folder / "output"),
+        output_dir=str(folder / "elsewhere"),
+    )
+    assert results(folder, "elsewhere")["eval_loss"] == trained["eval_loss"]
+    with pytest.raises(UserError, match="contains no checkpoint to evaluate"):
+        run(folder, do_train=False, do_eval=True, output_dir=str(folder / "new"))
+
+
+@pytest.mark.slow
+def test_predictions_are_those_of_single_rows_whatever_the_batches(folder):
+    run(folder, do_eval=True, do_predict=True)
+    one = (folder / "output" / "parity.txt").read_text(), results(folder)
+    for changes in (
+        {"eval_batch_size": 5, "predict_batch_size": 3},
+        {"eval_batch_size": 1, "predict_batch_size": 1, "length_buckets": False},
+    ):
+        run(folder, do_train=False, do_eval=True, do_predict=True, **changes)
+        other = (folder / "output" / "parity.txt").read_text(), results(folder)
+        assert other[0] == one[0]
+        assert other[1]["eval_accuracy"] == one[1]["eval_accuracy"]
+        assert other[1]["eval_loss"] == pytest.approx(one[1]["eval_loss"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_training_rows_are_made_again_only_when_something_changed(folder, capsys):
+    record = folder / "output" / "train.tf_record"
+
+    def made(**changes):
+        before = record.stat().st_mtime_ns if record.exists() else 0
+        run(folder, num_train_epochs=[1.0], **changes)
+        for path in (folder / "output").glob("model.ckpt-*"):
+            path.unlink()
+        return record.stat().st_mtime_ns != before
+
+    assert made()
+    assert not made()
+    assert made(max_seq_length=38)
+    assert made(do_lower_case=False, max_seq_length=38)
+    text = (folder / "train.txt").read_text()
+    (folder / "train.txt").write_text(text.replace("b", "a", 1))
+    assert made(do_lower_case=False, max_seq_length=38)
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "b", "a"]) + "\n")
+    assert made(do_lower_case=False, max_seq_length=38)
+    assert not made(do_lower_case=False, max_seq_length=38)
+
+
+@pytest.mark.slow
+def test_resumed_run_ends_with_the_same_bits(folder):
+    """Dropout on, buckets on, early stopping on; resumed several times."""
+    changes = {
+        "num_train_epochs": [6.0],
+        "save_checkpoints_steps": 7,
+        "early_stopping_patience": 4,
+        "eval_every_steps": 10,
+        "iterations_per_loop": 3,
+    }
+    run(folder, output_dir=str(folder / "straight"), do_eval=True, **changes)
+    expected, numbers = weights(folder, "straight"), results(folder, "straight")
+    for step in (7, 21, 28):
+        with jobs.dying(step):
+            run(folder, do_eval=True, **changes)
+    run(folder, do_eval=True, **changes)
+    got = weights(folder)
+    assert got.keys() == expected.keys()
+    for name, value in expected.items():
+        assert np.array_equal(got[name], value), name
+    assert results(folder) == numbers
+
+
+@pytest.mark.slow
+def test_other_settings_do_not_go_on_in_the_same_folder(folder):
+    run(folder, num_train_epochs=[1.0])
+    with pytest.raises(UserError, match="learning_rate was 0.001 and is now 0.002"):
+        run(folder, num_train_epochs=[1.0], learning_rate=[2e-3])
+    (folder / "train.txt").write_text("a b\n" * 64)
+    with pytest.raises(UserError, match="training_examples has changed"):
+        run(folder, num_train_epochs=[1.0])
+
+
+@pytest.mark.slow
+def test_finished_run_says_so_and_keeps_its_weights(folder, capsys):
+    run(folder)
+    before = weights(folder)
+    (folder / "output" / "curves.png").unlink()
+    capsys.readouterr()
+    run(folder)
+    assert "already finished: 24 updates are done" in capsys.readouterr().out
+    assert (folder / "output" / "curves.png").exists()
+    for name, value in weights(folder).items():
+        assert np.array_equal(before[name], value)
+
+
+@pytest.mark.slow
+def test_search_records_every_run_and_keeps_the_best(folder, capsys):
+    search = {
+        "learning_rate": [1e-3, 3e-3],
+        "num_train_epochs": [1.0],
+        "num_trials": 2,
+        "do_eval": True,
+    }
+    run(folder, **search)
+    said = capsys.readouterr().out
+    summary = json.loads((folder / "output" / "search.json").read_text())
+    scores = {o["name"]: o["score"] for o in summary["runs"]}
+    assert len(scores) == 4
+    assert summary["mean"] == pytest.approx(np.mean(list(scores.values())))
+    assert summary["deviation"] == pytest.approx(np.std(list(scores.values()), ddof=1))
+    assert scores[summary["best"]] == max(scores.values())
+    assert results(folder)["eval_accuracy"] == max(scores.values())
+    assert "with only 64 training examples" in said
+    # Only the best run's weights stay, in its own folder and in output_dir.
+    kept = sorted(p.parent.name for p in folder.glob("output/**/model.ckpt-*.index"))
+    assert kept == sorted(["output", summary["best"]])
+    # A second start trains nothing and ends the same.
+    before = weights(folder)
+    run(folder, **search)
+    assert "already finished" in capsys.readouterr().out
+    assert json.loads((folder / "output" / "search.json").read_text()) == summary
+    for name, value in weights(folder).items():
+        assert np.array_equal(before[name], value)
+
+
+@pytest.mark.slow
+def test_search_goes_on_where_it_was_broken_off(folder, monkeypatch):
+    search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
+    run(folder, **search, output_dir=str(folder / "straight"))
+    train = training_calls = []
+    original = experiment.Experiment.train
+
+    def once(self, *arguments):
+        training_calls.append(arguments)
+        if len(training_calls) == 2:
+            raise KeyboardInterrupt
+        original(self, *arguments)
+
+    monkeypatch.setattr(experiment.Experiment, "train", once)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, **search)
+    run(folder, **search)
+    assert len(train) == 3  # the first trial was not repeated
+    for name, value in weights(folder, "straight").items():
+        assert np.array_equal(weights(folder)[name], value)
+
+
+@pytest.mark.slow
+def test_search_believes_no_outcome_of_other_settings(folder, capsys):
+    search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
+    run(folder, **search)
+    for path in (folder / "output").glob("model.ckpt-*"):
+        path.unlink()
+    (folder / "dev.txt").write_text("a\n" * 20)
+    capsys.readouterr()
+    run(folder, **search, output_dir=str(folder / "output"))
+    assert "already finished: accuracy" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_search_whose_best_was_not_kept_trains_it_again(folder, capsys):
+    search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
+    run(folder, **search)
+    before = weights(folder)
+    for path in folder.glob("output/**/model.ckpt-*"):
+        path.unlink()
+    capsys.readouterr()
+    run(folder, **search)
+    assert " again, because its weights were not kept" in capsys.readouterr().out
+    for name, value in weights(folder).items():
+        assert np.array_equal(before[name], value)
+
+
+@pytest.mark.slow
+def test_evaluations_of_an_abandoned_run_are_forgotten(folder):
+    best = folder / "output" / "best"
+    run(folder, num_train_epochs=[1.0], output_dir=str(folder / "other"))
+    tensors = weights(folder, "other")
+    best.mkdir(parents=True)
+    checkpoint.save(str(best), 99, tensors, keep=1)
+    (folder / "output" / "evaluations.json").write_text('[{"step": 99, "score": 9.0}]')
+    run(folder, num_train_epochs=[1.0], do_eval=True)
+    assert results(folder)["global_step"] == 8
+    assert not run_folder.steps(str(best))
+    run(folder, do_train=False, do_eval=True)
+    assert results(folder)["global_step"] == 8
+
+
+@pytest.mark.slow
+def test_rows_that_were_removed_are_made_again(folder):
+    run(folder, num_train_epochs=[1.0])
+    record = folder / "output" / "train.tf_record"
+    whole = record.read_bytes()
+    for damage in (record.unlink, lambda: record.write_bytes(whole[:-20])):
+        damage()
+        run(folder, num_train_epochs=[1.0])
+        assert record.read_bytes() == whole
+
+
+@pytest.mark.slow
+def test_degenerate_runs_are_named(folder, capsys, monkeypatch):
+    monkeypatch.setattr(parity.Parity, "trivial_score", lambda self, examples: 1.0)
+    run(folder, learning_rate=[1e-3, 1e-9], num_train_epochs=[1.0])
+    assert "2 of 2 runs failed or did no better" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
+    scores = iter([0.1, 0.5, 0.3, 0.2, 0.4, 0.9])
+    monkeypatch.setattr(
+        parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
+    )
+    run(
+        folder,
+        early_stopping_patience=3,
+        eval_every_steps=2,
+        save_checkpoints_steps=100,
+    )
+    said = capsys.readouterr().out
+    assert "the best of 5 evaluations was at step 4" in said
+    assert run_folder.steps(str(folder / "output")) == [10]
+    assert run_folder.steps(str(folder / "output" / "best")) == [4]
+    assert "global_step" in weights(folder, "output/best")
+    best = weights(folder, "output/best")
+    assert int(best["global_step"]) == 4
+    # Started again it does not train on, and answers with the best weights.
+    run(
+        folder,
+        early_stopping_patience=3,
+        eval_every_steps=2,
+        save_checkpoints_steps=100,
+        do_eval=True,
+    )
+    assert "already finished: 10 updates" in capsys.readouterr().out
+    assert results(folder)["eval_accuracy"] == 0.9
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches SIGKILL."""
+
+
+@pytest.mark.slow
+def test_after_a_resume_the_best_is_that_of_the_run(folder, capsys, monkeypatch):
+    """Scores need not repeat, as on another number of devices."""
+    scores = iter([0.80, 0.78, 0.85, None, 0.79, 0.77, 0.5])
+
+    def score(self, predictions):
+        if (accuracy := next(scores)) is None:
+            raise Killed
+        return {"accuracy": accuracy}
+
+    monkeypatch.setattr(parity.Parity, "score", score)
+    changes = {
+        "num_train_epochs": [5.0],
+        "early_stopping_patience": 9,
+        "eval_every_steps": 10,
+        "save_checkpoints_steps": 20,
+    }
+    with pytest.raises(Killed):
+        run(folder, **changes)
+    best = folder / "output" / "best"
+    assert run_folder.steps(str(best)) == [10, 30]
+    run(folder, do_eval=True, **changes)
+    assert "the best of 4 evaluations was at step 10" in capsys.readouterr().out
+    assert run_folder.steps(str(best)) == [10]
+    assert weights(folder)["global_step"] == 10
+    numbers = results(folder)
+    assert numbers["global_step"] == 10
+    monkeypatch.undo()
+    one = {"init_checkpoint": str(best / "model.ckpt-10"), "do_train": False}
+    run(folder, do_eval=True, output_dir=str(folder / "one"), **one)
+    assert results(folder, "one")["eval_loss"] == numbers["eval_loss"]
+
+
+@pytest.mark.slow
+def test_early_stopping_is_held_to_what_it_depends_on(folder):
+    stops = {"num_train_epochs": [1.0], "early_stopping_patience": 9}
+    run(folder, **stops)
+    with pytest.raises(UserError, match="eval_every_steps was 0 and is now 2;"):
+        run(folder, eval_every_steps=2, **stops)
+    (folder / "dev.txt").write_text("a b\n")
+    with pytest.raises(UserError, match="dev_examples has changed"):
+        run(folder, **stops)
+    # Without it, evaluations decide nothing; and earlier versions did not note them.
+    plain = {"num_train_epochs": [1.0], "output_dir": str(folder / "plain")}
+    run(folder, **plain)
+    run(folder, eval_every_steps=4, **plain)
+    path = folder / "output" / "run.json"
+    began = json.loads(path.read_text())
+    for name in ("eval_every_steps", "dev_examples"):
+        del began[name]
+    path.write_text(json.dumps(began))
+    run(folder, **stops)
+
+
+# --- Nothing of the user's is lost ---------------------------------------------------
+
+
+def users(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_an_output_dir_may_be_the_users_own_folder(folder, capsys):
+    """As README's my/, with vocabulary, config and data in it."""
+    (folder / "bert_config.json").write_text(TINY.to_json_string().replace(" ", ""))
+    (folder / "eval_results.txt").write_text("of a paper")
+    (folder / "metrics.jsonl").write_text("of something else")
+    prompts = folder / "writing-prompts"
+    prompts.mkdir()
+    for split in ("train", "dev", "test"):
+        (prompts / f"{split}.txt").write_text("a b\nb\n" * 16)
+    (folder / "writing-style-notes.md").write_text("mine")
+    before = users(folder)
+    here = {"output_dir": str(folder), "data_dir": str(prompts)}
+    here |= {"bert_config_file": str(folder / "config.json"), "do_eval": True}
+    with pytest.raises(UserError, match="contains no checkpoint to evaluate"):
+        run(folder, do_train=False, **here)
+    assert users(folder) == before
+    for epochs in (1.0, 2.0):
+        (folder / "run.json").unlink(missing_ok=True)
+        run(folder, num_train_epochs=[epochs], **here)
+    after = users(folder)
+    renamed = ("bert_config.json", "eval_results.txt", "metrics.jsonl")
+    for path, content in before.items():
+        kept = f"{path}.kept-1" if path.name in renamed else str(path)
+        assert after[pathlib.Path(kept)] == content
+    assert len(list(folder.glob("*.kept-*"))) == 3
+    said = capsys.readouterr().err
+    assert all(f"{folder / name} was not made by" in said for name in renamed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("patience", [0, 9])
+def test_a_run_may_begin_from_what_lies_in_its_own_folder(
+    folder, patience, monkeypatch
+):
+    """best/ of somebody else; and, with patience, of an early-stopped run of ours, killed
+    when it had a best of its own and no checkpoint.
+    """
+    output, best = folder / "output", folder / "output" / "best"
+    stops = {"early_stopping_patience": patience, "eval_every_steps": 8}
+    if patience:
+        run(folder, num_train_epochs=[2.0], **stops)
+        run_folder.drop_all(str(output))
+    else:
+        run(folder, num_train_epochs=[1.0], output_dir=str(best))
+    (step,) = run_folder.steps(str(best))
+    prefix = str(best / f"model.ckpt-{step}")
+    before = checkpoint.read(prefix)
+    again = {"init_checkpoint": str(best), "num_train_epochs": [0.5], "seed": 3}
+    again |= stops | {"eval_every_steps": 2}
+    if patience:
+        scores = iter([0.5])
+        with monkeypatch.context() as patch, pytest.raises(StopIteration):
+            patch.setattr(
+                parity.Parity, "score", lambda *given: {"accuracy": next(scores)}
+            )
+            run(folder, **again)
+        assert 2 in run_folder.steps(str(best))
+    run(folder, **again)
+    for name, value in checkpoint.read(prefix).items():
+        assert np.array_equal(before[name], value)
+    straight = str(folder / "straight")
+    run(folder, **again | {"init_checkpoint": prefix, "output_dir": straight})
+    for name, value in weights(folder, "straight").items():
+        assert np.array_equal(weights(folder)[name], value)
+    run(folder, do_train=False, do_eval=True)
+    assert results(folder)["global_step"] == weights(folder)["global_step"] <= 4
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_does_not_fit_costs_nothing(folder):
+    run(folder, early_stopping_patience=9, num_train_epochs=[1.0])
+    run_folder.drop_all(str(folder / "output"))
+    config = dataclasses.replace(TINY, hidden_size=8)
+    (folder / "config.json").write_text(config.to_json_string())
+    before = users(folder / "output")
+    with pytest.raises(UserError, match="check --bert_config_file"):
+        run(folder, init_checkpoint=str(folder / "output" / "best"))
+    assert users(folder / "output") == before
+
+
+@pytest.mark.slow
+def test_an_evaluation_leaves_alone_what_a_training_is_writing(folder):
+    run(folder, num_train_epochs=[1.0])
+    name = local.temporary_name(str(folder / "output" / "model.ckpt-18"))
+    name = name.replace(f"~{os.getpid()}", f"~{os.getppid()}")  # which runs
+    parts = [pathlib.Path(name + part) for part in run_folder.PARTS]
+    parts.append(folder / "output" / "model.ckpt-17.data-00000-of-00001")
+    for path in parts:
+        path.write_text("half")
+    for changes in ({"do_train": False, "do_eval": True}, {}):
+        run(folder, num_train_epochs=[1.0], **changes)
+        assert [path.read_text() for path in parts] == ["half"] * 3
+
+
+@pytest.mark.slow
+def test_of_two_trainings_the_second_is_refused_and_changes_nothing(folder):
+    processes = []
+    for seed in (1, 2):
+        line = command(folder, seed=seed, num_train_epochs=[60.0], do_eval=True)
+        processes.append(jobs.started(line, stdout=subprocess.DEVNULL))
+        time.sleep(1.5)
+    errors = [process.communicate()[1] for process in processes]
+    (winner,) = (i for i, process in enumerate(processes) if process.returncode == 0)
+    loser = errors[1 - winner].splitlines()[-1]
+    holder = f"in use by process {processes[winner].pid} on {local.host()}, since"
+    assert processes[1 - winner].returncode == 1
+    assert loser.startswith("parity.py: error: ") and holder in loser
+    assert "Traceback" not in errors[1 - winner]
+    began = json.loads((folder / "output" / "run.json").read_text())
+    assert began["seed"] == winner + 1
+    straight = {"output_dir": str(folder / "straight"), "num_train_epochs": [60.0]}
+    run(folder, seed=winner + 1, do_eval=True, **straight)
+    assert results(folder) == results(folder, "straight")
+
+
+@pytest.mark.slow
+def test_evaluations_beside_a_training_that_saves_often(folder):
+    often = {"num_train_epochs": [25.0], "save_checkpoints_steps": 2}
+    often |= {"iterations_per_loop": 2, "keep_checkpoint_max": 3}
+    process = jobs.started(command(folder, **often), stdout=subprocess.DEVNULL)
+    output = folder / "output"
+    while process.poll() is None and not run_folder.steps(str(output)):
+        time.sleep(0.01)
+    beside = 0
+    while process.poll() is None:
+        run(folder, do_train=False, do_eval=True, do_predict=True)
+        beside += 1
+    assert process.communicate()[1] == "" and process.returncode == 0
+    assert beside
+    run(folder, output_dir=str(folder / "straight"), **often)
+    for name, value in weights(folder, "straight").items():
+        assert np.array_equal(weights(folder)[name], value)
+    lines = {
+        name: len((folder / name / "metrics.jsonl").read_text().splitlines())
+        for name in ("output", "straight")
+    }
+    assert lines["output"] == lines["straight"]
+    assert results(folder) and (output / "parity.txt").exists()
+
+
+@pytest.mark.slow
+def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypatch):
+    scores = itertools.chain([0.5, 0.1], itertools.repeat(0.0))
+    monkeypatch.setattr(
+        parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
+    )
+    run(folder, early_stopping_patience=1, eval_every_steps=2)
+    assert run_folder.steps(str(folder / "output")) == [4]
+    there = {"do_train": False, "do_eval": True, "output_dir": str(folder / "there")}
+    loss = []
+    for source in ("output", "output/best"):
+        run(folder, init_checkpoint=str(folder / source), **there)
+        loss.append(results(folder, "there")["eval_loss"])
+    last = checkpoint.read(str(folder / "output" / "model.ckpt-4"))
+    assert loss[0] == loss[1]
+    assert weights(folder)["global_step"] == 2 and last["global_step"] == 4
+    # Also where the run left nothing else, and where there is no best any more.
+    run_folder.drop_all(str(folder / "output"))
+    run(folder, do_train=False, do_eval=True)
+    assert results(folder)["eval_loss"] == loss[0]
+    # What is beside the run holds for its best.
+    with pytest.raises(
+        UserError, match="task.json: the model was trained with another --do_lower"
+    ):
+        run(
+            folder,
+            init_checkpoint=str(folder / "output" / "best"),
+            do_lower_case=False,
+            **there,
+        )
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_without_early_stopping_has_no_best(folder):
+    stops = {"early_stopping_patience": 9, "eval_every_steps": 2}
+    run(folder, num_train_epochs=[1.0], **stops)
+    assert run_folder.best_of(str(folder / "output"))
+    (folder / "output" / "run.json").unlink()
+    run(folder, num_train_epochs=[2.0])
+    assert not run_folder.best_of(str(folder / "output"))
+    assert weights(folder)["global_step"] == 16
+
+
+@pytest.mark.slow
+def test_a_folder_may_be_called_best(folder):
+    best = str(folder / "runs" / "best")
+    run(folder, output_dir=best, num_train_epochs=[1.0])
+    (folder / "runs" / "vocab.txt").write_text("of something else\n")
+    there = {"do_train": False, "do_eval": True, "output_dir": str(folder / "there")}
+    run(folder, init_checkpoint=best, **there)
+    with pytest.raises(UserError, match="best/task.json: the model was trained with"):
+        run(folder, init_checkpoint=best, do_lower_case=False, **there)
+
+
+@pytest.mark.slow
+def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(
+    folder, monkeypatch
+):
+    """As where the dev set was corrected in between."""
+    scores = iter([0.1, 0.9])
+    monkeypatch.setattr(
+        parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
+    )
+    search = {"num_train_epochs": [1.0, 2.0]}
+    run(folder, **search)
+    assert run_folder.steps(str(folder / "output")) == [16]
+    (folder / "dev.txt").write_text("a a b\nb\n")
+    scores = iter([0.8, 0.2, 0.8, 0.3])
+    run(folder, **search)
+    assert run_folder.steps(str(folder / "output")) == [8]
+    run(folder, do_train=False, do_eval=True)
+    assert results(folder)["global_step"] == 8
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_ends_no_search(folder, capsys):
+    search = {"warmup_proportion": 0.0, "num_train_epochs": [2.0]}
+    run(folder, learning_rate=[1e30, 1e-3], do_eval=True, **search)
+    said = capsys.readouterr().out
+    assert "loss or gradient was not finite in 10 consecutive updates" in said
+    assert "over 1 runs" in said and "1 of 2 runs failed: rate1e+30" in said
+    found = json.loads((folder / "output" / "search.json").read_text())
+    assert found["best"].startswith("rate0.001") and results(folder)["eval_loss"] < 9
+    assert [outcome["score"] is None for outcome in found["runs"]] == [True, False]
+    run(folder, learning_rate=[1e30, 1e-3], **search)
+    assert "already finished: failed" in capsys.readouterr().out
+    with pytest.raises(
+        UserError, match="all 2 runs failed; the last one: loss or grad"
+    ):
+        run(folder, learning_rate=[1e30, 1e31], output_dir=str(folder / "o"), **search)
+
+
+@pytest.mark.slow
+def test_a_refused_run_changes_nothing(folder):
+    run(folder, do_eval=True, num_train_epochs=[1.0])
+
+    def state():
+        files = (folder / "output").rglob("*")
+        return {path: path.read_bytes() for path in files if path.is_file()}
+
+    before = state()
+    (folder / "train.txt").write_text("b a\n" * 64)
+    (folder / "dev.txt").write_text("b a\n" * 9)
+    with pytest.raises(UserError, match="training_examples has changed; choose"):
+        run(folder, do_eval=True, num_train_epochs=[1.0])
+    with pytest.raises(UserError, match="max_seq_length was 40 and is now 38"):
+        run(folder, do_eval=True, num_train_epochs=[1.0], max_seq_length=38)
+    assert state() == before
+
+
+@pytest.mark.slow
+def test_answers_are_held_to_the_network_that_was_trained(folder):
+    run(folder, num_train_epochs=[1.0])
+    for changes, message in (
+        (
+            {"num_attention_heads": 4},
+            "num_attention_heads is 4, but 2 in .*bert_config",
+        ),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu', but 'gelu'"),
+    ):
+        config = dataclasses.replace(TINY, **changes)
+        (folder / "other.json").write_text(config.to_json_string())
+        with pytest.raises(UserError, match=message):
+            run(
+                folder,
+                do_train=False,
+                do_eval=True,
+                bert_config_file=str(folder / "other.json"),
+            )
+    # What concerns training alone may differ.
+    config = dataclasses.replace(TINY, hidden_dropout_prob=0.5)
+    (folder / "other.json").write_text(config.to_json_string())
+    other = {"bert_config_file": str(folder / "other.json")}
+    run(folder, do_train=False, do_eval=True, **other)
+
+
+@pytest.mark.slow
+def test_answers_are_held_to_the_task_that_was_trained(folder):
+    run(folder, num_train_epochs=[1.0])
+    path = folder / "output" / "task.json"
+    path.write_text(path.read_text().replace('"Parity"', '"Tagger"'))
+    with pytest.raises(UserError, match="of the task Tagger, not Parity"):
+        run(folder, do_train=False, do_eval=True)
+
+
+def test_an_export_that_a_task_has_no_answers_for_is_refused_at_once(folder):
+    with pytest.raises(UserError, match="--do_export: Parity does not define"):
+        run(folder, do_export=True)
+    assert not (folder / "output").exists()
+
+
+@pytest.mark.slow
+def test_without_an_interval_early_stopping_evaluates_each_epoch(folder, capsys):
+    run(folder, early_stopping_patience=9, num_train_epochs=[2.0])
+    history = json.loads((folder / "output" / "evaluations.json").read_text())
+    assert [evaluation["step"] for evaluation in history] == [8, 16]
+
+
+@pytest.mark.slow
+def test_scores_that_are_not_finite_are_refused(folder):
+    run(folder, num_train_epochs=[1.0])
+    tensors = weights(folder)
+    tensors["output_bias"] = np.array([np.nan, 0.0], np.float32)
+    checkpoint.save(str(folder / "output"), 8, tensors, keep=1)
+    with pytest.raises(UserError, match="logits are not finite"):
+        run(folder, do_train=False, do_eval=True)
+    assert not (folder / "output" / "eval_results.txt").exists()
+
+
+@pytest.mark.slow
+def test_head_of_another_size_is_refused_and_can_be_left_behind(folder):
+    run(folder, num_train_epochs=[1.0])
+    tensors = weights(folder)
+    tensors["output_bias"] = np.zeros(3, np.float32)
+    tensors["output_weights"] = np.zeros((3, 16), np.float32)
+    checkpoint.save(str(folder / "three"), 8, tensors, keep=1)
+    changes = {
+        "init_checkpoint": str(folder / "three"),
+        "output_dir": str(folder / "next"),
+        "num_train_epochs": [1.0],
+    }
+    with pytest.raises(UserError, match=r"output_bias is \[3\] in the checkpoint"):
+        run(folder, **changes)
+    run(folder, init_encoder_only=True, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"do_train": False}, "nothing to do; pass at least one of --do_train"),
+        ({"train_batch_size": [8, 0]}, "--train_batch_size=0: must be at least 1"),
+        ({"learning_rate": [-1.0]}, "--learning_rate=-1.0: must be above 0"),
+        ({"num_train_epochs": [float("nan")]}, "--num_train_epochs=nan: must be above"),
+        ({"warmup_proportion": 1.5}, "--warmup_proportion=1.5: must be from 0 to 1"),
+        ({"num_trials": 0}, "--num_trials=0"),
+        ({"max_seq_length": 41}, "more than max_position_embeddings=40"),
+        ({"train_batch_size": [1000]}, "64 training examples do not fill a batch"),
+        ({"vocab_file": "missing.txt"}, "missing.txt"),
+        ({"bert_config_file": "missing.json"}, "missing.json"),
+        ({"init_checkpoint": "missing"}, "missing: no such checkpoint"),
+        ({"gradient_accumulation_steps": 3}, "train_batch_size=8 is not divisible"),
+    ],
+)
+def test_bad_flags_are_refused_before_anything_is_written(folder, changes, message):
+    with pytest.raises((UserError, OSError), match=message):
+        run(folder, **changes)
+    assert not list(folder.glob("output/model.ckpt*"))
+    assert not (folder / "output" / "eval_results.txt").exists()
+
+
+def test_vocabulary_larger_than_the_model_is_refused(folder):
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *"abcdefgh"]) + "\n")
+    with pytest.raises(UserError, match="13 tokens, more than vocab_size=8"):
+        run(folder)
+
+
+@pytest.mark.slow
+def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
+    """In processes of their own: one may hold a single MirroredStrategy."""
+    config = dataclasses.replace(
+        TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    (folder / "config.json").write_text(config.to_json_string())
+    run(folder, do_eval=True, output_dir=str(folder / "one"))
+    program = ROOT / "tests" / "programs" / "on_two_cpus.py"
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    script = command(folder, do_eval=True, distribution="mirrored")[1:]
+    done = subprocess.run(
+        [sys.executable, str(program), *script], env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "on 2 devices" in done.stdout
+    run(
+        folder,
+        do_eval=True,
+        gradient_accumulation_steps=4,
+        output_dir=str(folder / "accumulated"),
+    )
+    expected = weights(folder, "one")
+    for name in ("output", "accumulated"):
+        got = weights(folder, name)
+        for key, value in expected.items():
+            np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)
+        assert results(folder, name)["eval_loss"] == pytest.approx(
+            results(folder, "one")["eval_loss"], abs=1e-5
+        )
+
+
+@pytest.mark.slow
+def test_two_hosts_fine_tune_as_one(folder):
+    config = dataclasses.replace(
+        TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    (folder / "config.json").write_text(config.to_json_string())
+    changes = {
+        "do_eval": True,
+        "do_predict": True,
+        "early_stopping_patience": 3,
+        "learning_rate": [1e-3, 2e-3],
+    }
+    run(folder, output_dir=str(folder / "one"), **changes)
+    line = command(folder, distribution="multi_worker", **changes)
+    workers = [f"localhost:{port}" for port in hosts.free_ports(2)]
+    processes, outputs = hosts.run(
+        line, {"worker": workers}, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    for process, (_, errors) in zip(processes, outputs, strict=True):
+        assert process.returncode == 0, errors
+    assert "on 2 devices" in outputs[0][0]
+    assert outputs[1][0] == ""  # the second host computes and says nothing
+    expected, got = weights(folder, "one"), weights(folder)
+    for key, value in expected.items():
+        np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)
+    for name in ("parity.txt",):
+        one = (folder / "one" / name).read_text()
+        assert (folder / "output" / name).read_text() == one

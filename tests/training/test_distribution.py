@@ -1,0 +1,131 @@
+"""Devices and hosts: the files that a TPU reaches, and runs that a host leaves."""
+
+import re
+import sys
+
+import pytest
+
+import tests
+from training import distribution
+from tests import jobs, tiny
+from tests.programs import hosts, parity
+from text.errors import UserError
+
+ROOT = tests.ROOT
+RECORDS = ROOT / "tests" / "golden" / "pretraining" / "pretraining.tfrecord"
+
+
+def flags(folder, **changes):
+    return {
+        "data_dir": str(folder),
+        "vocab_file": str(folder / "vocab.txt"),
+        "bert_config_file": str(folder / "config.json"),
+        "output_dir": str(folder / "output"),
+        "max_seq_length": 16,
+        "do_train": True,
+    } | changes
+
+
+def fine_tuning(folder):
+    """A command that fine-tunes, on a set that it makes."""
+    for split in ("train", "dev"):
+        (folder / f"{split}.txt").write_text("a b\nb\n" * 16)
+    tiny.write(folder, ["a", "b"], tiny.config(vocab_size=8))
+    given = flags(folder, num_train_epochs=1, do_eval=True)
+    return jobs.command("tests/programs/parity.py", given)
+
+
+def pre_training(folder):
+    config = tiny.config(vocab_size=3000, max_position_embeddings=64)
+    (folder / "config.json").write_text(config.to_json_string())
+    given = {
+        "do_train": True,
+        "input_file": RECORDS,
+        "bert_config_file": folder / "config.json",
+        "output_dir": folder / "output",
+        "max_seq_length": 64,
+        "max_predictions_per_seq": 10,
+        "train_batch_size": 8,
+        "num_train_steps": 2,
+        "num_warmup_steps": 1,
+    }
+    return jobs.command("run_pretraining.py", given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [fine_tuning, pre_training])
+def test_a_sound_run_on_cpus_leaves_stderr_empty(tmp_path, command):
+    # The default holds back what TensorFlow says of a missing GPU; a user's choice may not.
+    env = jobs.ENVIRONMENT | {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+    done = jobs.finished(command(tmp_path), env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("refuses", [0, 1])
+def test_a_host_that_refuses_ends_all_in_one_line(tmp_path, refuses):
+    line = [sys.executable, str(ROOT / "tests" / "programs" / "without_data.py")]
+    line += [str(refuses), *fine_tuning(tmp_path)[1:], "--distribution=multi_worker"]
+    workers = [f"localhost:{port}" for port in hosts.free_ports(2)]
+    processes, outputs = hosts.run(line, {"worker": workers}, env=jobs.ENVIRONMENT)
+    for host, (process, (_, errors)) in enumerate(zip(processes, outputs, strict=True)):
+        assert process.returncode == 1
+        assert "Traceback" not in errors
+        assert errors.splitlines()[-1] == (
+            "parity.py: error: nowhere/train.txt: No such file or directory"
+            if host == refuses
+            else "parity.py: error: another host ended or refused; see its output"
+        )
+
+
+def test_other_errors_of_tensorflow_are_not_laid_to_another_host():
+    import tensorflow as tf
+
+    with pytest.raises(tf.errors.InvalidArgumentError), distribution.together():
+        tf.reshape(tf.zeros([2]), [3])
+
+
+# --- TPUs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [None, "local"])
+def test_tpu_of_this_machine_may_use_its_files(tmp_path, name):
+    parity.Options(**flags(tmp_path, use_tpu=True, tpu_name=name))
+
+
+@pytest.mark.parametrize(
+    "where", [{"tpu_name": "mine"}, {"tpu_name": "grpc://a:8470"}, {"master": "mine"}]
+)
+def test_tpu_of_other_machines_wants_files_that_those_reach(tmp_path, where):
+    given = flags(tmp_path, use_tpu=True, **where)
+    with pytest.raises(
+        UserError,
+        match="output: the TPU .* other machines.* gs:// .*--tpu_name=local",
+    ):
+        parity.Options(**given)
+    parity.Options(**given | {"output_dir": "gs://bucket/output"})
+
+
+@pytest.mark.slow
+def test_tpu_that_is_not_there_is_one_line():
+    with pytest.raises(
+        UserError, match="^TPU 'local' cannot be reached: TPUs not found"
+    ):
+        distribution.make("tpu", tpu="local")
+
+
+def requirements(name):
+    """The bounds of each package that a requirement file names."""
+    lines = (ROOT / name).read_text().splitlines()
+    lines = [line.partition("#")[0].strip() for line in lines]
+    return dict(re.fullmatch(r"([\w-]+)(.*)", line).groups() for line in lines if line)
+
+
+def test_what_a_tpu_vm_installs_is_what_others_do_but_for_tensorflow():
+    plain, tpu = map(requirements, ("requirements.txt", "requirements/tpu.txt"))
+    for name in ("tensorflow", "tensorflow-text"):  # the second pulls in the first
+        assert plain.pop(name) and name not in tpu
+    assert tpu.pop("tensorflow-tpu")
+    for name in ("google-api-python-client", "oauth2client"):
+        assert tpu.pop(name)
+    assert tpu == plain

@@ -1,0 +1,379 @@
+"""The loop: what the release computed, whatever the division; what is skipped, and said."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+
+import tests
+from training import checkpoint, distribution, loop, report, run_folder, tf
+from modeling.encoders.bert_config import BertConfig
+from modeling.objectives import pretraining
+from tests import jobs
+from text.files import anywhere
+from text.instances.kinds import RowOptions
+from text.records import framing, reading, shards
+
+GOLDEN = str(tests.GOLDEN / "checkpoint")
+RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")
+OBJECTIVE = pretraining.MaskedLMNextSentence()
+TINY = BertConfig(
+    vocab_size=3000,
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=8,
+    max_position_embeddings=64,
+    type_vocab_size=2,
+)
+
+
+class Log:
+    """Keeps what a report would print."""
+
+    def __init__(self):
+        self.begun = None
+        self.rows = []
+        self.held_out = []
+
+    def begin(self, step):
+        self.begun = step
+
+    def training(self, step, values, *, updates, seconds):
+        self.rows.append({"step": step, "updates": updates, **values})
+
+    def evaluation(self, step, values):
+        self.held_out.append((step, values))
+
+    def say(self, message):
+        pass
+
+
+def trainer(config=TINY, **settings):
+    settings = {
+        "num_train_steps": 6,
+        "num_warmup_steps": 2,
+        "learning_rate": 1e-3,
+        "batch_size": 8,
+        "save_every_steps": 0,
+        "log_every_steps": 1,
+    } | settings
+    return loop.Trainer(
+        distribution.make("one"),
+        lambda: OBJECTIVE.network(config, seed=1),
+        OBJECTIVE,
+        loop.Settings(**settings),
+    )
+
+
+def parsed():
+    schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
+    return reading.Records(shards.survey([RECORDS], {}), schema)
+
+
+def in_file_order(batch_size):
+    """Batches as the trace's, which begins again behind record 800."""
+    return parsed().evaluation(batch_size, max_batches=800 // batch_size).repeat()
+
+
+@pytest.mark.slow
+def test_training_follows_the_release():
+    config = dataclasses.replace(
+        BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json")),
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    run = trainer(config, num_train_steps=20, num_warmup_steps=5, batch_size=32)
+    loaded = checkpoint.load(run.weights, os.path.join(GOLDEN, "bert_model.ckpt"))
+    assert (len(loaded.matched), loaded.initial, loaded.unused) == (62, [], [])
+    log = Log()
+    run.train(lambda first, part: in_file_order(32), "nowhere", log)
+    with np.load(os.path.join(GOLDEN, "training_trace.npz")) as file:
+        trace = dict(file)
+    for name, expected in (
+        ("loss", "loss"),
+        ("masked_lm_loss", "masked_lm_loss"),
+        ("next_sentence_loss", "next_sentence_loss"),
+        ("gradient_norm", "global_norm"),
+        ("learning_rate", "learning_rate"),
+    ):
+        values = [row[name] for row in log.rows]
+        np.testing.assert_allclose(values, trace[expected], rtol=1e-4, atol=1e-9)
+    finals = [key for key in trace if key.startswith("final/")]
+    for key in finals:
+        got = run.variables[key.removeprefix("final/")].numpy()
+        np.testing.assert_allclose(got, trace[key], rtol=0, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_two_replicas_accumulation_and_xla_equal_one_big_batch():
+    line = jobs.command("tests/programs/train_on_replicas.py", {})
+    done = jobs.finished([*line, RECORDS])
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["number of replicas"] == 2
+    assert result["smallest gradient norm"] > 1.0  # so clipping is part of it
+    assert sorted(result["differences"]) == [
+        "accumulation",
+        "replicas",
+        "replicas and accumulation",
+        "xla",
+    ]
+    for way, difference in result["differences"].items():
+        assert difference < 1e-5, way
+    assert result["by dropout"]["replicas"] > 1e-3
+    assert result["by dropout"]["updates"] > 1e-3
+    assert result["by dropout"]["repetitions"] == 0.0
+
+
+@pytest.mark.slow
+def test_whole_update_compiles_with_xla():
+    run = trainer(accumulation_steps=2)
+    batch = next(iter(parsed().training(8, seed=0)))
+    before = run.variables["bert/pooler/dense/kernel"].numpy()
+    update = tf.function(run.update, jit_compile=True)
+    sums, finite = update(batch, tf.constant(1, tf.int64))
+    assert sums.shape == [5, 2] and finite == 1
+    assert np.any(run.variables["bert/pooler/dense/kernel"].numpy() != before)
+
+
+def poisoned(first, bad):
+    """Batches whose masked_lm_weights are not finite in the updates `bad`."""
+
+    def poison(number, batch):
+        is_bad = tf.reduce_any(number == tf.constant(sorted(bad), tf.int64))
+        factor = tf.where(is_bad, float("inf"), 1.0)
+        return batch | {"masked_lm_weights": batch["masked_lm_weights"] * factor}
+
+    batches = parsed().training(8, seed=0, first_batch=first)
+    return batches.enumerate(start=first).map(poison)
+
+
+@pytest.mark.slow
+def test_update_that_is_not_finite_changes_nothing_and_is_counted():
+    run = trainer(num_train_steps=2)
+    before = {name: v.numpy() for name, v in run.variables.items()}
+    log = Log()
+    run.train(lambda first, part: poisoned(first, {0, 1}), "nowhere", log)
+    for name, variable in run.variables.items():
+        np.testing.assert_array_equal(variable.numpy(), before[name], err_msg=name)
+    assert [row["skipped_updates"] for row in log.rows] == [1, 2]
+    assert "loss" not in log.rows[0]
+    assert run.progress.step == 2  # the schedule and the data go on
+
+
+@pytest.mark.slow
+def test_skipped_updates_leave_the_means_of_the_others():
+    run = trainer(log_every_steps=3, learning_rate=1e-6)
+    log = Log()
+    run.train(lambda first, part: poisoned(first, {1, 4}), "nowhere", log)
+    assert [row["step"] for row in log.rows] == [3, 6]
+    assert [row["skipped_updates"] for row in log.rows] == [1, 2]
+    assert all(7.9 < row["masked_lm_loss"] < 8.1 for row in log.rows)  # ln 3000
+
+
+@pytest.mark.slow
+def test_too_many_skipped_in_a_row_stop_the_run():
+    run = trainer(max_skipped_updates=2, log_every_steps=6)
+    with pytest.raises(loop.NotFiniteError) as error:
+        # 0 is on its own; 2 and 3 are two in a row.
+        run.train(lambda first, part: poisoned(first, {0, 2, 3}), "nowhere", Log())
+    assert (error.value.step, error.value.count) == (2, 2)
+    assert run.progress.step == 4
+
+
+@pytest.mark.slow
+def test_row_of_skipped_updates_goes_on_after_a_resume(tmp_path):
+    run = trainer(num_train_steps=6, max_skipped_updates=3, save_every_steps=3)
+    bad = {1, 2, 3}
+    with pytest.raises(loop.NotFiniteError):
+        run.train(lambda first, part: poisoned(first, bad), str(tmp_path), Log())
+    again = trainer(num_train_steps=6, max_skipped_updates=3, save_every_steps=3)
+    assert again.restore(str(tmp_path)) == 3
+    assert again.progress.skipped_in_a_row == 2
+    with pytest.raises(loop.NotFiniteError) as error:
+        again.train(lambda first, part: poisoned(first, bad), str(tmp_path), Log())
+    assert (error.value.step, error.value.count) == (1, 3)
+
+
+@pytest.mark.slow
+def test_resumed_run_ends_with_the_same_bits(tmp_path):
+    data = parsed()
+
+    def train(run, directory):
+        log = Log()
+        run.train(
+            lambda first, part: data.training(8, seed=4, first_batch=first),
+            str(directory),
+            log,
+        )
+        return log
+
+    straight = trainer(save_every_steps=4)
+    train(straight, tmp_path / "a")
+    resumed = trainer(save_every_steps=4)
+    (tmp_path / "b").mkdir()
+    for name in os.listdir(tmp_path / "a"):
+        if "ckpt-4" in name:
+            os.link(tmp_path / "a" / name, tmp_path / "b" / name)
+    assert resumed.restore(str(tmp_path / "b")) == 4
+    log = train(resumed, tmp_path / "b")
+    assert log.begun == 4
+    assert [row["step"] for row in log.rows] == [5, 6]
+    for part in ("index", "data-00000-of-00001"):
+        name = f"model.ckpt-6.{part}"
+        assert (tmp_path / "a" / name).read_bytes() == (
+            tmp_path / "b" / name
+        ).read_bytes()
+
+
+@pytest.mark.slow
+def test_reports_and_evaluations_come_when_asked_for():
+    run = trainer(num_train_steps=5, log_every_steps=2, eval_every_steps=3)
+    log = Log()
+    data = parsed()
+    run.train(
+        lambda first, part: data.training(8, seed=4, first_batch=first),
+        "nowhere",
+        log,
+        held_out=lambda: {"loss": 1.0},
+    )
+    assert [(row["step"], row["updates"]) for row in log.rows] == [
+        (2, 2),
+        (4, 2),
+        (5, 1),
+    ]
+    assert log.held_out == [(3, {"loss": 1.0}), (5, {"loss": 1.0})]
+
+
+@pytest.mark.slow
+def test_evaluation_does_not_count_what_fills_up_a_batch():
+    run = trainer()
+    data = parsed()  # 838 records
+
+    def evaluate(batch_size, count):
+        return run.evaluate(
+            lambda part: data.evaluation(batch_size, max_batches=count), count
+        )
+
+    assert evaluate(100, 9) == pytest.approx(evaluate(419, 2), rel=1e-6)
+
+
+def test_report_writes_lines_and_curves(tmp_path, capsys):
+    log = report.Report(str(tmp_path), total_steps=400, batch_size=32)
+    log.begin(0)
+    log.training(100, {"loss": 5.5, "masked_lm_loss": 5.0}, updates=100, seconds=50.0)
+    log.evaluation(100, {"loss": 5.25})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0][9:] == (
+        "step 100/400, 2m 30s left: loss 5.5, masked_lm_loss 5, examples_per_second 64"
+    )
+    assert printed[1][9:] == "step 100, held out: loss 5.25"
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {
+            "step": 100,
+            "kind": "train",
+            "loss": 5.5,
+            "masked_lm_loss": 5.0,
+            "examples_per_second": 64.0,
+        },
+        {"step": 100, "kind": "eval", "loss": 5.25},
+    ]
+    assert _scalars(tmp_path) == {
+        ("loss", 100): 5.5,
+        ("masked_lm_loss", 100): 5.0,
+        ("examples_per_second", 100): 64.0,
+    }
+    assert _scalars(tmp_path / "eval") == {("loss", 100): 5.25}
+    assert log.draw() == f"{tmp_path}/curves.png"
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_too_short_for_a_report_has_its_evaluations_drawn():
+    values = {"loss": 0.5, "accuracy": 0.75, "f1_macro": 0.5}
+    evaluation = {"step": 9, "kind": "eval", **values}
+    scores = {"loss": ["loss"], "accuracy": ["accuracy", "f1_macro"]}
+    nothing = {"learning_rate": [], "gradient_norm": []}
+    assert report._names([evaluation]) == scores | nothing
+    trained = {"step": 5, "kind": "train", "loss": 1.0, "examples_per_second": 9.0}
+    assert report._names([trained, evaluation]) == scores | nothing
+
+
+def _scalars(folder):
+    """What TensorBoard reads of a folder: (tag, step) to value."""
+    found = {}
+    for path in folder.glob("events.out.tfevents.*"):
+        for data in framing.read(str(path)):
+            event = tf.compat.v1.Event.FromString(data)
+            for value in event.summary.value:
+                assert value.metadata.plugin_data.plugin_name == "scalars"
+                number = float(tf.make_ndarray(value.tensor))
+                found[value.tag, event.step] = number
+    return found
+
+
+def test_lines_of_repeated_steps_are_cut_off(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    lines = [json.dumps({"step": n, "kind": "train"}) + "\n" for n in (1, 2, 3)]
+    path.write_text("".join(lines) + '{"step": 4, "ki')  # killed while writing
+    run_folder.claim(str(path))
+    report.Report(str(tmp_path), total_steps=9, batch_size=1).begin(2)
+    assert path.read_text() == "".join(lines[:2])
+
+
+def test_a_bad_line_of_metrics_hides_none_behind_it(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    run_folder.claim(str(path))
+    good = [json.dumps({"step": n, "kind": "eval", "loss": 1.0}) for n in (1, 2, 3)]
+    bad = ['{"step": 1,', "[1]", "7", '{"step": "one", "kind": "eval"}', "caf\udce9"]
+    lines = [good[0], *bad, good[1], good[2]]
+    content = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+    path.write_bytes(content)
+    written = path.stat().st_mtime_ns
+    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    log.begin(3)  # nothing is to be cut: the file is not written again
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, written)
+    log.begin(2)
+    assert path.read_bytes() == content[: -len(good[2]) - 1]
+    assert log.draw()
+    # A whole line without its end, as of a user's editor, does not swallow the next.
+    path.write_text(good[0])
+    log.begin(1)
+    log.evaluation(2, {"loss": 2.0})
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [
+        1,
+        2,
+    ]
+
+
+def test_where_appending_is_dear_lines_are_written_together(tmp_path, monkeypatch):
+    """On gs:// to append is to write the whole file again."""
+    monkeypatch.setattr(anywhere, "is_remote", lambda path: True)
+    path = tmp_path / "metrics.jsonl"
+    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    log.begin(0)
+    sizes = []
+    for step in range(1, 6):
+        log.evaluation(step, {"loss": 1.0})
+        sizes.append(len(path.read_text().splitlines()))
+    assert sizes == [1] * 5
+    log.say("saved")  # what is reported of a step is there once it is saved
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
+
+
+def test_host_that_is_no_chief_writes_nothing(tmp_path, capsys):
+    log = report.Report(str(tmp_path), total_steps=9, batch_size=1, active=False)
+    log.begin(0)
+    log.training(1, {"loss": 1.0}, updates=1, seconds=1.0)
+    assert log.draw() is None
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out == ""

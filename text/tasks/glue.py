@@ -1,0 +1,117 @@
+"""Lists the tasks of GLUE and XNLI with their files, columns, labels and scores."""
+
+from typing import NamedTuple
+
+
+class Table(NamedTuple):
+    """A file and the columns to take, by name, or by number if it has no header."""
+
+    file: str
+    text_a: str | int
+    text_b: str | int | None = None
+    label: str | int | None = None
+    header: bool = True
+    where: tuple[str, str] | None = None  # column and value of the lines to use
+
+
+class DataSet(NamedTuple):
+    """One row of the table of tasks."""
+
+    train: Table | None
+    dev: dict[str, Table]
+    test: dict[str, Table]
+    labels: tuple[str, ...] | None  # None: numbers
+    scores: tuple[
+        str, ...
+    ]  # names in metrics.FUNCTIONS; runs are compared by the first
+    server: dict[str, str]  # the GLUE server's name for the answers to a test set
+    relabel: dict[str, str] = {}  # other spellings of labels
+    bounds: tuple[float, float] | None = None  # of numbers
+
+    @property
+    def has_pairs(self) -> bool:
+        return next(iter(self.test.values())).text_b is not None
+
+    def table(self, split: str) -> Table:
+        """The table of "train", or of a dev or test set."""
+        return self.train if split == "train" else (self.dev | self.test)[split]
+
+
+def _glue(text_a, text_b, label, labels, scores, server) -> DataSet:
+    """A task with the files train.tsv, dev.tsv and test.tsv, which have headers."""
+    return DataSet(
+        Table("train.tsv", text_a, text_b, label),
+        {"dev": Table("dev.tsv", text_a, text_b, label)},
+        {"test": Table("test.tsv", text_a, text_b)},
+        labels,
+        scores,
+        {"test": server},
+    )
+
+
+_BINARY = ("0", "1")
+_NLI = ("contradiction", "entailment", "neutral")
+_ENTAILMENT = ("entailment", "not_entailment")
+_PAIR = ("sentence1", "sentence2")
+
+# Metrics are those of GLUE (arXiv:1804.07461); labels are in the release's order.
+TASKS = {
+    "cola": DataSet(
+        Table("train.tsv", 3, None, 1, header=False),
+        {"dev": Table("dev.tsv", 3, None, 1, header=False)},
+        {"test": Table("test.tsv", "sentence")},
+        _BINARY,
+        ("matthews", "accuracy"),
+        {"test": "CoLA"},
+    ),
+    "sst-2": _glue("sentence", None, "label", _BINARY, ("accuracy",), "SST-2"),
+    "mrpc": _glue(
+        "#1 String", "#2 String", "Quality", _BINARY, ("accuracy", "f1"), "MRPC"
+    ),
+    "sts-b": _glue(*_PAIR, "score", None, ("spearman", "pearson"), "STS-B")._replace(
+        bounds=(0.0, 5.0)
+    ),
+    "qqp": _glue(
+        "question1", "question2", "is_duplicate", _BINARY, ("f1", "accuracy"), "QQP"
+    ),
+    "mnli": DataSet(
+        Table("train.tsv", *_PAIR, "gold_label"),
+        {
+            "dev_matched": Table("dev_matched.tsv", *_PAIR, "gold_label"),
+            "dev_mismatched": Table("dev_mismatched.tsv", *_PAIR, "gold_label"),
+        },
+        {
+            "test_matched": Table("test_matched.tsv", *_PAIR),
+            "test_mismatched": Table("test_mismatched.tsv", *_PAIR),
+        },
+        _NLI,
+        ("accuracy",),
+        {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"},
+    ),
+    "qnli": _glue("question", "sentence", "label", _ENTAILMENT, ("accuracy",), "QNLI"),
+    "rte": _glue(*_PAIR, "label", _ENTAILMENT, ("accuracy",), "RTE"),
+    "wnli": _glue(*_PAIR, "label", _BINARY, ("accuracy",), "WNLI"),
+    # Answered by a model trained on MNLI.
+    "ax": DataSet(
+        None,
+        {},
+        {"ax": Table("diagnostic.tsv", *_PAIR)},
+        _NLI,
+        ("matthews",),
+        {"ax": "AX"},
+    ),
+}
+
+
+def xnli(language: str) -> DataSet:
+    """As in the release: trained on MNLI in this language, evaluated on XNLI's dev set."""
+    column = ("language", language)
+    return DataSet(
+        Table(f"multinli/multinli.train.{language}.tsv", "premise", "hypo", "label"),
+        {"dev": Table("xnli.dev.tsv", *_PAIR, "gold_label", where=column)},
+        {"test": Table("xnli.test.tsv", *_PAIR, "gold_label", where=column)},
+        _NLI,
+        ("accuracy",),
+        {},
+        relabel={"contradictory": "contradiction"},
+    )

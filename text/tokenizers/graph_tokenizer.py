@@ -1,0 +1,37 @@
+"""Declares the interface of a tokenizer as a TensorFlow graph, for SavedModels."""
+
+import abc
+
+import tensorflow as tf
+
+from text.tokenizers.vocabulary import Vocabulary
+
+
+class GraphTokenizer(tf.Module, abc.ABC):
+    """Returns what a `Tokenizer` returns, with core TensorFlow operations only.
+
+    Attributes:
+        vocab_size: int.
+        cls_id, sep_id, unk_id, mask_id: ints.
+    """
+
+    def __init__(self, vocabulary: Vocabulary):
+        super().__init__()
+        self.vocab_size = len(vocabulary)
+        self.cls_id, self.sep_id = vocabulary.cls_id, vocabulary.sep_id
+        self.unk_id, self.mask_id = vocabulary.unk_id, vocabulary.mask_id
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """string [n] -> int32 [n, (tokens)]; invalid UTF-8 counts as U+FFFD."""
+        return self.encode_with_offsets(texts)[0]
+
+    @abc.abstractmethod
+    def encode_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
+        """string [n] -> ids, starts, ends, each int32 [n, (tokens)].
+
+        Starts and ends are character offsets; see `Tokenizer.encode_with_offsets`.
+        """
+
+    @abc.abstractmethod
+    def tokens(self, ids: tf.Tensor) -> tf.Tensor:
+        """int [...] -> string [...], as the vocabulary spells them."""

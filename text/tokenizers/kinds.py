@@ -1,0 +1,40 @@
+"""Lists the kinds of tokenizers, and defines the flags they share.
+
+A new kind is a file next to this one and an entry in TOKENIZERS, before WordPiece.
+"""
+
+import dataclasses
+
+import options
+from text.tokenizers.tokenizer import Tokenizer
+from text.tokenizers.wordpiece import WordPiece
+
+# The first one that reads a vocabulary file is used; WordPiece takes any.
+TOKENIZERS: tuple[type[Tokenizer], ...] = (WordPiece,)
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerOptions:
+    """The flags that determine how text becomes tokens, the same for every script."""
+
+    do_lower_case: bool = options.field(
+        True, help="Lowercase the text, for uncased vocabularies."
+    )
+    strip_accents: bool | None = options.field(
+        None,
+        help="Remove accents and decompose Hangul; by default, the same as "
+        "--do_lower_case.",
+    )
+    split_cjk: bool = options.field(
+        True, help="Make every Chinese character a separate word."
+    )
+
+    def load_tokenizer(self, vocab_file: str) -> Tokenizer:
+        """The tokenizer for a vocabulary and these flags.
+
+        Raises:
+            UserError: the file is not a vocabulary.
+            OSError: the file cannot be read.
+        """
+        kind = next(kind for kind in TOKENIZERS if kind.reads(vocab_file))
+        return kind.load(vocab_file, self)

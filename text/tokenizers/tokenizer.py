@@ -1,0 +1,75 @@
+"""Declares the interface of a tokenizer: text to ids, with offsets, and a graph twin."""
+
+import abc
+import typing
+from collections.abc import Mapping
+
+from text.tokenizers.vocabulary import Vocabulary
+
+if typing.TYPE_CHECKING:  # workers that write records load no TensorFlow
+    from text.tokenizers.graph_tokenizer import GraphTokenizer
+
+
+class Tokenizer(abc.ABC):
+    """Text to ids of a vocabulary.
+
+    Attributes:
+        vocabulary: the `Vocabulary`.
+    """
+
+    vocabulary: Vocabulary
+
+    @classmethod
+    @abc.abstractmethod
+    def reads(cls, vocab_file: str) -> bool:
+        """Whether a vocabulary file is of this kind, judging by its name."""
+
+    @classmethod
+    @abc.abstractmethod
+    def load(cls, vocab_file: str, options) -> typing.Self:
+        """Makes the tokenizer for a file.
+
+        Args:
+            options: the `TokenizerOptions`.
+        Raises:
+            UserError: the file is not such a vocabulary.
+        """
+
+    @property
+    @abc.abstractmethod
+    def settings(self) -> Mapping[str, object]:
+        """What determines the ids, as JSON: the identity noted in files and models."""
+
+    @abc.abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Text to ids; special tokens written in it are split like any text."""
+
+    @abc.abstractmethod
+    def encode_words(self, text: str) -> tuple[list[int], list[int]]:
+        """Text to ids, and for each, 1 if it is the first between two spaces, or 0."""
+
+    @abc.abstractmethod
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:
+        """Text to ids, and where each piece is in the text.
+
+        Returns:
+            ids, starts, ends: lists of equal length; `text[start:end]` is what the piece
+            was made of.
+        """
+
+    @abc.abstractmethod
+    def graph(self, vocab_file: str) -> "GraphTokenizer":
+        """The same as a TensorFlow graph.
+
+        Args:
+            vocab_file: where to write its vocabulary; a SavedModel includes it.
+        """
+
+    def tokenize(self, text: str) -> list[str]:
+        """Text to pieces, as the vocabulary spells them."""
+        tokens = self.vocabulary.tokens
+        return [tokens[id] for id in self.encode(text)]
+
+    def decomposes(self, text: str) -> bool:
+        """Whether letters of a text are decomposed, which calls for one warning."""
+        return False

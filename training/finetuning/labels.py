@@ -1,0 +1,315 @@
+"""What a classifier predicts: one class of several, any number of them, or a number.
+
+Each kind of label parses the values in files, makes the field of a row, scores and explains
+predictions, and answers in a SavedModel.
+"""
+
+import abc
+import contextlib
+import math
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from training import metrics
+from modeling.objectives import tasks
+from modeling.objectives.objective import Objective
+from text.errors import UserError
+from text.records.rows import Field
+
+MOST_NAMED = 20  # labels that the log counts and that messages list
+_NO_LABEL = "(no label)"
+_LARGEST = float(np.finfo(np.float32).max)
+# float() also accepts 1_000, and the digits of every script.
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+
+Score = Callable[[np.ndarray, np.ndarray], float]  # gold, predicted -> metric
+
+
+class Labels(abc.ABC):
+    """One kind of label.
+
+    Attributes:
+        names: of the classes, in order; () while none are known, None for numbers.
+        form: of the answers; one of `forms.FORMS`.
+        field_name, field: the field of a row that holds the label.
+        unlabelled: values that mean "no label" in a test set.
+    """
+
+    names: tuple[str, ...] | None = None
+    form: str
+    field_name = "label_ids"
+    field = Field("int64")
+    unlabelled: tuple = (None, "")
+
+    @abc.abstractmethod
+    def read(self, value: object, where: str):
+        """A label from a table cell or a JSON value.
+
+        Raises:
+            UserError: it is not a label; names `where`.
+        """
+
+    @abc.abstractmethod
+    def encode(self, labels: list) -> np.ndarray:
+        """Labels as [n] class numbers, [n, classes] of 0 and 1, or [n] numbers."""
+
+    @abc.abstractmethod
+    def objective(self) -> Objective:
+        """What is trained."""
+
+    @abc.abstractmethod
+    def predict(self, logits: np.ndarray) -> np.ndarray:
+        """float [n, outputs] -> what `encode` would return."""
+
+    @abc.abstractmethod
+    def trivial_score(self, gold: np.ndarray, metric: str, score: Score) -> float:
+        """The best score of a constant answer."""
+
+    @abc.abstractmethod
+    def answers(self, logits: np.ndarray) -> list[dict]:
+        """The answer for each text, in the form `form`."""
+
+    @abc.abstractmethod
+    def serve(self, logits) -> dict:
+        """The same answers in a graph, from tensors [b, outputs]."""
+
+    @abc.abstractmethod
+    def compare(self, label, answer: dict) -> tuple[str, str, float]:
+        """The true and the predicted label for a person to read, and the loss."""
+
+    def classes(self, label) -> tuple[str, ...]:
+        """The classes of one label."""
+        return ()
+
+
+class Number(Labels):
+    """A number to predict.
+
+    Args:
+        bounds: the lowest and the highest allowed; by default, those of float32.
+    """
+
+    form = "number"
+    field_name = "label_values"
+    field = Field("float32")
+
+    def __init__(self, bounds: tuple[float, float] | None = None):
+        self.bounds = bounds
+
+    def read(self, value, where):
+        is_written = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
+        number = math.nan
+        if is_written or type(value) in (int, float):  # isinstance would accept true
+            with contextlib.suppress(OverflowError):  # too large for a float
+                number = float(value)
+        lowest, highest = self.bounds or (-_LARGEST, _LARGEST)
+        if not lowest <= number <= highest:
+            allowed = "within the range of float32"
+            if self.bounds:
+                allowed = f"from {lowest:g} to {highest:g}"
+            raise UserError(f"{where}: label {value!r:.40} is not a number {allowed}")
+        return number
+
+    def encode(self, labels):
+        return np.array(labels)
+
+    def objective(self):
+        return tasks.Regression()
+
+    def predict(self, logits):
+        return logits[:, 0]
+
+    def trivial_score(self, gold, metric, score):
+        return score(gold, np.full(len(gold), gold.mean()))
+
+    def answers(self, logits):
+        return [{"predicted": float(value)} for value in logits[:, 0]]
+
+    def serve(self, logits):
+        return {"predicted": logits[:, 0]}
+
+    def compare(self, label, answer):
+        predicted = answer["predicted"]
+        return f"{label:g}", f"{predicted:.3f}", abs(predicted - label)
+
+
+class OneClass(Labels):
+    """One class of several.
+
+    Args:
+        names: in order; () to learn them from the training set.
+        relabel: other spellings in files -> names.
+    """
+
+    form = "label"
+
+    def __init__(self, names: tuple[str, ...], relabel: Mapping[str, str] = {}):
+        self.names = names
+        self.relabel = relabel
+
+    @property
+    def names(self):
+        return self._names
+
+    @names.setter
+    def names(self, names):
+        self._names = tuple(names)
+        self._numbers = {name: number for number, name in enumerate(names)}
+
+    def read(self, value, where):
+        return self._known(value, where)
+
+    def _known(self, value, where):
+        """A class as text; in JSON it may be a whole number."""
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise UserError(
+                f"{where}: label {value!r:.40} is neither text nor a whole number"
+            )
+        name = str(value).strip()
+        name = self.relabel.get(name, name)
+        if not name:
+            raise UserError(f"{where}: has no label; add one or remove the line")
+        if self.names and name not in self._numbers:
+            raise UserError(
+                f"{where}: label {name!r:.40} is not one of {listed(self.names)}; check "
+                "--task_name and --label_column, or list every label in --labels"
+            )
+        return name
+
+    def learn(self, labels: list, path: str) -> None:
+        """Learns the names from a training set; sorts them."""
+        found = sorted({name for label in labels for name in self.classes(label)})
+        if len(found) < 2:
+            raise UserError(
+                f"{path}: all labels are {found}; at least two different ones are needed; "
+                "check --label_column"
+            )
+        self.names = tuple(found)
+
+    def classes(self, label):
+        return (label,)
+
+    def encode(self, labels):
+        return np.array([self._numbers[label] for label in labels])
+
+    def objective(self):
+        return tasks.Classification(len(self.names))
+
+    def predict(self, logits):
+        return logits.argmax(axis=1)
+
+    def trivial_score(self, gold, metric, score):
+        if metric == "accuracy":
+            return float(np.bincount(gold).max() / len(gold))
+        same = (np.full(len(gold), number) for number in range(len(self.names)))
+        return max(score(gold, answer) for answer in same)
+
+    def answers(self, logits):
+        return [
+            {
+                "predicted": self._chosen(row),
+                "probabilities": dict(zip(self.names, row, strict=True)),
+            }
+            for row in self._probabilities(logits).tolist()
+        ]
+
+    def _probabilities(self, logits):
+        return metrics.softmax(logits)
+
+    def _chosen(self, row):
+        return self.names[int(np.argmax(row))]
+
+    def serve(self, logits):
+        names = tf.repeat([self.names], tf.shape(logits)[0], axis=0)
+        return {"labels": names, **self._served(logits, names)}
+
+    def _served(self, logits, names):
+        return {
+            "predicted": tf.gather(self.names, tf.argmax(logits, axis=1)),
+            "probabilities": tf.nn.softmax(logits),
+        }
+
+    def compare(self, label, answer):
+        gold, predicted = self.classes(label), self.classes(answer["predicted"])
+        loss = -sum(map(math.log, self._chances(gold, answer["probabilities"])))
+        gold = ", ".join(sorted(set(gold), key=self._numbers.get)) or _NO_LABEL
+        return gold, ", ".join(predicted) or _NO_LABEL, loss
+
+    def _chances(self, gold, probabilities):
+        """The probabilities of what is true."""
+        return [max(probabilities[name], 1e-12) for name in gold]
+
+
+class SeveralClasses(OneClass):
+    """Any number of classes, possibly none: a JSON list, or text with a separator."""
+
+    form = "labels"
+    unlabelled = (None,)  # "" means no classes
+
+    def __init__(self, names: tuple[str, ...], separator: str):
+        super().__init__(names)
+        self.separator = separator
+
+    @property
+    def field(self):
+        return Field("int64", (len(self.names),))
+
+    def read(self, value, where):
+        if isinstance(value, str):
+            value = [part for part in value.split(self.separator) if part.strip()]
+        if not isinstance(value, list):
+            raise UserError(
+                f"{where}: {value!r:.40} is neither a list of labels nor text"
+            )
+        return tuple(self._known(part, where) for part in value)
+
+    def classes(self, label):
+        return tuple(label)
+
+    def encode(self, labels):
+        gold = np.zeros((len(labels), len(self.names)), int)
+        for row, label in zip(gold, labels, strict=True):
+            row[[self._numbers[name] for name in label]] = 1
+        return gold
+
+    def objective(self):
+        return tasks.MultiLabel(len(self.names))
+
+    def predict(self, logits):
+        return (logits > 0).astype(int)
+
+    def trivial_score(self, gold, metric, score):
+        # Micro F1 of always answering the k most frequent classes, for the best k.
+        counts = np.sort(gold.sum(axis=0))[::-1]
+        given = len(gold) * np.arange(1, len(counts) + 1)
+        return float(np.max(2 * np.cumsum(counts) / (given + counts.sum())))
+
+    def _probabilities(self, logits):
+        return metrics.sigmoid(logits)
+
+    def _chosen(self, row):
+        return [name for name, p in zip(self.names, row, strict=True) if p > 0.5]
+
+    def _served(self, logits, names):
+        probabilities = tf.sigmoid(logits)
+        return {
+            "predicted": tf.where(probabilities > 0.5, names, ""),
+            "probabilities": probabilities,
+        }
+
+    def _chances(self, gold, probabilities):
+        return [
+            max(p if name in gold else 1 - p, 1e-12)
+            for name, p in probabilities.items()
+        ]
+
+
+def listed(names) -> str:
+    """The first few names, for a message."""
+    more = ", ..." if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"

@@ -1,0 +1,204 @@
+"""The flags of all training scripts."""
+
+import dataclasses
+
+import options
+from training import determinism, distribution, loop
+from serving import portable
+from text.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """The flags shared by all of the release's training scripts, then ours."""
+
+    bert_config_file: str = options.field(
+        help="The architecture: a bert_config.json or a Hugging Face config.json. It is "
+        "copied to output_dir, where other tools look for it."
+    )
+    output_dir: str = options.field(help="Folder for checkpoints and reports.")
+    init_checkpoint: str | None = options.field(
+        None,
+        help="Weights to start from: prefix, directory, or Hugging Face model. Its "
+        "optimizer slots and step are not used. Ignored if output_dir already holds a "
+        "checkpoint.",
+    )
+    max_seq_length: int = options.field(128, help="Maximum number of tokens per row.")
+    do_train: bool = options.field(False, help="Train.")
+    do_eval: bool = options.field(False, help="Evaluate at the end.")
+    do_export: bool = options.field(
+        False,
+        help="Write SavedModels to output_dir/export at the end: raw text in, answers "
+        "out.",
+    )
+    export_dtype: str = options.field(
+        "float32",
+        choices=("float32", "mixed_bfloat16"),
+        help="Type of the matrix products in the export.",
+    )
+    export_formats: list[str] = options.field(
+        [],
+        help="Also write the network in any of these formats: "
+        f"{', '.join(portable.FORMATS)}. Each needs its requirements/*.txt.",
+    )
+    eval_batch_size: int = options.field(8, help="Rows per evaluation batch.")
+    save_checkpoints_steps: int = options.field(
+        1000, help="Updates between checkpoints."
+    )
+    iterations_per_loop: int = options.field(
+        1000, help="Maximum number of updates between returns to Python."
+    )
+    use_tpu: bool = options.field(False, help="Same as --distribution=tpu.")
+    tpu_name: str | None = options.field(
+        None,
+        help="The TPU's name or grpc:// address, if it is on another machine; files must "
+        "then be on gs://. By default, the TPU of this machine ('local').",
+    )
+    tpu_zone: str | None = options.field(None, help="The TPU's zone.")
+    gcp_project: str | None = options.field(None, help="The TPU's project.")
+    master: str | None = options.field(
+        None, help="The TPU's address, if --tpu_name is not given."
+    )
+    num_tpu_cores: int = options.field(
+        8, help="Has no effect: the TPU reports its number of cores."
+    )
+
+    distribution: str = options.field(
+        "one",
+        choices=distribution.KINDS,
+        help="one: a single device. mirrored: all GPUs of this host. multi_worker: the "
+        "hosts in TF_CONFIG, which share output_dir. tpu: a TPU.",
+    )
+    gradient_accumulation_steps: int = options.field(
+        1, help="Micro-batches per update on every replica; saves memory."
+    )
+    dtype: str = options.field(
+        "float32",
+        choices=("float32", "mixed_bfloat16"),
+        help="Type of the matrix products; weights are always float32.",
+    )
+    xla: bool = options.field(False, help="Compile with XLA.")
+    deterministic: bool | None = options.field(
+        None,
+        help="Make GPUs compute the same bits every time, which is slower. CPUs and TPUs "
+        "always do.",
+    )
+    allow_tf32: bool = options.field(
+        False,
+        help="Let GPUs round the factors of float32 matrix products to TF32, which is "
+        "faster but keeps only 10 of 23 fraction bits.",
+    )
+    bias_correction: bool = options.field(
+        False,
+        help="Apply Adam's bias correction, which the release omits; steadier on small "
+        "data sets.",
+    )
+    seed: int = options.field(
+        12345, help="Seed for initial weights, data order and dropout."
+    )
+    keep_checkpoint_max: int = options.field(
+        5, help="Number of checkpoints to keep; 0 keeps all."
+    )
+    log_every_steps: int = options.field(100, help="Updates between reports.")
+    eval_every_steps: int = options.field(
+        0, help="Updates between evaluations during training; 0 disables them."
+    )
+    max_skipped_updates: int = options.field(
+        10,
+        help="Updates with a non-finite loss or gradient are skipped; after this many in "
+        "a row, the run stops.",
+    )
+
+    def __post_init__(self):
+        self.check_at_least(
+            1,
+            "max_seq_length",
+            "eval_batch_size",
+            "save_checkpoints_steps",
+            "iterations_per_loop",
+            "gradient_accumulation_steps",
+            "log_every_steps",
+            "max_skipped_updates",
+        )
+        self.check_at_least(0, "keep_checkpoint_max", "eval_every_steps")
+        if not 0 <= self.seed < 2**31:
+            raise UserError(f"--seed={self.seed}: must be from 0 to {2**31 - 1}")
+        if self.export_formats and self.export_dtype != "float32":
+            raise UserError("--export_formats needs --export_dtype=float32")
+        portable.check_installed(self.export_formats)
+        if self.uses_tpu:
+            self._check_tpu()
+
+    def check_at_least(self, lowest, *names: str) -> None:
+        """Raises:
+        UserError: one of these flags, or an item of its list, is below `lowest`.
+        """
+        for name in names:
+            value = getattr(self, name)
+            for number in value if isinstance(value, list) else [value]:
+                if not number >= lowest:
+                    wanted = f"be at least {lowest}" if lowest else "not be negative"
+                    raise UserError(f"--{name}={number}: must {wanted}")
+
+    @property
+    def uses_tpu(self) -> bool:
+        return self.use_tpu or self.distribution == "tpu"
+
+    def files(self) -> list[str]:
+        """What the run reads and writes; a script adds its own."""
+        return [
+            self.output_dir,
+            *([self.init_checkpoint] if self.init_checkpoint else []),
+        ]
+
+    @property
+    def _tpu(self) -> str:
+        return self.tpu_name or self.master or distribution.LOCAL_TPU
+
+    def _check_tpu(self):
+        if self._tpu == distribution.LOCAL_TPU:
+            return
+        for path in self.files():
+            if not path.startswith("gs://"):
+                raise UserError(
+                    f"{path}: the TPU {self._tpu!r} runs on other machines, which cannot "
+                    "read or write local files; use gs:// paths or, on a TPU VM, "
+                    f"--tpu_name={distribution.LOCAL_TPU}"
+                )
+
+    def strategy(self):
+        """Connects to the devices; call it before TensorFlow looks for any."""
+        determinism.configure(self.deterministic, self.allow_tf32)
+        return distribution.make(
+            "tpu" if self.uses_tpu else self.distribution,
+            tpu=self._tpu,
+            zone=self.tpu_zone,
+            project=self.gcp_project,
+        )
+
+    def settings(
+        self,
+        *,
+        num_train_steps: int,
+        num_warmup_steps: int,
+        learning_rate: float,
+        batch_size: int,
+        seed: int,
+    ) -> loop.Settings:
+        """The loop's settings: these numbers, and the rest from the flags."""
+        return loop.Settings(
+            num_train_steps=num_train_steps,
+            num_warmup_steps=num_warmup_steps,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            accumulation_steps=self.gradient_accumulation_steps,
+            seed=seed,
+            xla=self.xla,
+            bias_correction=self.bias_correction,
+            max_skipped_updates=self.max_skipped_updates,
+            steps_per_call=self.iterations_per_loop,
+            save_every_steps=self.save_checkpoints_steps,
+            keep_checkpoints=self.keep_checkpoint_max,
+            log_every_steps=self.log_every_steps,
+            eval_every_steps=self.eval_every_steps,
+        )

@@ -1,0 +1,109 @@
+"""The names of an architecture's weights, in its release and in Hugging Face's layout."""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+# Kind of module -> (ending of the released name, ending of theirs, whether theirs is
+# transposed: a kernel is [in, out] in the release and [out, in] in their layout).
+_ENDINGS = {
+    "embedding": (("", ".weight", False),),
+    "norm": (("/gamma", ".weight", False), ("/beta", ".bias", False)),
+    "dense": (("/kernel", ".weight", True), ("/bias", ".bias", False)),
+    "head": (("output_weights", ".weight", False), ("output_bias", ".bias", False)),
+    "bias": (("/output_bias", ".bias", False),),
+}
+_RELEASED_LAYER = re.compile(r"(?<=/layer_)\d+(?=/)")
+_THEIR_LAYER = re.compile(r"(?<=\.layer\.)\d+(?=\.)")
+# Always 0, 1, 2 ... and 0, 0, 0 ...
+_CONSTANT = r"({}\.)?embeddings\.(position|token_type)_ids"
+
+
+class Pair(NamedTuple):
+    """One weight under both names."""
+
+    released: str  # "bert/pooler/dense/kernel"
+    theirs: str  # "bert.pooler.dense.weight"
+    transposed: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """One architecture's table, for both reading and writing files.
+
+    Attributes:
+        modules: the released scope, Hugging Face's module, and the kind of module; # is
+            the number of a layer.
+        encoder: their encoder module, which an encoder saved alone omits, and its parts.
+        masked_lm: the released name that only a masked-LM head has.
+        tied: name of a duplicate that a file may contain -> the released name of the
+            weight that it must equal if that head exists, and a description of it.
+        heads: purpose of a head without a name of its own -> their class that has it.
+        classes: released names -> their class for a model that has all of them; the
+            first match counts.
+    """
+
+    modules: tuple[tuple[str, str, str], ...]
+    encoder: tuple[str, tuple[str, ...]]
+    masked_lm: str
+    tied: Mapping[str, tuple[str, str]]
+    heads: Mapping[str, str]
+    classes: Mapping[tuple[str, ...], str]
+
+    @functools.cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs of all weights; those of all layers are one pair, with a #."""
+        return tuple(
+            Pair(scope + released, module + theirs, transposed)
+            for scope, module, kind in self.modules
+            for released, theirs, transposed in _ENDINGS[kind]
+        )
+
+    @functools.cached_property
+    def _by_their_name(self):
+        return {pair.theirs: pair for pair in self.pairs}
+
+    @functools.cached_property
+    def _by_released_name(self):
+        return {pair.released: pair for pair in self.pairs}
+
+    def of_theirs(self, name: str) -> Pair | None:
+        """The pair of a tensor in model.safetensors; None if the release has none.
+
+        Args:
+            name: as in the file; may lack the encoder's module, or use the older names
+                gamma and beta.
+        """
+        module, parts = self.encoder
+        if name.split(".")[0] in parts:
+            name = f"{module}.{name}"
+        name = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", name)
+        name = re.sub(r"(?<=LayerNorm\.)beta$", "bias", name)
+        return _find(name, _THEIR_LAYER, self._by_their_name)
+
+    def of_released(self, name: str) -> Pair | None:
+        """The pair of a released name; None if their layout has no place for it."""
+        return _find(name, _RELEASED_LAYER, self._by_released_name)
+
+    def is_implied(self, name: str) -> bool:
+        """Whether a tensor can be dropped because others determine its values."""
+        constant = _CONSTANT.format(re.escape(self.encoder[0]))
+        return name in self.tied or re.fullmatch(constant, name) is not None
+
+    def class_of(self, released: Iterable[str]) -> str:
+        """Their class for a model whose heads, if any, have names of their own."""
+        found = set(released)
+        return next(c for names, c in self.classes.items() if found.issuperset(names))
+
+
+def _find(name, layer, table) -> Pair | None:
+    number = layer.search(name)
+    if not number:
+        return table.get(name)
+    pair = table.get(name[: number.start()] + "#" + name[number.end() :])
+    return pair and pair._replace(
+        released=pair.released.replace("#", number[0]),
+        theirs=pair.theirs.replace("#", number[0]),
+    )

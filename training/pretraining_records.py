@@ -1,0 +1,240 @@
+"""The records of a pre-training run, and the objectives that they allow.
+
+To add an objective, add a file to modeling/objectives and a row to OBJECTIVES.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from modeling.encoders.config import EncoderConfig
+from modeling.objectives.dynamic_masks import DynamicMasks
+from modeling.objectives.masked_lm import MaskedLM
+from modeling.objectives.objective import Objective
+from modeling.objectives.pretraining import MaskedLMNextSentence
+from text.errors import UserError
+from text.files import anywhere
+from text.instances.kinds import RowOptions
+from text.instances.masking import prediction_counts
+from text.records import reading, shards
+from text.records.descriptions import Description
+from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.tokenizer import Tokenizer
+from text.tokenizers.vocabulary import CLS, MASK, SEP
+
+OBJECTIVES = {
+    "masked_lm_next_sentence": MaskedLMNextSentence,
+    "masked_lm": MaskedLM,
+}
+
+
+def _draws_masks(objective, recipe, description) -> Objective:
+    """The objective for records without masks, which are drawn as these flags say."""
+    lengths = np.arange(recipe.max_seq_length + 1)
+    ids = description.special_ids
+    return DynamicMasks(
+        objective,
+        counts=prediction_counts(lengths, recipe.masked_lm_prob),
+        max_predictions_per_seq=recipe.max_predictions_per_seq,
+        mask_share=recipe.mask_share,
+        random_share=recipe.random_share,
+        whole_words=recipe.do_whole_word_mask,
+        vocab_size=description.vocab_size,
+        mask_id=ids[MASK],
+        special_ids=(ids[CLS], ids[SEP]),
+    )
+
+
+# How an objective is adapted to the kind of masks in the records.
+MASKINGS = {
+    "static": lambda objective, recipe, description: objective,
+    "dynamic": _draws_masks,
+}
+
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# At the beginning of every file.
+_CHECKED_RECORDS = 16
+_COMPARED_BYTES = 1 << 16
+
+Described = Mapping[str, Description]  # by record file
+
+
+def choose_objective(
+    given, paths: list[str], described: Described
+) -> tuple[Objective, reading.Schema, dict]:
+    """The objective, the record features that it needs, and how masks are drawn.
+
+    Raises:
+        UserError: the records are not of one kind, or lack what the objective needs.
+    """
+    sizes = {
+        "max_seq_length": given.max_seq_length,
+        "max_predictions_per_seq": given.max_predictions_per_seq,
+    }
+    # Records without a description are assumed to be the release's.
+    kinds = {
+        path: dataclasses.replace(
+            RowOptions.of(described[path]) if path in described else RowOptions(),
+            **sizes,
+        )
+        for path in paths
+    }
+    path, recipe = next(iter(kinds.items()), (None, RowOptions(**sizes)))
+    description = described.get(path)
+    for other, kind in kinds.items():
+        _check_same_kind(path, recipe, other, kind)
+    found = {feature.name: feature for feature in recipe.make().schema()}
+    wraps = MASKINGS[recipe.masking]
+    objectives = {
+        name: wraps(objective(), recipe, description)
+        for name, objective in OBJECTIVES.items()
+    }
+    objective = objectives[given.objective]
+    if lacking := [name for name in objective.features if name not in found]:
+        fits = [n for n, o in objectives.items() if set(o.features) <= found.keys()]
+        raise UserError(
+            f"{path}: these records ({recipe.instances}) have no {', '.join(lacking)}, "
+            f"which --objective={given.objective} needs; use --objective="
+            f"{' or '.join(fits)}, or other records"
+        )
+    wanted = {*_INPUTS, *objective.features}
+    schema = tuple(f for name, f in found.items() if name in wanted)
+    drawn = _drawn_by(recipe)
+    if drawn:
+        drawn["vocab_sha256"] = description.vocab_sha256
+    return objective, schema, drawn
+
+
+def _check_same_kind(path, recipe, other, kind):
+    if kind.make().schema() != recipe.make().schema():
+        raise UserError(
+            f"{other}: contains {kind.instances} with {kind.masking} masks, but {path} "
+            f"contains {recipe.instances} with {recipe.masking} masks; use records of one "
+            "kind"
+        )
+    for name, value in _drawn_by(recipe).items():
+        if getattr(kind, name) != value:
+            raise UserError(
+                f"{other}: was made with --{name}={getattr(kind, name)}, but {path} with "
+                f"{value}; a run draws all masks the same way, so use records made with "
+                "the same flags"
+            )
+
+
+def _drawn_by(recipe: RowOptions) -> dict:
+    """The flags that control masks drawn in training; none if records contain masks."""
+    names = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask")
+    if recipe.make().masks.are_drawn:
+        return {}
+    return {name: getattr(recipe, name) for name in names}
+
+
+def read(
+    patterns: list[str],
+    described: Described,
+    given,
+    config: EncoderConfig,
+    schema: reading.Schema,
+) -> reading.Records:
+    """Opens record files; refuses those that contradict the flags or the config."""
+    for path in shards.find(patterns):
+        if path in described:
+            _check_description(path, described[path], given, config)
+    sizes = dataclasses.asdict(config)
+    opened = reading.Records(shards.survey(patterns, described), schema, sizes)
+    opened.check(_CHECKED_RECORDS)
+    return opened
+
+
+def check_vocabularies(
+    described: Described, given, tokenizer: Tokenizer | None
+) -> None:
+    """Raises:
+    UserError: the records' descriptions name different vocabularies, or the tokenizer
+        has another vocabulary or other flags.
+    """
+    vocabularies = {d.vocab_sha256 for d in described.values()}
+    if len(vocabularies) > 1:
+        raise UserError(
+            f"{','.join([*given.input_file, *given.eval_input_file])}: records of "
+            f"{len(vocabularies)} different vocabularies; use one vocabulary for training "
+            "and evaluation"
+        )
+    if not tokenizer:
+        return
+    for path, description in described.items():
+        for name, value in tokenizer.settings.items():
+            said = description.said(name, value)
+            if said != value:
+                raise UserError(f"{path}: {_unlike(name, said, value, given)}")
+
+
+def _unlike(name, said, value, given):
+    """How records and tokenizer differ, for a person to read."""
+    if name == "vocab_sha256":
+        return (
+            f"was made with a different vocabulary than {given.vocab_file}; pass the "
+            "vocabulary of the records"
+        )
+    said, value = str(said).lower(), str(value).lower()
+    return f"was made with --{name}={said}, not {value}; pass --{name}={said}"
+
+
+def described_text_settings(described: Described) -> dict:
+    """What the records' descriptions agree on of how text became ids."""
+    names = [field.name for field in dataclasses.fields(TokenizerOptions)]
+    found = {}
+    for name in ("vocab_sha256", *names):
+        values = {description.said(name) for description in described.values()}
+        if len(values) == 1 and values != {None}:
+            found[name] = values.pop()
+    return found
+
+
+def _check_description(path, description, given, config):
+    for name in ("max_seq_length", "max_predictions_per_seq"):
+        said = description.said(name, getattr(given, name))
+        if said != getattr(given, name):
+            raise UserError(
+                f"{path}: its description says {name}={said}, not "
+                f"{getattr(given, name)}; pass --{name}={said}"
+            )
+    if (description.vocab_size or 0) > config.vocab_size:
+        raise UserError(
+            f"{path}: made with a vocabulary of {description.vocab_size} tokens, more "
+            f"than vocab_size={config.vocab_size} of {given.bert_config_file}"
+        )
+
+
+@contextlib.contextmanager
+def blaming(data: reading.Records) -> Iterator[None]:
+    """Finds the record of `data` on which reading or computing fails in the block.
+
+    Raises:
+        UserError: names the file and the record.
+    """
+    try:
+        yield
+    except reading.ERRORS as error:
+        # TensorFlow does not say which record failed. If none is bad, the bug is ours.
+        print(
+            f"a record is damaged or does not fit; searching {data.total} records for it",
+            file=sys.stderr,
+        )
+        data.check()
+        raise error
+
+
+def digest(data: reading.Records) -> str:
+    """Hashes the beginning and the size of each file, which identify the records."""
+    found = hashlib.sha256()
+    for file in data.files:
+        with anywhere.access(file.path), tf.io.gfile.GFile(file.path, "rb") as opened:
+            found.update(hashlib.sha256(opened.read(_COMPARED_BYTES)).digest())
+            found.update(b"%d\n" % opened.size())
+    return found.hexdigest()

@@ -1,9 +1,9 @@
-"""Kills jobs at random moments, starts them again until they end, and compares every byte.
+"""Kills jobs at random moments, restarts them until they finish, and compares every byte.
 
 python -m benchmarks.kills --kills=50 [--jobs=generation,pretraining,fine_tuning]
 
 The jobs have the size of small real ones: 30,522 words, two layers of 64, dropout,
-length buckets. Their files are compared with those of a run that nobody disturbed.
+length buckets. Their files are compared with those of an uninterrupted run.
 """
 
 import contextlib
@@ -32,17 +32,17 @@ CONFIG = {
     "max_position_embeddings": 128,
 }
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_SPEED = "examples_per_second"  # the one figure of a run that is another each time
+_SPEED = "examples_per_second"  # the only figure that varies between runs
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    kills: int = options.field(50, help="At least so many for each job.")
+    kills: int = options.field(50, help="Minimum number for each job.")
     jobs: list[str] = options.field(
         ["generation", "pretraining", "fine_tuning"], help="Which jobs to kill."
     )
     seed: int = options.field(0, help="Decides when a job is killed.")
-    size: float = options.field(1.0, help="How much each job has to do.")
+    size: float = options.field(1.0, help="Scales the work of each job.")
 
 
 # --- What is killed ------------------------------------------------------------------
@@ -71,9 +71,9 @@ def write_inputs(folder: pathlib.Path, size: float = 1.0) -> None:
 
 
 def commands(inputs: pathlib.Path, size: float = 1.0) -> dict[str, list[str]]:
-    """Job to its command, which writes into the folder "output" where it runs.
+    """Job -> its command, which writes to the folder "output" where it runs.
 
-    The records of pre-training are those that the generation left in inputs/output.
+    Pre-training uses the records that the generation left in inputs/output.
     """
     common = (f"--vocab_file={inputs}/vocab.txt", "--max_seq_length=128")
     trains = (
@@ -132,30 +132,26 @@ def commands(inputs: pathlib.Path, size: float = 1.0) -> dict[str, list[str]]:
 # --- Killing and comparing -----------------------------------------------------------
 
 
-def run(
-    command: list[str],
-    folder: pathlib.Path,
-    seconds: float | None = None,
-    changes: int = 0,
-) -> bool:
-    """Runs a command; whether it ended before it was killed, after `seconds`.
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """When a job is killed: so many seconds after it has written so many times."""
 
-    Args:
-        changes: count the seconds from when it has written this many times.
+    seconds: float
+    changes: int = 0
+    written: str = "*"  # a pattern; other files do not count
+
+
+def run(command: list[str], folder: pathlib.Path, moment: Moment | None = None) -> bool:
+    """Runs a command, killed at a moment; returns whether it ended before that.
+
     Raises:
-        RuntimeError: it failed; with what it said.
+        RuntimeError: it failed; includes its output.
     """
     folder.mkdir(exist_ok=True)
     with open(folder / "log", "a+") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
-        state = _state(folder / "output")
-        while changes and process.poll() is None:
-            time.sleep(0.02)
-            if (now := _state(folder / "output")) != state:
-                state, changes = now, changes - 1
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        if moment:
+            _wait_for(moment, process, folder / "output")
             process.send_signal(signal.SIGKILL)
         if process.wait() not in (0, -signal.SIGKILL):
             log.seek(0)
@@ -163,42 +159,49 @@ def run(
     return process.returncode == 0
 
 
-def _state(folder):
+def _wait_for(moment, process, folder):
+    """Returns at the moment, or at the end of the process."""
+    state, changes = _state(folder, moment.written), moment.changes
+    while changes and process.poll() is None:
+        time.sleep(0.02)
+        if (now := _state(folder, moment.written)) != state:
+            state, changes = now, changes - 1
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(moment.seconds)
+
+
+def _state(folder, written):
     """What changes whenever something is written."""
-    # A file may be gone before it is looked at.
+    # A file may be gone before it is examined.
     with contextlib.suppress(FileNotFoundError):
-        return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+        return {path: path.stat().st_mtime_ns for path in folder.rglob(written)}
 
 
-def killed(
-    command: list[str], folder: pathlib.Path, moments: list[tuple[int, float]]
-) -> int:
-    """Kills a command at one moment after the other, until it ends or is let alone.
+def killed(command: list[str], folder: pathlib.Path, moments: list[Moment]) -> int:
+    """Kills a command at one moment after another, until it ends or they run out.
 
-    Args:
-        moments: pairs (changes, seconds); see `run`.
     Returns:
-        how many of the moments it took.
+        how many of the moments were used.
     """
-    for number, (changes, seconds) in enumerate(moments):
-        if run(command, folder, seconds, changes):
+    for number, moment in enumerate(moments):
+        if run(command, folder, moment):
             return number
     run(command, folder)
     return len(moments)
 
 
-def random_moment(rng: random.Random, duration: float) -> tuple[int, float]:
-    """Anywhere in a run, its start included; or around something that it writes."""
+def random_moment(rng: random.Random, duration: float) -> Moment:
+    """Anywhere in a run, including its start, or close to one of its writes."""
     if rng.random() < 0.3:
-        return 0, rng.uniform(0, duration)
-    return rng.randint(1, 12), rng.uniform(0, 0.2)
+        return Moment(rng.uniform(0, duration))
+    return Moment(rng.uniform(0, 0.2), changes=rng.randint(1, 12))
 
 
 def digests(folder: pathlib.Path) -> dict[str, str]:
-    """File to the SHA-256 of what is in it, without times and speeds.
+    """File -> the SHA-256 of its content, without times and speeds.
 
-    Left out are events of TensorBoard, which hold times, and hidden files, which are notes
-    of the program to itself.
+    Omits TensorBoard's events, which contain times, and hidden files, which are the
+    program's notes to itself.
     """
     found = {}
     for path in sorted(folder.rglob("*")):

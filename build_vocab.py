@@ -19,7 +19,7 @@ from text import progress
 from text.corpus import formats
 from text.errors import UserError
 from text.files import inputs, local
-from text.tokenizers import wordpiece
+from text.tokenizers import kinds, wordpiece
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import (
@@ -238,7 +238,7 @@ def _count(paths, chosen):
         if not is_held_out:
             counts.add(line)
         if not warned and splitter.decomposes(line):
-            print(f"warning: {wordpiece.DECOMPOSITION_WARNING}", file=sys.stderr)
+            print(f"warning: {kinds.DECOMPOSITION_WARNING}", file=sys.stderr)
             warned = True
     counts.fold()
     if not counts.words:

@@ -18,7 +18,7 @@ from text.files import inputs
 from text.generation import stages
 from text.generation.settings import GenerationOptions, Settings
 from text.instances.masking import prediction_counts
-from text.tokenizers import wordpiece
+from text.tokenizers import kinds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,6 @@ _MUCH_UNKNOWN = 0.05
 
 
 def main(given: Options) -> None:
-    wordpiece.check_case(given.do_lower_case, given.vocab_file)
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(given, name) for name in names}
     if given.strip_accents is None:
@@ -152,7 +151,7 @@ def _report(description, settings):
     if counts["decomposed_sentences"]:
         _say(
             f"warning: in {counts['decomposed_sentences']:,} of {counts['sentences']:,} "
-            f"sentences {wordpiece.DECOMPOSITION_WARNING}"
+            f"sentences {kinds.DECOMPOSITION_WARNING}"
         )
     if counts["unknown_tokens"] > _MUCH_UNKNOWN * tokens:
         _say(

@@ -20,7 +20,6 @@ from training import (
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
-from text.tokenizers import wordpiece
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from training.layouts import hugging_face
@@ -62,8 +61,8 @@ def make_tokenizer(given) -> Tokenizer:
         UserError: the vocabulary cannot be read, or init_checkpoint needs another one or
             other flags.
     """
-    wordpiece.check_case(given.do_lower_case, given.init_checkpoint)
     tokenizer = given.load_tokenizer(given.vocab_file)
+    tokenizer.check_release(given.init_checkpoint)
     if given.init_checkpoint:
         source = checkpoint.resolve(given.init_checkpoint)
         folder = checkpoint.folder_of(source)

@@ -33,7 +33,7 @@ from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
 from text.tokenizers.tokenizer import Tokenizer
-from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
 _FORMAT = 2  # of the description; 1 listed all inputs and had no offsets
 _BLOCK_TOKENS = 1 << 21
@@ -65,9 +65,10 @@ def generate(
         OSError: a file cannot be read or written.
         KeyboardInterrupt: with a line for the user.
     """
-    vocabulary = Vocabulary.load(settings.vocab_file)
+    tokenizer = settings.load_tokenizer(settings.vocab_file)
+    tokenizer.check_release(settings.vocab_file)
     outputs.refuse_overlaps(settings)
-    origin = outputs.origin(settings, vocabulary)
+    origin = outputs.origin(settings, tokenizer.vocabulary)
     folder = work.Folder(settings.work_folder, origin, _MADE)
     outputs.make_folders(settings)
     with outputs.locked(settings), _disk_full_explained(folder):
@@ -86,7 +87,7 @@ def generate(
         write_json(settings.settings_file, flags)
         try:
             with work.Workers(num_workers) as workers:
-                description = _generate(settings, folder, workers, vocabulary)
+                description = _generate(settings, folder, workers, tokenizer)
         except UserError:
             # The input or a flag must change, so the work so far is useless.
             folder.remove()
@@ -119,8 +120,8 @@ def _disk_full_explained(folder):
 # === The three stages ===
 
 
-def _generate(settings, folder, workers, vocabulary):
-    counts = collections.Counter()
+def _generate(settings, folder, workers, tokenizer):
+    vocabulary, counts = tokenizer.vocabulary, collections.Counter()
     _tokenize_all(settings, folder, workers, counts)
     _plan_all(settings, folder, workers, counts)
     written = _write_all(settings, folder, workers, counts)
@@ -128,7 +129,7 @@ def _generate(settings, folder, workers, vocabulary):
         format=_FORMAT,
         max_seq_length=settings.max_seq_length,
         max_predictions_per_seq=settings.max_predictions_per_seq,
-        do_lower_case=settings.do_lower_case,
+        do_lower_case=tokenizer.settings.get("do_lower_case"),
         vocab_size=len(vocabulary),
         vocab_sha256=vocabulary.digest,
         special_ids={token: vocabulary.ids[token] for token in SPECIAL_TOKENS},

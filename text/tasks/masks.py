@@ -2,10 +2,9 @@
 
 import tensorflow as tf
 
-from text.tokenizers.graph_tokenizer import GraphTokenizer
+from text.tokenizers.graph_tokenizer import GraphTokenizer, row_numbers
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import MASK
-from text.tokenizers.wordpiece_graph import row_numbers
 
 
 def encode(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -26,7 +25,8 @@ def encode_in_graph(tokenizer: GraphTokenizer, texts: tf.Tensor) -> tf.RaggedTen
     values = tf.concat(
         [tf.fill(tf.shape(follows), tokenizer.mask_id), ids.flat_values], 0
     )
-    keys = tf.concat([2 * follows, 2 * tf.cast(row_numbers(ids), tf.int64) + 1], 0)
+    part = tf.cast(row_numbers(ids.row_limits()), tf.int64)  # of each id
+    keys = tf.concat([2 * follows, 2 * part + 1], 0)
     sizes = tf.cast(place > 0, tf.int64) + ids.row_lengths()
     starts = tf.concat([[0], tf.cumsum(sizes)], 0)
     return tf.RaggedTensor.from_row_splits(

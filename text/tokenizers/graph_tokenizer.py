@@ -35,3 +35,17 @@ class GraphTokenizer(tf.Module, abc.ABC):
     @abc.abstractmethod
     def tokens(self, ids: tf.Tensor) -> tf.Tensor:
         """int [...] -> string [...], as the vocabulary spells them."""
+
+
+def row_numbers(limits: tf.Tensor) -> tf.Tensor:
+    """The row of each value of a ragged tensor.
+
+    TensorFlow's own value_rowids() and repeat() need memory for rows x longest row.
+
+    Args:
+        limits: int [rows], where each row ends; all limits are >= 0 and ascend.
+    Returns:
+        int32 [values].
+    """
+    limits = tf.concat([[0], tf.cast(limits, tf.int32)], 0)
+    return tf.searchsorted(limits[1:], tf.range(limits[-1]), side="right")

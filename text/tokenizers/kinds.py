@@ -9,6 +9,12 @@ import options
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.wordpiece import WordPiece
 
+DECOMPOSITION_WARNING = (
+    "accent stripping decomposes Hangul or kana with voicing marks, as in the 2018 "
+    "release (a Hangul syllable becomes its letters, \u304c becomes \u304b); for Korean "
+    "or Japanese text, --strip_accents=false keeps them whole"
+)
+
 # The first one that reads a vocabulary file is used; WordPiece takes any.
 TOKENIZERS: tuple[type[Tokenizer], ...] = (WordPiece,)
 

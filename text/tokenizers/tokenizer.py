@@ -65,11 +65,21 @@ class Tokenizer(abc.ABC):
             vocab_file: where to write its vocabulary; a SavedModel includes it.
         """
 
+    def check_release(self, path: str | None) -> None:
+        """Checks the settings against the released model that a path names, if it does.
+
+        Args:
+            path: a checkpoint prefix, a folder or a vocabulary file; None passes.
+        Raises:
+            UserError: the model was trained with other settings.
+        """
+        return  # a kind whose releases have no names to go by
+
     def tokenize(self, text: str) -> list[str]:
         """Text to pieces, as the vocabulary spells them."""
         tokens = self.vocabulary.tokens
         return [tokens[id] for id in self.encode(text)]
 
     def decomposes(self, text: str) -> bool:
-        """Whether letters of a text are decomposed, which calls for one warning."""
+        """Whether letters of a text are taken apart; see `kinds.DECOMPOSITION_WARNING`."""
         return False

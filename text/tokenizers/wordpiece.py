@@ -15,12 +15,6 @@ from text.errors import UserError
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import UNK, Vocabulary
 
-DECOMPOSITION_WARNING = (
-    "accent stripping decomposes Hangul or kana with voicing marks, as in the 2018 "
-    "release (a Hangul syllable becomes its letters, \u304c becomes \u304b); for Korean "
-    "or Japanese text, --strip_accents=false keeps them whole"
-)
-
 LONGEST_WORD = 200  # characters; longer words are [UNK] (D27)
 _LONGEST_CACHED = 40  # a line of Chinese is one long chunk that never recurs
 _MOST_CACHED = 1 << 17  # about 30 MB; then a cache is cleared
@@ -282,8 +276,11 @@ class WordPiece(Tokenizer):
 
         return WordPieceGraph(self, vocab_file)
 
+    def check_release(self, path):
+        check_case(self.splitter.do_lower_case, path)
+
     def decomposes(self, text):
-        """Whether to warn once with DECOMPOSITION_WARNING."""
+        """Whether accent stripping takes letters of a text apart."""
         return self.splitter.decomposes(text)
 
     def _encode_chunk(self, chunk):

@@ -12,7 +12,7 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
-from text.tokenizers.graph_tokenizer import GraphTokenizer
+from text.tokenizers.graph_tokenizer import GraphTokenizer, row_numbers
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import LONGEST_WORD, WordPiece, WordSplitter, is_cjk
 
@@ -61,7 +61,7 @@ class WordPieceGraph(GraphTokenizer):
 
     def encode_with_offsets(self, texts):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
-        points, rows = decoded.flat_values, row_numbers(decoded)
+        points, rows = decoded.flat_values, row_numbers(decoded.row_limits())
         points, sources, properties = self._replaced(points, rows)
         words, word_rows, word_starts = _words(points, tf.gather(rows, sources))
         # Words repeat, so each distinct word is split once.
@@ -71,7 +71,7 @@ class WordPieceGraph(GraphTokenizer):
         sizes = tf.gather(sizes, numbers)
         # Characters of the word before each piece.
         before = tf.cumsum(sizes.flat_values, exclusive=True)
-        word_of_piece = row_numbers(ids)
+        word_of_piece = row_numbers(ids.row_limits())
         before -= tf.gather(tf.gather(before, ids.row_starts()), word_of_piece)
         first = tf.gather(word_starts, word_of_piece) + before
         visible = tf.boolean_mask(sources, points != _SPACE)
@@ -115,7 +115,7 @@ class WordPieceGraph(GraphTokenizer):
         text_size = tf.gather(self._text_starts, text + 1) - text_start
         size = tf.gather(tf.constant([0, 1, 3]), tf.minimum(kinds, _WORD))
         size = tf.where(kinds >= _FIRST_TEXT, text_size, size)
-        sources = _row_numbers(tf.cumsum(size), tf.reduce_sum(size))
+        sources = row_numbers(tf.cumsum(size))
         place = tf.range(tf.size(sources)) - tf.gather(
             tf.cumsum(size, exclusive=True), sources
         )
@@ -390,19 +390,3 @@ def _ends(properties, rows, limits):
     following = tf.searchsorted(stops, tf.range(tf.size(properties)), side="right")
     following = tf.minimum(following, tf.size(stops) - 1)
     return tf.minimum(tf.gather(stops, following), tf.gather(limits, rows))
-
-
-# === Rows ============================================================================
-
-
-def row_numbers(ragged: tf.RaggedTensor) -> tf.Tensor:
-    """int32 [values]: the row of each value.
-
-    TensorFlow's own value_rowids() and repeat() need memory for rows x longest row.
-    """
-    limits = tf.cast(ragged.row_limits(), tf.int32)
-    return _row_numbers(limits, tf.size(ragged.flat_values))
-
-
-def _row_numbers(limits, number):
-    return tf.searchsorted(limits, tf.range(number), side="right")

@@ -9,7 +9,7 @@ from hypothesis import strategies
 
 import tests
 from text.errors import UserError
-from text.tokenizers import wordpiece
+from text.tokenizers import kinds, wordpiece
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter, check_case
 
@@ -144,7 +144,7 @@ def test_other_text_is_not_announced(text):
 
 
 def test_the_warning_names_the_switch():
-    assert "--strip_accents=false" in wordpiece.DECOMPOSITION_WARNING
+    assert "--strip_accents=false" in kinds.DECOMPOSITION_WARNING
 
 
 def test_words_of_200_characters_are_the_longest():

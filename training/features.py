@@ -129,7 +129,9 @@ class FeatureExtractor:
         with strategy.scope():
             self.model = make_encoder(config)
         # One function for each batch shape; there are few.
-        self._compiled = functools.cache(lambda shape: tf.function(self._of_replicas))
+        self._compiled = functools.cache(
+            lambda shape: tf.function(self._of_replicas, autograph=False)
+        )
 
     def __call__(self, batch: dict[str, np.ndarray]) -> np.ndarray:
         """Features of a batch.

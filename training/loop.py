@@ -21,6 +21,9 @@ from training import checkpoint, distribution, report
 from modeling import layers, losses, optimization
 
 _CLIP_NORM = 1.0
+# AutoGraph is for the loops in this file. To read all that they call takes it a second,
+# at the start of every run.
+_as_written = tf.autograph.experimental.do_not_convert
 # Python handles Ctrl-C between calls to TensorFlow, so none may take long.
 _SECONDS_PER_CALL = 2.0
 
@@ -101,7 +104,9 @@ class Trainer:
         self._gradients = tf.function(self._gradients, jit_compile=settings.xla)
         self._updates = tf.function(self._updates)
         self._evaluations = tf.function(self._evaluations)
-        self._forward = tf.function(self._forward, jit_compile=settings.xla)
+        self._forward = tf.function(
+            self._forward, jit_compile=settings.xla, autograph=False
+        )
         self._predictions = tf.function(self._predictions)
 
     @property
@@ -114,6 +119,7 @@ class Trainer:
 
     # --- One update, on one replica --------------------------------------------------
 
+    @_as_written
     def update(self, batch, step):
         """Trains on this replica's part of a global batch.
 
@@ -176,6 +182,7 @@ class Trainer:
             sums += more_sums
         return gradients, sums
 
+    @_as_written
     def _micro_batch(self, batch, weights, seed):
         with tf.GradientTape() as tape:
             outputs = self.model(batch, dropouts=layers.Dropouts(seed))
@@ -241,6 +248,7 @@ class Trainer:
             sums += tf.cast(distribution.first(self.strategy, result), tf.float64)
         return sums
 
+    @_as_written
     def _evaluate_batch(self, batch):
         _, sums = self._forward(batch)
         return tf.distribute.get_replica_context().all_reduce("SUM", sums)
@@ -275,6 +283,7 @@ class Trainer:
         result = self.strategy.run(self._predict_batch, args=(next(batches),))
         return distribution.first(self.strategy, result)
 
+    @_as_written
     def _predict_batch(self, batch):
         outputs, sums = self._forward(batch)
         context = tf.distribute.get_replica_context()

@@ -86,13 +86,13 @@ def main():
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     bfloat16 = {"dtype": "mixed_bfloat16"}
     few = {
-        "plain": (one, _WEIGHTS, 40, {}),
         "accumulation, bfloat16": (one, _WEIGHTS, 4, bfloat16 | {"accumulation": 4}),
         "replicas": (mirrored, _WEIGHTS, 6, {}),
         "XLA, bfloat16": (one, _WEIGHTS, 6, bfloat16 | {"xla": True}),
         "long rows": (one, _ACTIVATIONS, 4, {}),
     }
     others = {
+        "plain": (one, _WEIGHTS, 40, {}),
         "bfloat16": (one, _WEIGHTS, 40, bfloat16),
         "accumulation": (one, _WEIGHTS, 10, {"accumulation": 4}),
         "replicas, accumulation, bfloat16": (

@@ -312,6 +312,7 @@ class Rows:
 
     # --- Batches ---------------------------------------------------------------------
 
+    @reading.as_written
     def _dataset(self, rows, real, part):
         """Dataset of rows [batches, batch_size]; those that are not `real` are filler."""
         local = part.replicas // part.hosts

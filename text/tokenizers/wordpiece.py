@@ -35,15 +35,9 @@ _COMPOSED = re.compile(
     )
 )
 
-_CJK_BLOCKS = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
+_CJK = re.compile(
+    "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f"
+    "\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
 )
 
 _UNCASED_RELEASES = (
@@ -109,7 +103,7 @@ def _is_punctuation(character):
 
 
 def is_cjk(character):
-    return any(first <= ord(character) <= last for first, last in _CJK_BLOCKS)
+    return _CJK.match(character) is not None
 
 
 class WordSplitter:

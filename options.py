@@ -55,6 +55,23 @@ def _value_type(annotation):
     return annotation
 
 
+class _Number(flags.ArgumentParser):
+    """Parses a number."""
+
+    def __init__(self, number_type):
+        self._type = number_type
+        self.syntactic_help = {int: "a whole number", float: "a number"}[number_type]
+
+    def parse(self, argument):
+        try:
+            return self._type(argument)
+        except ValueError:
+            raise ValueError(f"must be {self.syntactic_help}") from None
+
+    def flag_type(self):
+        return self._type.__name__
+
+
 class _Numbers(flags.ArgumentParser):
     """Parses a comma-separated list of numbers."""
 
@@ -87,10 +104,11 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
         if item.default_factory is not dataclasses.MISSING:
             default = item.default_factory()
         value_type = _value_type(annotations[item.name])
+        required = "Required. " if _is_required(item) else ""
         common = {
             "name": item.name,
             "default": default,
-            "help": item.metadata["help"],
+            "help": required + item.metadata["help"],
             "flag_values": flag_values,
             # --help lists the flags of the module that has the program's name.
             "module_name": sys.argv[0],
@@ -99,10 +117,8 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
             flags.DEFINE_enum(enum_values=item.metadata["choices"], **common)
         elif value_type is bool:
             flags.DEFINE_bool(**common)
-        elif value_type is int:
-            flags.DEFINE_integer(**common)
-        elif value_type is float:
-            flags.DEFINE_float(**common)
+        elif value_type in (int, float):
+            flags.DEFINE(_Number(value_type), **common)
         elif value_type is str:
             flags.DEFINE_string(**common)
         elif value_type == list[str]:
@@ -123,15 +139,24 @@ def from_flags(options_class, flag_values: flags.FlagValues = flags.FLAGS):
     )
 
 
+def _is_required(item):
+    return item.default is _REQUIRED and item.default_factory is dataclasses.MISSING
+
+
 def _missing(options_class, flag_values=flags.FLAGS):
     """The required flags that were not set."""
     return [
         f"--{item.name}"
         for item in dataclasses.fields(options_class)
-        if item.default is _REQUIRED
-        and item.default_factory is dataclasses.MISSING
-        and flag_values[item.name].value is None
+        if _is_required(item) and flag_values[item.name].value is None
     ]
+
+
+def _flag_of(path, options_class, flag_values=flags.FLAGS):
+    """`--name=` of the flag that was given a path; empty if it came from elsewhere."""
+    names = [item.name for item in dataclasses.fields(options_class)]
+    found = (f"--{name}=" for name in names if flag_values[name].value == path)
+    return next(found, "")
 
 
 def run(main, options_class) -> None:
@@ -155,6 +180,8 @@ def run(main, options_class) -> None:
         except flags.Error as error:
             line = " ".join(str(error).split()).removeprefix("flag ")
             fail(2, f"{line} (see {program} --help)")
+        except SystemExit:  # --help; absl ends it with 1
+            sys.exit(0)
         if missing := _missing(options_class):
             fail(2, f"{', '.join(missing)} required (see {program} --help)")
         return arguments
@@ -167,7 +194,9 @@ def run(main, options_class) -> None:
         except UserError as error:
             fail(1, f"error: {error}")
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
+            where = ""
+            if error.filename:
+                where = f"{_flag_of(error.filename, options_class)}{error.filename}: "
             fail(1, f"error: {where}{error.strerror or error}")
         except KeyboardInterrupt as interrupt:
             fail(130, str(interrupt) or "interrupted")

@@ -30,6 +30,8 @@ def main(given):
         raise UserError("a name\\nof two\\rlines: is bad")
     if given.path == "gone":
         open("/no/such/file")
+    if given.path == "/gone":
+        open(given.path)
     if given.path == "stop":
         raise KeyboardInterrupt
     if given.path == "bug":
@@ -77,12 +79,14 @@ def test_flags_become_fields(program):
         ([], 2, "--names, --path required (see job.py --help)"),
         (["--path=p"], 2, "--names required (see job.py --help)"),
         (["--nmaes=x"], 2, "Unknown command line flag 'nmaes'. Did you mean: names ?"),
-        (["--count=many"], 2, "--count=many: invalid literal for int()"),
+        (["--count=many"], 2, "--count=many: must be a whole number (see"),
+        (["--share=half"], 2, "--share=half: must be a number (see job.py --help)"),
         (["--kind=c"], 2, "--kind=c: value should be one of <a|b>"),
         (["--names=x", "--path=p", "y"], 2, "unexpected argument 'y'; every option is"),
         (["--names=x", "--path=bad"], 1, "error: bad: is bad; choose a good one"),
         (["--names=x", "--path=odd"], 1, r"error: a name\nof two\rlines: is bad"),
         (["--names=x", "--path=gone"], 1, "error: /no/such/file: No such file or"),
+        (["--names=x", "--path=/gone"], 1, "error: --path=/gone: No such file or dir"),
         (["--names=x", "--path=stop"], 130, "interrupted"),
     ],
     ids=str,
@@ -101,7 +105,9 @@ def test_our_own_mistakes_keep_their_traceback(program):
 
 
 def test_help_lists_every_flag(program):
-    _, said, _ = run(program, "--help")
+    status, said, _ = run(program, "--help")
+    assert status == 0
+    assert "Required. A path." in said and "Required. A count." not in said
     for name in ("names", "path", "count", "share", "[no]is_on", "kind"):
         assert f"--{name}:" in said
 

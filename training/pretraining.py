@@ -147,7 +147,7 @@ def _train(trainer, given, data, held_out, log) -> None:
 def _train_on(trainer, given, data, held_out, log) -> None:
     size = given.train_batch_size
     log.say(
-        f"{data.total} records in {len(data.files)} files: the run takes "
+        f"{data.total} records in {len(data.files)} file(s): the run takes "
         f"{given.num_train_steps * size / data.total:.1f} epochs"
     )
     if data.packed:

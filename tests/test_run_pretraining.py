@@ -334,6 +334,24 @@ def test_bad_record_met_while_evaluating_is_named(tmp_path, changes, capsys):
     assert "searching 839 records for it" in capsys.readouterr().err
 
 
+def test_weights_are_not_used_as_those_of_another_network(tmp_path):
+    golden = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
+    for name, value in (
+        ("hidden_act", "relu"),
+        ("attention_direction", "left_to_right"),
+    ):
+        changes = {
+            "config": dataclasses.replace(golden, **{name: value}),
+            "init_checkpoint": f"{GOLDEN}/bert_model.ckpt",
+        }
+        with pytest.raises(
+            UserError, match=f"{name} is '{value}', but .*change_network"
+        ):
+            run(tmp_path, **changes)
+        with pytest.raises(UserError, match="nowhere"):  # the next thing to be wrong
+            run(tmp_path, change_network=True, input_file=["nowhere"], **changes)
+
+
 @pytest.mark.parametrize("output_dir", ["config.json", "/proc/zz"])
 def test_output_dir_that_cannot_be_made_is_named(tmp_path, output_dir):
     path = str(tmp_path / output_dir)

@@ -23,6 +23,11 @@ class RunOptions:
         "optimizer slots and step are not used. Ignored if output_dir already holds a "
         "checkpoint.",
     )
+    change_network: bool = options.field(
+        False,
+        help="Let what the weights compute differ from the config next to "
+        "--init_checkpoint: hidden_act, num_attention_heads, attention_direction.",
+    )
     max_seq_length: int = options.field(128, help="Maximum number of tokens per row.")
     do_train: bool = options.field(False, help="Train.")
     do_eval: bool = options.field(False, help="Evaluate at the end.")

@@ -51,7 +51,26 @@ def read_config(given: flags.RunOptions) -> EncoderConfig:
             f"--max_seq_length={given.max_seq_length} is more than "
             f"max_position_embeddings={config.max_position_embeddings} of {path}"
         )
+    if given.init_checkpoint and not given.change_network:
+        _check_unseen(config, given)
     return config
+
+
+def _check_unseen(config, given):
+    """Compares with the config beside init_checkpoint what no shape shows."""
+    folder = checkpoint.folder_of(checkpoint.resolve(given.init_checkpoint))
+    try:
+        learned = checkpoint.read_config(folder)
+    except UserError:
+        return  # there is none, or it is of another kind of model
+    for name in config.unseen_keys:
+        value, was = getattr(config, name), getattr(learned, name, None)
+        if was not in (None, value):
+            raise UserError(
+                f"{given.bert_config_file}: {name} is {value!r}, but {was!r} in {folder}, "
+                "from whose weights training starts; use the config of that folder, or "
+                "pass --change_network"
+            )
 
 
 def make_tokenizer(given) -> Tokenizer:

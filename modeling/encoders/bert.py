@@ -10,9 +10,9 @@ from modeling import layers
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.encoder import Encoder
 
-# Added to the attention scores of padding. Finite, so that a row of only padding
-# attends evenly instead of becoming NaN.
-_PADDING_SCORE = -10000.0
+# Added to the attention scores of what a position does not see. Finite, so that a row of
+# only padding attends evenly instead of becoming NaN.
+_HIDDEN_SCORE = -10000.0
 
 
 class BertEncoder(Encoder):
@@ -90,15 +90,34 @@ class BertEncoder(Encoder):
             dropouts=dropouts,
         )
         outputs = {"embedding_output": hidden, "layer_outputs": []}
-        input_mask = inputs.get("input_mask")
+        seen = _seen(
+            inputs.get("input_mask"),
+            ops.shape(hidden)[1],
+            self.config.attention_direction,
+        )
         for layer in self.transformer_layers:
-            hidden = layer(hidden, input_mask=input_mask, dropouts=dropouts)
+            hidden = layer(hidden, seen=seen, dropouts=dropouts)
             outputs["layer_outputs"].append(hidden)
         if not return_all:
             outputs = {}
         outputs["sequence_output"] = hidden
         outputs["pooled_output"] = self.pooler(hidden[:, 0])
         return outputs
+
+
+def _seen(input_mask, seq_length, direction):
+    """int [b or 1, 1, 1 or s (from), s (to)], 1 where a position sees another, or None."""
+    seen = None
+    if input_mask is not None:
+        seen = ops.cast(input_mask, "int32")[:, None, None, :]
+    if direction != "both":
+        places = ops.arange(seq_length)
+        one_side = places[:, None] >= places[None, :]
+        if direction == "right_to_left":
+            one_side = ops.transpose(one_side)
+        one_side = ops.cast(one_side, "int32")[None, None]
+        seen = one_side if seen is None else seen * one_side
+    return seen
 
 
 class _Embeddings(keras.layers.Layer):
@@ -182,8 +201,8 @@ class _TransformerLayer(keras.layers.Layer):
         self.output_layer.build((None, None, self.intermediate_size))
         self.built = True
 
-    def call(self, hidden, input_mask=None, dropouts=layers.no_dropout):
-        context = self.attention(hidden, input_mask=input_mask, dropouts=dropouts)
+    def call(self, hidden, seen=None, dropouts=layers.no_dropout):
+        context = self.attention(hidden, seen=seen, dropouts=dropouts)
         hidden = self.attention_output(context, residual=hidden, dropouts=dropouts)
         inner = self.intermediate(hidden)
         return self.output_layer(inner, residual=hidden, dropouts=dropouts)
@@ -212,16 +231,16 @@ class _SelfAttention(keras.layers.Layer):
             layer.build(input_shape)
         self.built = True
 
-    def call(self, hidden, input_mask=None, dropouts=layers.no_dropout):
+    def call(self, hidden, seen=None, dropouts=layers.no_dropout):
         # Scaled here rather than in the scores: the same result from far fewer numbers.
         query = self._split_heads(self.query(hidden)) * self.head_size**-0.5
         key = self._split_heads(self.key(hidden))
         value = self._split_heads(self.value(hidden))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [b, n, s, s]
         scores = ops.cast(scores, "float32")
-        if input_mask is not None:
-            padding = 1.0 - ops.cast(input_mask, "float32")
-            scores += _PADDING_SCORE * padding[:, None, None, :]
+        if seen is not None:
+            # One penalty, whether a position is padding, on the other side, or both.
+            scores += _HIDDEN_SCORE * (1.0 - ops.cast(seen, "float32"))
         probs = ops.cast(ops.softmax(scores), value.dtype)
         probs = dropouts(probs, self.dropout_prob)
         context = ops.matmul(probs, value)  # [b, n, s, d]

@@ -7,6 +7,7 @@ from absl import logging
 
 from modeling.encoders.config import EncoderConfig
 
+DIRECTIONS = ("both", "left_to_right", "right_to_left")
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
 # === Hugging Face ===
@@ -26,12 +27,12 @@ _THEIR_ACTIVATIONS = {
 _THEIR_FIXED_VALUES = {
     "layer_norm_eps": 1e-12,
     "position_embedding_type": "absolute",
-    "is_decoder": False,
     "is_encoder_decoder": False,
     "add_cross_attention": False,
     "pruned_heads": {},
     "quantization_config": None,
 }
+_THEIR_DIRECTIONS = {"both": {}, "left_to_right": {"is_decoder": True}}
 _THEIR_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 
 
@@ -42,13 +43,18 @@ class BertConfig(EncoderConfig):
     `hidden_act` is one of "gelu" (the tanh form, as at the release's last commit),
     "gelu_erf" (the exact form, which its first code used), "relu", "tanh", "linear".
 
+    `attention_direction` is what a position attends to: "both" sides, as in the release, or
+    itself and what precedes it ("left_to_right") or follows it ("right_to_left").
+
     Raises:
         ValueError: a value has the wrong type or is out of range.
     Source: google-research/bert@eedf571 modeling.py, class BertConfig.
     """
 
     architecture = "bert"
-    choices = {"hidden_act": ACTIVATIONS}
+    choices = {"hidden_act": ACTIVATIONS, "attention_direction": DIRECTIONS}
+    own_keys = frozenset({"attention_direction"})
+    unseen_keys = ("num_attention_heads", "hidden_act", "attention_direction")
     tolerated_keys = frozenset(
         {
             "directionality",
@@ -71,6 +77,7 @@ class BertConfig(EncoderConfig):
     max_position_embeddings: int = 512
     type_vocab_size: int = 16
     initializer_range: float = 0.02
+    attention_direction: str = "both"
 
     def __post_init__(self):
         super().__post_init__()
@@ -102,13 +109,23 @@ class BertConfig(EncoderConfig):
         return super().from_dict(values)
 
     def to_hugging_face(self) -> dict:
-        """The equivalent keys of a Hugging Face config.json."""
+        """The equivalent keys of a Hugging Face config.json.
+
+        Raises:
+            ValueError: its BERT cannot attend in this direction.
+        """
+        if self.attention_direction not in _THEIR_DIRECTIONS:
+            raise ValueError(
+                f"attention_direction is {self.attention_direction!r}, for which Hugging "
+                f"Face's BERT has no key; only {' and '.join(_THEIR_DIRECTIONS)} have one"
+            )
         theirs = {"gelu": "gelu_new", "gelu_erf": "gelu"}
-        return dataclasses.asdict(self) | {
+        values = dataclasses.asdict(self) | {
             "model_type": "bert",
             "hidden_act": theirs.get(self.hidden_act, self.hidden_act),
             "layer_norm_eps": _THEIR_FIXED_VALUES["layer_norm_eps"],
         }
+        return values | _THEIR_DIRECTIONS[values.pop("attention_direction")]
 
 
 def _translated(values, known):
@@ -121,6 +138,9 @@ def _translated(values, known):
                 "BERT; use another model"
             )
     _warn_of_differences(values)
+    is_decoder = values.get("is_decoder")
+    if is_decoder not in (None, False, True):
+        raise ValueError(f"is_decoder is {is_decoder!r:.40}; it must be of type bool")
     values = _THEIR_DEFAULTS | {key: values[key] for key in values if key in known}
     activation = values["hidden_act"]
     if activation not in list(_THEIR_ACTIVATIONS):  # not hashed: it may be of any type
@@ -128,7 +148,10 @@ def _translated(values, known):
             f"hidden_act is {activation!r:.40}; in Hugging Face's config it must be one of "
             f"{', '.join(_THEIR_ACTIVATIONS)}"
         )
-    return values | {"hidden_act": _THEIR_ACTIVATIONS[activation]}
+    return values | {
+        "hidden_act": _THEIR_ACTIVATIONS[activation],
+        "attention_direction": "left_to_right" if is_decoder else "both",
+    }
 
 
 def _warn_of_differences(values):

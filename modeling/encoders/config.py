@@ -30,6 +30,9 @@ class EncoderConfig:
         choices: the allowed values of each key of type str.
         tolerated_keys: keys of released files that do not affect the network; they are
             ignored.
+        own_keys: keys that released files do not have; written only if they differ from
+            their default, so that other readers of the file do not meet them.
+        unseen_keys: keys that change what the same weights compute, but no shape.
     Raises:
         ValueError: a value has the wrong type or is out of range.
     """
@@ -37,6 +40,8 @@ class EncoderConfig:
     architecture: typing.ClassVar[str]
     choices: typing.ClassVar[Mapping[str, tuple[str, ...]]] = {}
     tolerated_keys: typing.ClassVar[frozenset[str]] = frozenset()
+    own_keys: typing.ClassVar[frozenset[str]] = frozenset()
+    unseen_keys: typing.ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -91,7 +96,12 @@ class EncoderConfig:
 
     def to_json_string(self) -> str:
         """Returns the text of a config file, keys sorted."""
-        values = dataclasses.asdict(self)
+        values = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in self.own_keys
+            or getattr(self, field.name) != field.default
+        }
         if self.architecture != DEFAULT_ARCHITECTURE:
             values[_KEY] = self.architecture
         return json.dumps(values, indent=2, sort_keys=True) + "\n"

@@ -1,5 +1,6 @@
 """Models in Hugging Face layout: the same numbers, and one line for what does not fit."""
 
+import dataclasses
 import json
 import shutil
 
@@ -223,7 +224,7 @@ def test_config_has_their_defaults():
             {"position_embedding_type": "relative_key"},
             "position_embedding_type is 'relative_key', .* 'absolute'",
         ),
-        ({"is_decoder": True}, "is_decoder is True"),
+        ({"is_decoder": "no"}, "is_decoder is 'no'; it must be of type bool"),
         ({"add_cross_attention": True}, "add_cross_attention is True"),
         ({"pruned_heads": {"1": [0]}}, "pruned_heads is"),
         ({"quantization_config": {"load_in_8bit": True}}, "quantization_config is"),
@@ -240,6 +241,24 @@ def test_other_networks_are_refused(folder, change, message):
     change_config(folder, **change)
     with pytest.raises(UserError, match=rf"model/config.json: {message}"):
         checkpoint.read_config(str(folder))
+
+
+def test_a_decoder_of_theirs_reads_from_left_to_right(folder, tmp_path):
+    change_config(folder, is_decoder=True)
+    config = checkpoint.read_config(str(folder))
+    assert config == dataclasses.replace(
+        config_of(), attention_direction="left_to_right"
+    )
+    tensors = hugging_face.read(str(folder / "model.safetensors"))
+    masked_lm = {k: v for k, v in tensors.items() if "seq_relationship" not in k}
+    hugging_face.write(str(tmp_path / "causal"), masked_lm, config)
+    said = json.loads((tmp_path / "causal" / "config.json").read_text())
+    assert said["is_decoder"] and said["architectures"] == ["BertLMHeadModel"]
+    assert checkpoint.read_config(str(tmp_path / "causal")) == config
+    backwards = dataclasses.replace(config, attention_direction="right_to_left")
+    with pytest.raises(UserError, match="'right_to_left', for which Hugging Face's"):
+        hugging_face.write(str(tmp_path / "backwards"), masked_lm, backwards)
+    assert not (tmp_path / "backwards").exists()
 
 
 def test_null_is_their_default(folder, caplog):

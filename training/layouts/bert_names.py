@@ -57,4 +57,5 @@ BERT = Names(
         (_NEXT_SENTENCE,): "BertForNextSentencePrediction",
         (): "BertModel",
     },
+    causal={"BertForMaskedLM": "BertLMHeadModel"},
 )

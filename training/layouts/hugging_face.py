@@ -234,7 +234,12 @@ def write(
             writable.
     """
     names = NAMES[config.architecture]
-    said = config.to_hugging_face() | _said_of_heads(tensors, names, task or {})
+    try:
+        said = config.to_hugging_face() | _said_of_heads(tensors, names, task or {})
+    except ValueError as error:
+        raise UserError(f"{directory}: {error}") from error
+    if said.get("is_decoder"):
+        said["architectures"] = [names.causal.get(c, c) for c in said["architectures"]]
     weights = _under_their_names(tensors, names, said)
     weights = safetensors.numpy.save(weights, {"format": "pt"})
     values = {"config.json": said}

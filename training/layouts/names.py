@@ -43,6 +43,8 @@ class Names:
         heads: purpose of a head without a name of its own -> their class that has it.
         classes: released names -> their class for a model that has all of them; the
             first match counts.
+        causal: their class -> the one to use instead for a model that reads from left to
+            right.
     """
 
     modules: tuple[tuple[str, str, str], ...]
@@ -51,6 +53,7 @@ class Names:
     tied: Mapping[str, tuple[str, str]]
     heads: Mapping[str, str]
     classes: Mapping[tuple[str, ...], str]
+    causal: Mapping[str, str]
 
     @functools.cached_property
     def pairs(self) -> tuple[Pair, ...]:

@@ -21,7 +21,7 @@ import fill_mask
 import run_classifier
 import run_pretraining
 import tests
-from training import encoder_export, tf
+from training import checkpoint, encoder_export, tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from serving import export, export_folder, portable
@@ -32,7 +32,6 @@ from text.files import local
 from text.tokenizers.graph_tokenizer import GraphTokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.checkpoint import load
 
 GOLDEN = tests.GOLDEN
 TINY = tiny.config(vocab_size=80, max_position_embeddings=32)
@@ -389,9 +388,9 @@ def test_what_stands_in_an_exports_place_is_kept(folder):
 
 
 @pytest.mark.slow
-def test_vectors_are_checked_too(tmp_path, monkeypatch):
-    files = GOLDEN / "checkpoint"
-    wrong = {"mean": np.full((5, 64), 7, np.float32)}
+def test_vectors_are_checked_too(folder, monkeypatch):
+    weights = {v.path: v.numpy() for v in pretraining.PretrainingModel(TINY).variables}
+    wrong = {"mean": np.full((5, TINY.hidden_size), 7, np.float32)}
     monkeypatch.setattr(encoder_export, "_pooled", lambda *given: wrong)
     with pytest.raises(
         UserError, match="once loaded, it returns different mean, up to"
@@ -399,14 +398,14 @@ def test_vectors_are_checked_too(tmp_path, monkeypatch):
         run_pretraining.main(
             run_pretraining.Options(
                 do_export=True,
-                output_dir=str(tmp_path),
+                output_dir=str(folder / "output"),
                 max_seq_length=32,
-                vocab_file=str(files / "vocab.txt"),
-                bert_config_file=str(files / "bert_config.json"),
-                init_checkpoint=str(files / "bert_model.ckpt"),
+                vocab_file=str(folder / "vocab.txt"),
+                bert_config_file=str(folder / "config.json"),
+                init_checkpoint=checkpoint.save(str(folder), 1, weights, keep=1),
             )
         )
-    assert not (tmp_path / "export").exists()
+    assert not (folder / "output" / "export").exists()
 
 
 @pytest.mark.parametrize(
@@ -499,11 +498,11 @@ def test_formats_are_known_and_their_packages_there(folder, monkeypatch):
 @pytest.mark.slow
 def test_masks_and_vectors_of_raw_text(tmp_path):
     """Of 200 texts: the tokens of fill_mask.py, the vectors of extract_features.py."""
-    checkpoint = GOLDEN / "checkpoint"
+    golden = GOLDEN / "checkpoint"
     files = {
-        "vocab_file": str(checkpoint / "vocab.txt"),
-        "bert_config_file": str(checkpoint / "bert_config.json"),
-        "init_checkpoint": str(checkpoint / "bert_model.ckpt"),
+        "vocab_file": str(golden / "vocab.txt"),
+        "bert_config_file": str(golden / "bert_config.json"),
+        "init_checkpoint": str(golden / "bert_model.ckpt"),
     }
     run_pretraining.main(
         run_pretraining.Options(
@@ -518,7 +517,8 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
     tokenizer = WordPiece(Vocabulary.load(files["vocab_file"]))
     config = BertConfig.from_json_file(files["bert_config_file"])
     model = pretraining.PretrainingModel(config)
-    load({v.path: v for v in model.variables}, files["init_checkpoint"], required="")
+    weights = {v.path: v for v in model.variables}
+    checkpoint.load(weights, files["init_checkpoint"], required="")
     shape = tf.TensorSpec([None, None], tf.int32)
     batch = {"input_ids": shape, "masked_lm_positions": shape}
     model = tf.function(model.call, input_signature=[batch])
@@ -555,6 +555,7 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
                 output_format="hdf5",
                 pooling=pooling,
                 max_seq_length=64,
+                batch_size=200,  # one shape to compile for
                 **files,
             )
         )

@@ -13,6 +13,7 @@ layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -195,8 +196,7 @@ def _read(given: Options, prefixes: list[str]) -> Model:
 
 def _check(prefix, config):
     """Refuses a checkpoint that is incomplete or does not match the config."""
-    with keras.StatelessScope(initialize_variables=False):  # shapes only
-        network = pretraining.PretrainingModel(config)
+    network = _network(config)
     variables = {variable.path: variable for variable in network.variables}
     encoder = network.encoder
     report = checkpoint.match(variables, prefix, encoder.required, encoder.scope)
@@ -216,6 +216,12 @@ def _check(prefix, config):
             f"{prefix}: contains {', '.join(odd[:5])}, which its config does not describe; "
             "check that the config is the right one and that the head is BERT's"
         )
+
+
+@functools.cache  # averaging asks for it again and again
+def _network(config):
+    with keras.StatelessScope(initialize_variables=False):  # shapes only
+        return pretraining.PretrainingModel(config)
 
 
 def _task(prefix) -> dict:

@@ -9,6 +9,7 @@ numbers that call N returns, and N.json the shapes and values of its texts.
 """
 
 import base64
+import gc
 import json
 import os
 import sys
@@ -18,8 +19,11 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 # TensorFlow and Keras look for them, and would take seconds to load them.
 sys.modules.update(dict.fromkeys(("jax", "matplotlib", "sklearn")))
 
+gc.disable()  # nothing is garbage yet, and looking for it takes a quarter of the time
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
+
+gc.enable()
 
 
 def _tensor(dtype, shape, values):

@@ -1,11 +1,10 @@
 """convert_checkpoint.py: there and back the same bits, and what it changes on the way."""
 
 import dataclasses
+import functools
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ import tests
 from training import checkpoint
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
+from tests.programs import read_as_tensorflow_1
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -41,15 +41,24 @@ def convert(**flags):
     return convert_checkpoint.main(convert_checkpoint.Options(**flags))
 
 
-def made(folder, objective, seed=0, config=TINY):
+@functools.cache
+def shapes(objective):
+    """Of its weights, by name."""
+    return {v.path: v.shape for v in objective.network(TINY).weights}
+
+
+SPAN, CLASSIFIER = tasks.Span(), tasks.Classification(2)
+
+
+def made(folder, objective, seed=0):
     """A model of random weights, with all that stands beside one."""
-    model = objective.network(config, seed=seed)
     rng = np.random.default_rng(seed)
-    for variable in model.weights:
-        variable.assign(rng.normal(size=variable.shape))
-    tensors = {v.path: v.numpy() for v in model.weights}
+    tensors = {
+        name: rng.normal(size=shape).astype(np.float32)
+        for name, shape in shapes(objective).items()
+    }
     checkpoint.save(str(folder), 7, tensors | {"global_step": np.int64(7)}, keep=1)
-    (folder / "bert_config.json").write_text(config.to_json_string())
+    (folder / "bert_config.json").write_text(TINY.to_json_string())
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     return tensors
 
@@ -60,7 +69,7 @@ def made(folder, objective, seed=0, config=TINY):
         (pretraining.MaskedLMNextSentence(), "BertForPreTraining", {}),
         (tasks.Classification(3), "BertForSequenceClassification", {}),
         (tasks.Tagging(5), "BertForTokenClassification", {"head": "tagging"}),
-        (tasks.Span(), "BertForQuestionAnswering", {}),
+        (SPAN, "BertForQuestionAnswering", {}),
         (tasks.Choice(), "BertForMultipleChoice", {}),
     ],
 )
@@ -109,21 +118,14 @@ def test_models_of_transformers_come_back_bit_for_bit(tmp_path, kind):
 
 
 @pytest.mark.slow
-def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path):
+def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path, capsys):
     convert(input=[RELEASED], output_dir=str(tmp_path / "hf"), layout="hugging_face")
     convert(input=[str(tmp_path / "hf")], output_dir=str(tmp_path / "released"))
-    program = tests.ROOT / "tests" / "programs" / "read_as_tensorflow_1.py"
     written = str(tmp_path / "released" / "bert_model.ckpt")
-    told = subprocess.run(
-        [sys.executable, str(program), written, RELEASED],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    capsys.readouterr()
+    read_as_tensorflow_1.main(written, RELEASED)
     number = len(checkpoint.read(written))
-    assert told.stdout == f"{number} variables are the same\n"
+    assert capsys.readouterr().out == f"{number} variables are the same\n"
 
 
 @pytest.mark.slow
@@ -131,7 +133,7 @@ def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path):
     ("objective", "task", "said"),
     [
         (
-            tasks.Classification(2),
+            CLASSIFIER,
             {"labels": ["좋아요", "no"]},
             {
                 "architectures": ["BertForSequenceClassification"],
@@ -231,7 +233,7 @@ def test_without_a_vocabulary_there_is_no_tokenizer(tmp_path, capsys):
 @pytest.mark.slow
 def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
-    tensors = [made(f, tasks.Span(), seed) for seed, f in enumerate(folders)]
+    tensors = [made(f, SPAN, seed) for seed, f in enumerate(folders)]
     convert(input=[str(f) for f in folders], output_dir=str(tmp_path / "mean"))
     found = checkpoint.read(str(tmp_path / "mean" / "bert_model.ckpt"))
     assert found.keys() == tensors[0].keys()
@@ -242,7 +244,7 @@ def test_average_is_the_mean_and_optimizers_stay_behind(tmp_path):
 
 @pytest.mark.slow
 def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
-    tensors = made(tmp_path, tasks.Span())
+    tensors = made(tmp_path, SPAN)
     slots = {f"{n}/adam_{k}": v for n, v in tensors.items() for k in "mv"}
     checkpoint.save(str(tmp_path), 8, tensors | slots | {"global_step": 8}, keep=1)
     for keep, names in ((False, tensors.keys()), (True, tensors | slots)):
@@ -288,7 +290,7 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
 
 
 def test_positions_are_lengthened_by_copies(tmp_path):
-    tensors = made(tmp_path, tasks.Span())
+    tensors = made(tmp_path, SPAN)
     convert(
         input=[str(tmp_path)],
         output_dir=str(tmp_path / "longer"),
@@ -304,8 +306,8 @@ def test_positions_are_lengthened_by_copies(tmp_path):
 
 @pytest.mark.slow
 def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
-    a = made(tmp_path / "a", tasks.Classification(2))
-    made(tmp_path / "b", tasks.Classification(2))
+    a = made(tmp_path / "a", CLASSIFIER)
+    made(tmp_path / "b", CLASSIFIER)
     assert convert(input=[str(tmp_path / "a")], show=True) == 0
     said = capsys.readouterr().out
     number = sum(value.size for value in a.values())
@@ -313,7 +315,7 @@ def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
     assert "output_weights" in said and "[2, 8]" in said
     both = {"input": [str(tmp_path / "a")], "compare_with": str(tmp_path / "b")}
     assert convert(**both) == 0
-    made(tmp_path / "b", tasks.Classification(2), seed=1)
+    made(tmp_path / "b", CLASSIFIER, seed=1)
     assert convert(**both) == 1
     assert "output_bias: differs by" in capsys.readouterr().out
 
@@ -425,7 +427,7 @@ def test_models_that_do_not_fit_are_refused(
 def test_what_stands_beside_and_does_not_fit_is_refused(
     tmp_path, name, content, message
 ):
-    made(tmp_path, tasks.Classification(2))
+    made(tmp_path, CLASSIFIER)
     (tmp_path / name).write_text(content)
     output = tmp_path / "new"
     with pytest.raises(UserError, match=message):
@@ -434,7 +436,7 @@ def test_what_stands_beside_and_does_not_fit_is_refused(
 
 
 def test_a_tokenizer_of_another_case_is_not_written(tmp_path):
-    made(tmp_path / "a", tasks.Span())
+    made(tmp_path / "a", SPAN)
     there = {"output_dir": str(tmp_path / "b"), "layout": "hugging_face"}
     convert(input=[str(tmp_path / "a")], do_lower_case=False, **there)
     there["output_dir"] = str(tmp_path / "c")
@@ -448,7 +450,7 @@ def test_a_tokenizer_of_another_case_is_not_written(tmp_path):
 
 
 def test_word_that_is_always_split_is_refused(tmp_path):
-    made(tmp_path, tasks.Span())
+    made(tmp_path, SPAN)
     (tmp_path / "words.txt").write_text("covid-19\n")
     with pytest.raises(UserError, match=r"words.txt:1: 'covid-19' is always split"):
         convert(

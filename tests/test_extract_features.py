@@ -9,7 +9,6 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
 import h5py
@@ -20,6 +19,7 @@ import extract_features
 import tests
 from training import checkpoint, feature_files, features, tf
 from extract_features import Options
+from tests import jobs
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import Vocabulary
@@ -82,6 +82,12 @@ def keys_of(line):
     )
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """What comes of the flags above, as text."""
+    return run(tmp_path_factory.mktemp("released")).read_text()
+
+
 # --- the release's file --------------------------------------------------------------
 
 
@@ -106,54 +112,48 @@ def test_features_equal_the_release(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_features_go_down_a_pipe(tmp_path):
-    given = flags(tmp_path, input_file="-", output_file="-", layers="-1")
-    command = [sys.executable, ROOT / "extract_features.py"]
-    command += [f"--{name}={value}" for name, value in given.items()]
-    sent = "the man\nthe woman\n"
-    done = subprocess.run(command, input=sent, capture_output=True, text=True)
+def test_commands_of_the_release_run_in_a_pipe(tmp_path):
+    given = flags(tmp_path, layers=[-1, -2, -3], batch_size=8, use_tpu=False)
+    given |= {"do_lower_case": True, "use_one_hot_embeddings": True, "num_tpu_cores": 8}
+    given |= {"input_file": "-", "output_file": "-"}
+    sent = (GOLDEN / "features" / "input.txt").read_text()
+    done = jobs.finished(jobs.command("extract_features.py", given), input=sent)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["linex_index"] for line in lines] == [0, 1]
-    # A shell's file keeps what it holds.
+    assert [line["linex_index"] for line in lines] == [0, 1, 2, 3]
+
+
+def test_a_shells_file_keeps_what_it_holds(plain, tmp_path, monkeypatch):
     (tmp_path / "all").write_text("before\n")
-    for name in ("-", "/dev/stdout"):
-        command[3] = f"--output_file={name}"
-        with open(tmp_path / "all", "a") as file:
-            subprocess.run(command, input=sent, stdout=file, text=True, check=True)
-    written = (tmp_path / "all").read_text()
-    assert written == "before\n" + 2 * done.stdout
-    given |= {"output_format": "hdf5"}
-    command = command[:2] + [f"--{name}={value}" for name, value in given.items()]
-    done = subprocess.run(command, input=sent, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.endswith("-: HDF5 can only be written to a file; name one\n")
+    with open(tmp_path / "all", "a") as file:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", file)
+            run(tmp_path, output_file="-")
+            file.flush()
+        # What /dev/stdout leads to, until it is given back.
+        stdout = os.dup(1)
+        os.dup2(file.fileno(), 1)
+        try:
+            run(tmp_path, output_file="/dev/stdout")
+        finally:
+            os.dup2(stdout, 1)
+            os.close(stdout)
+    assert (tmp_path / "all").read_text() == "before\n" + 2 * plain
+
+
+def test_hdf5_goes_down_no_pipe(tmp_path, capsys):
+    with pytest.raises(UserError) as error:
+        run(tmp_path, output_file="-", output_format="hdf5")
+    assert str(error.value) == "-: HDF5 can only be written to a file; name one"
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.slow
-def test_commands_of_the_release_run(tmp_path):
-    given = flags(tmp_path, layers="-1,-2,-3", batch_size=8, use_tpu=False)
-    given |= {"do_lower_case": True, "use_one_hot_embeddings": True, "num_tpu_cores": 8}
-    command = [sys.executable, ROOT / "extract_features.py"]
-    command += [f"--{name}={value}" for name, value in given.items()]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    assert len(lines_of(tmp_path / "output")) == 4
-    given["layers"] = "-1,-4"
-    command = command[:2] + [f"--{name}={value}" for name, value in given.items()]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "extract_features.py: error: --layers=-1,-4: there is no" in done.stderr
-
-
-@pytest.mark.slow
-def test_layers_are_taken_from_either_end(tmp_path):
+def test_layers_are_taken_from_either_end(plain, tmp_path):
     first, last = lines_of(run(tmp_path, layers=[0, 2]))[0]["features"][0]["layers"]
-    from_end = lines_of(run(tmp_path, layers=[-3, -1]))[0]["features"][0]["layers"]
-    assert [first["index"], last["index"]] == [0, 2]
-    assert [first["values"], last["values"]] == [x["values"] for x in from_end]
+    from_end = json.loads(plain.splitlines()[0])["features"][0]["layers"]
+    assert [x["index"] for x in (first, last, *from_end)] == [0, 2, -1, -2, -3]
+    assert [last["values"], first["values"]] == [x["values"] for x in from_end[::2]]
 
 
 @pytest.mark.slow
@@ -267,7 +267,10 @@ def test_rows_of_like_length_share_a_batch(tokenizer, tmp_path):
 
 @pytest.mark.slow
 def test_replicas_share_batches(tmp_path):
-    """In a process of its own, for it needs two logical CPUs."""
+    """In a process of its own, for it needs two logical CPUs.
+
+    It goes on with a wrong command, which says so in one line.
+    """
     texts = write(tmp_path, *numbers(9))
     given = flags(tmp_path, input_file=texts, batch_size=4, layers=[-1])
     alone = lines_of(run(tmp_path, **given))
@@ -279,11 +282,17 @@ def test_replicas_share_batches(tmp_path):
         "    tf.config.list_physical_devices('CPU')[0], [cpu, cpu])\n"
         "given = extract_features.Options(**json.loads(sys.argv[2]))\n"
         "extract_features.main(given)\n"
+        "import runpy; sys.stderr.write('shared\\n'); sys.argv = sys.argv[3:]\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
     )
     given["distribution"] = "mirrored"
-    command = [sys.executable, "-c", program, ROOT, json.dumps(given)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    line = [sys.executable, "-c", program, ROOT, json.dumps(given)]
+    _, *wrong = jobs.command("extract_features.py", flags(tmp_path, layers=[-1, -4]))
+    done = jobs.finished([*line, *wrong], cwd=tmp_path)
+    assert done.returncode == 1 and done.stdout == ""
+    _, done_sharing, error = done.stderr.partition("shared\n")
+    assert done_sharing and error.count("\n") == 1, done.stderr
+    assert error.startswith("extract_features.py: error: --layers=-1,-4: there is no")
     shared = lines_of(tmp_path / "output")
     assert [keys_of(x) for x in shared] == [keys_of(x) for x in alone]
     for one, other in zip(shared, alone, strict=True):
@@ -349,6 +358,11 @@ def test_features_of_windows_are_those_of_their_texts(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "1 texts were longer than a row and were read in windows" in said
     assert "cut off" not in said
+    # Pooled, every token counts once.
+    found = lines_of(run(tmp_path, doc_stride=3, pooling="mean", **changes))
+    for line, tokens in zip(found, (whole, *parts), strict=True):
+        values = [layer["values"] for layer in line["layers"]]
+        assert_close(values, vectors(tokens).mean(axis=1))
 
 
 @pytest.mark.slow
@@ -365,9 +379,10 @@ def test_pairs_are_cut_off_even_with_windows(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_pooled_vectors_come_from_the_tokens(tmp_path):
+def test_pooled_vectors_come_from_the_tokens_and_go_to_both_formats(tmp_path):
     texts = write(tmp_path, *numbers(20), "a b ||| c d e")
     changes = {"input_file": texts, "layers": [-1, 1], "batch_size": 3}
+    changes |= {"max_seq_length": 16}
     tokens = [vectors(line) for line in lines_of(run(tmp_path, **changes))]
     for pooling, expected in (
         ("mean", [values.mean(axis=1) for values in tokens]),
@@ -379,26 +394,18 @@ def test_pooled_vectors_come_from_the_tokens(tmp_path):
             assert list(line) == ["linex_index", "layers"]
             assert [layer["index"] for layer in line["layers"]] == [-1, 1]
             assert_close([layer["values"] for layer in line["layers"]], values)
+    with h5py.File(
+        run(tmp_path, pooling="cls", output_format="hdf5", **changes)
+    ) as file:
+        assert sorted(file) == ["layer_-1", "layer_1"]
+        for index, name in enumerate(["layer_-1", "layer_1"]):
+            values = [line["layers"][index]["values"] for line in found]
+            assert_close(file[name][:], values)
 
 
 def test_pooling_takes_the_last_layer_by_default(tmp_path):
     found = lines_of(run(tmp_path, pooling="mean", layers=None))
     assert [[x["index"] for x in line["layers"]] for line in found] == [[-1]] * 4
-
-
-@pytest.mark.slow
-def test_pooled_windows_count_every_token_once(tmp_path):
-    texts = write(tmp_path, "one two three lobster jim a b c d e", "a")
-    changes = {
-        "input_file": texts,
-        "max_seq_length": 8,
-        "doc_stride": 3,
-        "layers": [-1],
-    }
-    tokens = [vectors(line) for line in lines_of(run(tmp_path, **changes))]
-    found = lines_of(run(tmp_path, pooling="mean", **changes))
-    for line, values in zip(found, tokens, strict=True):
-        assert_close(line["layers"][0]["values"], values[0].mean(axis=0))
 
 
 # --- HDF5 ----------------------------------------------------------------------------
@@ -434,26 +441,14 @@ def test_hdf5_holds_the_same_features(tmp_path, monkeypatch):
             assert values[0].dtype == np.float32
 
 
-@pytest.mark.slow
-def test_hdf5_holds_sentence_vectors(tmp_path):
-    changes = {"pooling": "mean", "layers": [-1, 0]}
-    expected = lines_of(run(tmp_path, **changes))
-    with h5py.File(run(tmp_path, output_format="hdf5", **changes)) as file:
-        assert sorted(file) == ["layer_-1", "layer_0"]
-        for index, name in enumerate(["layer_-1", "layer_0"]):
-            values = [line["layers"][index]["values"] for line in expected]
-            assert_close(file[name][:], values)
-
-
 # --- where things come from ----------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_everything_may_lie_beside_the_weights(tmp_path):
-    expected = run(tmp_path).read_text()
+def test_everything_may_lie_beside_the_weights(plain, tmp_path):
     changes = {"vocab_file": None, "bert_config_file": None}
-    assert run(tmp_path, **changes).read_text() == expected
-    assert run(tmp_path, init_checkpoint=str(MODEL), **changes).read_text() == expected
+    assert run(tmp_path, **changes).read_text() == plain
+    assert run(tmp_path, init_checkpoint=str(MODEL), **changes).read_text() == plain
 
 
 def hugging_face(folder):
@@ -533,21 +528,20 @@ def test_features_equal_hugging_face():
 
 
 @pytest.mark.slow
-def test_standard_input_and_gzip(tmp_path, monkeypatch):
-    expected = run(tmp_path).read_text()
+def test_standard_input_and_gzip(plain, tmp_path, monkeypatch):
     content = (GOLDEN / "features" / "input.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-    assert run(tmp_path, input_file="-").read_text() == expected
+    assert run(tmp_path, input_file="-").read_text() == plain
     (tmp_path / "input.gz").write_bytes(gzip.compress(content))
     packed = str(tmp_path / "input.gz")
-    assert run(tmp_path, input_file=packed).read_text() == expected
+    assert run(tmp_path, input_file=packed).read_text() == plain
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff\n")))
     with pytest.raises(UserError, match="standard input:2: not UTF-8 .byte 0xff"):
         run(tmp_path, input_file="-")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(UserError, match="-: contains no text"):
         run(tmp_path, input_file="-")
-    assert (tmp_path / "output").read_text() == expected
+    assert (tmp_path / "output").read_text() == plain
 
 
 # --- bad input -----------------------------------------------------------------------

@@ -10,18 +10,16 @@ import select
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
 import predict
-import tests
+import run_classifier
+from serving import export
 from tests import exports, jobs, tiny
 from text.errors import UserError
-
-ROOT = tests.ROOT
 
 
 @pytest.fixture(scope="module")
@@ -285,43 +283,46 @@ def test_bad_files_are_refused_before_any_answer(
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, output.name])
 
 
-@pytest.mark.slow
-def test_rows_before_a_bad_one_of_a_pipe_are_answered(exported, tmp_path):
-    command = [sys.executable, "predict.py", f"--model_dir={exported['label']}"]
+@pytest.mark.parametrize("to_file", [False, True])
+def test_rows_before_a_bad_one_of_a_pipe_are_answered(
+    answer, capsysbinary, tmp_path, to_file
+):
     output = tmp_path / "answers.jsonl"
-    for more in ([], [f"--output_file={output}"]):
-        result = subprocess.run(
-            [*command, "--input_format=jsonl", *more],
-            input=b'{"text_a": "good"}\n{"text_a": "bad"}\n{"text": "a"}\n',
-            capture_output=True,
-            cwd=ROOT,
-        )
-        assert result.returncode == 1
-        written = output.read_bytes() if more else result.stdout
-        answers = [json.loads(line)["predicted"] for line in written.splitlines()]
-        assert answers == ["positive", "negative"]
-        last = result.stderr.decode().splitlines()[-1]
-        assert last == (
-            "predict.py: error: standard input:3: has no text_a; expected an object "
-            "with text_a (a string); the rows before it were answered"
-        )
-
-
-@pytest.mark.slow
-def test_endless_pipe_whose_reader_has_enough(exported):
-    """`yes good | predict.py | head -2`: memory does not grow, nobody complains."""
-    command = f"{sys.executable} predict.py --model_dir={exported['label']}"
-    result = subprocess.run(
-        ["bash", "-c", f"yes good | {command} | head -n 2; echo ${{PIPESTATUS[1]}}"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=120,
+    stdin = b'{"text_a": "good"}\n{"text_a": "bad"}\n{"text": "a"}\n'
+    changes = {"output_file": str(output)} if to_file else {}
+    with pytest.raises(UserError) as error:
+        answer("label", stdin, input_format="jsonl", **changes)
+    assert str(error.value) == (
+        "standard input:3: has no text_a; expected an object with text_a (a string); "
+        "the rows before it were answered"
     )
-    *rows, status = result.stdout.splitlines()
+    written = output.read_bytes() if to_file else capsysbinary.readouterr().out
+    answers = [json.loads(line)["predicted"] for line in written.splitlines()]
+    assert answers == ["positive", "negative"]
+
+
+def test_endless_pipe_whose_reader_has_enough(exported, monkeypatch):
+    """`yes good | predict.py | head -2`: memory does not grow, nobody complains."""
+    from_script, output = os.pipe()
+    rows = []
+
+    def head():
+        with open(from_script) as answers:
+            rows.extend(answers.readline() for _ in range(2))
+
+    with (
+        subprocess.Popen(["yes", "good"], stdout=subprocess.PIPE, text=True) as endless,
+        open(output, "w") as stdout,
+    ):
+        monkeypatch.setattr("sys.stdin", endless.stdout)
+        monkeypatch.setattr("sys.stdout", stdout)
+        reader = threading.Thread(target=head)
+        reader.start()
+        status = predict.main(predict.Options(model_dir=exported["label"]))
+        reader.join()
+        endless.kill()
     assert [json.loads(row)["predicted"] for row in rows] == ["positive"] * 2
-    assert status == "141"
-    assert result.stderr == ""
+    assert status == 141
 
 
 def test_a_pipe_is_answered_as_it_comes(exported, monkeypatch):
@@ -377,16 +378,9 @@ def test_input_that_breaks_off(exported, monkeypatch, capsysbinary):
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["reader has enough", "Ctrl-C"])
 def test_end_while_the_pipe_is_open(exported, end):
-    command = [sys.executable, "predict.py", f"--model_dir={exported['label']}"]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(
-        command,
-        **pipes,
-        bufsize=0,
-        cwd=ROOT,
-        # Where tests run as a shell's background job, it is ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
+    line = jobs.command("predict.py", {"model_dir": exported["label"]})
+    pipe = {"stdin": subprocess.PIPE, "bufsize": 0, "text": False}
+    with jobs.started(line, **pipe) as process:
         try:
             process.stdin.write(b"good\n")
             assert json.loads(process.stdout.readline())["predicted"] == "positive"
@@ -406,13 +400,10 @@ def test_end_while_the_pipe_is_open(exported, end):
 
 
 @pytest.mark.slow
-def test_a_model_from_training_to_answers(tmp_path):
-    """Commands alone: the answers are the script's own predictions."""
-
-    def run(program, **flags):
-        done = jobs.finished(jobs.command(program, flags))
-        assert done.returncode == 0, done.stderr
-
+def test_a_model_from_training_to_answers(tmp_path, monkeypatch):
+    """The answers are the script's own predictions."""
+    # Here predict.py loads the export; test_export.py has the check by a third process.
+    monkeypatch.setattr(export, "_check", lambda product, directory: None)
     words = "the a cat dog sat ran on mat red blue".split()
     tiny.write(tmp_path, words, tiny.config())
     rng = random.Random(1)
@@ -423,31 +414,27 @@ def test_a_model_from_training_to_answers(tmp_path):
             label = "yes" if "red" in text else "no"
             rows.append(json.dumps({"id": number, "text": text, "label": label}))
         write(tmp_path / f"{split}.jsonl", "\n".join(rows).encode())
-    output_dir = tmp_path / "output"
-    run(
-        "run_classifier.py",
+    flags = jobs.flags(
+        tmp_path,
         task_name="custom",
-        data_dir=tmp_path,
+        data_dir=str(tmp_path),
         train_file="train.jsonl",
         dev_file="dev.jsonl",
         test_file="test.jsonl",
-        vocab_file=tmp_path / "vocab.txt",
-        bert_config_file=tmp_path / "config.json",
-        output_dir=output_dir,
         max_seq_length=32,
-        num_train_epochs=1,
         do_train=True,
         do_predict=True,
         do_export=True,
     )
-    answers = tmp_path / "answers.jsonl"
-    run(
-        "predict.py",
-        model_dir=output_dir,
-        input_file=tmp_path / "test.jsonl",
-        output_file=answers,
+    jobs.run(run_classifier, flags)
+    output_dir, answers = tmp_path / "output", tmp_path / "answers.jsonl"
+    given = predict.Options(
+        model_dir=str(output_dir),
+        input_file=str(tmp_path / "test.jsonl"),
+        output_file=str(answers),
         batch_size=8,
     )
+    predict.main(given)
     found, wanted = (
         [json.loads(line) for line in path.read_text().splitlines()]
         for path in (answers, output_dir / "predictions.jsonl")

@@ -1,6 +1,7 @@
 """Pre-training without next sentences: what it learns, leaves alone, and is good for."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import run_pretraining
 import tests
 from training import checkpoint
 from modeling.objectives import masked_lm, pretraining
+from serving import export
 from serving.predictor import Predictor
 from tests.test_run_pretraining import TINY, flags, results
 from text.errors import UserError
@@ -54,11 +56,21 @@ def test_it_is_the_release_without_the_other_head():
     assert totals[0] == totals[1]
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a run; only to be read."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        # The export is loaded here; test_export.py has the check by another process.
+        patch.setattr(export, "_check", lambda product, directory: None)
+        run(folder, do_eval=True, max_eval_steps=2, do_export=True)
+    return folder
+
+
 @pytest.mark.slow
-def test_a_run_from_records_to_every_use_of_it(tmp_path, capsys):
-    run(tmp_path, do_eval=True, max_eval_steps=2, do_export=True)
-    output = str(tmp_path / "output")
-    assert list(results(tmp_path)) == [
+def test_a_run_from_records_to_every_use_of_it(trained, tmp_path, capsys):
+    output = str(trained / "output")
+    assert list(results(trained)) == [
         "global_step",
         "loss",
         "masked_lm_accuracy",
@@ -91,19 +103,26 @@ def test_a_run_from_records_to_every_use_of_it(tmp_path, capsys):
     back = tmp_path / "back"
     back.mkdir()
     run(back, init_checkpoint=folder, do_train=False, do_eval=True, max_eval_steps=2)
-    assert results(back) == results(tmp_path) | {"global_step": "0"}
+    assert results(back) == results(trained) | {"global_step": "0"}
 
 
 @pytest.mark.slow
-def test_a_run_keeps_to_its_objective(tmp_path):
-    run(tmp_path, objective="masked_lm_next_sentence")
+def test_a_run_keeps_to_its_objective(trained, tmp_path):
+    folder = shutil.copytree(trained, tmp_path / "copied")
+    both = "masked_lm_next_sentence"
     with pytest.raises(
-        UserError, match="objective was 'masked_lm_next_sentence' and is"
+        UserError, match=f"objective was 'masked_lm' and is now '{both}'"
     ):
-        run(tmp_path)
+        run(folder, objective=both)
     # An earlier version did not note it, and had no other.
-    path = tmp_path / "output" / "run.json"
+    path = folder / "output" / "run.json"
     noted = json.loads(path.read_text())
     del noted["objective"]
     path.write_text(json.dumps(noted))
-    run(tmp_path, objective="masked_lm_next_sentence")
+    with pytest.raises(
+        UserError, match=f"objective was '{both}' and is now 'masked_lm'"
+    ):
+        run(folder)
+    # The other one goes on, to weights that this run has not.
+    with pytest.raises(UserError, match="cls/seq_relationship/output_"):
+        run(folder, objective=both)

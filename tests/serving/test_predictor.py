@@ -4,19 +4,15 @@ import functools
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-import tests
 from serving import forms
 from serving.predictor import Predictor
-from tests import exports
+from tests import exports, jobs
 from text.errors import UserError
-
-ROOT = tests.ROOT
 
 
 @pytest.fixture(scope="module")
@@ -194,12 +190,7 @@ def test_start_loads_no_code_of_the_model(exported):
         "print(Predictor(sys.argv[1]).predict([{'text_a': 'good'}])[0]['predicted'], "
         "'modeling' in sys.modules)"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program, exported("label")],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+    result = jobs.finished([sys.executable, "-c", program, exported("label")])
     assert result.stdout.split() == ["positive", "False"], result.stderr
     assert result.stderr == ""
 

@@ -783,6 +783,8 @@ def test_two_hosts_fine_tune_as_one(folder):
         "do_predict": True,
         "early_stopping_patience": 3,
         "learning_rate": [1e-3, 2e-3],
+        "num_train_epochs": [1.0],
+        "eval_every_steps": 4,
     }
     run(folder, output_dir=str(folder / "one"), **changes)
     line = command(folder, distribution="multi_worker", **changes)

@@ -288,7 +288,7 @@ def test_search_whose_best_was_not_kept_trains_it_again(searched, capsys):
 
 
 @pytest.mark.slow
-def test_evaluations_of_an_abandoned_run_are_forgotten(folder, once):
+def test_evaluations_of_an_abandoned_run_are_forgotten(folder, once, untraced):
     best = folder / "output" / "best"
     best.mkdir(parents=True)
     checkpoint.save(str(best), 99, weights(once("trained")[0]), keep=1)
@@ -318,7 +318,9 @@ def test_degenerate_runs_are_named(searched, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
+def test_early_stopping_keeps_the_best_evaluation(
+    folder, capsys, monkeypatch, untraced
+):
     scores = iter([0.1, 0.5, 0.3, 0.2, 0.4, 0.9])
     monkeypatch.setattr(
         parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
@@ -411,7 +413,7 @@ def users(folder):
 
 
 @pytest.mark.slow
-def test_an_output_dir_may_be_the_users_own_folder(folder, capsys):
+def test_an_output_dir_may_be_the_users_own_folder(folder, capsys, untraced):
     """As README's my/, with vocabulary, config and data in it."""
     (folder / "bert_config.json").write_text(TINY.to_json_string().replace(" ", ""))
     (folder / "eval_results.txt").write_text("of a paper")
@@ -443,7 +445,7 @@ def test_an_output_dir_may_be_the_users_own_folder(folder, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("patience", [0, 9])
 def test_a_run_may_begin_from_what_lies_in_its_own_folder(
-    folder, once, patience, monkeypatch
+    folder, once, patience, monkeypatch, untraced
 ):
     """best/ of somebody else; and, with patience, of an early-stopped run of ours, killed
     when it had a best of its own and no checkpoint.
@@ -537,7 +539,9 @@ def test_beside_a_training_evaluations_run_and_another_training_is_refused(folde
 
 
 @pytest.mark.slow
-def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypatch):
+def test_who_names_a_run_gets_the_best_that_early_stopping_kept(
+    folder, monkeypatch, untraced
+):
     scores = itertools.chain([0.5, 0.1], itertools.repeat(0.0))
     monkeypatch.setattr(
         parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
@@ -569,7 +573,7 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypa
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_without_early_stopping_has_no_best(stopped):
+def test_a_run_that_goes_on_without_early_stopping_has_no_best(stopped, untraced):
     assert run_folder.best_of(str(stopped / "output"))
     (stopped / "output" / "run.json").unlink()
     run(stopped, num_train_epochs=[3.0])
@@ -590,7 +594,7 @@ def test_a_folder_may_be_called_best(folder, once):
 
 @pytest.mark.slow
 def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(
-    searched, monkeypatch, capsys
+    searched, monkeypatch, capsys, untraced
 ):
     """As where the dev set was corrected in between: no outcome of before is believed."""
     scores = iter([0.1, 0.9])
@@ -698,7 +702,7 @@ def test_scores_that_are_not_finite_are_refused(trained):
 
 
 @pytest.mark.slow
-def test_head_of_another_size_is_refused_and_can_be_left_behind(folder, once):
+def test_head_of_another_size_is_refused_and_can_be_left_behind(folder, once, untraced):
     tensors = weights(once("trained")[0])
     tensors["output_bias"] = np.zeros(3, np.float32)
     tensors["output_weights"] = np.zeros((3, 16), np.float32)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tests
-from training import checkpoint, run_folder
+from training import checkpoint, run_folder, tf
 from tests import jobs, tiny
 from tests.jobs import results, weights
 from tests.programs import hosts, parity
@@ -82,8 +82,12 @@ def once(tmp_path_factory):
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
             write_files(folder)
+            # Traced, whichever test is the first to want it.
+            untraced = tf.config.functions_run_eagerly()
+            tf.config.run_functions_eagerly(False)
             with open(folder / "said", "w") as file, contextlib.redirect_stdout(file):
                 run(folder, **RUNS[name])
+            tf.config.run_functions_eagerly(untraced)
             said = folder / "said"
             made[name] = folder, said.read_text()
             said.unlink()

@@ -34,6 +34,7 @@ import run_squad
 import run_swag
 import tests
 from training import checkpoint, lease, run_folder
+from serving import export
 from tests import (
     exports,
     test_run_ner,
@@ -243,7 +244,8 @@ def of_vocabulary(given):
 def of_inspection(given):
     create_pretraining_data.main(
         create_pretraining_data.Options(
-            **of_records(given) | {"output_file": [str(given / "records")]}
+            **of_records(given)
+            | {"output_file": [str(given / "records")], "overwrite": True}
         )
     )
     return {
@@ -470,9 +472,11 @@ def end(script, **flags):
 
 
 @pytest.fixture(autouse=True)
-def small_and_fast(monkeypatch, tmp_path):
+def small_and_fast(monkeypatch, tmp_path, untraced):
     monkeypatch.setattr(os, "fsync", lambda file: None)
     monkeypatch.setattr(demo, "_run", end)  # it takes minutes
+    # It loads the export in another process, and writes nothing there.
+    monkeypatch.setattr(export, "_check", lambda *given: None)
     packages = tmp_path / "given"
     monkeypatch.setattr(
         documentation,
@@ -481,18 +485,39 @@ def small_and_fast(monkeypatch, tmp_path):
     )
 
 
-def try_case(case: Case, root: pathlib.Path, capsys, named=()) -> None:
-    script, give = SCRIPTS[case.script]
+def prepared(script: str, root: pathlib.Path) -> Callable:
+    """Makes the files that a script is given; what then runs it, with more flags."""
+    module, give = SCRIPTS[script]
     for name in ("given", "output"):
-        (root / name).mkdir()
+        (root / name).mkdir(exist_ok=True)
     given = give(root / "given")
 
     def run(flags):
         flags = json.loads(json.dumps(flags).replace("ROOT", str(root)))
-        script.main(script.Options(**given | flags))
+        module.main(module.Options(**given | flags))
 
+    return run
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    """Maps a script and flags to a folder after that run, the same for all cases."""
+    made = {}
+
+    def folder_after(script, flags):
+        key = script, json.dumps(flags)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("earlier")
+            prepared(script, made[key])(flags)
+        return made[key]
+
+    return folder_after
+
+
+def try_case(case: Case, root: pathlib.Path, capsys, earlier, named=()) -> None:
     if case.before is not None:
-        run(case.before)
+        shutil.copytree(earlier(case.script, case.before), root, dirs_exist_ok=True)
+    run = prepared(case.script, root)
     ours = contents(root)
     plant_everywhere(root / "output", case.guise)
     with contextlib.ExitStack() as stack:
@@ -514,14 +539,14 @@ def try_case(case: Case, root: pathlib.Path, capsys, named=()) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRAININGS)
-def test_training(name, tmp_path, capsys):
-    try_case(TRAININGS[name], tmp_path, capsys)
+def test_training(name, tmp_path, capsys, earlier):
+    try_case(TRAININGS[name], tmp_path, capsys, earlier)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED_TRAININGS)
-def test_refused_training(name, tmp_path, capsys):
-    try_case(REFUSED_TRAININGS[name], tmp_path, capsys)
+def test_refused_training(name, tmp_path, capsys, earlier):
+    try_case(REFUSED_TRAININGS[name], tmp_path, capsys, earlier)
 
 
 # --- What makes files, rather than runs ----------------------------------------------
@@ -611,13 +636,13 @@ REFUSED_JOBS["work folder is a file"] = Case(
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_job(name, tmp_path, capsys):
-    try_case(JOBS[name], tmp_path, capsys, NAMED)
+def test_job(name, tmp_path, capsys, earlier):
+    try_case(JOBS[name], tmp_path, capsys, earlier, NAMED)
 
 
 @pytest.mark.parametrize("name", REFUSED_JOBS)
-def test_refused_job(name, tmp_path, capsys):
-    try_case(REFUSED_JOBS[name], tmp_path, capsys)
+def test_refused_job(name, tmp_path, capsys, earlier):
+    try_case(REFUSED_JOBS[name], tmp_path, capsys, earlier)
 
 
 def test_strangers_in_unfinished_work(tmp_path, monkeypatch, capsys):

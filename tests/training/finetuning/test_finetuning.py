@@ -1,12 +1,14 @@
 """What all fine-tuning scripts share, shown with a task of one small file."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import os
 import pathlib
 import random
-import subprocess
+import re
+import shutil
 import sys
 import time
 
@@ -14,30 +16,27 @@ import numpy as np
 import pytest
 
 import tests
-from training import checkpoint, run_folder
+from training import checkpoint, run_folder, tf
 from tests import jobs, tiny
 from tests.jobs import results, weights
 from tests.programs import hosts, parity
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
-from training.finetuning import experiment
+from training.finetuning import experiment, finetune
 
-ROOT = tests.ROOT
 TINY = tiny.config(vocab_size=8)
 
 
-@pytest.fixture
-def folder(tmp_path):
+def write_files(folder):
     """The task's files, a vocabulary and a config."""
     rng = random.Random(1)
     for split, lines in (("train", 64), ("dev", 21), ("test", 10)):
         texts = [
             " ".join(rng.choices("ab", k=rng.randint(1, 30))) for _ in range(lines)
         ]
-        (tmp_path / f"{split}.txt").write_text("\n".join(texts) + "\n")
-    tiny.write(tmp_path, ["a", "b"], TINY)
-    return tmp_path
+        (folder / f"{split}.txt").write_text("\n".join(texts) + "\n")
+    tiny.write(folder, ["a", "b"], TINY)
 
 
 def flags(folder, **changes):
@@ -58,11 +57,67 @@ def command(folder, **changes):
     return jobs.command("tests/programs/parity.py", flags(folder, **changes))
 
 
+@pytest.fixture
+def folder(tmp_path):
+    write_files(tmp_path)
+    return tmp_path
+
+
+# Runs that several tests begin with, each with a copy of its own.
+STOPS = {"early_stopping_patience": 9, "num_train_epochs": [2.0]}
+SEARCH = {"num_train_epochs": [0.5, 1.0]}
+RUNS = {
+    "trained": {"do_eval": True, "do_predict": True},
+    "stopped": STOPS,
+    "searched": SEARCH | {"do_eval": True},
+}
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """Maps a name of RUNS to a folder after that run, and to what it said."""
+    made = {}
+
+    def folder_after(name):
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            write_files(folder)
+            # Traced, whichever test is the first to want it.
+            untraced = tf.config.functions_run_eagerly()
+            tf.config.run_functions_eagerly(False)
+            with open(folder / "said", "w") as file, contextlib.redirect_stdout(file):
+                run(folder, **RUNS[name])
+            tf.config.run_functions_eagerly(untraced)
+            said = folder / "said"
+            made[name] = folder, said.read_text()
+            said.unlink()
+        return made[name]
+
+    return folder_after
+
+
+@pytest.fixture
+def trained(once, tmp_path):
+    """A folder with a finished run, evaluated and asked."""
+    return shutil.copytree(once("trained")[0], tmp_path, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def stopped(once, tmp_path):
+    """One with a run of early stopping, that never stopped."""
+    return shutil.copytree(once("stopped")[0], tmp_path, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def searched(once, tmp_path):
+    """One with a search, whose best was evaluated."""
+    return shutil.copytree(once("searched")[0], tmp_path, dirs_exist_ok=True)
+
+
 @pytest.mark.slow
-def test_a_new_task_is_one_file(folder, capsys):
-    run(folder, do_eval=True, do_predict=True)
-    output = folder / "output"
-    values = results(folder)
+def test_a_new_task_is_one_file(trained, once):
+    output = trained / "output"
+    values = results(trained)
     assert values["global_step"] == 24  # 64 / 8 * 3
     assert values["loss"] == values["eval_loss"]
     lines = (output / "eval_results.txt").read_text().splitlines()
@@ -70,52 +125,50 @@ def test_a_new_task_is_one_file(folder, capsys):
     assert len((output / "parity.txt").read_text().splitlines()) == 10
     for name in ("train", "eval", "predict"):
         assert (output / f"{name}.tf_record").exists()
-    assert "train: 64 examples, 64 rows" in capsys.readouterr().out
+    assert "train: 64 examples, 64 rows" in once("trained")[1]
 
 
 @pytest.mark.slow
-def test_evaluation_without_training_takes_what_was_trained(folder, capsys):
-    run(folder, do_eval=True)
-    trained = results(folder)
-    (folder / "output" / "eval_results.json").unlink()
-    run(folder, do_train=False, do_eval=True)
-    assert results(folder) == trained
+def test_evaluation_without_training_takes_what_was_trained(trained):
+    before = results(trained)
+    (trained / "output" / "eval_results.json").unlink()
+    run(trained, do_train=False, do_eval=True)
+    assert results(trained) == before
     run(
-        folder,
+        trained,
         do_train=False,
         do_eval=True,
-        init_checkpoint=str(folder / "output"),
-        output_dir=str(folder / "elsewhere"),
+        init_checkpoint=str(trained / "output"),
+        output_dir=str(trained / "elsewhere"),
     )
-    assert results(folder, "elsewhere")["eval_loss"] == trained["eval_loss"]
+    assert results(trained, "elsewhere")["eval_loss"] == before["eval_loss"]
     with pytest.raises(UserError, match="contains no checkpoint to evaluate"):
-        run(folder, do_train=False, do_eval=True, output_dir=str(folder / "new"))
+        run(trained, do_train=False, do_eval=True, output_dir=str(trained / "new"))
 
 
 @pytest.mark.slow
-def test_predictions_are_those_of_single_rows_whatever_the_batches(folder):
-    run(folder, do_eval=True, do_predict=True)
-    one = (folder / "output" / "parity.txt").read_text(), results(folder)
+def test_predictions_are_those_of_single_rows_whatever_the_batches(trained):
+    one = (trained / "output" / "parity.txt").read_text(), results(trained)
     for changes in (
         {"eval_batch_size": 5, "predict_batch_size": 3},
         {"eval_batch_size": 1, "predict_batch_size": 1, "length_buckets": False},
     ):
-        run(folder, do_train=False, do_eval=True, do_predict=True, **changes)
-        other = (folder / "output" / "parity.txt").read_text(), results(folder)
+        run(trained, do_train=False, do_eval=True, do_predict=True, **changes)
+        other = (trained / "output" / "parity.txt").read_text(), results(trained)
         assert other[0] == one[0]
         assert other[1]["eval_accuracy"] == one[1]["eval_accuracy"]
         assert other[1]["eval_loss"] == pytest.approx(one[1]["eval_loss"], abs=1e-6)
 
 
 @pytest.mark.slow
-def test_training_rows_are_made_again_only_when_something_changed(folder, capsys):
+def test_training_rows_are_made_again_only_when_something_changed(folder, monkeypatch):
     record = folder / "output" / "train.tf_record"
+    # They are made before it.
+    monkeypatch.setattr(experiment.Experiment, "train", lambda *given: None)
 
     def made(**changes):
         before = record.stat().st_mtime_ns if record.exists() else 0
         run(folder, num_train_epochs=[1.0], **changes)
-        for path in (folder / "output").glob("model.ckpt-*"):
-            path.unlink()
         return record.stat().st_mtime_ns != before
 
     assert made()
@@ -142,7 +195,7 @@ def test_resumed_run_ends_with_the_same_bits(folder):
     }
     run(folder, output_dir=str(folder / "straight"), do_eval=True, **changes)
     expected, numbers = weights(folder, "straight"), results(folder, "straight")
-    for step in (7, 21, 28):
+    for step in (7, 28):  # before the first evaluation, and after two
         with jobs.dying(step):
             run(folder, do_eval=True, **changes)
     run(folder, do_eval=True, **changes)
@@ -154,113 +207,95 @@ def test_resumed_run_ends_with_the_same_bits(folder):
 
 
 @pytest.mark.slow
-def test_other_settings_do_not_go_on_in_the_same_folder(folder):
-    run(folder, num_train_epochs=[1.0])
+def test_other_settings_do_not_go_on_in_the_same_folder(trained):
     with pytest.raises(UserError, match="learning_rate was 0.001 and is now 0.002"):
-        run(folder, num_train_epochs=[1.0], learning_rate=[2e-3])
-    (folder / "train.txt").write_text("a b\n" * 64)
+        run(trained, learning_rate=[2e-3])
+    (trained / "train.txt").write_text("a b\n" * 64)
     with pytest.raises(UserError, match="training_examples has changed"):
-        run(folder, num_train_epochs=[1.0])
+        run(trained)
 
 
 @pytest.mark.slow
-def test_finished_run_says_so_and_keeps_its_weights(folder, capsys):
-    run(folder)
-    before = weights(folder)
-    (folder / "output" / "curves.png").unlink()
-    capsys.readouterr()
-    run(folder)
+def test_finished_run_says_so_and_keeps_its_weights(trained, capsys):
+    before = weights(trained)
+    (trained / "output" / "curves.png").unlink()
+    run(trained)
     assert "already finished: 24 updates are done" in capsys.readouterr().out
-    assert (folder / "output" / "curves.png").exists()
-    for name, value in weights(folder).items():
+    assert (trained / "output" / "curves.png").exists()
+    for name, value in weights(trained).items():
         assert np.array_equal(before[name], value)
 
 
 @pytest.mark.slow
-def test_search_records_every_run_and_keeps_the_best(folder, capsys):
-    search = {
-        "learning_rate": [1e-3, 3e-3],
-        "num_train_epochs": [1.0],
-        "num_trials": 2,
-        "do_eval": True,
-    }
-    run(folder, **search)
-    said = capsys.readouterr().out
-    summary = json.loads((folder / "output" / "search.json").read_text())
+def test_search_records_every_run_and_keeps_the_best(searched, once, capsys):
+    summary = json.loads((searched / "output" / "search.json").read_text())
     scores = {o["name"]: o["score"] for o in summary["runs"]}
-    assert len(scores) == 4
+    assert len(scores) == 2
     assert summary["mean"] == pytest.approx(np.mean(list(scores.values())))
     assert summary["deviation"] == pytest.approx(np.std(list(scores.values()), ddof=1))
     assert scores[summary["best"]] == max(scores.values())
-    assert results(folder)["eval_accuracy"] == max(scores.values())
-    assert "with only 64 training examples" in said
+    assert results(searched)["eval_accuracy"] == max(scores.values())
+    assert "with only 64 training examples" in once("searched")[1]
     # Only the best run's weights stay, in its own folder and in output_dir.
-    kept = sorted(p.parent.name for p in folder.glob("output/**/model.ckpt-*.index"))
+    kept = sorted(p.parent.name for p in searched.glob("output/**/model.ckpt-*.index"))
     assert kept == sorted(["output", summary["best"]])
     # A second start trains nothing and ends the same.
-    before = weights(folder)
-    run(folder, **search)
-    assert "already finished" in capsys.readouterr().out
-    assert json.loads((folder / "output" / "search.json").read_text()) == summary
-    for name, value in weights(folder).items():
+    before = weights(searched)
+    run(searched, **RUNS["searched"])
+    said = capsys.readouterr().out
+    assert said.count("already finished: accuracy") == 2 and "updates" not in said
+    assert json.loads((searched / "output" / "search.json").read_text()) == summary
+    for name, value in weights(searched).items():
         assert np.array_equal(before[name], value)
 
 
+def test_search_tries_every_combination_with_every_seed(folder):
+    changes = {"learning_rate": [1e-3, 3e-3], "num_trials": 2, "seed": 5}
+    given = parity.Options(**flags(folder, **changes))
+    trials = [
+        (trial.learning_rate, trial.seed) for trial in finetune.every_trial(given)
+    ]
+    assert trials == [(1e-3, 5), (1e-3, 6), (3e-3, 5), (3e-3, 6)]
+
+
 @pytest.mark.slow
-def test_search_goes_on_where_it_was_broken_off(folder, monkeypatch):
-    search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
-    run(folder, **search, output_dir=str(folder / "straight"))
-    train = training_calls = []
+def test_search_goes_on_where_it_was_broken_off(folder, once, monkeypatch):
+    straight = weights(once("searched")[0])
+    calls = []
     original = experiment.Experiment.train
 
-    def once(self, *arguments):
-        training_calls.append(arguments)
-        if len(training_calls) == 2:
+    def train(self, *arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
             raise KeyboardInterrupt
         original(self, *arguments)
 
-    monkeypatch.setattr(experiment.Experiment, "train", once)
+    monkeypatch.setattr(experiment.Experiment, "train", train)
     with pytest.raises(KeyboardInterrupt):
-        run(folder, **search)
-    run(folder, **search)
-    assert len(train) == 3  # the first trial was not repeated
-    for name, value in weights(folder, "straight").items():
-        assert np.array_equal(weights(folder)[name], value)
+        run(folder, **SEARCH)
+    run(folder, **SEARCH)
+    assert len(calls) == 3  # the first trial was not repeated
+    got = weights(folder)
+    for name, value in straight.items():
+        assert np.array_equal(got[name], value)
 
 
 @pytest.mark.slow
-def test_search_believes_no_outcome_of_other_settings(folder, capsys):
-    search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
-    run(folder, **search)
-    for path in (folder / "output").glob("model.ckpt-*"):
+def test_search_whose_best_was_not_kept_trains_it_again(searched, capsys):
+    before = weights(searched)
+    for path in searched.glob("output/**/model.ckpt-*"):
         path.unlink()
-    (folder / "dev.txt").write_text("a\n" * 20)
-    capsys.readouterr()
-    run(folder, **search, output_dir=str(folder / "output"))
-    assert "already finished: accuracy" not in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_search_whose_best_was_not_kept_trains_it_again(folder, capsys):
-    search = {"learning_rate": [1e-3, 3e-3], "num_train_epochs": [1.0]}
-    run(folder, **search)
-    before = weights(folder)
-    for path in folder.glob("output/**/model.ckpt-*"):
-        path.unlink()
-    capsys.readouterr()
-    run(folder, **search)
+    run(searched, **SEARCH)
     assert " again, because its weights were not kept" in capsys.readouterr().out
-    for name, value in weights(folder).items():
+    for name, value in weights(searched).items():
         assert np.array_equal(before[name], value)
 
 
 @pytest.mark.slow
-def test_evaluations_of_an_abandoned_run_are_forgotten(folder):
+def test_evaluations_of_an_abandoned_run_are_forgotten(folder, once, untraced):
     best = folder / "output" / "best"
-    run(folder, num_train_epochs=[1.0], output_dir=str(folder / "other"))
-    tensors = weights(folder, "other")
     best.mkdir(parents=True)
-    checkpoint.save(str(best), 99, tensors, keep=1)
+    checkpoint.save(str(best), 99, weights(once("trained")[0]), keep=1)
     (folder / "output" / "evaluations.json").write_text('[{"step": 99, "score": 9.0}]')
     run(folder, num_train_epochs=[1.0], do_eval=True)
     assert results(folder)["global_step"] == 8
@@ -270,25 +305,26 @@ def test_evaluations_of_an_abandoned_run_are_forgotten(folder):
 
 
 @pytest.mark.slow
-def test_rows_that_were_removed_are_made_again(folder):
-    run(folder, num_train_epochs=[1.0])
-    record = folder / "output" / "train.tf_record"
+def test_rows_that_were_removed_are_made_again(trained):
+    record = trained / "output" / "train.tf_record"
     whole = record.read_bytes()
     for damage in (record.unlink, lambda: record.write_bytes(whole[:-20])):
         damage()
-        run(folder, num_train_epochs=[1.0])
+        run(trained)
         assert record.read_bytes() == whole
 
 
 @pytest.mark.slow
-def test_degenerate_runs_are_named(folder, capsys, monkeypatch):
+def test_degenerate_runs_are_named(searched, capsys, monkeypatch):
     monkeypatch.setattr(parity.Parity, "trivial_score", lambda self, examples: 1.0)
-    run(folder, learning_rate=[1e-3, 1e-9], num_train_epochs=[1.0])
+    run(searched, **SEARCH)
     assert "2 of 2 runs failed or did no better" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_early_stopping_keeps_the_best_evaluation(folder, capsys, monkeypatch):
+def test_early_stopping_keeps_the_best_evaluation(
+    folder, capsys, monkeypatch, untraced
+):
     scores = iter([0.1, 0.5, 0.3, 0.2, 0.4, 0.9])
     monkeypatch.setattr(
         parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
@@ -356,24 +392,21 @@ def test_after_a_resume_the_best_is_that_of_the_run(folder, capsys, monkeypatch)
 
 
 @pytest.mark.slow
-def test_early_stopping_is_held_to_what_it_depends_on(folder):
-    stops = {"num_train_epochs": [1.0], "early_stopping_patience": 9}
-    run(folder, **stops)
+def test_early_stopping_is_held_to_what_it_depends_on(stopped, once):
     with pytest.raises(UserError, match="eval_every_steps was 0 and is now 2;"):
-        run(folder, eval_every_steps=2, **stops)
-    (folder / "dev.txt").write_text("a b\n")
+        run(stopped, eval_every_steps=2, **STOPS)
+    (stopped / "dev.txt").write_text("a b\n")
     with pytest.raises(UserError, match="dev_examples has changed"):
-        run(folder, **stops)
+        run(stopped, **STOPS)
     # Without it, evaluations decide nothing; and earlier versions did not note them.
-    plain = {"num_train_epochs": [1.0], "output_dir": str(folder / "plain")}
-    run(folder, **plain)
-    run(folder, eval_every_steps=4, **plain)
-    path = folder / "output" / "run.json"
+    plain = shutil.copytree(once("trained")[0] / "output", stopped / "plain")
+    run(stopped, eval_every_steps=4, output_dir=str(plain))
+    path = stopped / "output" / "run.json"
     began = json.loads(path.read_text())
     for name in ("eval_every_steps", "dev_examples"):
         del began[name]
     path.write_text(json.dumps(began))
-    run(folder, **stops)
+    run(stopped, **STOPS)
 
 
 # --- Nothing of the user's is lost ---------------------------------------------------
@@ -384,7 +417,7 @@ def users(folder):
 
 
 @pytest.mark.slow
-def test_an_output_dir_may_be_the_users_own_folder(folder, capsys):
+def test_an_output_dir_may_be_the_users_own_folder(folder, capsys, untraced):
     """As README's my/, with vocabulary, config and data in it."""
     (folder / "bert_config.json").write_text(TINY.to_json_string().replace(" ", ""))
     (folder / "eval_results.txt").write_text("of a paper")
@@ -416,23 +449,22 @@ def test_an_output_dir_may_be_the_users_own_folder(folder, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("patience", [0, 9])
 def test_a_run_may_begin_from_what_lies_in_its_own_folder(
-    folder, patience, monkeypatch
+    folder, once, patience, monkeypatch, untraced
 ):
     """best/ of somebody else; and, with patience, of an early-stopped run of ours, killed
     when it had a best of its own and no checkpoint.
     """
     output, best = folder / "output", folder / "output" / "best"
-    stops = {"early_stopping_patience": patience, "eval_every_steps": 8}
     if patience:
-        run(folder, num_train_epochs=[2.0], **stops)
+        shutil.copytree(once("stopped")[0] / "output", output)
         run_folder.drop_all(str(output))
     else:
-        run(folder, num_train_epochs=[1.0], output_dir=str(best))
+        shutil.copytree(once("trained")[0] / "output", best)
     (step,) = run_folder.steps(str(best))
     prefix = str(best / f"model.ckpt-{step}")
     before = checkpoint.read(prefix)
     again = {"init_checkpoint": str(best), "num_train_epochs": [0.5], "seed": 3}
-    again |= stops | {"eval_every_steps": 2}
+    again |= {"early_stopping_patience": patience, "eval_every_steps": 2}
     if patience:
         scores = iter([0.5])
         with monkeypatch.context() as patch, pytest.raises(StopIteration):
@@ -453,57 +485,42 @@ def test_a_run_may_begin_from_what_lies_in_its_own_folder(
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_does_not_fit_costs_nothing(folder):
-    run(folder, early_stopping_patience=9, num_train_epochs=[1.0])
-    run_folder.drop_all(str(folder / "output"))
+def test_a_checkpoint_that_does_not_fit_costs_nothing(stopped):
+    run_folder.drop_all(str(stopped / "output"))
     config = dataclasses.replace(TINY, hidden_size=8)
-    (folder / "config.json").write_text(config.to_json_string())
-    before = users(folder / "output")
+    (stopped / "config.json").write_text(config.to_json_string())
+    before = users(stopped / "output")
     with pytest.raises(UserError, match="check --bert_config_file"):
-        run(folder, init_checkpoint=str(folder / "output" / "best"))
-    assert users(folder / "output") == before
+        run(stopped, init_checkpoint=str(stopped / "output" / "best"))
+    assert users(stopped / "output") == before
 
 
 @pytest.mark.slow
-def test_an_evaluation_leaves_alone_what_a_training_is_writing(folder):
-    run(folder, num_train_epochs=[1.0])
-    name = local.temporary_name(str(folder / "output" / "model.ckpt-18"))
+def test_an_evaluation_leaves_alone_what_a_training_is_writing(trained):
+    name = local.temporary_name(str(trained / "output" / "model.ckpt-38"))
     name = name.replace(f"~{os.getpid()}", f"~{os.getppid()}")  # which runs
     parts = [pathlib.Path(name + part) for part in run_folder.PARTS]
-    parts.append(folder / "output" / "model.ckpt-17.data-00000-of-00001")
+    parts.append(trained / "output" / "model.ckpt-37.data-00000-of-00001")
     for path in parts:
         path.write_text("half")
     for changes in ({"do_train": False, "do_eval": True}, {}):
-        run(folder, num_train_epochs=[1.0], **changes)
+        run(trained, **changes)
         assert [path.read_text() for path in parts] == ["half"] * 3
 
 
 @pytest.mark.slow
-def test_of_two_trainings_the_second_is_refused_and_changes_nothing(folder):
-    processes = []
-    for seed in (1, 2):
-        line = command(folder, seed=seed, num_train_epochs=[60.0], do_eval=True)
-        processes.append(jobs.started(line, stdout=subprocess.DEVNULL))
-        time.sleep(1.5)
-    errors = [process.communicate()[1] for process in processes]
-    (winner,) = (i for i, process in enumerate(processes) if process.returncode == 0)
-    loser = errors[1 - winner].splitlines()[-1]
-    holder = f"in use by process {processes[winner].pid} on {local.host()}, since"
-    assert processes[1 - winner].returncode == 1
-    assert loser.startswith("parity.py: error: ") and holder in loser
-    assert "Traceback" not in errors[1 - winner]
-    began = json.loads((folder / "output" / "run.json").read_text())
-    assert began["seed"] == winner + 1
-    straight = {"output_dir": str(folder / "straight"), "num_train_epochs": [60.0]}
-    run(folder, seed=winner + 1, do_eval=True, **straight)
-    assert results(folder) == results(folder, "straight")
-
-
-@pytest.mark.slow
-def test_evaluations_beside_a_training_that_saves_often(folder):
-    often = {"num_train_epochs": [25.0], "save_checkpoints_steps": 2}
+def test_beside_a_training_evaluations_run_and_another_training_is_refused(folder):
+    """The one that was there first saves often, and ends as if it had been alone."""
+    often = {"num_train_epochs": [15.0], "save_checkpoints_steps": 2}
     often |= {"iterations_per_loop": 2, "keep_checkpoint_max": 3}
-    process = jobs.started(command(folder, **often), stdout=subprocess.DEVNULL)
+    process = jobs.started(command(folder, **often))
+    while " updates of " not in process.stdout.readline():
+        assert process.poll() is None
+    # It has no checkpoint yet, so another seed would not be refused for being another.
+    holder = f"in use by process {process.pid} on {local.host()}, since"
+    with pytest.raises(UserError, match=re.escape(holder)) as raised:
+        run(folder, seed=2, do_eval=True, **often)
+    assert "\n" not in str(raised.value)
     output = folder / "output"
     while process.poll() is None and not run_folder.steps(str(output)):
         time.sleep(0.01)
@@ -513,6 +530,7 @@ def test_evaluations_beside_a_training_that_saves_often(folder):
         beside += 1
     assert process.communicate()[1] == "" and process.returncode == 0
     assert beside
+    assert json.loads((output / "run.json").read_text())["seed"] == 12345
     run(folder, output_dir=str(folder / "straight"), **often)
     for name, value in weights(folder, "straight").items():
         assert np.array_equal(weights(folder)[name], value)
@@ -525,7 +543,9 @@ def test_evaluations_beside_a_training_that_saves_often(folder):
 
 
 @pytest.mark.slow
-def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypatch):
+def test_who_names_a_run_gets_the_best_that_early_stopping_kept(
+    folder, monkeypatch, untraced
+):
     scores = itertools.chain([0.5, 0.1], itertools.repeat(0.0))
     monkeypatch.setattr(
         parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
@@ -557,20 +577,18 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(folder, monkeypa
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_without_early_stopping_has_no_best(folder):
-    stops = {"early_stopping_patience": 9, "eval_every_steps": 2}
-    run(folder, num_train_epochs=[1.0], **stops)
-    assert run_folder.best_of(str(folder / "output"))
-    (folder / "output" / "run.json").unlink()
-    run(folder, num_train_epochs=[2.0])
-    assert not run_folder.best_of(str(folder / "output"))
-    assert weights(folder)["global_step"] == 16
+def test_a_run_that_goes_on_without_early_stopping_has_no_best(stopped, untraced):
+    assert run_folder.best_of(str(stopped / "output"))
+    (stopped / "output" / "run.json").unlink()
+    run(stopped, num_train_epochs=[3.0])
+    assert not run_folder.best_of(str(stopped / "output"))
+    assert weights(stopped)["global_step"] == 24
 
 
 @pytest.mark.slow
-def test_a_folder_may_be_called_best(folder):
+def test_a_folder_may_be_called_best(folder, once):
     best = str(folder / "runs" / "best")
-    run(folder, output_dir=best, num_train_epochs=[1.0])
+    shutil.copytree(once("trained")[0] / "output", best)
     (folder / "runs" / "vocab.txt").write_text("of something else\n")
     there = {"do_train": False, "do_eval": True, "output_dir": str(folder / "there")}
     run(folder, init_checkpoint=best, **there)
@@ -580,22 +598,23 @@ def test_a_folder_may_be_called_best(folder):
 
 @pytest.mark.slow
 def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(
-    folder, monkeypatch
+    searched, monkeypatch, capsys, untraced
 ):
-    """As where the dev set was corrected in between."""
+    """As where the dev set was corrected in between: no outcome of before is believed."""
     scores = iter([0.1, 0.9])
     monkeypatch.setattr(
         parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
     )
-    search = {"num_train_epochs": [1.0, 2.0]}
-    run(folder, **search)
-    assert run_folder.steps(str(folder / "output")) == [16]
-    (folder / "dev.txt").write_text("a a b\nb\n")
-    scores = iter([0.8, 0.2, 0.8, 0.3])
-    run(folder, **search)
-    assert run_folder.steps(str(folder / "output")) == [8]
-    run(folder, do_train=False, do_eval=True)
-    assert results(folder)["global_step"] == 8
+    (searched / "dev.txt").write_text("a\n" * 20)
+    run(searched, **SEARCH)
+    assert run_folder.steps(str(searched / "output")) == [8]
+    (searched / "dev.txt").write_text("a a b\nb\n")
+    scores = iter([0.8, 0.2, 0.8])
+    run(searched, **SEARCH)
+    assert "already finished: accuracy" not in capsys.readouterr().out
+    assert run_folder.steps(str(searched / "output")) == [4]
+    run(searched, do_train=False, do_eval=True)
+    assert results(searched)["global_step"] == 4
 
 
 @pytest.mark.slow
@@ -608,35 +627,30 @@ def test_a_run_that_diverges_ends_no_search(folder, capsys):
     found = json.loads((folder / "output" / "search.json").read_text())
     assert found["best"].startswith("rate0.001") and results(folder)["eval_loss"] < 9
     assert [outcome["score"] is None for outcome in found["runs"]] == [True, False]
-    run(folder, learning_rate=[1e30, 1e-3], **search)
-    assert "already finished: failed" in capsys.readouterr().out
+    # One that failed before is not tried again.
+    name = found["runs"][0]["name"]
+    shutil.copytree(folder / "output" / "runs" / name, folder / "o" / "runs" / name)
     with pytest.raises(
         UserError, match="all 2 runs failed; the last one: loss or grad"
     ):
         run(folder, learning_rate=[1e30, 1e31], output_dir=str(folder / "o"), **search)
+    assert "already finished: failed" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_a_refused_run_changes_nothing(folder):
-    run(folder, do_eval=True, num_train_epochs=[1.0])
-
-    def state():
-        files = (folder / "output").rglob("*")
-        return {path: path.read_bytes() for path in files if path.is_file()}
-
-    before = state()
-    (folder / "train.txt").write_text("b a\n" * 64)
-    (folder / "dev.txt").write_text("b a\n" * 9)
+def test_a_refused_run_changes_nothing(trained):
+    before = users(trained / "output")
+    (trained / "train.txt").write_text("b a\n" * 64)
+    (trained / "dev.txt").write_text("b a\n" * 9)
     with pytest.raises(UserError, match="training_examples has changed; choose"):
-        run(folder, do_eval=True, num_train_epochs=[1.0])
+        run(trained, do_eval=True)
     with pytest.raises(UserError, match="max_seq_length was 40 and is now 38"):
-        run(folder, do_eval=True, num_train_epochs=[1.0], max_seq_length=38)
-    assert state() == before
+        run(trained, do_eval=True, max_seq_length=38)
+    assert users(trained / "output") == before
 
 
 @pytest.mark.slow
-def test_answers_are_held_to_the_network_that_was_trained(folder):
-    run(folder, num_train_epochs=[1.0])
+def test_answers_are_held_to_the_network_that_was_trained(trained):
     for changes, message in (
         (
             {"num_attention_heads": 4},
@@ -645,28 +659,27 @@ def test_answers_are_held_to_the_network_that_was_trained(folder):
         ({"hidden_act": "relu"}, "hidden_act is 'relu', but 'gelu'"),
     ):
         config = dataclasses.replace(TINY, **changes)
-        (folder / "other.json").write_text(config.to_json_string())
+        (trained / "other.json").write_text(config.to_json_string())
         with pytest.raises(UserError, match=message):
             run(
-                folder,
+                trained,
                 do_train=False,
                 do_eval=True,
-                bert_config_file=str(folder / "other.json"),
+                bert_config_file=str(trained / "other.json"),
             )
     # What concerns training alone may differ.
     config = dataclasses.replace(TINY, hidden_dropout_prob=0.5)
-    (folder / "other.json").write_text(config.to_json_string())
-    other = {"bert_config_file": str(folder / "other.json")}
-    run(folder, do_train=False, do_eval=True, **other)
+    (trained / "other.json").write_text(config.to_json_string())
+    other = {"bert_config_file": str(trained / "other.json")}
+    run(trained, do_train=False, do_eval=True, **other)
 
 
 @pytest.mark.slow
-def test_answers_are_held_to_the_task_that_was_trained(folder):
-    run(folder, num_train_epochs=[1.0])
-    path = folder / "output" / "task.json"
+def test_answers_are_held_to_the_task_that_was_trained(trained):
+    path = trained / "output" / "task.json"
     path.write_text(path.read_text().replace('"Parity"', '"Tagger"'))
     with pytest.raises(UserError, match="of the task Tagger, not Parity"):
-        run(folder, do_train=False, do_eval=True)
+        run(trained, do_train=False, do_eval=True)
 
 
 def test_an_export_that_a_task_has_no_answers_for_is_refused_at_once(folder):
@@ -676,27 +689,25 @@ def test_an_export_that_a_task_has_no_answers_for_is_refused_at_once(folder):
 
 
 @pytest.mark.slow
-def test_without_an_interval_early_stopping_evaluates_each_epoch(folder, capsys):
-    run(folder, early_stopping_patience=9, num_train_epochs=[2.0])
-    history = json.loads((folder / "output" / "evaluations.json").read_text())
+def test_without_an_interval_early_stopping_evaluates_each_epoch(stopped):
+    history = json.loads((stopped / "output" / "evaluations.json").read_text())
     assert [evaluation["step"] for evaluation in history] == [8, 16]
 
 
 @pytest.mark.slow
-def test_scores_that_are_not_finite_are_refused(folder):
-    run(folder, num_train_epochs=[1.0])
-    tensors = weights(folder)
+def test_scores_that_are_not_finite_are_refused(trained):
+    tensors = weights(trained)
     tensors["output_bias"] = np.array([np.nan, 0.0], np.float32)
-    checkpoint.save(str(folder / "output"), 8, tensors, keep=1)
+    checkpoint.save(str(trained / "output"), 24, tensors, keep=1)
+    (trained / "output" / "eval_results.txt").unlink()
     with pytest.raises(UserError, match="logits are not finite"):
-        run(folder, do_train=False, do_eval=True)
-    assert not (folder / "output" / "eval_results.txt").exists()
+        run(trained, do_train=False, do_eval=True)
+    assert not (trained / "output" / "eval_results.txt").exists()
 
 
 @pytest.mark.slow
-def test_head_of_another_size_is_refused_and_can_be_left_behind(folder):
-    run(folder, num_train_epochs=[1.0])
-    tensors = weights(folder)
+def test_head_of_another_size_is_refused_and_can_be_left_behind(folder, once, untraced):
+    tensors = weights(once("trained")[0])
     tensors["output_bias"] = np.zeros(3, np.float32)
     tensors["output_weights"] = np.zeros((3, 16), np.float32)
     checkpoint.save(str(folder / "three"), 8, tensors, keep=1)
@@ -748,12 +759,9 @@ def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
     )
     (folder / "config.json").write_text(config.to_json_string())
     run(folder, do_eval=True, output_dir=str(folder / "one"))
-    program = ROOT / "tests" / "programs" / "on_two_cpus.py"
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    program = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
     script = command(folder, do_eval=True, distribution="mirrored")[1:]
-    done = subprocess.run(
-        [sys.executable, str(program), *script], env=env, capture_output=True, text=True
-    )
+    done = jobs.finished([sys.executable, program, *script])
     assert done.returncode == 0, done.stderr
     assert "on 2 devices" in done.stdout
     run(
@@ -783,13 +791,13 @@ def test_two_hosts_fine_tune_as_one(folder):
         "do_predict": True,
         "early_stopping_patience": 3,
         "learning_rate": [1e-3, 2e-3],
+        "num_train_epochs": [1.0],
+        "eval_every_steps": 4,
     }
     run(folder, output_dir=str(folder / "one"), **changes)
     line = command(folder, distribution="multi_worker", **changes)
     workers = [f"localhost:{port}" for port in hosts.free_ports(2)]
-    processes, outputs = hosts.run(
-        line, {"worker": workers}, env=os.environ | {"PYTHONPATH": str(ROOT)}
-    )
+    processes, outputs = hosts.run(line, {"worker": workers}, env=jobs.ENVIRONMENT)
     for process, (_, errors) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, errors
     assert "on 2 devices" in outputs[0][0]

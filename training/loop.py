@@ -261,7 +261,7 @@ class Trainer:
         values = {name: float(losses.mean(*pair)) for name, pair in pairs}
         loss_weights = self.objective.loss_weights
         loss = sum(factor * values[name] for name, factor in loss_weights.items())
-        return {"loss": loss, **values}
+        return {"loss": loss, **values, **self.objective.derived(values)}
 
     # --- Prediction ------------------------------------------------------------------
 

@@ -34,6 +34,14 @@ def pretrain(given) -> None:
         UserError: flags, config, records or checkpoints do not match.
     """
     config = run.read_config(given)
+    if (
+        given.do_export
+        and not pretraining_records.OBJECTIVES[given.objective].reads_masks
+    ):
+        raise UserError(
+            "--do_export writes a model that fills masks, which "
+            f"--objective={given.objective} does not learn; export a fine-tuned model"
+        )
     tokenizer = _tokenizer(given, config) if given.vocab_file else None
     # Must precede anything that makes TensorFlow look for devices.
     strategy = given.strategy()
@@ -43,6 +51,10 @@ def pretrain(given) -> None:
     objective, schema, drawn = pretraining_records.choose_objective(
         given, paths, described
     )
+    try:
+        objective.check(config)
+    except ValueError as error:
+        raise UserError(f"{given.bert_config_file}: {error}") from error
     data, held_out = (
         pretraining_records.read(files, described, given, config, schema)
         if files

@@ -15,6 +15,7 @@ import tensorflow as tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.masked_lm import MaskedLM
+from modeling.objectives.next_token import NextToken
 from modeling.objectives.objective import Objective
 from modeling.objectives.pretraining import MaskedLMNextSentence
 from text.errors import UserError
@@ -30,6 +31,7 @@ from text.tokenizers.vocabulary import CLS, MASK, SEP
 OBJECTIVES = {
     "masked_lm_next_sentence": MaskedLMNextSentence,
     "masked_lm": MaskedLM,
+    "next_token": NextToken,
 }
 
 
@@ -55,6 +57,13 @@ MASKINGS = {
     "static": lambda objective, recipe, description: objective,
     "dynamic": _draws_masks,
 }
+
+
+def _adapted(objective, recipe, description):
+    if not objective.reads_masks:
+        return objective
+    return MASKINGS[recipe.masking](objective, recipe, description)
+
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 # At the beginning of every file.
@@ -89,12 +98,16 @@ def choose_objective(
     for other, kind in kinds.items():
         _check_same_kind(path, recipe, other, kind)
     found = {feature.name: feature for feature in recipe.make().schema()}
-    wraps = MASKINGS[recipe.masking]
     objectives = {
-        name: wraps(objective(), recipe, description)
-        for name, objective in OBJECTIVES.items()
+        name: _adapted(make(), recipe, description) for name, make in OBJECTIVES.items()
     }
     objective = objectives[given.objective]
+    if recipe.make().masks.are_drawn and not objective.reads_masks:
+        raise UserError(
+            f"{path}: the tokens of these records are masked, and --objective="
+            f"{given.objective} learns all of them; write the records with "
+            "--masking=dynamic, which leaves them as they are"
+        )
     if lacking := [name for name in objective.features if name not in found]:
         fits = [n for n, o in objectives.items() if set(o.features) <= found.keys()]
         raise UserError(
@@ -104,7 +117,7 @@ def choose_objective(
         )
     wanted = {*_INPUTS, *objective.features}
     schema = tuple(f for name, f in found.items() if name in wanted)
-    drawn = _drawn_by(recipe)
+    drawn = _drawn_by(recipe) if objective.reads_masks else {}
     if drawn:
         drawn["vocab_sha256"] = description.vocab_sha256
     return objective, schema, drawn

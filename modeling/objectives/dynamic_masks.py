@@ -73,6 +73,12 @@ class DynamicMasks(Objective):
     def metrics(self, batch, outputs) -> dict:
         return self.objective.metrics(batch, outputs)
 
+    def check(self, config) -> None:
+        self.objective.check(config)
+
+    def derived(self, values) -> dict:
+        return self.objective.derived(values)
+
     def prepare(self, batch, seed) -> dict:
         """Adds masks to a batch.
 

@@ -36,6 +36,15 @@ class MaskedLMModel(keras.layers.Layer):
     def build_heads(self, config, initializers, dtype) -> None:
         """Makes and builds more heads, in a subclass."""
 
+    def leave_pooler(self) -> None:
+        """Keeps the pooler as it is.
+
+        No loss reaches it, and weight decay alone would shrink it to nothing. The release
+        also leaves variables without a gradient unchanged.
+        """
+        for variable in self.encoder.weights:
+            variable.trainable = variable.path in self.encoder.required
+
     def call(self, batch, dropouts=layers.no_dropout):
         """Predicts the masked tokens.
 
@@ -85,13 +94,16 @@ class MaskedLMHead(keras.layers.Layer):
         )
         self.built = True
 
+    def transform(self, hidden):
+        """[..., h] -> [..., h]: what is multiplied by the table."""
+        return self.norm(self.dense(hidden))
+
     def call(self, sequence_output, positions=None, word_embeddings=None):
         # A product with one-hot rows picks positions; its gradient needs no scatter.
         picks = ops.one_hot(
             positions, ops.shape(sequence_output)[1], dtype=sequence_output.dtype
         )
-        hidden = ops.matmul(picks, sequence_output)  # [b, p, h]
-        hidden = self.norm(self.dense(hidden))
+        hidden = self.transform(ops.matmul(picks, sequence_output))  # [b, p, h]
         logits = ops.matmul(hidden, ops.transpose(word_embeddings))
         return ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
 
@@ -111,10 +123,7 @@ class MaskedLM(Objective):
 
     def network(self, config, *, seed=0, dtype="float32") -> MaskedLMModel:
         model = MaskedLMModel(config, seed=seed, dtype=dtype)
-        # No loss reaches the pooler, and weight decay alone would shrink it to nothing.
-        # The release also leaves variables without a gradient unchanged.
-        for variable in model.encoder.weights:
-            variable.trainable = variable.path in model.encoder.required
+        model.leave_pooler()
         return model
 
     def targets(self, batch) -> dict:
@@ -132,7 +141,7 @@ class MaskedLM(Objective):
         """float32 [b]: 0.0 for rows that only pad a batch."""
         if "is_real_example" in batch:
             return ops.cast(batch["is_real_example"], "float32")
-        return ops.ones(ops.shape(batch["masked_lm_ids"])[:1], "float32")
+        return ops.ones(ops.shape(batch["input_ids"])[:1], "float32")
 
     def weights(self, batch) -> dict:
         return {

@@ -16,12 +16,23 @@ class Objective(abc.ABC):
         metric_names: of what `metrics` returns.
         features: what a pre-training record must have besides the encoder's inputs.
         sequence_outputs: outputs of the network whose second axis is the sequence.
+        reads_masks: whether a pre-training record's masked tokens are what it learns;
+            otherwise, the records must hold none.
     """
 
     loss_weights: Mapping[str, float]
     metric_names: tuple[str, ...]
     features: tuple[str, ...] = ()
     sequence_outputs: tuple[str, ...] = ()
+    reads_masks: bool = True
+
+    def check(self, config: EncoderConfig) -> None:
+        """Refuses an encoder that cannot learn this.
+
+        Raises:
+            ValueError: says why, and what to change.
+        """
+        del config
 
     @abc.abstractmethod
     def network(
@@ -69,3 +80,8 @@ class Objective(abc.ABC):
     @abc.abstractmethod
     def metrics(self, batch, outputs) -> dict:
         """Metric name -> (sum, weight); arguments as for `losses`."""
+
+    def derived(self, values: Mapping[str, float]) -> dict[str, float]:
+        """More to report, computed from the mean losses and metrics."""
+        del values
+        return {}

@@ -1,0 +1,92 @@
+"""The next token of every position: language modelling from left to right, or its mirror.
+
+The paper's "LTR & No NSP" (table 5). Its records hold no masks.
+"""
+
+import math
+
+from keras import ops
+
+from modeling import layers, losses
+from modeling.objectives.masked_lm import MaskedLM, MaskedLMModel
+from modeling.objectives.objective import Objective
+
+
+class NextTokenModel(MaskedLMModel):
+    """An encoder with the masked-LM head, whose logits are those of the next token.
+
+    Read from right to left, the next token is the one before.
+    """
+
+    def call(self, batch, dropouts=layers.no_dropout):
+        """Compares every token with the logits of its neighbour.
+
+        Args:
+            batch: dict of the encoder's inputs and, optionally, is_real_example [b].
+            dropouts: as for `Encoder.call`.
+        Returns:
+            dict of float32 scalars next_token_loss and next_token_correct, sums over the
+            batch; and the encoder's outputs.
+        """
+        outputs = self.encoder(batch, dropouts=dropouts)
+        earlier, later = slice(None, -1), slice(1, None)
+        source, target = earlier, later
+        if self.encoder.config.attention_direction == "right_to_left":
+            source, target = later, earlier
+        hidden = self.masked_lm.transform(outputs["sequence_output"][:, source])
+        loss, correct = losses.vocabulary_cross_entropy(
+            ops.reshape(hidden, (-1, hidden.shape[-1])),
+            ops.convert_to_tensor(self.encoder.word_embeddings),
+            ops.convert_to_tensor(self.masked_lm.output_bias),
+            ops.reshape(batch["input_ids"][:, target], (-1,)),
+            ops.reshape(_weights(batch), (-1,)),
+            with_gradient=dropouts is not layers.no_dropout,
+        )
+        return {**outputs, "next_token_loss": loss, "next_token_correct": correct}
+
+
+def _weights(batch):
+    """float32 [b, s - 1]: 1 where two neighbours are tokens of a row that counts."""
+    mask = ops.cast(batch["input_mask"], "float32")
+    return mask[:, 1:] * MaskedLM.row_weights(batch)[:, None]
+
+
+class NextToken(Objective):
+    """Every token from those before it; or after it, if attention looks to the right.
+
+    All tokens count, [CLS] and [SEP] included.
+
+    Source: google-research/bert@eedf571 run_pretraining.py, get_masked_lm_output at
+    every position.
+    """
+
+    loss_weights = {"next_token_loss": 1.0}
+    metric_names = ("next_token_accuracy",)
+    reads_masks = False
+
+    def check(self, config) -> None:
+        if getattr(config, "attention_direction", None) in (None, "both"):
+            raise ValueError(
+                "with attention to both sides, every position sees the token that it is "
+                'to predict; set "attention_direction": "left_to_right"'
+            )
+
+    def network(self, config, *, seed=0, dtype="float32") -> NextTokenModel:
+        model = NextTokenModel(config, seed=seed, dtype=dtype)
+        model.leave_pooler()
+        return model
+
+    def weights(self, batch) -> dict:
+        return {"next_token_loss": ops.sum(_weights(batch))}
+
+    def losses(self, batch, outputs) -> dict:
+        return {
+            "next_token_loss": (outputs["next_token_loss"], ops.sum(_weights(batch)))
+        }
+
+    def metrics(self, batch, outputs) -> dict:
+        correct = outputs["next_token_correct"]
+        return {"next_token_accuracy": (correct, ops.sum(_weights(batch)))}
+
+    def derived(self, values) -> dict:
+        return {"perplexity": math.exp(min(values["next_token_loss"], 700.0))}

@@ -1,0 +1,201 @@
+"""Language modelling: the loss of the release, in parts as at once, and whole runs."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+import tests
+from modeling import losses
+from modeling.encoders.bert_config import BertConfig
+from modeling.objectives import next_token
+from tests import jobs, tiny
+from tests.test_run_pretraining import RECORDS, TINY, results, run
+from tests.text.instances.test_full_sentences import make_records
+from text.errors import UserError
+
+GOLDEN = tests.GOLDEN / "checkpoint"
+VOCAB_FILE = str(GOLDEN / "vocab.txt")
+
+
+def random_rows(number=37, width=8, vocab_size=50):
+    rng = np.random.default_rng(0)
+    return (
+        *(
+            tf.constant(rng.normal(size=shape), tf.float32)
+            for shape in ((number, width), (vocab_size, width), (vocab_size,))
+        ),
+        tf.constant(rng.integers(0, vocab_size, number)),
+        tf.constant(rng.uniform(size=number), tf.float32),
+    )
+
+
+def at_once(hidden, table, bias, labels, weights):
+    logits = ops.matmul(hidden, ops.transpose(ops.cast(table, hidden.dtype)))
+    logits = ops.cast(logits, "float32") + bias
+    return (
+        losses.cross_entropy(logits, labels, weights)[0],
+        losses.accuracy(logits, labels, weights)[0],
+    )
+
+
+@pytest.mark.parametrize("rows", [5, 37, 100])
+@pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.1)])
+def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
+    monkeypatch, rows, dtype, close
+):
+    monkeypatch.setattr(losses, "LOGIT_BYTES", rows * 50 * 4)
+    hidden, table, bias, *labels = random_rows()
+    hidden = tf.cast(hidden, dtype)
+
+    @tf.function
+    def derived(function):
+        with tf.GradientTape() as tape:
+            tape.watch([hidden, table, bias])
+            loss, correct = function(hidden, table, bias, *labels)
+            scaled = 3.0 * loss
+        return loss, correct, *tape.gradient(scaled, [hidden, table, bias])
+
+    expected = derived(at_once)
+    for mine, other in zip(
+        derived(losses.vocabulary_cross_entropy), expected, strict=True
+    ):
+        assert mine.dtype == other.dtype
+        np.testing.assert_allclose(mine, other, rtol=close, atol=close)
+    without = losses.vocabulary_cross_entropy(
+        hidden, table, bias, *labels, with_gradient=False
+    )
+    np.testing.assert_allclose(without, expected[:2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("case", ["full", "padded"])
+def test_the_loss_is_that_of_the_releases_head(case):
+    """Under the mask that hides what follows."""
+    with np.load(GOLDEN / "model_outputs.npz") as file:
+        batch = {key[3:]: file[key] for key in file if key.startswith("in_")}
+    with np.load(GOLDEN / "directions.npz") as file:
+        golden = dict(file)
+    lengths = golden["lengths_of_padded"] if case == "padded" else np.full(8, 64)
+    for name in ("input_ids", "input_mask", "segment_ids"):
+        batch[name] = np.where(np.arange(64) < lengths[:, None], batch[name], 0)
+    config = dataclasses.replace(
+        BertConfig.from_json_file(GOLDEN / "bert_config.json"),
+        attention_direction="left_to_right",
+    )
+    objective = next_token.NextToken()
+    model = objective.network(config)
+    released = tf.train.load_checkpoint(str(GOLDEN / "bert_model.ckpt"))
+    for variable in model.variables:
+        variable.assign(released.get_tensor(variable.path))
+    outputs = model(batch)
+    loss, weight = objective.losses(batch, outputs)["next_token_loss"]
+    assert float(weight) == lengths.sum() - 8
+    found = losses.mean(loss, weight)
+    expected = golden[f"plain/{case}_ltr_next_token_loss"]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert objective.derived({"next_token_loss": float(found)}) == {
+        "perplexity": math.exp(float(found))
+    }
+
+
+def test_from_right_to_left_it_is_the_mirror():
+    """Reversed rows and positions, read from the other side, have the same loss."""
+    ids = np.random.default_rng(0).integers(1, 40, (3, 12))
+    config = tiny.config(attention_direction="left_to_right")
+    objective = next_token.NextToken()
+    found = []
+    for direction in ("left_to_right", "right_to_left"):
+        turned = direction == "right_to_left"
+        model = objective.network(
+            dataclasses.replace(config, attention_direction=direction)
+        )
+        positions = model.encoder.embeddings.position_embeddings
+        if turned:
+            order = [*range(12)][::-1] + [*range(12, 40)]
+            positions.assign(positions.numpy()[order])
+        batch = {"input_ids": ids[:, ::-1] if turned else ids}
+        batch["input_mask"] = np.ones_like(ids)
+        found.append(float(model(batch)["next_token_loss"]))
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+def test_rows_that_only_fill_a_batch_do_not_count():
+    ids = np.random.default_rng(0).integers(1, 40, (2, 12))
+    objective = next_token.NextToken()
+    model = objective.network(tiny.config(attention_direction="left_to_right"))
+    batch = {"input_ids": ids, "input_mask": np.ones_like(ids)}
+    one = objective.losses(batch, model({k: v[:1] for k, v in batch.items()}))
+    batch["is_real_example"] = np.array([1.0, 0.0], np.float32)
+    outputs = model(batch)
+    (loss, weight) = objective.losses(batch, outputs)["next_token_loss"]
+    assert float(loss) == pytest.approx(float(one["next_token_loss"][0]), rel=1e-6)
+    assert float(weight) == float(objective.weights(batch)["next_token_loss"]) == 11.0
+
+
+# --- runs ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return make_records(tmp_path_factory.mktemp("records"), masking="dynamic")
+
+
+def causal(**changes):
+    return dataclasses.replace(TINY, attention_direction="left_to_right", **changes)
+
+
+@pytest.mark.slow
+def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path):
+    changes = {
+        "config": causal(),
+        "objective": "next_token",
+        "input_file": [records],
+        "num_train_steps": 30,
+        "learning_rate": 1e-2,
+        "do_eval": True,
+        "save_checkpoints_steps": 20,
+    }
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "whole", **changes)
+    found = {k: float(v) for k, v in results(tmp_path / "whole").items()}
+    assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-5)
+    assert found["loss"] < math.log(3000) - 0.5 and found["next_token_accuracy"] > 0
+    with jobs.dying(20):
+        run(tmp_path / "killed", **changes)
+    run(tmp_path / "killed", **changes)
+    expected = jobs.weights(tmp_path / "whole")
+    for name, value in jobs.weights(tmp_path / "killed").items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    # Its encoder and head are those of the masked LM, for a model of the same direction.
+    output = str(tmp_path / "whole" / "output")
+    (tmp_path / "next").mkdir()
+    kept = {**changes, "num_train_steps": 2, "init_checkpoint": output}
+    with pytest.raises(
+        UserError, match="attention_direction is 'both', but 'left_to_r"
+    ):
+        run(tmp_path / "next", **kept | {"config": TINY, "objective": "masked_lm"})
+    run(tmp_path / "next", **kept | {"objective": "masked_lm"})
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"config": TINY}, "attention to both sides, every position sees the token"),
+        (
+            {"input_file": [RECORDS]},
+            "the tokens of these records are masked, .*dynamic",
+        ),
+        (
+            {"do_export": True, "vocab_file": VOCAB_FILE},
+            "--do_export writes a model that",
+        ),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):
+    given = {"config": causal(), "objective": "next_token", "input_file": [records]}
+    with pytest.raises(UserError, match=message):
+        run(tmp_path, **given | changes)

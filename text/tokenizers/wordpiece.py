@@ -35,7 +35,7 @@ _COMPOSED = re.compile(
     )
 )
 
-_CJK_BLOCKS = (
+CJK_BLOCKS = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
     (0x20000, 0x2A6DF),
@@ -109,7 +109,7 @@ def _is_punctuation(character):
 
 
 def is_cjk(character):
-    return any(first <= ord(character) <= last for first, last in _CJK_BLOCKS)
+    return any(first <= ord(character) <= last for first, last in CJK_BLOCKS)
 
 
 class WordSplitter:

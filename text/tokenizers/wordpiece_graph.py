@@ -14,7 +14,12 @@ import tensorflow as tf
 
 from text.tokenizers.graph_tokenizer import GraphTokenizer, row_numbers
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import LONGEST_WORD, WordPiece, WordSplitter, is_cjk
+from text.tokenizers.wordpiece import (
+    CJK_BLOCKS,
+    LONGEST_WORD,
+    WordPiece,
+    WordSplitter,
+)
 
 _PAGE = 256  # code points that share a row of the table
 _NUM_PAGES = 0x110000 // _PAGE
@@ -268,8 +273,10 @@ def _code_points(*switches: bool) -> tuple[np.ndarray, list[int], list[int]]:
     table = np.full(_NUM_PAGES * _PAGE, _ITSELF << _PROPERTY_BITS, np.int32)
     kinds = {(): _NOTHING}
     texts, starts = [], [0]
+    # A set, as asking `is_cjk` for all of them would take longer than the rest.
+    cjk = {point for first, last in CJK_BLOCKS for point in range(first, last + 1)}
     for point, character in enumerate(map(chr, range(len(table)))):
-        if unicodedata.category(character) in ("Cn", "Co") and not is_cjk(character):
+        if unicodedata.category(character) in ("Cn", "Co") and point not in cjk:
             continue  # three quarters of all code points, which do not change
         text = _replacement(splitter, character)
         kind = {(point,): _ITSELF, (_SPACE, point, _SPACE): _WORD}.get(text)

@@ -21,7 +21,6 @@ from text.records.schema import Feature
 from text.tasks.squad import Example
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from text.tokenizers.wordpiece_graph import WordPieceGraph
 from training.finetuning.experiment import Experiment
 from training.finetuning.task import Predictions
 from training.layouts import hugging_face
@@ -596,32 +595,77 @@ def real_questions(version):
     ]
 
 
-class Served:
-    """A task with a model of random weights, asked in Python and through a graph."""
+REAL = dataclasses.replace(
+    TINY, vocab_size=30522, max_position_embeddings=128, initializer_range=0.3
+)
+VERSIONS = {
+    "v1": {},
+    "v2": {"version_2_with_negative": True, "null_score_diff_threshold": -3.0},
+}
 
-    def __init__(self, folder, **changes):
-        vocab_file = str(GOLDEN / "uncased_vocab.txt")
-        given = run_squad.Options(
-            **flags(folder, do_predict=True, vocab_file=vocab_file)
-            | {"max_seq_length": 128, "doc_stride": 40, "max_query_length": 12}
-            | changes
-        )
-        tokenizer = WordPiece(Vocabulary.load(vocab_file))
+
+def real_flags(folder, version, **changes):
+    own = {
+        "vocab_file": str(GOLDEN / "uncased_vocab.txt"),
+        "output_dir": str(folder / version),
+        "max_seq_length": 128,
+        "doc_stride": 40,
+        "max_query_length": 12,
+    }
+    return flags(folder, do_predict=True, **own, **VERSIONS[version], **changes)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A folder with a model, hardly trained, as both versions predict and export it.
+
+    dev.json has more than 200 real questions.
+    """
+    folder = write_files(tmp_path_factory.mktemp("exported"))
+    merged = {e.id: e for version in VERSIONS for e in real_questions(version)}
+    asked = squad(
+        [
+            {
+                "context": e.context,
+                "qas": [{"id": e.id, "question": e.question, "answers": []}],
+            }
+            for e in merged.values()
+        ]
+    )
+    trained = one(answer={"text": "the house", "answer_start": 0})
+    trained["data"][0]["paragraphs"][0]["context"] = "the house of the old"
+    (folder / "dev.json").write_text(json.dumps(asked))
+    (folder / "train.json").write_text(json.dumps(trained))
+    (folder / "config.json").write_text(REAL.to_json_string())
+    hardly = {"do_train": True, "train_batch_size": [1], "learning_rate": [1e-6]}
+    given = real_flags(folder, "v1", do_export=True)
+    jobs.run(run_squad, given | hardly)
+    given = real_flags(folder, "v2", do_export=True)
+    jobs.run(run_squad, given | {"init_checkpoint": str(folder / "v1")})
+    return folder
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def served(exported, request):
+    return Served(exported, request.param)
+
+
+class Served:
+    """The task with the model of a run, asked in Python and through its export."""
+
+    def __init__(self, folder, version):
+        self.version = version
+        given = run_squad.Options(**real_flags(folder, version))
+        tokenizer = WordPiece(Vocabulary.load(given.vocab_file))
         self.task = run_squad.Squad(given, tokenizer)
-        config = dataclasses.replace(
-            TINY, vocab_size=30522, max_position_embeddings=128, initializer_range=0.3
-        )
         self.length = given.max_seq_length
-        self.model = self.task.objective().network(config)
-        self.network = tf.function(self.model)
-        tokenizer = WordPieceGraph(tokenizer, str(folder / "graph_vocab.txt"))
-        text = tf.TensorSpec([None], tf.string)
-        self.serve = tf.function(
-            lambda question, context: self.task.serve(
-                tokenizer, self.model, question=question, context=context
-            ),
-            input_signature=[text, text],
-        )
+        model = self.task.objective().network(REAL)
+        weights = jobs.weights(folder, "v1")
+        for variable in model.variables:
+            variable.assign(weights[variable.path])
+        self.network = tf.function(model)
+        self.loaded = tf.saved_model.load(str(folder / version / "export/text/1"))
+        self.serve = self.loaded.signatures["serving_default"]
 
     def in_python(self, examples):
         """Rows are padded to the full length, each batch by itself."""
@@ -648,17 +692,17 @@ class Served:
     def in_graph(self, examples):
         requests = [self.task.request(example) for example in examples]
         outputs = self.serve(
-            *(
-                tf.constant([r[name] for r in requests], tf.string)
+            **{
+                name: tf.constant([r[name] for r in requests], tf.string)
                 for name in self.task.inputs
-            )
+            }
         )
         outputs = {name: values.numpy() for name, values in outputs.items()}
         return forms.answers(self.task.form, outputs, requests)
 
-    def check(self, examples):
+    def check(self, examples, predictions=None):
         """Holds what the graph answers to Python's, and returns it."""
-        wanted = self.task.answers(self.in_python(examples))
+        wanted = self.task.answers(predictions or self.in_python(examples))
         found = self.in_graph(examples)
         assert len(found) == len(examples)
         for answer, other in zip(wanted, found, strict=True):
@@ -670,25 +714,20 @@ class Served:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_a_graph_answers_real_questions_as_python_does(folder, version):
-    changes = {}
-    if version == "v2":
-        changes = {"version_2_with_negative": True, "null_score_diff_threshold": -2.5}
-    served = Served(folder, **changes)
-    examples = real_questions(version)
-    answers = served.check(examples)
+def test_a_graph_answers_real_questions_as_python_does(served, tmp_path):
+    examples = real_questions(served.version)
+    predictions = served.in_python(examples)
+    answers = served.check(examples, predictions)
     assert len({answer["answer"] for answer in answers}) > 30
     for example, answer in zip(examples, answers, strict=True):
         assert answer["answer"] == example.context[answer["start"] : answer["end"]]
-    if version == "v2":
+    if served.version == "v2":
         assert 20 < sum(not answer["answer"] for answer in answers) < 120
     assert served.check(served.task.samples())
     # What is written for these questions is what is served.
-    predictions = served.in_python(examples)
-    served.task.write_predictions(predictions, str(folder))
-    written = json.loads((folder / "predictions.json").read_text())
-    lists = json.loads((folder / "nbest_predictions.json").read_text())
+    served.task.write_predictions(predictions, str(tmp_path))
+    written = json.loads((tmp_path / "predictions.json").read_text())
+    lists = json.loads((tmp_path / "nbest_predictions.json").read_text())
     for example, answer in zip(examples, served.task.answers(predictions), strict=True):
         if [other.id for other in examples].count(example.id) == 1:
             assert written[example.id] == answer["answer"]
@@ -698,16 +737,18 @@ def test_a_graph_answers_real_questions_as_python_does(folder, version):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version_2", [False, True])
-def test_a_graph_answers_whatever_it_is_asked(folder, version_2):
-    served = Served(folder, version_2_with_negative=version_2)
+def test_a_graph_answers_whatever_it_is_asked(served):
     assert served.check([]) == []
+    version_2 = served.version == "v2"
     # Once a megabyte; what follows the windows alone differs, so else it may be less.
     size = 10**6 if version_2 else 10**4
-    words = random.Random(1).choices(
-        "the of in 1895 house was (old) built".split(), k=size // 3
+    # Far apart, as it is the text that should be long, and not the test.
+    words = (" " * 20).join(
+        random.Random(1).choices(
+            "the of in 1895 house was (old) built".split(), k=size // 20
+        )
     )
-    texts = ["", " \n", "\0", "\U0001f600", "a" * size, " ".join(words)]
+    texts = ["", " \n", "\0", "\U0001f600", "a" * size, words]
     pairs = [("what?", text) for text in texts] + [
         (text, "the house") for text in texts
     ]
@@ -721,7 +762,8 @@ def test_a_graph_answers_whatever_it_is_asked(folder, version_2):
     assert answers[:3] == [nothing] * 3
     served.check(examples[:2])
     broken = served.serve(
-        [b"\xff\xc3", b"who?"], [b"the house", b"the \xe2\x82 house\xff"]
+        question=tf.constant([b"\xff\xc3", b"who?"]),
+        context=tf.constant([b"the house", b"the \xe2\x82 house\xff"]),
     )
     for answer in broken["answer"].numpy():
         answer.decode()
@@ -732,8 +774,13 @@ def test_no_answer_depends_on_what_else_is_asked(folder):
     """Padding is as a batch has it, and never among the best starts and ends."""
     config = dataclasses.replace(TINY, initializer_range=0.5)
     (folder / "config.json").write_text(config.to_json_string())
-    few = {"n_best_size": 5, "learning_rate": [1e-6], "max_seq_length": 40}
-    run(folder, do_train=True, do_predict=True, **few)
+    given = run_squad.Options(**flags(folder, do_predict=True))
+    model = run_squad.Squad(given, None).objective().network(config, seed=1)
+    weights = {variable.path: variable.numpy() for variable in model.variables}
+    checkpoint.save(str(folder / "random"), 1, weights, keep=1)
+    few = {"n_best_size": 5, "max_seq_length": 40}
+    few |= {"init_checkpoint": str(folder / "random")}
+    run(folder, do_predict=True, **few)
     lists = read(folder, "nbest_predictions.json")
     run(folder, do_predict=True, length_buckets=False, predict_batch_size=3, **few)
     again = read(folder, "nbest_predictions.json")
@@ -745,53 +792,19 @@ def test_no_answer_depends_on_what_else_is_asked(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version_2", [False, True])
-def test_an_export_answers_what_the_script_predicts(folder, version_2):
-    """More than 200 real questions."""
-    merged = {}
-    for example in (*real_questions("v1"), *real_questions("v2")):
-        merged[example.id] = example
-    asked = squad(
-        [
-            {
-                "context": e.context,
-                "qas": [{"id": e.id, "question": e.question, "answers": []}],
-            }
-            for e in merged.values()
-        ]
-    )
-    trained = one(answer={"text": "the house", "answer_start": 0})
-    trained["data"][0]["paragraphs"][0]["context"] = "the house of the old"
-    (folder / "dev.json").write_text(json.dumps(asked))
-    (folder / "train.json").write_text(json.dumps(trained))
-    config = dataclasses.replace(
-        TINY, vocab_size=30522, max_position_embeddings=128, initializer_range=0.3
-    )
-    (folder / "config.json").write_text(config.to_json_string())
-    run(
-        folder,
-        do_train=True,
-        do_predict=True,
-        do_export=True,
-        vocab_file=str(GOLDEN / "uncased_vocab.txt"),
-        train_batch_size=[1],
-        learning_rate=[1e-6],
-        max_seq_length=128,
-        doc_stride=40,
-        max_query_length=12,
-        version_2_with_negative=version_2,
-        null_score_diff_threshold=-2.5,
-    )
-    served = predictor.Predictor(str(folder / "output"))
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_export_answers_what_the_script_predicts(exported, version):
+    merged = {e.id: e for each in VERSIONS for e in real_questions(each)}
+    served = predictor.Predictor(str(exported / version))
     requests = [{"question": e.question, "context": e.context} for e in merged.values()]
     answers = dict(zip(merged, served.predict(requests), strict=True))
     assert len(answers) > 200
-    predictions, lists = read(folder, "predictions.json"), read(folder, OUTPUTS[1])
+    predictions, lists = (read(exported, name, version) for name in OUTPUTS[:2])
     for id, answer in answers.items():
         assert answer["answer"] == predictions[id]
         (entry,) = (entry for entry in lists[id] if entry["text"] == answer["answer"])
         assert answer["probability"] == pytest.approx(entry["probability"], abs=1e-5)
-    if version_2:
+    if version == "v2":
         odds = {id: answer["null_odds"] for id, answer in answers.items()}
-        assert odds == pytest.approx(read(folder, "null_odds.json"), abs=1e-4)
+        assert odds == pytest.approx(read(exported, OUTPUTS[2], version), abs=1e-4)
         assert 20 < sum(not text for text in predictions.values()) < len(answers) - 20

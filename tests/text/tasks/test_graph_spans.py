@@ -128,10 +128,23 @@ def by_graph(asked, logits, **options):
     return {name: values.numpy().tolist() for name, values in found.items()}
 
 
+TOKENS = tf.RaggedTensorSpec([None, None], tf.int32)
+
+
+@functools.cache
+def windows_in_graph(lengths):
+    @tf.function(input_signature=[TOKENS, TOKENS])
+    def windows(questions, documents):
+        return spans_graph.windows(questions, documents, lengths)
+
+    return windows
+
+
 def graph_windows(asked):
-    return spans_graph.windows(
-        ragged(asked.questions), asked.column("ids"), asked.lengths
-    )
+    given = ragged(asked.questions), asked.column("ids")
+    if asked.lengths in LENGTHS:  # many are asked with these
+        return windows_in_graph(asked.lengths)(*given)
+    return spans_graph.windows(*given, asked.lengths)
 
 
 def check_answers(asked, logits, null_threshold=0.0, **options):

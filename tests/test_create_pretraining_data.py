@@ -423,9 +423,9 @@ def undisturbed(packed, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_workers", [2, 3])
-def test_the_bytes_do_not_depend_on_the_workers(undisturbed, num_workers):
-    process = start(*FLAGS, f"--num_workers={num_workers}", program=MANY_TASKS)
+def test_the_bytes_do_not_depend_on_the_workers(undisturbed):
+    """Here with three, and with two where the next but one is not killed."""
+    process = start(*FLAGS, "--num_workers=3", program=MANY_TASKS)
     process.communicate(timeout=120)
     assert process.returncode == 0
     assert outputs() == undisturbed
@@ -468,7 +468,8 @@ def test_killed_while_unpacking_it_ends_with_the_same_bytes(undisturbed):
     def tokenized():
         return len(list(WORK.glob("piece-*.json")))
 
-    for pieces in range(plain // 2, 2 * plain, plain // 5):
+    # Amid the plain text, the packed text, and near their end.
+    for pieces in (plain // 2, plain + plain // 5, 2 * plain - plain // 5):
         assert is_killed_when(lambda pieces=pieces: tokenized() >= pieces, undisturbed)
         assert tokenized() >= pieces and not (WORK / "corpus.json").exists()
     assert not is_killed_when(lambda: False, undisturbed)
@@ -477,7 +478,7 @@ def test_killed_while_unpacking_it_ends_with_the_same_bytes(undisturbed):
 
 
 @pytest.mark.slow
-def test_killed_at_ten_random_moments_it_ends_with_the_same_bytes(undisturbed):
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(undisturbed):
     def check_and_clear():
         assert outputs() == undisturbed
         assert sorted(os.listdir()) == sorted(undisturbed)
@@ -490,15 +491,15 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_bytes(undisturbed):
     check_and_clear()
     rng = random.Random(7)
     kills = kills_at_work = ends = 0
-    while kills < 10:
+    while kills < 4:
         if is_killed_after(rng.uniform(0.2, 1) * length, undisturbed):
             kills += 1
             kills_at_work += (WORK / "origin.json").exists()
         else:  # nearly all was done before; the next kills hit a new beginning
             check_and_clear()
             ends += 1
-            assert ends < 10, "it mostly ends before it is killed"
-    assert kills_at_work >= 5
+            assert ends < 6, "it mostly ends before it is killed"
+    assert kills_at_work >= 2
     assert not is_killed_after(60, undisturbed)
     check_and_clear()
 

@@ -1,13 +1,14 @@
 """run_ner.py as a user meets it: files, words of any kind, numbers, refusals, a kill."""
 
+import contextlib
 import dataclasses
 import gzip
+import io
 import json
 import os
 import pathlib
 import random
-import subprocess
-import sys
+import shutil
 
 import numpy as np
 import pytest
@@ -30,7 +31,6 @@ from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 from training.finetuning import mistakes
 
-ROOT = tests.ROOT
 PIECES = [*"abPpLl.", *(f"##{letter}" for letter in "ab")]
 VOCABULARY = [*SPECIAL_TOKENS, *PIECES]
 TINY = tiny.config(vocab_size=len(VOCABULARY))
@@ -63,13 +63,17 @@ def conll(count, seed, scheme="iob1"):
     return "".join(f"{line}\n" for line in lines)
 
 
-@pytest.fixture
-def folder(tmp_path):
+def write_files(folder, config=TINY):
     """The three files, a vocabulary and a config."""
     for split, count, seed in (("train", 48, 1), ("dev", 20, 2), ("test", 10, 3)):
-        (tmp_path / f"{split}.txt").write_text(conll(count, seed))
-    tiny.write(tmp_path, PIECES, TINY)
-    return tmp_path
+        (folder / f"{split}.txt").write_text(conll(count, seed))
+    tiny.write(folder, PIECES, config)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_files(tmp_path)
 
 
 def save_encoder(folder, config=TINY):
@@ -77,14 +81,6 @@ def save_encoder(folder, config=TINY):
     weights = {variable.path: variable.numpy() for variable in encoder.variables}
     checkpoint.save(str(folder / "encoder"), 1, weights, keep=1)
     return weights
-
-
-@pytest.fixture
-def deep(folder):
-    """The same with an encoder of four layers, whose features can be taken."""
-    (folder / "config.json").write_text(DEEP.to_json_string())
-    save_encoder(folder, DEEP)
-    return folder
 
 
 def flags(folder, **changes):
@@ -101,6 +97,52 @@ def run(folder, **changes):
     jobs.run(run_ner, flags(folder, **changes))
 
 
+WHOLE = {"do_train": True, "do_eval": True, "do_predict": True, "do_export": True}
+
+
+def run_whole(folder, **changes):
+    """Does all that a run can do; what it says goes to said.txt."""
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        run(folder, **WHOLE, **changes)
+    (folder / "said.txt").write_text(said.getvalue())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A folder after a whole run."""
+    folder = write_files(tmp_path_factory.mktemp("plain_run"))
+    return run_whole(folder, num_train_epochs=[4.0])
+
+
+@pytest.fixture(scope="module")
+def in_context(tmp_path_factory):
+    """The same with rows filled with other sentences; dev.txt names no documents."""
+    folder = write_files(tmp_path_factory.mktemp("in_context_run"))
+    text = (folder / "dev.txt").read_text().replace("-DOCSTART- -X- -X- O\n", "")
+    (folder / "dev.txt").write_text(text)
+    changes = {"document_context": True, "tag_scheme": "iobes"}
+    return run_whole(folder, num_train_epochs=[8.0], **changes)
+
+
+TWO_LAYERS = dataclasses.replace(TINY, num_hidden_layers=2)
+FROZEN = {
+    "features": "weighted_sum_all",
+    "lstm_size": 12,
+    "num_train_epochs": [10.0],
+    "save_checkpoints_steps": 10,
+    "log_every_steps": 5,
+}
+
+
+@pytest.fixture(scope="module")
+def frozen(tmp_path_factory):
+    """The same with features of an encoder that does not change."""
+    folder = write_files(tmp_path_factory.mktemp("frozen_run"), TWO_LAYERS)
+    save_encoder(folder, TWO_LAYERS)
+    return run_whole(folder, init_checkpoint=str(folder / "encoder"), **FROZEN)
+
+
 def task_of(folder, **changes):
     given = run_ner.Options(**flags(folder, do_eval=True, **changes))
     vocabulary = Vocabulary.load(given.vocab_file)
@@ -111,9 +153,8 @@ def task_of(folder, **changes):
 
 
 @pytest.mark.slow
-def test_from_training_to_tags_beside_the_words(folder, capsys):
-    run(folder, do_train=True, do_eval=True, do_predict=True, num_train_epochs=[4.0])
-    output = folder / "output"
+def test_from_training_to_tags_beside_the_words(plain):
+    output = plain / "output"
     assert {path.name for path in output.iterdir()} >= {
         "bert_config.json",
         "eval_results.txt",
@@ -122,7 +163,7 @@ def test_from_training_to_tags_beside_the_words(folder, capsys):
         "predictions.txt",
         "task.json",
     }
-    found = results(folder)
+    found = results(plain)
     names = [
         f"{score}{kind}"
         for score in ("f1", "precision", "recall")
@@ -134,7 +175,7 @@ def test_from_training_to_tags_beside_the_words(folder, capsys):
         "loss",
     }
     assert found["eval_f1"] > 0.9
-    before = (folder / "test.txt").read_text().splitlines()
+    before = (plain / "test.txt").read_text().splitlines()
     after = (output / "predictions.txt").read_text().splitlines()
     assert len(before) == len(after)
     right = 0
@@ -147,7 +188,7 @@ def test_from_training_to_tags_beside_the_words(folder, capsys):
     state = json.loads((output / "task.json").read_text())
     assert state["entity_types"] == ["LOC", "PER"]
     assert state["tag_scheme"] == "iob1"
-    assert "train: 48 examples, 48 rows\n" in capsys.readouterr().out
+    assert "train: 48 examples, 48 rows\n" in (plain / "said.txt").read_text()
 
 
 def encoder_of(weights):
@@ -206,8 +247,8 @@ def test_numbers_are_those_of_the_encoder_and_of_conlleval(folder):
 
 
 @pytest.mark.slow
-def test_evaluation_alone_knows_types_and_scheme(folder):
-    run(folder, do_train=True, do_eval=True)
+def test_evaluation_alone_knows_types_and_scheme(plain, tmp_path):
+    folder = shutil.copytree(plain, tmp_path / "copy")
     trained = results(folder)
     (folder / "train.txt").unlink()
     run(folder, do_eval=True, do_predict=True)
@@ -331,11 +372,12 @@ def test_every_word_of_any_sentence_has_one_place(tmp_path_factory, data):
 
 
 @pytest.mark.slow
-def test_long_and_strange_words_keep_their_tags(folder, capsys):
-    """Through the whole run; the first has more pieces than a row."""
+def test_long_and_strange_words_keep_their_tags(plain, tmp_path, capsys):
+    """From file to file; the first has more pieces than a row."""
+    folder = shutil.copytree(plain, tmp_path / "copy")
     lines = ["P" + "a" * 60, "\x01", "b", "", *["La"] * 50, ""]
     (folder / "test.txt").write_text("\n".join(lines))
-    run(folder, do_train=True, do_predict=True, num_train_epochs=[8.0])
+    run(folder, do_predict=True)
     after = (folder / "output" / "predictions.txt").read_text().split("\n")
     assert [line.rpartition(" ")[0] for line in after] == lines
     assert after[0].endswith("-PER")
@@ -411,63 +453,39 @@ def test_documents_of_like_number_are_not_taken_for_each_other(folder):
 
 
 @pytest.mark.slow
-def test_document_context_trains_and_says_where_no_document_begins(folder, capsys):
-    text = (folder / "dev.txt").read_text().replace("-DOCSTART- -X- -X- O\n", "")
-    (folder / "dev.txt").write_text(text)
-    run(
-        folder,
-        do_train=True,
-        do_eval=True,
-        do_predict=True,
-        document_context=True,
-        num_train_epochs=[8.0],
-    )
-    assert results(folder)["eval_f1"] > 0.5
-    assert "20 have no -DOCSTART- line before them" in capsys.readouterr().out
+def test_document_context_trains_and_says_where_no_document_begins(in_context):
+    assert results(in_context)["eval_f1"] > 0.5
+    said = (in_context / "said.txt").read_text()
+    assert "20 have no -DOCSTART- line before them" in said
 
 
 # --- A frozen encoder ----------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_encoder_stays_as_it_is_under_features(deep):
-    changes = {
-        "features": "concat_last_four",
-        "lstm_size": 12,
-        "init_checkpoint": str(deep / "encoder"),
-    }
-    run(
-        deep,
-        do_train=True,
-        do_eval=True,
-        do_predict=True,
-        num_train_epochs=[10.0],
-        **changes,
-    )
-    assert results(deep)["eval_f1"] > 0.7
-    before, after = jobs.weights(deep, "encoder"), jobs.weights(deep)
+def test_encoder_stays_as_it_is_under_features(frozen, tmp_path):
+    trained = results(frozen)
+    assert trained["eval_f1"] > 0.7
+    before, after = jobs.weights(frozen, "encoder"), jobs.weights(frozen)
     for name, value in before.items():
         if name != "global_step":
             np.testing.assert_array_equal(after[name], value, err_msg=name)
             assert f"{name}/adam_m" not in after
     assert "lstm_0/backward_lstm/lstm_cell/kernel/adam_m" in after
-    assert after["lstm_0/forward_lstm/lstm_cell/kernel"].shape == (4 * 16, 4 * 12)
-    trained = results(deep)
-    run(deep, do_eval=True, **changes)
-    assert results(deep) == trained
+    assert "layer_weights/adam_m" in after
+    assert after["lstm_0/forward_lstm/lstm_cell/kernel"].shape == (16, 4 * 12)
+    folder = shutil.copytree(frozen, tmp_path / "copy")
+    changes = FROZEN | {"init_checkpoint": str(frozen / "encoder")}
+    run(folder, do_eval=True, **changes)
+    assert results(folder) == trained
     with pytest.raises(
         UserError, match="--features is none, but the model was trained with"
     ):
-        run(deep, do_eval=True)
+        run(folder, do_eval=True)
     with pytest.raises(
-        UserError, match="features was 'concat_last_four' and is now 'last'"
+        UserError, match="features was 'weighted_sum_all' and is now 'last'"
     ):
-        run(
-            deep,
-            do_train=True,
-            num_train_epochs=[10.0],
-            **changes | {"features": "last"},
-        )
+        run(folder, do_train=True, **changes | {"features": "last"})
 
 
 def batch():
@@ -557,23 +575,17 @@ def test_features_and_lstms_are_what_they_are_called(features):
 
 
 @pytest.mark.slow
-def test_resumed_run_ends_with_the_same_bits(deep, capsys):
-    changes = {
+def test_resumed_run_ends_with_the_same_bits(frozen, tmp_path, capsys):
+    changes = FROZEN | {
         "do_train": True,
-        "do_eval": True,
-        "num_train_epochs": [10.0],
-        "features": "weighted_sum_all",
-        "lstm_size": 8,
-        "init_checkpoint": str(deep / "encoder"),
-        "save_checkpoints_steps": 10,
-        "log_every_steps": 5,
+        "init_checkpoint": str(frozen / "encoder"),
+        "output_dir": str(tmp_path / "output"),
     }
-    run(deep, output_dir=str(deep / "straight"), **changes)
     with jobs.dying(step=20):
-        run(deep, **changes)
-    run(deep, **changes)
+        run(frozen, **changes)
+    run(frozen, **changes)
     assert "continuing from step 20" in capsys.readouterr().out
-    straight, again = jobs.weights(deep, "straight"), jobs.weights(deep)
+    straight, again = jobs.weights(frozen), jobs.weights(tmp_path)
     assert straight.keys() == again.keys()
     for name, value in straight.items():
         assert np.array_equal(value, again[name]), name
@@ -729,12 +741,7 @@ def test_features_of_more_layers_than_there_are_are_refused(folder):
 @pytest.mark.slow
 def test_command_line_ends_in_one_line(folder):
     (folder / "dev.txt").write_text("Pa B-PER\nb NN\n")
-    given = [f"--{k}={v}" for k, v in flags(folder).items() if not isinstance(v, list)]
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "run_ner.py"), "--do_eval", *given],
-        capture_output=True,
-        text=True,
-    )
+    done = jobs.finished(jobs.command("run_ner.py", flags(folder, do_eval=True)))
     assert done.returncode == 1
     assert done.stderr.startswith(
         f"run_ner.py: error: {folder}/dev.txt:2: 'NN' is not a tag"
@@ -767,7 +774,7 @@ def real_sentences():
 class Exported:
     """A tagger with random weights, in Python and as a SavedModel."""
 
-    def __init__(self, folder, **changes):
+    def __init__(self, folder, config=TINY, **changes):
         changes = {
             "vocab_file": str(GOLDEN / "uncased_vocab.txt"),
             "do_lower_case": True,
@@ -777,7 +784,7 @@ class Exported:
         } | changes
         folder = pathlib.Path(folder)
         (folder / "real.txt").write_text("".join(real_sentences()))
-        config = dataclasses.replace(DEEP, vocab_size=30522, initializer_range=0.5)
+        config = dataclasses.replace(config, vocab_size=30522, initializer_range=0.5)
         (folder / "config.json").write_text(config.to_json_string())
         given = run_ner.Options(**flags(folder, do_predict=True, **changes))
         self.task = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
@@ -805,7 +812,7 @@ def check_same(answers, expected):
 KINDS = {
     "plain": {"tag_scheme": "iobes"},
     "context": {"document_context": True, "tag_scheme": "iob1"},
-    "frozen": {"features": "concat_last_four", "lstm_size": 5},
+    "frozen": {"config": DEEP, "features": "concat_last_four", "lstm_size": 5},
 }
 
 
@@ -872,11 +879,10 @@ def test_a_saved_model_has_an_answer_to_everything(exported):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_export_answers_as_the_run_that_made_it(deep, kind):
-    whole = {"do_train": True, "do_predict": True, "do_export": True}
-    run(deep, init_checkpoint=str(deep / "encoder"), **whole, **KINDS[kind])
-    blocks = (deep / "output" / "predictions.txt").read_text().split("\n\n")
+@pytest.mark.parametrize("kind", ["plain", "in_context", "frozen"])
+def test_an_export_answers_as_the_run_that_made_it(request, kind):
+    output = request.getfixturevalue(kind) / "output"
+    blocks = (output / "predictions.txt").read_text().split("\n\n")
     columns = [
         [line.split(" ") for line in block.strip().split("\n")] for block in blocks
     ]
@@ -888,9 +894,9 @@ def test_an_export_answers_as_the_run_that_made_it(deep, kind):
             continue
         requests[-1]["words"] += [*(cells[0] for cells in sentence_), ""]
         expected[-1] += [*(cells[-1] for cells in sentence_), ""]
-    if kind == "context":
+    if kind == "in_context":
         requests = [request | {"before": "", "after": ""} for request in requests]
-    found = predictor.Predictor(str(deep / "output")).predict(requests)
+    found = predictor.Predictor(str(output)).predict(requests)
     assert len(expected) == 2
     assert [answer["tags"] for answer in found] == expected
 

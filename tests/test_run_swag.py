@@ -6,13 +6,14 @@ import gzip
 import json
 import os
 import random
+import shutil
 
 import numpy as np
 import pytest
 
 import run_swag
 import tests
-from training import checkpoint
+from training import checkpoint, tf
 from modeling.encoders.bert import BertEncoder
 from serving import predictor
 from tests import jobs, served, tiny
@@ -20,7 +21,6 @@ from tests.jobs import results
 from text.errors import UserError
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
-ROOT = tests.ROOT
 WORDS = [*"abcdefgh", "she", "."]
 TINY = tiny.config(vocab_size=len(SPECIAL_TOKENS) + len(WORDS))
 COLUMNS = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
@@ -46,14 +46,18 @@ def write_csv(path, lines):
         csv.writer(file).writerows(lines)
 
 
+def write_files(folder):
+    """SWAG's three files, a vocabulary and a config."""
+    write_csv(folder / "train.csv", swag_lines(64, seed=1))
+    write_csv(folder / "val.csv", swag_lines(21, seed=2))
+    write_csv(folder / "test.csv", swag_lines(10, seed=3, labelled=False))
+    tiny.write(folder, WORDS, TINY)
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path):
-    """SWAG's three files, a vocabulary and a config."""
-    write_csv(tmp_path / "train.csv", swag_lines(64, seed=1))
-    write_csv(tmp_path / "val.csv", swag_lines(21, seed=2))
-    write_csv(tmp_path / "test.csv", swag_lines(10, seed=3, labelled=False))
-    tiny.write(tmp_path, WORDS, TINY)
-    return tmp_path
+    return write_files(tmp_path)
 
 
 def flags(folder, **changes):
@@ -74,43 +78,53 @@ def answers(folder, name="predictions.jsonl"):
     return [json.loads(line) for line in lines]
 
 
-def by_hand(folder, context, starts_and_choices):
+WHOLE = {"do_train": True, "do_eval": True, "do_predict": True}
+SAVED = {"save_checkpoints_steps": 10, "log_every_steps": 5}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The same after a whole run."""
+    folder = write_files(tmp_path_factory.mktemp("trained"))
+    run(folder, learning_rate=[1e-2], num_train_epochs=[6.0], **SAVED, **WHOLE)
+    return folder
+
+
+class ByHand:
     """Probabilities from the encoder alone, one choice after the other."""
-    weights = checkpoint.read(checkpoint.resolve(str(folder / "output")))
-    encoder = BertEncoder(TINY)
-    for variable in encoder.variables:
-        variable.assign(weights[variable.path])
-    ids = {word: n for n, word in enumerate([*SPECIAL_TOKENS, *WORDS])}
-    scores = []
-    for text in starts_and_choices:
-        a, b = (["[CLS]", *context.split(), "[SEP]"], [*text.lower().split(), "[SEP]"])
-        outputs = encoder(
-            {
-                "input_ids": np.array([[ids[word] for word in a + b]]),
-                "segment_ids": np.array([[0] * len(a) + [1] * len(b)]),
-            }
-        )
-        pooled = np.array(outputs["pooled_output"])[0]
-        scores.append(float(pooled @ weights["output_weights"][0]))
-    assert "output_bias" not in weights
-    odds = np.exp(np.array(scores) - max(scores))
-    return odds / odds.sum()
+
+    def __init__(self, path):
+        self.weights = checkpoint.read(checkpoint.resolve(str(path)))
+        assert "output_bias" not in self.weights
+        encoder = BertEncoder(TINY)
+        for variable in encoder.variables:
+            variable.assign(self.weights[variable.path])
+        self.encoder = tf.function(encoder, reduce_retracing=True)
+
+    def __call__(self, context, starts_and_choices):
+        ids = {word: n for n, word in enumerate([*SPECIAL_TOKENS, *WORDS])}
+        scores = []
+        for text in starts_and_choices:
+            a = ["[CLS]", *context.split(), "[SEP]"]
+            b = [*text.lower().split(), "[SEP]"]
+            outputs = self.encoder(
+                {
+                    "input_ids": tf.constant([[ids[word] for word in a + b]]),
+                    "segment_ids": tf.constant([[0] * len(a) + [1] * len(b)]),
+                }
+            )
+            pooled = outputs["pooled_output"].numpy()[0]
+            scores.append(float(pooled @ self.weights["output_weights"][0]))
+        odds = np.exp(np.array(scores) - max(scores))
+        return odds / odds.sum()
 
 
 # --- Runs ----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_swag_from_training_to_answers(folder):
-    run(
-        folder,
-        do_train=True,
-        do_eval=True,
-        do_predict=True,
-        learning_rate=[1e-2],
-        num_train_epochs=[6.0],
-    )
-    output = folder / "output"
+def test_swag_from_training_to_answers(trained):
+    output = trained / "output"
     names = {path.name for path in output.iterdir() if "tfevents" not in path.name}
     assert names >= {
         "bert_config.json",
@@ -124,8 +138,8 @@ def test_swag_from_training_to_answers(folder):
     lines = (output / "eval_results.txt").read_text().splitlines()
     keys = [line.split(" = ")[0] for line in lines]
     assert keys == ["eval_accuracy", "eval_loss", "global_step", "loss"]
-    assert results(folder)["eval_accuracy"] > 0.8  # by chance 0.25
-    predicted = answers(folder)
+    assert results(trained)["eval_accuracy"] > 0.8  # by chance 0.25
+    predicted = answers(trained)
     assert len(predicted) == 10
     assert list(predicted[0]) == [
         "context",
@@ -142,38 +156,34 @@ def test_swag_from_training_to_answers(folder):
 
 
 @pytest.mark.slow
-def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(folder):
-    run(
-        folder,
-        do_train=True,
-        do_eval=True,
-        do_predict=True,
-        test_file="val.csv",
-        learning_rate=[1e-2],
-        num_train_epochs=[2.0],
-    )
+def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(json_trained, folder):
+    errs = str(json_trained / "output")  # trained on few examples, of another kind
+    given = {"do_eval": True, "do_predict": True, "test_file": "val.csv"}
+    run(folder, init_checkpoint=errs, **given)
+    by_hand = ByHand(errs)
     right, losses = 0, []
     for answer in answers(folder):
         texts = [f"She {choice}" for choice in answer["choices"]]
-        expected = by_hand(folder, answer["context"], texts)
+        expected = by_hand(answer["context"], texts)
         np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
         assert answer["predicted"] == expected.argmax()
         right += expected.argmax() == answer["gold"]
         losses.append(-np.log(expected[answer["gold"]]))
+    assert 0 < right < 21
     assert results(folder)["eval_accuracy"] == pytest.approx(right / 21)
     assert results(folder)["eval_loss"] == pytest.approx(np.mean(losses), abs=1e-5)
 
 
 @pytest.mark.slow
-def test_evaluation_alone_and_the_page_of_mistakes(folder):
-    run(folder, do_train=True, do_eval=True)
-    trained = results(folder)
-    run(folder, do_eval=True)
-    assert results(folder) == trained
-    page = (folder / "output" / "mistakes.html").read_text()
-    wrong = round(21 * (1 - trained["eval_accuracy"]))
-    assert f"All {wrong} mistakes in 21 answers" in page
-    assert "0: She" in page and "<th>probabilities</th>" in page
+def test_evaluation_alone_and_the_page_of_mistakes(json_trained, tmp_path):
+    copy = shutil.copytree(json_trained, tmp_path / "copy")
+    before = results(copy)
+    run(copy, do_eval=True, **JSON_FILES)
+    assert results(copy) == before
+    page = (copy / "output" / "mistakes.html").read_text()
+    wrong = round(12 * (1 - before["eval_accuracy"]))
+    assert f"All {wrong} mistakes in 12 answers" in page
+    assert "0: she" in page and "<th>probabilities</th>" in page
 
 
 @pytest.mark.slow
@@ -203,8 +213,7 @@ def objects(count, seed):
         }
 
 
-@pytest.fixture
-def json_folder(folder):
+def write_json_files(folder):
     write_json_lines(folder / "train.jsonl", *objects(32, seed=1))
     dev = list(objects(12, seed=2))
     write_json_lines(folder / "dev.jsonl", *dev)
@@ -214,6 +223,11 @@ def json_folder(folder):
     return folder
 
 
+@pytest.fixture
+def json_folder(folder):
+    return write_json_files(folder)
+
+
 JSON_FILES = {
     "train_file": "train.jsonl",
     "dev_file": "dev.jsonl",
@@ -221,21 +235,29 @@ JSON_FILES = {
 }
 
 
+@pytest.fixture(scope="module")
+def json_trained(tmp_path_factory):
+    """The same after a whole run with an export."""
+    folder = write_files(tmp_path_factory.mktemp("json_trained"))
+    run(write_json_files(folder), do_export=True, **WHOLE, **JSON_FILES)
+    return folder
+
+
 @pytest.mark.slow
-def test_choices_that_are_not_there_count_for_nothing(json_folder):
-    run(json_folder, do_train=True, do_eval=True, do_predict=True, **JSON_FILES)
-    lines = (json_folder / "output" / "test_results.tsv").read_text().splitlines()
+def test_choices_that_are_not_there_count_for_nothing(json_trained):
+    by_hand = ByHand(json_trained / "output")
+    lines = (json_trained / "output" / "test_results.tsv").read_text().splitlines()
     numbers = set()
-    for answer, line in zip(answers(json_folder), lines, strict=True):
+    for answer, line in zip(answers(json_trained), lines, strict=True):
         numbers.add(len(answer["choices"]))
         assert len(answer["probabilities"]) == len(answer["choices"])
         assert len(line.split("\t")) == len(answer["choices"])
         assert sum(answer["probabilities"]) == pytest.approx(1.0)
         texts = [f"she {choice}" for choice in answer["choices"]]
-        expected = by_hand(json_folder, answer["context"], texts)
+        expected = by_hand(answer["context"], texts)
         np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
     assert numbers == {2, 3}
-    assert 0 <= results(json_folder)["eval_loss"] < 3
+    assert 0 <= results(json_trained)["eval_loss"] < 3
 
 
 def test_endings_that_are_empty_at_the_end_of_a_line_are_no_choices(folder):
@@ -277,11 +299,12 @@ def test_packed_files_are_read(json_folder):
 
 
 @pytest.mark.slow
-def test_long_choices_are_cut_and_counted(folder, capsys):
+def test_long_choices_are_cut_and_counted(trained, folder, capsys):
     long = {"context": "a " * 30, "choices": ["b", "c " * 30], "label": 0}
     short = {"context": "a", "choices": ["b", "c"], "label": 0}
     write_json_lines(folder / "dev.jsonl", long, short)
-    run(folder, do_train=True, do_eval=True, dev_file="dev.jsonl")
+    model = str(trained / "output")
+    run(folder, do_eval=True, dev_file="dev.jsonl", init_checkpoint=model)
     assert "1 were cut to --max_seq_length" in capsys.readouterr().out
 
 
@@ -289,18 +312,13 @@ def test_long_choices_are_cut_and_counted(folder, capsys):
 
 
 @pytest.mark.slow
-def test_resumed_run_ends_with_the_same_bits(folder, capsys):
-    changes = {"do_train": True, "num_train_epochs": [8.0], "do_eval": True}
-    changes |= {"save_checkpoints_steps": 10, "log_every_steps": 5}
-    run(folder, output_dir=str(folder / "straight"), **changes)
+def test_resumed_run_ends_with_the_same_bits(trained, folder, capsys):
+    changes = {"do_train": True, "learning_rate": [1e-2], "num_train_epochs": [6.0]}
     with jobs.dying(step=20):
-        run(folder, **changes)
-    run(folder, **changes)
+        run(folder, **changes, **SAVED)
+    run(folder, **changes, **SAVED)
     assert "continuing from step 20" in capsys.readouterr().out
-    straight, again = (
-        checkpoint.read(checkpoint.resolve(str(folder / name)))
-        for name in ("straight", "output")
-    )
+    straight, again = jobs.weights(trained), jobs.weights(folder)
     assert straight.keys() == again.keys()
     for name, value in straight.items():
         assert np.array_equal(value, again[name]), name
@@ -623,13 +641,11 @@ def test_padding_counts_for_nothing_and_an_empty_choice_for_itself(exported):
 
 
 @pytest.mark.slow
-def test_an_export_answers_as_the_run_that_made_it(json_folder):
+def test_an_export_answers_as_the_run_that_made_it(json_trained):
     """Sets differ in their number of choices."""
-    whole = {"do_train": True, "do_eval": True, "do_predict": True, "do_export": True}
-    run(json_folder, **whole, **JSON_FILES)
-    expected = answers(json_folder)
+    expected = answers(json_trained)
     names = ("context", "start", "choices")
-    exported = predictor.Predictor(str(json_folder / "output"))
+    exported = predictor.Predictor(str(json_trained / "output"))
     requests = [{name: answer[name] for name in names} for answer in expected]
     check_same(exported.predict(requests), expected)
     # As in the files of the task, the start may be left out.

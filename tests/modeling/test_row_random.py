@@ -1,6 +1,5 @@
 """Numbers of rows: even, independent of each other, and the same for everybody."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 
 from training import tf
 from modeling import row_random
+from tests import jobs
 
 CELLS = 16
 DEVIATIONS = 5  # of a chi-square from its mean; by chance in one of millions
@@ -106,12 +106,7 @@ print(numpy.array(found).ravel().tolist())
 
 @pytest.mark.slow
 def test_jax_draws_the_same():
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={"PYTHONPATH": row_random.__file__.rpartition("/modeling/")[0]},
-        capture_output=True,
-        text=True,
-    )
+    done = jobs.finished([sys.executable, "-c", PROGRAM])
     assert done.returncode == 0, done.stderr
     expected = row_random.bits(12345, 3, np.arange(7), 5).numpy()
     assert done.stdout.strip() == str(expected.ravel().tolist())

@@ -255,12 +255,17 @@ def test_labels_are_those_of_the_rows_of_python(tokenizers, length, in_context):
             assert probabilities == pytest.approx([p for _, p in expected], abs=1e-5)
 
 
+@tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+def logits_of(ids):
+    return network({"input_ids": ids})["logits"]
+
+
 def said_by_python(exact, words, capacity, in_context):
     """Yields each word that is not empty with its label and probability."""
     for window, pieces in by_python(exact, words, capacity, in_context):
         inside = sum(pieces[window.start : window.stop], [])
         ids = [exact.vocabulary.cls_id, *inside, exact.vocabulary.sep_id]
-        logits = network({"input_ids": [ids]})["logits"][0].numpy()
+        logits = logits_of(tf.constant([ids], tf.int32))[0].numpy()
         for word in range(window.own_start, window.own_stop):
             place = 1 + sum(map(len, pieces[window.start : word]))
             odds = np.exp(logits[place])

@@ -67,8 +67,25 @@ def vocabulary_cross_entropy(
         two float32 scalars: the weighted sum of -log p(label), and the weighted count of
         labels with the highest logit. Only the first has a gradient.
     """
-    vocab_size = table.shape[0]
-    number = hidden.shape[0]
+
+    def compute(hidden, table, bias):
+        sums, gradients = _in_parts(
+            hidden, table, bias, labels, weights, with_gradient=with_gradient
+        )
+
+        def gradient(*upstream):
+            return tuple(x * ops.cast(upstream[0], x.dtype) for x in gradients)
+
+        return (sums[0], sums[1]), gradient
+
+    if not with_gradient:
+        return compute(hidden, table, bias)[0]
+    return ops.custom_gradient(compute)(hidden, table, bias)
+
+
+def _in_parts(hidden, table, bias, labels, weights, with_gradient):
+    """The two sums [2]; and the gradient of the first by hidden, table and bias."""
+    number, vocab_size = hidden.shape[0], table.shape[0]
     rows = max(1, min(number, LOGIT_BYTES // (4 * vocab_size)))
     parts = -(-number // rows)
 
@@ -77,48 +94,41 @@ def vocabulary_cross_entropy(
         missing = [(0, parts * rows - number)] + [(0, 0)] * (len(x.shape) - 1)
         return ops.reshape(ops.pad(x, missing), (parts, rows, *x.shape[1:]))
 
-    def sums_of(logits, labels, weights):
-        loss, _ = cross_entropy(logits, labels, weights)
-        correct, _ = accuracy(logits, labels, weights)
-        return ops.stack([loss, correct])
+    of_rows = split(hidden), split(labels), split(weights)
+    factor = ops.cast(table, hidden.dtype)
+    transposed = ops.transpose(factor)
 
-    def compute(hidden, table, bias):
-        factor = ops.cast(table, hidden.dtype)
-        transposed = ops.transpose(factor)
+    def step(part, carry):
+        some, some_labels, some_weights = (x[part] for x in of_rows)
+        logits = ops.cast(ops.matmul(some, transposed), "float32") + bias
+        loss, _ = cross_entropy(logits, some_labels, some_weights)
+        correct, _ = accuracy(logits, some_labels, some_weights)
+        sums = carry[0] + ops.stack([loss, correct])
+        if not with_gradient:
+            return (sums,)
+        of_hidden, of_table, of_bias = carry[1:]
+        change = ops.softmax(logits) - ops.one_hot(some_labels, vocab_size)
+        change *= some_weights[:, None]
+        of_bias += ops.sum(change, axis=0)
+        change = ops.cast(change, some.dtype)
+        of_table += ops.cast(ops.matmul(ops.transpose(change), some), "float32")
+        of_some = ops.matmul(change, factor)[None]
+        return (
+            sums,
+            ops.slice_update(of_hidden, (part, 0, 0), of_some),
+            of_table,
+            of_bias,
+        )
 
-        def step(part, carry):
-            some, some_labels, some_weights = (x[part] for x in of_rows)
-            logits = ops.cast(ops.matmul(some, transposed), "float32") + bias
-            sums = carry[0] + sums_of(logits, some_labels, some_weights)
-            if not with_gradient:
-                return (sums,)
-            change = ops.softmax(logits) - ops.one_hot(some_labels, vocab_size)
-            change *= some_weights[:, None]
-            of_bias = carry[2] + ops.sum(change, axis=0)
-            change = ops.cast(change, some.dtype)
-            of_table = ops.matmul(ops.transpose(change), some)
-            of_table = carry[1] + ops.cast(of_table, "float32")
-            of_some = ops.matmul(change, factor)[None]
-            of_hidden = ops.slice_update(carry[3], (part, 0, 0), of_some)
-            return sums, of_table, of_bias, of_hidden
-
-        of_rows = split(hidden), split(labels), split(weights)
-        start = [ops.zeros(2)]
-        if with_gradient:
-            start += [ops.zeros(x.shape) for x in (table, bias)]
-            start += [ops.zeros_like(of_rows[0])]
-        # A loop, not a list: TensorFlow would compute the parts of a list side by side.
-        sums, *gradients = ops.fori_loop(0, parts, step, tuple(start))
-
-        def gradient(*upstream):
-            of_table, of_bias, of_hidden = (
-                x * ops.cast(upstream[0], x.dtype) for x in gradients
-            )
-            flat = ops.reshape(of_hidden, (parts * rows, hidden.shape[1]))
-            return flat[:number], of_table, of_bias
-
-        return (sums[0], sums[1]), gradient
-
-    if not with_gradient:
-        return compute(hidden, table, bias)[0]
-    return ops.custom_gradient(compute)(hidden, table, bias)
+    start = [ops.zeros(2)]
+    if with_gradient:
+        start += [
+            ops.zeros_like(of_rows[0]),
+            *(ops.zeros(x.shape) for x in (table, bias)),
+        ]
+    # A loop, not a list: TensorFlow would compute the parts of a list side by side.
+    sums, *gradients = ops.fori_loop(0, parts, step, tuple(start))
+    if with_gradient:
+        flat = ops.reshape(gradients[0], (parts * rows, hidden.shape[1]))
+        gradients[0] = flat[:number]
+    return sums, gradients

@@ -34,14 +34,7 @@ def pretrain(given) -> None:
         UserError: flags, config, records or checkpoints do not match.
     """
     config = run.read_config(given)
-    if (
-        given.do_export
-        and not pretraining_records.OBJECTIVES[given.objective].reads_masks
-    ):
-        raise UserError(
-            "--do_export writes a model that fills masks, which "
-            f"--objective={given.objective} does not learn; export a fine-tuned model"
-        )
+    _check_objective(given, config)
     tokenizer = _tokenizer(given, config) if given.vocab_file else None
     # Must precede anything that makes TensorFlow look for devices.
     strategy = given.strategy()
@@ -51,10 +44,6 @@ def pretrain(given) -> None:
     objective, schema, drawn = pretraining_records.choose_objective(
         given, paths, described
     )
-    try:
-        objective.check(config)
-    except ValueError as error:
-        raise UserError(f"{given.bert_config_file}: {error}") from error
     data, held_out = (
         pretraining_records.read(files, described, given, config, schema)
         if files
@@ -209,6 +198,20 @@ def _not_finite(error, given, data, strategy) -> UserError:
         f"at step {error.step}; the batch of that step ({some} ...) is in {path}; lower "
         "--learning_rate, or fix these records"
     )
+
+
+def _check_objective(given, config):
+    """Refuses what the objective cannot do, whatever the records."""
+    objective = pretraining_records.OBJECTIVES[given.objective]()
+    if given.do_export and not objective.reads_masks:
+        raise UserError(
+            "--do_export writes a model that fills masks, which "
+            f"--objective={given.objective} does not learn; export a fine-tuned model"
+        )
+    try:
+        objective.check(config)
+    except ValueError as error:
+        raise UserError(f"{given.bert_config_file}: {error}") from error
 
 
 def _check_settings(given, config, data, drawn, log) -> Callable:

@@ -66,7 +66,7 @@ _CUSTOM = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetune.FineTuningOptions):
+class Options(finetune.PooledOptions):
     data_dir: str = options.field(help="Folder of the task's files.")
     task_name: str = options.field(
         help=f"One of {', '.join(glue.TASKS)}, xnli (any case), or custom: your own files."

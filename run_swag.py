@@ -55,7 +55,7 @@ _SAMPLES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetune.FineTuningOptions):
+class Options(finetune.PooledOptions):
     data_dir: str = options.field(help="Folder with the three files.")
     train_file: str = options.field(
         "train.csv",

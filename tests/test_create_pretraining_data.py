@@ -360,7 +360,7 @@ def test_a_case_that_contradicts_the_vocabulary_s_name_is_refused():
     [
         (["--no_such=1"], 2, "Unknown command line flag 'no_such'"),
         ([], 2, "--input_file, --output_file required"),
-        (["--dupe_factor=x"], 2, "--dupe_factor=x: invalid literal for int()"),
+        (["--dupe_factor=x"], 2, "--dupe_factor=x: must be a whole number"),
         (["--input_file=no", "--output_file=o"], 1, "error: no file matches 'no'"),
         (
             ["--input_file=bad.txt", "--output_file=o", "--num_workers=2"],

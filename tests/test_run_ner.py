@@ -520,12 +520,14 @@ def lstm(inputs, weights, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("features", frozen_tagging.FEATURES)
 def test_features_and_lstms_are_what_they_are_called(features):
-    config = dataclasses.replace(DEEP, hidden_dropout_prob=0.0)  # attention's stays
+    # The attention's dropout stays.
+    config = dataclasses.replace(DEEP, num_hidden_layers=5, hidden_dropout_prob=0.0)
     objective = frozen_tagging.FrozenTagging(3, features, lstm_size=6)
     model = objective.network(config, seed=3)
     weights = {variable.path: variable for variable in model.weights}
-    if features == "weighted_sum_all":
-        weights["layer_weights"].assign([0.5, -1.0, 0.0, 2.0])
+    if features.startswith("weighted_sum"):
+        number = {"weighted_sum_all": 5, "weighted_sum_last_four": 4}[features]
+        weights["layer_weights"].assign([0.5, -1.0, 0.0, 2.0, 1.0][:number])
     weights = {name: variable.numpy() for name, variable in weights.items()}
     forward, backward = (
         weights[f"lstm_0/{way}_lstm/lstm_cell/kernel"]
@@ -546,16 +548,20 @@ def test_features_and_lstms_are_what_they_are_called(features):
         np.array(x)
         for x in (all_of_it["embedding_output"], *all_of_it["layer_outputs"])
     )
-    odds = np.exp(weights.get("layer_weights", np.zeros(4)))
+    odds = np.exp(weights.get("layer_weights", np.zeros(1)))
+    last_four = encoded[1:]
+
+    def weighted(outputs):
+        return sum(w * x for w, x in zip(odds / odds.sum(), outputs, strict=False))
+
     expected = {
         "embeddings": embeddings,
-        "second_to_last": encoded[2],
-        "last": encoded[3],
-        "sum_last_four": encoded[0] + encoded[1] + encoded[2] + encoded[3],
-        "concat_last_four": np.concatenate(encoded, axis=-1),
-        "weighted_sum_all": sum(
-            w * x for w, x in zip(odds / odds.sum(), encoded, strict=True)
-        ),
+        "second_to_last": encoded[3],
+        "last": encoded[4],
+        "sum_last_four": sum(last_four),
+        "concat_last_four": np.concatenate(last_four, axis=-1),
+        "weighted_sum_last_four": weighted(last_four),
+        "weighted_sum_all": weighted(encoded),
     }[features]
     for row, length in enumerate((5, 7)):  # what lies behind has no influence
         hidden = expected[row, :length]

@@ -14,7 +14,7 @@ import dataclasses
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -279,7 +279,13 @@ def read_config(path: str) -> config.EncoderConfig:
 # --- A run's own checkpoints ---------------------------------------------------------
 
 
-def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) -> str:
+def save(
+    directory: str,
+    step: int,
+    tensors: Mapping[str, object],
+    keep: int,
+    always: Collection[int] = (),
+) -> str:
     """Writes `model.ckpt-<step>` and names it in the state file; drops the oldest.
 
     Equal tensors give equal bytes.
@@ -289,6 +295,7 @@ def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) ->
         keep: how many checkpoints to keep; 0 keeps all. Those that this program did not
             make are neither counted nor dropped, nor are those later than `step`, which
             exist only after a checkpoint was damaged.
+        always: steps whose checkpoints are kept besides.
     Returns:
         The checkpoint's prefix.
     Raises:
@@ -301,7 +308,8 @@ def save(directory: str, step: int, tensors: Mapping[str, object], keep: int) ->
     write_bundle(prefix, tensors)
     written = sorted({*run_folder.made_steps(directory), step})
     written = written[: written.index(step) + 1]
-    kept = written[-keep:] if keep else written
+    newest = written[-keep:] if keep else written
+    kept = [step for step in written if step in newest or step in always]
     run_folder.keep(directory, kept, until=step)
     return prefix
 

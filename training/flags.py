@@ -104,6 +104,11 @@ class RunOptions:
     keep_checkpoint_max: int = options.field(
         5, help="Number of checkpoints to keep; 0 keeps all."
     )
+    keep_checkpoints_at: list[int] = options.field(
+        [],
+        help="Steps at which a checkpoint is saved and kept, whatever "
+        "--keep_checkpoint_max says.",
+    )
     log_every_steps: int = options.field(100, help="Updates between reports.")
     eval_every_steps: int = options.field(
         0, help="Updates between evaluations during training; 0 disables them."
@@ -122,6 +127,7 @@ class RunOptions:
             "save_checkpoints_steps",
             "iterations_per_loop",
             "gradient_accumulation_steps",
+            "keep_checkpoints_at",
             "log_every_steps",
             "max_skipped_updates",
         )
@@ -133,6 +139,10 @@ class RunOptions:
         portable.check_installed(self.export_formats)
         if self.uses_tpu:
             self._check_tpu()
+
+    def network_changes(self) -> dict:
+        """Keys of the config that flags set."""
+        return {}
 
     def check_at_least(self, lowest, *names: str) -> None:
         """Raises:
@@ -204,6 +214,7 @@ class RunOptions:
             steps_per_call=self.iterations_per_loop,
             save_every_steps=self.save_checkpoints_steps,
             keep_checkpoints=self.keep_checkpoint_max,
+            keep_checkpoints_at=tuple(self.keep_checkpoints_at),
             log_every_steps=self.log_every_steps,
             eval_every_steps=self.eval_every_steps,
         )

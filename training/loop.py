@@ -49,6 +49,7 @@ class Settings:
     steps_per_call: int = 1000
     save_every_steps: int = 1000
     keep_checkpoints: int = 5
+    keep_checkpoints_at: tuple[int, ...] = ()  # saved there, and kept besides
     log_every_steps: int = 100
     eval_every_steps: int = 0  # 0: never
 
@@ -115,7 +116,8 @@ class Trainer:
         number = sum(v.shape.num_elements() for v in self.weights.values())
         replicas = self.strategy.num_replicas_in_sync
         devices = "1 device" if replicas == 1 else f"{replicas} devices"
-        return f"a model of {number:,} weights on {devices}"
+        remark = getattr(self.model, "remark", "")
+        return f"a model of {number:,} weights on {devices}{remark}"
 
     # --- One update, on one replica --------------------------------------------------
 
@@ -332,8 +334,14 @@ class Trainer:
         names = (_STEP, _SKIPPED, _SKIPPED_IN_A_ROW)
         for name, number in zip(names, progress, strict=True):
             tensors[name] = tf.constant(number, tf.int64)
-        step, keep = self.progress.step, self.settings.keep_checkpoints
-        return checkpoint.save(directory, step, tensors, keep)
+        settings = self.settings
+        return checkpoint.save(
+            directory,
+            self.progress.step,
+            tensors,
+            settings.keep_checkpoints,
+            settings.keep_checkpoints_at,
+        )
 
     def train(
         self,
@@ -371,7 +379,9 @@ class Trainer:
             seconds += duration
             # In this order, so that a run resumed from a checkpoint never lacks a report
             # of its step.
-            step, saving = progress.step, self._is_due(settings.save_every_steps)
+            step = progress.step
+            saving = self._is_due(settings.save_every_steps)
+            saving |= step in settings.keep_checkpoints_at
             if saving or self._is_due(settings.log_every_steps):
                 values = self.values(sums) | {
                     "learning_rate": float(self._learning_rate(step - 1)),
@@ -422,6 +432,7 @@ class Trainer:
             settings.eval_every_steps,
         )
         to_next = [every - step % every for every in intervals if every]
+        to_next += [at - step for at in settings.keep_checkpoints_at if at > step]
         return min([*to_next, settings.num_train_steps - step])
 
 

@@ -102,14 +102,19 @@ def choose_objective(
         name: _adapted(make(), recipe, description) for name, make in OBJECTIVES.items()
     }
     objective = objectives[given.objective]
-    if recipe.make().masks.are_drawn and not objective.reads_masks:
+    holds_masks = recipe.make().masks.are_drawn
+    if holds_masks and not objective.reads_masks:
         raise UserError(
             f"{path}: the tokens of these records are masked, and --objective="
             f"{given.objective} learns all of them; write the records with "
             "--masking=dynamic, which leaves them as they are"
         )
     if lacking := [name for name in objective.features if name not in found]:
-        fits = [n for n, o in objectives.items() if set(o.features) <= found.keys()]
+        fits = [
+            name
+            for name, other in objectives.items()
+            if other.reads_masks >= holds_masks and set(other.features) <= found.keys()
+        ]
         raise UserError(
             f"{path}: these records ({recipe.instances}) have no {', '.join(lacking)}, "
             f"which --objective={given.objective} needs; use --objective="

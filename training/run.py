@@ -46,6 +46,10 @@ def read_config(given: flags.RunOptions) -> EncoderConfig:
     """
     path = given.bert_config_file
     config = checkpoint.read_config(path)
+    try:
+        config = dataclasses.replace(config, **given.network_changes())
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path}: {error}") from error
     if given.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={given.max_seq_length} is more than "

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from absl import logging
 
-from modeling.encoders.config import EncoderConfig
+from modeling.encoders.config import POOLINGS, EncoderConfig
 
 DIRECTIONS = ("both", "left_to_right", "right_to_left")
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
@@ -46,14 +46,21 @@ class BertConfig(EncoderConfig):
     `attention_direction` is what a position attends to: "both" sides, as in the release, or
     itself and what precedes it ("left_to_right") or follows it ("right_to_left").
 
+    `pooling` is what a head for whole rows reads: the "first" token, as in the release, the
+    "last", or the "mean" of all; without a value, the one that sees the whole row.
+
     Raises:
         ValueError: a value has the wrong type or is out of range.
     Source: google-research/bert@eedf571 modeling.py, class BertConfig.
     """
 
     architecture = "bert"
-    choices = {"hidden_act": ACTIVATIONS, "attention_direction": DIRECTIONS}
-    own_keys = frozenset({"attention_direction"})
+    choices = {
+        "hidden_act": ACTIVATIONS,
+        "attention_direction": DIRECTIONS,
+        "pooling": POOLINGS,
+    }
+    own_keys = frozenset({"attention_direction", "pooling"})
     unseen_keys = ("num_attention_heads", "hidden_act", "attention_direction")
     tolerated_keys = frozenset(
         {
@@ -78,6 +85,7 @@ class BertConfig(EncoderConfig):
     type_vocab_size: int = 16
     initializer_range: float = 0.02
     attention_direction: str = "both"
+    pooling: str | None = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -87,6 +95,11 @@ class BertConfig(EncoderConfig):
                 "attention heads cannot share equally; make it a multiple of "
                 "num_attention_heads"
             )
+
+    @property
+    def row_pooling(self) -> str:
+        sees_all = "last" if self.attention_direction == "left_to_right" else "first"
+        return self.pooling or sees_all
 
     @classmethod
     def from_dict(cls, values: Mapping) -> "BertConfig":
@@ -125,6 +138,7 @@ class BertConfig(EncoderConfig):
             "hidden_act": theirs.get(self.hidden_act, self.hidden_act),
             "layer_norm_eps": _THEIR_FIXED_VALUES["layer_norm_eps"],
         }
+        del values["pooling"]
         return values | _THEIR_DIRECTIONS[values.pop("attention_direction")]
 
 

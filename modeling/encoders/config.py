@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import NoneType
 
 DEFAULT_ARCHITECTURE = "bert"
+POOLINGS = ("first", "last", "mean")
 _KEY = "architecture"
 
 
@@ -42,6 +43,11 @@ class EncoderConfig:
     tolerated_keys: typing.ClassVar[frozenset[str]] = frozenset()
     own_keys: typing.ClassVar[frozenset[str]] = frozenset()
     unseen_keys: typing.ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def row_pooling(self) -> str:
+        """What a head for whole rows reads, one of POOLINGS."""
+        return "first"
 
     def __post_init__(self):
         for field in dataclasses.fields(self):

@@ -42,6 +42,18 @@ class Encoder(keras.layers.Layer, abc.ABC):
     def word_embeddings(self):
         """The variable [vocab_size, width] that a masked-LM head shares."""
 
+    def pool(self, outputs: dict, input_mask=None):
+        """What a head for whole rows reads.
+
+        Args:
+            outputs: what `call` returned.
+            input_mask: that of the inputs.
+        Returns:
+            tensor [b, h].
+        """
+        del input_mask
+        return outputs["pooled_output"]
+
     @abc.abstractmethod
     def call(self, inputs, dropouts=layers.no_dropout, return_all=False) -> dict:
         """Encodes a batch.

@@ -15,6 +15,7 @@ FEATURES = {
     "last": 1,
     "sum_last_four": 4,
     "concat_last_four": 4,
+    "weighted_sum_last_four": 4,
     "weighted_sum_all": 1,
 }
 _NUM_LSTM_LAYERS = 2
@@ -25,8 +26,8 @@ class FrozenTagging(tasks.Tagging):
 
     Args:
         num_labels: number of classes of a token.
-        features: one of FEATURES; the weights of weighted_sum_all are learned, are
-            positive and add up to 1.
+        features: one of FEATURES; the weights of a weighted sum are learned, are positive
+            and add up to 1.
         lstm_size: units of an LSTM in each of the two directions.
         fused: let Keras use cuDNN's LSTM on GPUs, which XLA cannot compile.
     Source: the paper, section 5.3 and table 7 (arXiv:1810.04805).
@@ -60,9 +61,12 @@ class _FrozenModel(tasks.TaskModel):
         )
         self.encoder.trainable = False
         self.features = objective.features
-        if self.features == "weighted_sum_all":
+        if self.features.startswith("weighted_sum"):
+            number = FEATURES[self.features]
+            if self.features == "weighted_sum_all":
+                number = config.num_hidden_layers
             self.layer_weights = keras.Variable(
-                "zeros", (config.num_hidden_layers,), "float32", name="layer_weights"
+                "zeros", (number,), "float32", name="layer_weights"
             )
         seeds = random.Random(f"lstm {seed}")
         width = config.hidden_size * (4 if self.features == "concat_last_four" else 1)
@@ -95,9 +99,10 @@ class _FrozenModel(tasks.TaskModel):
             return sum(outputs[-4:])
         if self.features == "concat_last_four":
             return ops.concatenate(outputs[-4:], axis=-1)
-        if self.features == "weighted_sum_all":
+        if self.features.startswith("weighted_sum"):
+            summed = outputs[-self.layer_weights.shape[0] :]
             return ops.tensordot(
-                ops.softmax(self.layer_weights), ops.stack(outputs), axes=1
+                ops.softmax(self.layer_weights), ops.stack(summed), axes=1
             )
         return outputs[{"last": -1, "second_to_last": -2}[self.features]]
 

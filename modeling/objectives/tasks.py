@@ -27,6 +27,8 @@ class TaskModel(keras.layers.Layer):
     Source: google-research/bert@eedf571 run_classifier.py:577-618, run_squad.py:549-586.
     """
 
+    remark = ""  # to report
+
     def __init__(
         self,
         config: EncoderConfig,
@@ -72,10 +74,17 @@ class TaskModel(keras.layers.Layer):
 
 
 class _PooledModel(TaskModel):
+    @property
+    def remark(self):
+        reads = {"last": "the last token", "mean": "the mean of all tokens"}
+        pooling = self.config.row_pooling
+        return f"; its head reads {reads[pooling]}" if pooling in reads else ""
+
     def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, num_outputs]; arguments as for `Encoder.call`."""
         outputs = self.encoder(batch, dropouts=dropouts)
-        return {"logits": self.logits(outputs["pooled_output"], dropouts)}
+        pooled = self.encoder.pool(outputs, batch.get("input_mask"))
+        return {"logits": self.logits(pooled, dropouts)}
 
 
 class _SpanModel(TaskModel):
@@ -87,7 +96,7 @@ class _SpanModel(TaskModel):
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
-class _ChoiceModel(TaskModel):
+class _ChoiceModel(_PooledModel):
     def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, choices], very low for missing choices.
 
@@ -99,7 +108,8 @@ class _ChoiceModel(TaskModel):
             for name in ("input_ids", "input_mask", "segment_ids")
         }
         outputs = self.encoder(inputs, dropouts=dropouts)
-        logits = ops.reshape(self.logits(outputs["pooled_output"], dropouts), shape[:2])
+        pooled = self.encoder.pool(outputs, inputs["input_mask"])
+        logits = ops.reshape(self.logits(pooled, dropouts), shape[:2])
         exists = ops.any(ops.cast(batch["input_mask"], "bool"), axis=-1)
         return {"logits": ops.where(exists, logits, _NO_CHOICE)}
 

@@ -261,6 +261,15 @@ def test_evaluation_does_not_count_what_fills_up_a_batch():
     assert evaluate(100, 9) == pytest.approx(evaluate(419, 2), rel=1e-6)
 
 
+@pytest.mark.slow
+def test_checkpoints_of_chosen_steps_are_saved_and_kept(tmp_path):
+    run = trainer(
+        save_every_steps=2, keep_checkpoints=1, keep_checkpoints_at=(1, 3), batch_size=8
+    )
+    run.train(lambda first, part: in_file_order(8), str(tmp_path), Log())
+    assert run_folder.steps(str(tmp_path)) == [1, 3, 6]
+
+
 def test_report_writes_lines_and_curves(tmp_path, capsys):
     log = report.Report(str(tmp_path), total_steps=400, batch_size=32)
     log.begin(0)

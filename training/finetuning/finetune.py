@@ -17,6 +17,7 @@ import numpy as np
 
 import options
 from training import distribution, flags, loop, run, run_folder
+from modeling.encoders.config import POOLINGS
 from serving import export
 from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
@@ -94,6 +95,21 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
             raise UserError(
                 f"--seed={self.seed} and {self.num_trials - 1} more: must be below {2**31}"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class PooledOptions(FineTuningOptions):
+    """The flags of a task whose head reads one vector of each row."""
+
+    pooling: str | None = options.field(
+        None,
+        choices=POOLINGS,
+        help="What the head reads: the first token, the last, or the mean of all. By "
+        "default, the first; if attention_direction is left_to_right, the last.",
+    )
+
+    def network_changes(self):
+        return {"pooling": self.pooling} if self.pooling else {}
 
 
 # === The run =========================================================================

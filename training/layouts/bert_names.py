@@ -58,4 +58,10 @@ BERT = Names(
         (): "BertModel",
     },
     causal={"BertForMaskedLM": "BertLMHeadModel"},
+    pooled=frozenset(
+        {
+            "BertForSequenceClassification",
+            "BertForMultipleChoice",
+        }
+    ),
 )

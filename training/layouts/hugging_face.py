@@ -238,6 +238,13 @@ def write(
         said = config.to_hugging_face() | _said_of_heads(tensors, names, task or {})
     except ValueError as error:
         raise UserError(f"{directory}: {error}") from error
+    if config.row_pooling != "first" and not names.pooled.isdisjoint(
+        said["architectures"]
+    ):
+        raise UserError(
+            f"{directory}: the model's head reads the {config.row_pooling} of a row's "
+            "tokens, and Hugging Face's reads the first; this layout cannot hold it"
+        )
     if said.get("is_decoder"):
         said["architectures"] = [names.causal.get(c, c) for c in said["architectures"]]
     weights = _under_their_names(tensors, names, said)

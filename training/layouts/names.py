@@ -45,6 +45,7 @@ class Names:
             first match counts.
         causal: their class -> the one to use instead for a model that reads from left to
             right.
+        pooled: their classes that read the first token of a row.
     """
 
     modules: tuple[tuple[str, str, str], ...]
@@ -54,6 +55,7 @@ class Names:
     heads: Mapping[str, str]
     classes: Mapping[tuple[str, ...], str]
     causal: Mapping[str, str]
+    pooled: frozenset[str]
 
     @functools.cached_property
     def pairs(self) -> tuple[Pair, ...]:

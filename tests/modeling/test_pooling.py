@@ -1,0 +1,122 @@
+"""What a head for whole rows reads: the first token, the last, or the mean of all."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import run_classifier
+from training import checkpoint
+from modeling.objectives import tasks
+from tests import jobs, tiny
+from text.errors import UserError
+from training.layouts import hugging_face
+
+LENGTHS = np.array([3, 12, 1])
+
+
+def batch():
+    ids = np.random.default_rng(0).integers(1, 40, (3, 12))
+    mask = (np.arange(12) < LENGTHS[:, None]).astype(np.int32)
+    return {"input_ids": ids * mask, "input_mask": mask}
+
+
+@pytest.mark.parametrize(
+    "direction, pooling, reads",
+    [
+        ("both", None, "first"),
+        ("right_to_left", None, "first"),
+        ("left_to_right", None, "last"),
+        ("left_to_right", "first", "first"),
+        ("both", "last", "last"),
+        ("both", "mean", "mean"),
+    ],
+)
+def test_the_head_reads_what_it_is_told_or_what_sees_the_row(direction, pooling, reads):
+    config = tiny.config(attention_direction=direction, pooling=pooling)
+    model = tasks.Classification(3).network(config)
+    hidden = model.encoder(batch())["sequence_output"].numpy()
+    vectors = {
+        "first": hidden[:, 0],
+        "last": hidden[np.arange(3), LENGTHS - 1],
+        "mean": np.stack(
+            [row[:n].mean(axis=0) for row, n in zip(hidden, LENGTHS, strict=True)]
+        ),
+    }
+    expected = model.logits(model.encoder.pooler(vectors[reads]))
+    np.testing.assert_allclose(model(batch())["logits"], expected, rtol=0, atol=1e-6)
+    choices = {name: x.reshape(1, 3, 12) for name, x in batch().items()}
+    choices["segment_ids"] = np.zeros((1, 3, 12), np.int32)
+    model = tasks.Choice().network(config)
+    pooled = model.encoder.pool(
+        {
+            "sequence_output": (h := model.encoder(batch())["sequence_output"]),
+            "pooled_output": model.encoder.pooler(h[:, 0]),
+        },
+        batch()["input_mask"],
+    )
+    np.testing.assert_allclose(
+        model(choices)["logits"][0], model.logits(pooled)[:, 0], rtol=0, atol=1e-6
+    )
+
+
+def test_one_sided_first_token_is_the_same_for_every_text():
+    """Which is why the last one is the default."""
+    config = tiny.config(attention_direction="left_to_right", pooling="first")
+    first = batch() | {"input_ids": batch()["input_ids"] * 0 + 7}
+    first["input_ids"][:, 1:] = batch()["input_ids"][:, 1:]
+    logits = tasks.Classification(3).network(config)(first)["logits"].numpy()
+    assert np.ptp(logits, axis=0).max() == 0.0
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tiny.write(tmp_path, ["a", "b"], tiny.config(attention_direction="left_to_right"))
+    lines = "text\tlabel\n" + "a b\tx\nb a\ty\n" * 8
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.tsv").write_text(lines)
+    return tmp_path
+
+
+def run(folder, **changes):
+    own = {
+        "task_name": "custom",
+        "data_dir": str(folder),
+        "train_file": "train.tsv",
+        "dev_file": "dev.tsv",
+        "max_seq_length": 8,
+    }
+    jobs.run(run_classifier, jobs.flags(folder, **own | changes))
+
+
+@pytest.mark.slow
+def test_a_run_says_and_notes_what_its_head_reads(folder, capsys):
+    run(
+        folder,
+        do_train=True,
+        do_eval=True,
+        num_train_epochs=[8.0],
+        learning_rate=[1e-2],
+    )
+    assert "on 1 device; its head reads the last token" in capsys.readouterr().out
+    assert jobs.results(folder)["eval_accuracy"] == 1.0  # by the order of the words
+    output = {"output_dir": str(folder / "mean"), "do_train": True, "pooling": "mean"}
+    run(folder, **output)
+    assert "its head reads the mean of all tokens" in capsys.readouterr().out
+    config = checkpoint.read_config(str(folder / "mean"))
+    assert config.pooling == "mean"
+    with pytest.raises(UserError, match="pooling is None, but 'mean' in .*; use that"):
+        run(folder, output_dir=str(folder / "mean"), do_eval=True)
+    with pytest.raises(UserError, match="pooling was 'mean' and is now 'first'"):
+        run(folder, **output | {"pooling": "first"})
+    # Hugging Face's layout has no place for it.
+    tensors = checkpoint.read(checkpoint.resolve(str(folder / "mean")))
+    tensors = {
+        name: value
+        for name, value in tensors.items()
+        if name.startswith(("bert/", "output")) and "adam" not in name
+    }
+    with pytest.raises(UserError, match="head reads the mean .* cannot hold it"):
+        hugging_face.write(str(folder / "theirs"), tensors, config)
+    plain = dataclasses.replace(config, pooling="first")
+    hugging_face.write(str(folder / "theirs"), tensors, plain)

@@ -4,11 +4,11 @@ import dataclasses
 
 import options
 from text.errors import UserError
-from text.instances.dynamic_masks import DynamicMasks
 from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, Recipe
 from text.instances.pairs import Pairs
 from text.instances.static_masks import StaticMasks
+from text.instances.unmasked import Unmasked
 from text.records.descriptions import Description
 
 INSTANCES = {
@@ -16,7 +16,7 @@ INSTANCES = {
     "full_sentences": FullSentences,
     "doc_sentences": DocSentences,
 }
-MASKS = {"static": StaticMasks, "dynamic": DynamicMasks}
+MASKS = {"static": StaticMasks, "dynamic": Unmasked}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from text.instances.instances import Layout, Masks, Rule
 from text.records.schema import Feature
 
 
-class DynamicMasks(Masks):
+class Unmasked(Masks):
     """Where words begin, if whole words are to be masked; otherwise nothing."""
 
     are_drawn = False

@@ -231,6 +231,11 @@ def _check_sizes(given, config):
             f"--max_seq_length={given.max_seq_length}: the model has only "
             f"max_position_embeddings={config.max_position_embeddings}"
         )
+    if given.pooling == "cls" and config.attention_direction == "left_to_right":
+        raise UserError(
+            "--pooling=cls: read from left to right, [CLS] is the same for every text; use "
+            "--pooling=mean"
+        )
     number = config.num_hidden_layers
     layers = given.chosen_layers
     for layer in layers:

@@ -10,12 +10,13 @@ import sys
 import numpy as np
 
 import options
-from training import checkpoint, run
+from training import checkpoint, run, run_folder
 from modeling.objectives import masked_lm
 from text.errors import UserError
 from text.tasks import masks
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.vocabulary import MASK
+from training.pretraining_records import OBJECTIVES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,12 @@ def main(given: Options) -> None:
     config = checkpoint.read_config(
         given.bert_config_file or checkpoint.folder_of(prefix)
     )
+    noted = run_folder.noted_settings(checkpoint.folder_of(prefix)).get("objective")
+    if noted in OBJECTIVES and not OBJECTIVES[noted].reads_masks:
+        raise UserError(
+            f"{given.init_checkpoint}: was trained with --objective={noted}, which does "
+            "not fill masks; use a checkpoint trained on masked words"
+        )
     if len(vocabulary) > config.vocab_size:
         raise UserError(
             f"{given.vocab_file}: {len(vocabulary)} tokens, but the checkpoint has "

@@ -6,8 +6,10 @@ minimize or report, so it does not depend on how a batch was divided.
 
 from keras import ops
 
-# Logits over a vocabulary that exist at a time; gradients need three times as much.
-LOGIT_BYTES = 1 << 26
+# Logits over a vocabulary that exist at a time; gradients need three times as much. For
+# 4,096 rows of 256 and 30,522 words, a step takes 0.34 GB and 1.25 times the time of all
+# logits at once, which take 1.06 GB; with 64 MiB, 0.83 GB and 1.4 times.
+LOGIT_BYTES = 1 << 25
 
 
 def cross_entropy(logits, labels, weights) -> tuple:
@@ -74,7 +76,9 @@ def vocabulary_cross_entropy(
         )
 
         def gradient(*upstream):
-            return tuple(x * ops.cast(upstream[0], x.dtype) for x in gradients)
+            # One for each result; JAX passes them as one tuple.
+            of_loss, _ = upstream if len(upstream) == 2 else upstream[0]
+            return tuple(x * ops.cast(of_loss, x.dtype) for x in gradients)
 
         return (sums[0], sums[1]), gradient
 
@@ -98,36 +102,35 @@ def _in_parts(hidden, table, bias, labels, weights, with_gradient):
     factor = ops.cast(table, hidden.dtype)
     transposed = ops.transpose(factor)
 
-    def step(part, carry):
+    def step(part, sums, *gradients):
         some, some_labels, some_weights = (x[part] for x in of_rows)
         logits = ops.cast(ops.matmul(some, transposed), "float32") + bias
         loss, _ = cross_entropy(logits, some_labels, some_weights)
         correct, _ = accuracy(logits, some_labels, some_weights)
-        sums = carry[0] + ops.stack([loss, correct])
-        if not with_gradient:
-            return (sums,)
-        of_hidden, of_table, of_bias = carry[1:]
-        change = ops.softmax(logits) - ops.one_hot(some_labels, vocab_size)
-        change *= some_weights[:, None]
-        of_bias += ops.sum(change, axis=0)
-        change = ops.cast(change, some.dtype)
-        of_table += ops.cast(ops.matmul(ops.transpose(change), some), "float32")
-        of_some = ops.matmul(change, factor)[None]
-        return (
-            sums,
-            ops.slice_update(of_hidden, (part, 0, 0), of_some),
-            of_table,
-            of_bias,
-        )
+        sums += ops.stack([loss, correct])
+        if with_gradient:
+            of_hidden, of_table, of_bias = gradients
+            change = ops.softmax(logits) - ops.one_hot(some_labels, vocab_size)
+            change *= some_weights[:, None]
+            of_bias += ops.sum(change, axis=0)
+            change = ops.cast(change, some.dtype)
+            of_table += ops.cast(ops.matmul(ops.transpose(change), some), "float32")
+            of_some = ops.matmul(change, factor)[None]
+            of_hidden = ops.slice_update(of_hidden, (part, 0, 0), of_some)
+            gradients = of_hidden, of_table, of_bias
+        # TensorFlow would begin parts while others run, and hold the logits of all. The
+        # next number is therefore known only when this part is done.
+        last = gradients[1][0, 0] if with_gradient else sums[0]
+        next_part = part + 1 + ops.cast(last < -float("inf"), "int32")
+        return next_part, sums, *gradients
 
-    start = [ops.zeros(2)]
+    state = [ops.zeros((), "int32"), ops.zeros(2)]
     if with_gradient:
-        start += [
+        state += [
             ops.zeros_like(of_rows[0]),
             *(ops.zeros(x.shape) for x in (table, bias)),
         ]
-    # A loop, not a list: TensorFlow would compute the parts of a list side by side.
-    sums, *gradients = ops.fori_loop(0, parts, step, tuple(start))
+    _, sums, *gradients = ops.while_loop(lambda part, *_: part < parts, step, state)
     if with_gradient:
         flat = ops.reshape(gradients[0], (parts * rows, hidden.shape[1]))
         gradients[0] = flat[:number]

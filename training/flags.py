@@ -107,7 +107,7 @@ class RunOptions:
     keep_checkpoints_at: list[int] = options.field(
         [],
         help="Steps at which a checkpoint is saved and kept, whatever "
-        "--keep_checkpoint_max says.",
+        "--keep_checkpoint_max says. A search keeps those of its best run.",
     )
     log_every_steps: int = options.field(100, help="Updates between reports.")
     eval_every_steps: int = options.field(
@@ -140,8 +140,9 @@ class RunOptions:
         if self.uses_tpu:
             self._check_tpu()
 
-    def network_changes(self) -> dict:
-        """Keys of the config that flags set."""
+    def network_changes(self, config) -> dict:
+        """Keys of the config that flags change."""
+        del config
         return {}
 
     def check_at_least(self, lowest, *names: str) -> None:

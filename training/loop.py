@@ -21,7 +21,7 @@ from training import checkpoint, distribution, report
 from modeling import layers, losses, optimization
 
 _CLIP_NORM = 1.0
-# AutoGraph is for the loops in this file. To read all that they call takes it a second,
+# AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
 _as_written = tf.autograph.experimental.do_not_convert
 # Python handles Ctrl-C between calls to TensorFlow, so none may take long.
@@ -365,6 +365,7 @@ class Trainer:
         settings, progress = self.settings, self.progress
         chief = distribution.is_chief(self.strategy)
         log.begin(progress.step)
+        self._warn_of_steps(log)
         batches = distribution.distribute(
             self.strategy, lambda part: data(progress.step, part)
         )
@@ -398,6 +399,13 @@ class Trainer:
         distribution.check_same(
             self.strategy, progress.step, "the hosts ended at different steps"
         )
+
+    def _warn_of_steps(self, log):
+        for step in self.settings.keep_checkpoints_at:
+            if step > self.settings.num_train_steps:
+                log.say(
+                    f"warning: no checkpoint is kept at step {step}, after the last"
+                )
 
     def run_updates(self, batches, count):
         """Advances variables and progress; returns the sums of the updates."""

@@ -202,6 +202,12 @@ def _not_finite(error, given, data, strategy) -> UserError:
 
 def _check_objective(given, config):
     """Refuses what the objective cannot do, whatever the records."""
+    noted = run_folder.noted_settings(given.output_dir).get("objective")
+    if not given.do_train and noted not in (None, given.objective):
+        raise UserError(
+            f"{given.output_dir}: its run has --objective={noted}; pass the same one, or "
+            "choose another output_dir"
+        )
     objective = pretraining_records.OBJECTIVES[given.objective]()
     if given.do_export and not objective.reads_masks:
         raise UserError(

@@ -47,33 +47,42 @@ def read_config(given: flags.RunOptions) -> EncoderConfig:
     path = given.bert_config_file
     config = checkpoint.read_config(path)
     try:
-        config = dataclasses.replace(config, **given.network_changes())
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{path}: {error}") from error
+        config = dataclasses.replace(config, **given.network_changes(config))
+    except TypeError as error:
+        raise UserError(
+            f"{path}: an encoder of this kind has no choice of --pooling"
+        ) from error
     if given.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={given.max_seq_length} is more than "
             f"max_position_embeddings={config.max_position_embeddings} of {path}"
         )
-    if given.init_checkpoint and not given.change_network:
-        _check_unseen(config, given)
+    _check_same_network(config, given)
     return config
 
 
-def _check_unseen(config, given):
-    """Compares with the config beside init_checkpoint what no shape shows."""
-    folder = checkpoint.folder_of(checkpoint.resolve(given.init_checkpoint))
+def _check_same_network(config, given):
+    """Compares what no shape shows with the config next to the weights to use."""
+    if run_folder.holds_weights(given.output_dir):
+        if given.do_train:
+            return  # a run that goes on is compared with all that it began with
+        folder, remedy = given.output_dir, "use that file"
+    elif given.init_checkpoint and not given.change_network:
+        source = checkpoint.resolve(given.init_checkpoint)
+        folder = checkpoint.folder_of(source) or "."
+        remedy = "use that file, or pass --change_network"
+    else:
+        return
     try:
         learned = checkpoint.read_config(folder)
     except UserError:
         return  # there is none, or it is of another kind of model
-    for name in config.unseen_keys:
+    for name in config.keys_without_shape:
         value, was = getattr(config, name), getattr(learned, name, None)
         if was not in (None, value):
             raise UserError(
-                f"{given.bert_config_file}: {name} is {value!r}, but {was!r} in {folder}, "
-                "from whose weights training starts; use the config of that folder, or "
-                "pass --change_network"
+                f"{given.bert_config_file}: {name} is {value!r}, but {was!r} in the config "
+                f"in {folder}, with which the weights were trained; {remedy}"
             )
 
 

@@ -12,7 +12,7 @@ from modeling.encoders.encoder import Encoder
 
 # Added to the attention scores of what a position does not see. Finite, so that a row of
 # only padding attends evenly instead of becoming NaN.
-_HIDDEN_SCORE = -10000.0
+_UNSEEN_SCORE = -10000.0
 
 
 class BertEncoder(Encoder):
@@ -255,7 +255,7 @@ class _SelfAttention(keras.layers.Layer):
         scores = ops.cast(scores, "float32")
         if seen is not None:
             # One penalty, whether a position is padding, on the other side, or both.
-            scores += _HIDDEN_SCORE * (1.0 - ops.cast(seen, "float32"))
+            scores += _UNSEEN_SCORE * (1.0 - ops.cast(seen, "float32"))
         probs = ops.cast(ops.softmax(scores), value.dtype)
         probs = dropouts(probs, self.dropout_prob)
         context = ops.matmul(probs, value)  # [b, n, s, d]

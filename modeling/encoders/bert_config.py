@@ -33,6 +33,8 @@ _THEIR_FIXED_VALUES = {
     "quantization_config": None,
 }
 _THEIR_DIRECTIONS = {"both": {}, "left_to_right": {"is_decoder": True}}
+# Classes whose head reads the first token, in either direction.
+_THEIR_POOLED = {"BertForSequenceClassification", "BertForMultipleChoice"}
 _THEIR_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 
 
@@ -61,7 +63,7 @@ class BertConfig(EncoderConfig):
         "pooling": POOLINGS,
     }
     own_keys = frozenset({"attention_direction", "pooling"})
-    unseen_keys = ("num_attention_heads", "hidden_act", "attention_direction")
+    keys_without_shape = ("num_attention_heads", "hidden_act", "attention_direction")
     tolerated_keys = frozenset(
         {
             "directionality",
@@ -112,7 +114,7 @@ class BertConfig(EncoderConfig):
                 describes another network than BERT's.
         """
         if "model_type" in values:
-            known = {field.name for field in dataclasses.fields(cls)}
+            known = {field.name for field in dataclasses.fields(cls)} - cls.own_keys
             values = _translated(values, known)
         elif "architectures" in values:
             raise ValueError(
@@ -155,6 +157,8 @@ def _translated(values, known):
     is_decoder = values.get("is_decoder")
     if is_decoder not in (None, False, True):
         raise ValueError(f"is_decoder is {is_decoder!r:.40}; it must be of type bool")
+    classes = values.get("architectures") or ()
+    reads_first = is_decoder and not _THEIR_POOLED.isdisjoint(classes)
     values = _THEIR_DEFAULTS | {key: values[key] for key in values if key in known}
     activation = values["hidden_act"]
     if activation not in list(_THEIR_ACTIVATIONS):  # not hashed: it may be of any type
@@ -165,6 +169,7 @@ def _translated(values, known):
     return values | {
         "hidden_act": _THEIR_ACTIVATIONS[activation],
         "attention_direction": "left_to_right" if is_decoder else "both",
+        "pooling": "first" if reads_first else None,
     }
 
 

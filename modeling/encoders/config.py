@@ -33,7 +33,7 @@ class EncoderConfig:
             ignored.
         own_keys: keys that released files do not have; written only if they differ from
             their default, so that other readers of the file do not meet them.
-        unseen_keys: keys that change what the same weights compute, but no shape.
+        keys_without_shape: keys that change what the same weights compute, but no shape.
     Raises:
         ValueError: a value has the wrong type or is out of range.
     """
@@ -42,7 +42,12 @@ class EncoderConfig:
     choices: typing.ClassVar[Mapping[str, tuple[str, ...]]] = {}
     tolerated_keys: typing.ClassVar[frozenset[str]] = frozenset()
     own_keys: typing.ClassVar[frozenset[str]] = frozenset()
-    unseen_keys: typing.ClassVar[tuple[str, ...]] = ()
+    keys_without_shape: typing.ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def attention_direction(self) -> str:
+        """The sides that a position sees: "both", "left_to_right" or "right_to_left"."""
+        return "both"
 
     @property
     def row_pooling(self) -> str:

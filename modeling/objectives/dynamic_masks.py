@@ -73,6 +73,9 @@ class DynamicMasks(Objective):
     def metrics(self, batch, outputs) -> dict:
         return self.objective.metrics(batch, outputs)
 
+    def check(self, config) -> None:
+        self.objective.check(config)
+
     def derived(self, values) -> dict:
         return self.objective.derived(values)
 

@@ -21,6 +21,7 @@ class MaskedLMModel(keras.layers.Layer):
 
     def __init__(self, config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"):
         super().__init__(name="pretraining", dtype=dtype, autocast=False)
+        self.config = config
         initializers = layers.weight_initializers(
             config.initializer_range, f"pretraining heads {seed}"
         )

@@ -31,7 +31,7 @@ class NextTokenModel(MaskedLMModel):
         outputs = self.encoder(batch, dropouts=dropouts)
         earlier, later = slice(None, -1), slice(1, None)
         source, target = earlier, later
-        if self.encoder.config.attention_direction == "right_to_left":
+        if self.config.attention_direction == "right_to_left":
             source, target = later, earlier
         hidden = self.masked_lm.transform(outputs["sequence_output"][:, source])
         loss, correct = losses.vocabulary_cross_entropy(
@@ -54,7 +54,8 @@ def _weights(batch):
 class NextToken(Objective):
     """Every token from those before it; or after it, if attention looks to the right.
 
-    All tokens count, [CLS] and [SEP] included.
+    [CLS] and [SEP] are tokens like others; only the one with which a row begins is no
+    target.
 
     Source: google-research/bert@eedf571 run_pretraining.py, get_masked_lm_output at
     every position.
@@ -65,7 +66,7 @@ class NextToken(Objective):
     reads_masks = False
 
     def check(self, config) -> None:
-        if getattr(config, "attention_direction", None) in (None, "both"):
+        if config.attention_direction == "both":
             raise ValueError(
                 "with attention to both sides, every position sees the token that it is "
                 'to predict; set "attention_direction": "left_to_right"'

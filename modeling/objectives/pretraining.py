@@ -17,7 +17,8 @@ class PretrainingModel(MaskedLMModel):
     def call(self, batch, dropouts=layers.no_dropout):
         """Like `MaskedLMModel.call`, plus next_sentence_logits [b, 2]."""
         outputs = super().call(batch, dropouts)
-        logits = self.next_sentence(outputs["pooled_output"])
+        pooled = self.encoder.pool(outputs, batch.get("input_mask"))
+        logits = self.next_sentence(pooled)
         return outputs | {"next_sentence_logits": logits}
 
 

@@ -209,6 +209,13 @@ class Span(_TaskObjective):
 
     sequence_outputs = ("start_logits", "end_logits")
 
+    def check(self, config) -> None:
+        if config.attention_direction == "right_to_left":
+            raise ValueError(
+                "read from right to left, no token of a text sees the question before it; "
+                "use another attention_direction"
+            )
+
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
         return _SpanModel(config, 2, scope=("cls", "squad"), seed=seed, dtype=dtype)
 

@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
 
+import fill_mask
 import tests
 from modeling import losses
 from modeling.encoders.bert_config import BertConfig
@@ -69,6 +71,37 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
         hidden, table, bias, *labels, with_gradient=False
     )
     np.testing.assert_allclose(without, expected[:2], rtol=1e-6)
+
+
+ON_JAX = """
+import numpy as np, jax
+from keras import ops
+from modeling import losses
+losses.LOGIT_BYTES = 5 * 50 * 4
+rng = np.random.default_rng(0)
+h, t, b = (rng.normal(size=s).astype("f") for s in ((37, 8), (50, 8), (50,)))
+labels, weights = rng.integers(0, 50, 37), rng.uniform(size=37).astype("f")
+def at_once(h, t, b):
+    return losses.cross_entropy(ops.matmul(h, ops.transpose(t)) + b, labels, weights)[0]
+def in_parts(h, t, b):
+    return losses.vocabulary_cross_entropy(h, t, b, labels, weights)[0]
+for compiled in (lambda f: f, jax.jit):
+    found, expected = (
+        jax.tree.leaves(compiled(jax.value_and_grad(f, (0, 1, 2)))(h, t, b))
+        for f in (in_parts, at_once)
+    )
+    assert len(found) == 4
+    for mine, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4)
+print("equal")
+"""
+
+
+@pytest.mark.slow
+def test_jax_has_the_same_gradient():
+    env = jobs.ENVIRONMENT | {"KERAS_BACKEND": "jax"}
+    done = jobs.finished([sys.executable, "-c", ON_JAX], env=env)
+    assert done.stdout.strip() == "equal", done.stderr
 
 
 @pytest.mark.parametrize("case", ["full", "padded"])
@@ -170,8 +203,18 @@ def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path):
     expected = jobs.weights(tmp_path / "whole")
     for name, value in jobs.weights(tmp_path / "killed").items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
-    # Its encoder and head are those of the masked LM, for a model of the same direction.
     output = str(tmp_path / "whole" / "output")
+    # Its weights are not taken for those of another network or objective.
+    whole = {**changes, "do_train": False, "num_train_steps": 30}
+    with pytest.raises(UserError, match="attention_direction is 'right_to_left', but"):
+        right = dataclasses.replace(TINY, attention_direction="right_to_left")
+        run(tmp_path / "whole", **whole | {"config": right})
+    with pytest.raises(UserError, match="its run has --objective=next_token; pass the"):
+        run(tmp_path / "whole", **whole | {"objective": "masked_lm"})
+    given = {"init_checkpoint": output, "vocab_file": VOCAB_FILE, "text": "a [MASK]"}
+    with pytest.raises(UserError, match="next_token, which does not fill masks"):
+        fill_mask.main(fill_mask.Options(**given))
+    # Its encoder and head are those of the masked LM, for a model of the same direction.
     (tmp_path / "next").mkdir()
     kept = {**changes, "num_train_steps": 2, "init_checkpoint": output}
     with pytest.raises(

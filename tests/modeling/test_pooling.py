@@ -118,5 +118,6 @@ def test_a_run_says_and_notes_what_its_head_reads(folder, capsys):
     }
     with pytest.raises(UserError, match="head reads the mean .* cannot hold it"):
         hugging_face.write(str(folder / "theirs"), tensors, config)
-    plain = dataclasses.replace(config, pooling="first")
-    hugging_face.write(str(folder / "theirs"), tensors, plain)
+    first = dataclasses.replace(config, pooling="first")
+    hugging_face.write(str(folder / "theirs"), tensors, first)
+    assert checkpoint.read_config(str(folder / "theirs")) == first

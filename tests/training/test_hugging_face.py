@@ -249,6 +249,8 @@ def test_a_decoder_of_theirs_reads_from_left_to_right(folder, tmp_path):
     assert config == dataclasses.replace(
         config_of(), attention_direction="left_to_right"
     )
+    change_config(folder, pooling="cls")  # no key of theirs
+    assert checkpoint.read_config(str(folder)) == config
     tensors = hugging_face.read(str(folder / "model.safetensors"))
     masked_lm = {k: v for k, v in tensors.items() if "seq_relationship" not in k}
     hugging_face.write(str(tmp_path / "causal"), masked_lm, config)

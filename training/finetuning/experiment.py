@@ -189,6 +189,10 @@ class Experiment:
 
     def trainer(self, trial: Trial) -> loop.Trainer:
         given, objective = self.given, self.task.objective()
+        try:
+            objective.check(self.config)
+        except ValueError as error:
+            raise UserError(f"{given.bert_config_file}: {error}") from error
         steps = self.num_train_steps(trial) if given.do_train else 1
         settings = given.settings(
             num_train_steps=steps,

@@ -108,8 +108,10 @@ class PooledOptions(FineTuningOptions):
         "default, the first; if attention_direction is left_to_right, the last.",
     )
 
-    def network_changes(self):
-        return {"pooling": self.pooling} if self.pooling else {}
+    def network_changes(self, config):
+        if self.pooling in (None, config.row_pooling):
+            return {}
+        return {"pooling": self.pooling}
 
 
 # === The run =========================================================================

@@ -62,6 +62,8 @@ BERT = Names(
         {
             "BertForSequenceClassification",
             "BertForMultipleChoice",
+            "BertForPreTraining",
+            "BertForNextSentencePrediction",
         }
     ),
 )

@@ -66,23 +66,24 @@ def _check_same_network(config, given):
     if run_folder.holds_weights(given.output_dir):
         if given.do_train:
             return  # a run that goes on is compared with all that it began with
-        folder, remedy = given.output_dir, "use that file"
+        path = os.path.join(given.output_dir, run_folder.CONFIG)
+        remedy = "use that file"
     elif given.init_checkpoint and not given.change_network:
         source = checkpoint.resolve(given.init_checkpoint)
-        folder = checkpoint.folder_of(source) or "."
-        remedy = "use that file, or pass --change_network"
+        path = checkpoint.folder_of(source) or "."
+        remedy = "use the config there, or pass --change_network"
     else:
         return
     try:
-        learned = checkpoint.read_config(folder)
+        learned = checkpoint.read_config(path)
     except UserError:
         return  # there is none, or it is of another kind of model
     for name in config.keys_without_shape:
         value, was = getattr(config, name), getattr(learned, name, None)
         if was not in (None, value):
             raise UserError(
-                f"{given.bert_config_file}: {name} is {value!r}, but {was!r} in the config "
-                f"in {folder}, with which the weights were trained; {remedy}"
+                f"{given.bert_config_file}: {name} is {value!r}, but {was!r} in {path}, "
+                f"with which the weights were trained; {remedy}"
             )
 
 

@@ -14,7 +14,7 @@ import run_pretraining
 import tests
 from training import checkpoint, lease, run_folder, tf
 from modeling.encoders.bert_config import BertConfig
-from tests import jobs
+from tests import jobs, tiny
 from tests.programs import hosts
 from text.errors import UserError
 from text.records import encoding, framing
@@ -22,14 +22,11 @@ from text.records import encoding, framing
 ROOT = str(tests.ROOT)
 RECORDS = os.path.join(ROOT, "tests", "golden", "pretraining", "pretraining.tfrecord")
 GOLDEN = os.path.join(ROOT, "tests", "golden", "checkpoint")
-TINY = BertConfig(
+TINY = tiny.config(
     vocab_size=3000,
     hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
     intermediate_size=8,
     max_position_embeddings=64,
-    type_vocab_size=2,
 )
 STILL = dataclasses.replace(
     TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0

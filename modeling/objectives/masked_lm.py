@@ -137,13 +137,6 @@ class MaskedLM(Objective):
             )
         }
 
-    @staticmethod
-    def row_weights(batch):
-        """float32 [b]: 0.0 for rows that only pad a batch."""
-        if "is_real_example" in batch:
-            return ops.cast(batch["is_real_example"], "float32")
-        return ops.ones(ops.shape(batch["input_ids"])[:1], "float32")
-
     def weights(self, batch) -> dict:
         return {
             f"{task}_loss": ops.sum(weights)

@@ -8,7 +8,7 @@ import math
 from keras import ops
 
 from modeling import layers, losses
-from modeling.objectives.masked_lm import MaskedLM, MaskedLMModel
+from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.objective import Objective
 
 
@@ -48,7 +48,7 @@ class NextTokenModel(MaskedLMModel):
 def _weights(batch):
     """float32 [b, s - 1]: 1 where two neighbours are tokens of a row that counts."""
     mask = ops.cast(batch["input_mask"], "float32")
-    return mask[:, 1:] * MaskedLM.row_weights(batch)[:, None]
+    return mask[:, 1:] * Objective.row_weights(batch)[:, None]
 
 
 class NextToken(Objective):

@@ -4,6 +4,7 @@ import abc
 from collections.abc import Mapping
 
 import keras
+from keras import ops
 
 from modeling.encoders.config import EncoderConfig
 
@@ -60,6 +61,13 @@ class Objective(abc.ABC):
         """
         del seed
         return batch
+
+    @staticmethod
+    def row_weights(batch):
+        """float32 [b]: 0.0 for rows that only pad a batch."""
+        if "is_real_example" in batch:
+            return ops.cast(batch["is_real_example"], "float32")
+        return ops.ones(ops.shape(batch["input_ids"])[:1], "float32")
 
     @abc.abstractmethod
     def weights(self, batch) -> dict:

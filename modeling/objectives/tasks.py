@@ -134,13 +134,6 @@ class _TaskObjective(Objective):
     def weights(self, batch) -> dict:
         return {"loss": ops.sum(self.row_weights(batch))}
 
-    def row_weights(self, batch):
-        """float32 [b]: 0.0 for rows that only pad a batch."""
-        real = batch.get("is_real_example")
-        if real is None:
-            return ops.ones(ops.shape(batch["input_ids"])[:1], "float32")
-        return ops.cast(real, "float32")
-
 
 class Classification(_TaskObjective):
     """One of `num_labels` classes; label_ids int [b].

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import extract_features
 import tests
 from modeling import losses
 from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from modeling.objectives import pretraining, tasks
 from tests import tiny
+from text.errors import UserError
 
 GOLDEN = tests.GOLDEN / "checkpoint"
 DIRECTIONS = {"both": "both", "ltr": "left_to_right", "rtl": "right_to_left"}
@@ -123,6 +125,28 @@ def test_a_row_of_padding_alone_stays_finite():
     batch = {"input_ids": np.zeros((1, 12), int), "input_mask": np.zeros((1, 12), int)}
     for direction in ("left_to_right", "right_to_left"):
         assert np.isfinite(tiny_model(direction)(batch)["sequence_output"]).all()
+
+
+def test_what_cannot_be_answered_from_one_side_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no token of a text sees the question"):
+        tasks.Span().check(tiny.config(attention_direction="right_to_left"))
+    golden = BertConfig.from_json_file(GOLDEN / "bert_config.json")
+    config = dataclasses.replace(golden, attention_direction="left_to_right")
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    (tmp_path / "texts.txt").write_text("a text\n")
+    given = extract_features.Options(
+        input_file=str(tmp_path / "texts.txt"),
+        output_file=str(tmp_path / "features.json"),
+        vocab_file=str(GOLDEN / "vocab.txt"),
+        bert_config_file=str(tmp_path / "config.json"),
+        init_checkpoint=str(GOLDEN / "bert_model.ckpt"),
+        max_seq_length=32,
+        pooling="cls",
+    )
+    with pytest.raises(
+        UserError, match="is the same for every text; use --pooling=mean"
+    ):
+        extract_features.main(given)
 
 
 def test_the_key_is_written_only_where_it_is_not_the_releases():

@@ -15,18 +15,11 @@ from modeling import layers, losses
 from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
+from tests import tiny
 
 GOLDEN = tests.GOLDEN / "checkpoint"
 
-TINY = BertConfig(
-    vocab_size=50,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=12,
-    type_vocab_size=2,
-)
+TINY = tiny.config(vocab_size=50, num_hidden_layers=2, max_position_embeddings=12)
 STILL = dataclasses.replace(
     TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
 )

@@ -11,7 +11,7 @@ import tests
 from training import checkpoint, distribution, loop, report, run_folder, tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
-from tests import jobs
+from tests import jobs, tiny
 from text.files import anywhere
 from text.instances.kinds import RowOptions
 from text.records import framing, reading, shards
@@ -19,14 +19,11 @@ from text.records import framing, reading, shards
 GOLDEN = str(tests.GOLDEN / "checkpoint")
 RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")
 OBJECTIVE = pretraining.MaskedLMNextSentence()
-TINY = BertConfig(
+TINY = tiny.config(
     vocab_size=3000,
     hidden_size=8,
-    num_hidden_layers=1,
-    num_attention_heads=2,
     intermediate_size=8,
     max_position_embeddings=64,
-    type_vocab_size=2,
 )
 
 
@@ -37,6 +34,7 @@ class Log:
         self.begun = None
         self.rows = []
         self.held_out = []
+        self.said = []
 
     def begin(self, step):
         self.begun = step
@@ -48,7 +46,7 @@ class Log:
         self.held_out.append((step, values))
 
     def say(self, message):
-        pass
+        self.said.append(message)
 
 
 def trainer(config=TINY, **settings):
@@ -264,10 +262,15 @@ def test_evaluation_does_not_count_what_fills_up_a_batch():
 @pytest.mark.slow
 def test_checkpoints_of_chosen_steps_are_saved_and_kept(tmp_path):
     run = trainer(
-        save_every_steps=2, keep_checkpoints=1, keep_checkpoints_at=(1, 3), batch_size=8
+        save_every_steps=2,
+        keep_checkpoints=1,
+        keep_checkpoints_at=(1, 3, 9),
+        batch_size=8,
     )
-    run.train(lambda first, part: in_file_order(8), str(tmp_path), Log())
+    log = Log()
+    run.train(lambda first, part: in_file_order(8), str(tmp_path), log)
     assert run_folder.steps(str(tmp_path)) == [1, 3, 6]
+    assert "warning: no checkpoint is kept at step 9, after the last" in log.said
 
 
 def test_report_writes_lines_and_curves(tmp_path, capsys):

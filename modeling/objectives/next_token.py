@@ -37,7 +37,8 @@ class NextTokenModel(MaskedLMModel):
         loss, correct = losses.vocabulary_cross_entropy(
             ops.reshape(hidden, (-1, hidden.shape[-1])),
             ops.convert_to_tensor(self.encoder.word_embeddings),
-            ops.convert_to_tensor(self.masked_lm.output_bias),
+            # Keras makes bfloat16 of variables in a mixed network.
+            ops.cast(self.masked_lm.output_bias, "float32"),
             ops.reshape(batch["input_ids"][:, target], (-1,)),
             ops.reshape(_weights(batch), (-1,)),
             with_gradient=dropouts is not layers.no_dropout,

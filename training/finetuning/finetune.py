@@ -116,6 +116,7 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
 
     @property
     def num_lstm_layers(self) -> int:
+        """How many the network has, which a script may derive from other flags."""
         return self.lstm_layers
 
     @property

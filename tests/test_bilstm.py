@@ -357,6 +357,7 @@ def test_every_task_trains_with_them_and_exports_later(kind, untraced, tmp_path)
         ({"lstm_size": 0}, "--lstm_size=0: must be at least 1"),
         ({"lstm_layers": 0}, "--lstm_size=6 has no effect without BiLSTM layers; pass"),
         ({"pooling": "mean"}, "--pooling=mean has no effect with --lstm_layers"),
+        ({"export_formats": ["litert"]}, "LiteRT's converter fails on BiLSTM layers"),
     ],
 )
 def test_flags_without_a_meaning_are_refused(tmp_path, changes, message):

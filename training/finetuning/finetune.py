@@ -100,6 +100,11 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
                     f"--lstm_size={self.lstm_size} has no effect without BiLSTM layers; "
                     "pass --lstm_layers, or remove it"
                 )
+        if self.lstm and "litert" in self.export_formats:
+            raise UserError(
+                "--export_formats=litert: LiteRT's converter fails on BiLSTM layers; use "
+                "onnx, or the SavedModels"
+            )
         for name in ("learning_rate", "num_train_epochs"):
             for number in getattr(self, name):
                 if not 0 < number < math.inf:

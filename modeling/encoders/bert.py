@@ -82,14 +82,12 @@ class BertEncoder(Encoder):
         if self.config.row_pooling == "first":
             return outputs["pooled_output"]
         hidden = outputs["sequence_output"]
+        if self.config.row_pooling == "last":
+            return self.pooler(layers.last_token(hidden, input_mask))
         if input_mask is None:
             input_mask = ops.ones(ops.shape(hidden)[:2], "int32")
         lengths = ops.maximum(ops.sum(input_mask, axis=1, keepdims=True), 1)
-        if self.config.row_pooling == "last":
-            weights = ops.arange(ops.shape(hidden)[1])[None] == lengths - 1
-            weights = ops.cast(weights, "float32")
-        else:
-            weights = ops.cast(input_mask, "float32") / ops.cast(lengths, "float32")
+        weights = ops.cast(input_mask, "float32") / ops.cast(lengths, "float32")
         pooled = ops.matmul(weights[:, None], ops.cast(hidden, "float32"))
         return self.pooler(pooled[:, 0])
 

@@ -112,6 +112,7 @@ class Experiment:
             )
         if state:
             self.task.restore(state)
+            given.check_lstm(folder, state)
 
     def _check_network(self, path):
         """Compares configs, because not every difference shows in the shapes."""
@@ -188,7 +189,8 @@ class Experiment:
         return int(self.num_examples / trial.train_batch_size * trial.num_train_epochs)
 
     def trainer(self, trial: Trial) -> loop.Trainer:
-        given, objective = self.given, self.task.objective()
+        given = self.given
+        objective = given.with_lstm(self.task.objective())
         try:
             objective.check(self.config)
         except ValueError as error:
@@ -232,6 +234,7 @@ class Experiment:
         identity = {
             **varied,
             **{name: getattr(given, name) for name in names},
+            **given.lstm_settings,
             **self.task.settings(),
             **self.task.tokenizer.settings,
             **dataclasses.asdict(self.config),
@@ -283,6 +286,7 @@ class Experiment:
                 run_folder.forget_best(directory)
             state = {
                 "task": type(self.task).__name__,
+                **(given.lstm_settings if given.lstm else {}),
                 **self.task.state(),
                 **self.task.tokenizer.settings,
             }

@@ -238,6 +238,7 @@ def write(
         said = config.to_hugging_face() | _said_of_heads(tensors, names, task or {})
     except ValueError as error:
         raise UserError(f"{directory}: {error}") from error
+    weights = _under_their_names(tensors, names, said)
     if config.row_pooling != "first" and not names.pooled.isdisjoint(
         said["architectures"]
     ):
@@ -247,7 +248,6 @@ def write(
         )
     if said.get("is_decoder"):
         said["architectures"] = [names.causal.get(c, c) for c in said["architectures"]]
-    weights = _under_their_names(tensors, names, said)
     weights = safetensors.numpy.save(weights, {"format": "pt"})
     values = {"config.json": said}
     if tokenizer:

@@ -28,7 +28,7 @@ from text.corpus import formats
 from text.errors import UserError
 from text.files import inputs, local
 from text.tokenizers.kinds import TokenizerOptions
-from training.ablations import cells, page, plan
+from training.ablations import cells, page, plan, tasks
 from training.ablations.tables import TABLES
 
 _MARK = ".ablations~bert~"  # a file that marks the folder as made by this script
@@ -144,26 +144,9 @@ class Options(TokenizerOptions):
 
 
 def main(given: Options) -> int:
-    tasks = [plan.read_task(item) for item in given.tasks]
-    titles = [task.title.lower() for task in tasks]
-    for title in titles:
-        if titles.count(title) > 1:
-            raise UserError(f"--tasks: two tasks are named {title}; rename a folder")
-    sources = _sources(given)
     config = _config(given)
-    tasks = tasks or [
-        plan.Task(
-            "package",
-            "classification",
-            "run_classifier.py",
-            {
-                "task_name": "custom",
-                "data_dir": f"{{root}}/{_DOCUMENTATION}/{cells.OUTPUT}/packages",
-            },
-            "eval_accuracy",
-        )
-    ]
-    planned = plan.Planner(given, config, tasks, sources).plan(given.table)
+    planner = plan.Planner(given, config, _tasks(given), _sources(given))
+    planned = planner.plan(given.table)
     root = given.output_dir
     _make(root, planned)
     with local.locked(os.path.join(root, _MARK)):
@@ -193,6 +176,26 @@ def main(given: Options) -> int:
         )
     print(f"\nWritten to {os.path.join(root, page.PAGE)} and {page.JSON}")
     return 0
+
+
+def _tasks(given: Options) -> list[tasks.Task]:
+    found = [tasks.read_task(item) for item in given.tasks]
+    titles = [task.title.lower() for task in found]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise UserError(f"--tasks: two tasks are named {title}; rename a folder")
+    return found or [
+        tasks.Task(
+            "package",
+            "classification",
+            "run_classifier.py",
+            {
+                "task_name": "custom",
+                "data_dir": f"{{root}}/{_DOCUMENTATION}/{cells.OUTPUT}/packages",
+            },
+            "eval_accuracy",
+        )
+    ]
 
 
 def _sources(given: Options) -> plan.Sources:

@@ -11,6 +11,7 @@ import dataclasses
 import fcntl
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -136,17 +137,11 @@ class Runner:
                 self._seconds.setdefault(cell.kind, []).append(seconds)
         if known:
             _say(f"{len(known)} of {len(cells)} cells have finished earlier")
-        try:
-            return self._run(left, len(cells))
-        except BaseException:  # Ctrl-C above all
-            self._stopping.set()
-            for process in list(self._processes):
-                process.terminate()
-            raise
+        return self._run(left, len(cells))
 
     def _run(self, left: dict[str, Cell], total: int) -> list[str]:
         failures, running = {}, {}
-        with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool:
+        with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool, self._ending():
             while left or running:
                 for cell in self._ready(left, running, failures):
                     del left[cell.name]
@@ -159,17 +154,30 @@ class Runner:
                 for future in done:
                     cell = running.pop(future)
                     number = total - len(left) - len(running)
-                    waiting = [*left.values(), *running.values()]
                     try:
                         ended = self._ended(cell, future.result())
                     except _Failed as failed:
                         failures[cell.name] = f"{cell.name}: {failed}"
                         ended = f"failed: {failed}"
-                    _say(
-                        f"[{number}/{total}{self._time_left(waiting)}] {cell.name}: "
-                        f"{ended}"
-                    )
+                    time_left = self._time_left([*left.values(), *running.values()])
+                    _say(f"[{number}/{total}{time_left}] {cell.name}: {ended}")
         return [*failures.values(), *(f"{name}: not run" for name in left)]
+
+    @contextlib.contextmanager
+    def _ending(self):
+        """Ends the processes if this one is interrupted or asked to end."""
+        before = signal.signal(
+            signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+        )
+        try:
+            yield
+        except BaseException:
+            self._stopping.set()
+            for process in list(self._processes):
+                process.terminate()
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     def _ready(self, left, running, failures) -> Iterator[Cell]:
         """The next cells to start, as many as may run."""

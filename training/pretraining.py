@@ -283,7 +283,7 @@ def _tokenizer(given, config):
     if given.do_export:
         export_folder.check_place(given.output_dir)
     tokenizer = run.make_tokenizer(given)
-    run.check_vocabulary(tokenizer.vocabulary, given, config)
+    run.check_vocabulary(tokenizer.vocabulary, config, given.bert_config_file)
     if run_folder.steps(given.output_dir):
         run.check_text(tokenizer, given.output_dir)
     return tokenizer

@@ -13,6 +13,7 @@ import numpy as np
 from training import (
     distribution,
     encoder_export,
+    flags,
     loop,
     pretraining_records,
     report,
@@ -110,7 +111,7 @@ def _identity(given, config: EncoderConfig, data: reading.Records, drawn: dict) 
         "init_checkpoint",
         "dtype",
         "allow_tf32",
-        "bias_correction",
+        *flags.RECIPE,
         "seed",
         "objective",
     )

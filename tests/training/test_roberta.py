@@ -11,7 +11,8 @@ from safetensors.numpy import load_file, save_file
 
 import convert_checkpoint
 import tests
-from training import checkpoint
+from training import checkpoint, distribution, loop, tf
+from modeling import optimization
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.roberta_config import RobertaConfig
 from modeling.objectives import masked_lm, tasks
@@ -162,6 +163,80 @@ def test_masked_lm_equals_fairseq(fairseq_weights):
     outputs = model(everywhere(inputs))
     assert_close(outputs["masked_lm_logits"], values["logits"], mask)
     assert_close(outputs["sequence_output"], values["features"], mask)
+
+
+# --- the same training ---------------------------------------------------------------
+
+
+class Log:
+    """Keeps what a report would print."""
+
+    def __init__(self):
+        self.rows = []
+
+    def begin(self, step):
+        pass
+
+    def training(self, step, values, *, updates, seconds):
+        self.rows.append(values)
+
+
+def masked_rows(trace):
+    """The rows of fairseq's updates, as records give them: padded places of targets."""
+    tokens, targets = trace["src_tokens"], trace["target"]
+    is_target = targets != CONFIG.pad_token_id
+    places = np.argsort(~is_target, axis=-1, kind="stable")[..., :9]
+    weights = np.take_along_axis(is_target, places, -1)
+    return {
+        "input_ids": tokens,
+        "input_mask": tokens != CONFIG.pad_token_id,
+        "masked_lm_positions": places * weights,
+        "masked_lm_ids": np.take_along_axis(targets, places, -1) * weights,
+        "masked_lm_weights": weights,
+    }
+
+
+def test_twenty_updates_equal_fairseq(fairseq_weights):
+    with np.load(GOLDEN / "fairseq" / "train_trace.npz") as file:
+        trace = dict(file)
+    rows = {name: x.astype(np.int32) for name, x in masked_rows(trace).items()}
+    assert rows["masked_lm_weights"].sum() == trace["sample_size"].sum()
+    objective = masked_lm.MaskedLM()
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = dataclasses.replace(CONFIG, **still)
+    recipe = {"optimizer": "fairseq_adam", "adam_beta_2": 0.98, "clip_norm": 0.0}
+    run = loop.Trainer(
+        distribution.make("one"),
+        lambda: objective.network(config),
+        objective,
+        loop.Settings(
+            num_train_steps=20,
+            num_warmup_steps=5,
+            learning_rate=5e-3,
+            batch_size=4,
+            recipe=optimization.Recipe(**recipe),
+            save_every_steps=0,
+            log_every_steps=1,
+        ),
+    )
+    for name, value in fairseq_weights.items():
+        run.weights[name].assign(value)
+    log = Log()
+    data = tf.data.Dataset.from_tensor_slices(rows)
+    run.train(lambda first, part: data, "nowhere", log)
+    for name, expected in (
+        ("masked_lm_loss", trace["loss_sum"] / trace["sample_size"]),
+        ("learning_rate", trace["lr"]),
+        ("gradient_norm", trace["gnorm"]),
+    ):
+        found = [row[name] for row in log.rows]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-9)
+    after = of_fairseq("roberta_tiny_after_20_updates.safetensors")
+    assert after.keys() == fairseq_weights.keys()
+    for name, value in after.items():
+        np.testing.assert_allclose(
+            run.weights[name].numpy(), value, rtol=0, atol=1e-4, err_msg=name
+        )
 
 
 # --- there and back ------------------------------------------------------------------

@@ -10,7 +10,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from training import checkpoint, distribution, loop, report, run, run_folder
+from training import checkpoint, distribution, flags, loop, report, run, run_folder
 from serving import export_folder
 from text.errors import UserError
 from text.progress import Progress
@@ -225,7 +225,7 @@ class Experiment:
             "init_encoder_only",
             "dtype",
             "allow_tf32",
-            "bias_correction",
+            *flags.RECIPE,
             "warmup_proportion",
             "early_stopping_patience",
             "length_buckets",

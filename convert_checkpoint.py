@@ -32,7 +32,7 @@ from text.tasks import tags
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter, check_case
-from training.layouts import hugging_face
+from training.layouts import hugging_face, roberta_names
 
 _BUNDLE = "bert_model.ckpt"
 _BYTE_PAIRS = ("vocab.json", "merges.txt")  # the files of a byte-level BPE
@@ -397,7 +397,7 @@ def _write(model: Model, given: Options, sources: str) -> None:
 def _tokenizer(model, given) -> dict | None:
     """What tokenizer_config.json says; without its words, a tokenizer would be a trap."""
     if model.byte_pairs:
-        return {"tokenizer_class": "RobertaTokenizer"}
+        return roberta_names.TOKENIZER
     return model.vocabulary and {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": given.do_lower_case,

@@ -217,6 +217,8 @@ def test_every_task_starts_from_a_model_of_hugging_face(tmp_path, untraced, head
     given = flags(tmp_path, init_checkpoint=str(tmp_path), train_batch_size=[16])
     jobs.run(script, given | {"do_train": True, "do_eval": True})
     assert 0 <= jobs.results(tmp_path)[score]
+    with pytest.raises(UserError, match="weight_decay was 0.01 and is now 0.1"):
+        jobs.run(script, given | {"do_train": True, "weight_decay": 0.1})
     convert_checkpoint.main(
         convert_checkpoint.Options(
             input=[str(tmp_path / "output")],

@@ -30,7 +30,8 @@ class RunOptions:
     change_network: bool = options.field(
         False,
         help="Let what the weights compute differ from the config next to "
-        "--init_checkpoint: hidden_act, num_attention_heads, attention_direction.",
+        "--init_checkpoint, such as hidden_act, num_attention_heads or "
+        "attention_direction.",
     )
     max_seq_length: int = options.field(128, help="Maximum number of tokens per row.")
     do_train: bool = options.field(False, help="Train.")

@@ -368,6 +368,10 @@ def test_byte_pairs_go_along_as_they_are(folder, tmp_path):
     said = json.loads((tmp_path / "theirs" / "tokenizer_config.json").read_text())
     assert said["tokenizer_class"] == "RobertaTokenizer"
     assert said["model_max_length"] == 24
+    assert said["mask_token"]["lstrip"]
+    (folder / "merges.txt").unlink()
+    with pytest.raises(FileNotFoundError, match="merges.txt"):
+        convert(folder, tmp_path / "again")
 
 
 def test_what_their_layout_lacks_is_refused(folder, tmp_path, monkeypatch):

@@ -119,9 +119,11 @@ def gelu_erf(x):
     return ops.cast((wide * 0.5) * twice_cdf, x.dtype), gradient
 
 
-def layer_norm(dtype: str) -> keras.layers.LayerNormalization:
-    """Layer normalization over the last axis with the release's name and epsilon."""
-    return keras.layers.LayerNormalization(epsilon=1e-12, dtype=dtype, name="LayerNorm")
+def layer_norm(epsilon: float, dtype: str) -> keras.layers.LayerNormalization:
+    """Layer normalization over the last axis with the release's name."""
+    return keras.layers.LayerNormalization(
+        epsilon=epsilon, dtype=dtype, name="LayerNorm"
+    )
 
 
 def last_token(hidden, input_mask=None):

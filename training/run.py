@@ -55,7 +55,8 @@ def read_config(given: flags.RunOptions) -> EncoderConfig:
     if given.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={given.max_seq_length} is more than "
-            f"max_position_embeddings={config.max_position_embeddings} of {path}"
+            f"max_position_embeddings={config.max_position_embeddings}, the tokens of the "
+            f"longest row in {path}"
         )
     _check_same_network(config, given)
     return config
@@ -156,16 +157,35 @@ def _check_ids(vocabulary, path):
 
 
 def check_vocabulary(
-    vocabulary: Vocabulary, given: flags.RunOptions, config: EncoderConfig
+    vocabulary: Vocabulary, config: EncoderConfig, config_file: str
 ) -> None:
     """Raises:
-    UserError: the network has no row for some token.
+    UserError: the network has no row for some token, or expects other padding.
     """
     if len(vocabulary) > config.vocab_size:
         raise UserError(
-            f"{given.vocab_file}: {len(vocabulary)} tokens, more than "
-            f"vocab_size={config.vocab_size} of {given.bert_config_file}; check "
-            "--vocab_file"
+            f"{vocabulary.path}: {len(vocabulary)} tokens, more than "
+            f"vocab_size={config.vocab_size} of {config_file}; check --vocab_file"
+        )
+    check_padding(vocabulary.path, vocabulary.pad_id, config, config_file)
+
+
+def check_padding(
+    path: str, pad_id: int | None, config: EncoderConfig, config_file: str
+) -> None:
+    """Checks the id of padding, by which other programs number the positions of a row.
+
+    Args:
+        path: of a vocabulary, or of records made with it.
+        pad_id: None if it is not known.
+    Raises:
+        UserError: the config says otherwise.
+    """
+    if None not in (pad_id, config.pad_token_id) and pad_id != config.pad_token_id:
+        raise UserError(
+            f"{path}: the id of padding is {pad_id}, but pad_token_id is "
+            f"{config.pad_token_id} in {config_file}; use the model's own vocabulary or, "
+            f'for a new model, set "pad_token_id": {pad_id}'
         )
 
 

@@ -216,8 +216,8 @@ def test_config_has_their_defaults():
     ("change", "message"),
     [
         (
-            {"model_type": "roberta"},
-            "model_type is 'roberta'; it must be one of 'bert'",
+            {"model_type": "deberta"},
+            "model_type is 'deberta'; it must be one of 'bert', 'roberta'",
         ),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05, .* 1e-12"),
         (
@@ -245,6 +245,9 @@ def test_other_networks_are_refused(folder, change, message):
 
 def test_a_decoder_of_theirs_reads_from_left_to_right(folder, tmp_path):
     change_config(folder, is_decoder=True)
+    # Its next-sentence head reads the first token even so.
+    assert checkpoint.read_config(str(folder)).pooling == "first"
+    change_config(folder, architectures=["BertLMHeadModel"])
     config = checkpoint.read_config(str(folder))
     assert config == dataclasses.replace(
         config_of(), attention_direction="left_to_right"

@@ -10,7 +10,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from training import checkpoint, distribution, loop, report, run, run_folder
+from training import checkpoint, distribution, flags, loop, report, run, run_folder
 from serving import export_folder
 from text.errors import UserError
 from text.progress import Progress
@@ -71,7 +71,9 @@ class Experiment:
     def __init__(self, task: Task, given):
         self.task, self.given = task, given
         self.config = run.read_config(given)
-        run.check_vocabulary(task.tokenizer.vocabulary, given, self.config)
+        run.check_vocabulary(
+            task.tokenizer.vocabulary, self.config, given.bert_config_file
+        )
         if given.do_export:
             export_folder.check_place(given.output_dir)
         # Must precede anything that makes TensorFlow look for devices.
@@ -120,11 +122,11 @@ class Experiment:
             return
         learned = dataclasses.asdict(checkpoint.read_config(path))
         for name, value in dataclasses.asdict(self.config).items():
-            if name not in _OF_TRAINING_ALONE and learned[name] != value:
+            was = learned.get(name)  # None in a config of another architecture
+            if name not in _OF_TRAINING_ALONE and was != value:
                 raise UserError(
-                    f"{self.given.bert_config_file}: {name} is {value!r}, but "
-                    f"{learned[name]!r} in {path}, with which the model was trained; use "
-                    "that file"
+                    f"{self.given.bert_config_file}: {name} is {value!r}, but {was!r} in "
+                    f"{path}, with which the model was trained; use that file"
                 )
 
     def read(self, splits: list[str]) -> None:
@@ -225,7 +227,7 @@ class Experiment:
             "init_encoder_only",
             "dtype",
             "allow_tf32",
-            "bias_correction",
+            *flags.RECIPE,
             "warmup_proportion",
             "early_stopping_patience",
             "length_buckets",

@@ -17,16 +17,18 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
+from modeling.encoders import architectures
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
 from training.layouts.bert_names import BERT
 from training.layouts.names import Names
+from training.layouts.roberta_names import ROBERTA
 
 WEIGHTS = "model.safetensors"
 
 # By the architecture of a config.
-NAMES = {"bert": BERT}
+NAMES = {"bert": BERT, "roberta": ROBERTA}
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
 
@@ -108,22 +110,50 @@ def _opened(path: str) -> Iterator:
             ) from error
 
 
-def _names_of(file) -> Names:
-    """The table that knows the most tensors of a file."""
+def names_of(config: EncoderConfig) -> Names:
+    """The table of an architecture.
 
-    def known(names):
-        return sum(names.of_theirs(name) is not None for name in file.keys())
+    Raises:
+        UserError: it has none.
+    """
+    if config.architecture not in NAMES:
+        raise UserError(
+            f"Hugging Face's layout has no names for the architecture "
+            f"{config.architecture!r}, only for {', '.join(NAMES)}; use --layout=release, "
+            "or add a table of names to training/layouts"
+        )
+    return NAMES[config.architecture]
 
-    return max(NAMES.values(), key=known)
+
+def _names_in(path, file) -> Names:
+    """The table that knows the most tensors of a file.
+
+    An encoder that was saved alone has the same names in several architectures; then the
+    config.json next to it decides.
+    """
+    said = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
+    model_type = said.get("model_type") if isinstance(said, dict) else None
+
+    def known(architecture):
+        names = NAMES[architecture]
+        number = sum(names.of_theirs(name) is not None for name in file.keys())
+        row = architectures.ARCHITECTURES[architecture]
+        return number, model_type in row.model_types
+
+    return NAMES[max(NAMES, key=known)]
 
 
 def _tensors(path, file) -> dict[str, tuple[str, bool]]:
     """Released name -> name in the file and whether transposed.
 
-    Tensors without a released name keep their own.
+    Tensors without a released name keep their own; those that their class ignores are
+    left out.
     """
-    names, found = _names_of(file), {}
+    names, found = _names_in(path, file), {}
+    not_read = names.not_read(file.keys())
     for name in file.keys():
+        if name in not_read:
+            continue
         pair = names.of_theirs(name)
         released = pair.released if pair else name
         if released in found:
@@ -185,7 +215,7 @@ def _value(path, file, released, name, transposed):
 
 def _check_tied(path, file, tensors, wanted):
     """Checks that weights saved twice are equal, if the head that uses them is wanted."""
-    names = _names_of(file)
+    names = _names_in(path, file)
     if names.masked_lm not in wanted:
         return
     for theirs, (released, what) in names.tied.items():
@@ -225,7 +255,8 @@ def write(
             HEADS (by default classification, or choice if it has no bias); "labels" in
             order, None for a number; "several_labels", whether a text may have more
             than one.
-        tokenizer: do_lower_case, strip_accents, tokenize_chinese_chars.
+        tokenizer: tokenizer_class and its settings: do_lower_case, strip_accents,
+            tokenize_chinese_chars.
         beside: names and contents of other files to write.
     Returns:
         The path of the weights.
@@ -233,13 +264,13 @@ def write(
         UserError: a tensor has no place in this layout; or the disk is full or not
             writable.
     """
-    names = NAMES[config.architecture]
+    names = names_of(config)
     try:
         said = config.to_hugging_face() | _said_of_heads(tensors, names, task or {})
     except ValueError as error:
         raise UserError(f"{directory}: {error}") from error
     weights = _under_their_names(tensors, names, said)
-    if config.row_pooling != "first" and not names.pooled.isdisjoint(
+    if config.row_pooling != "first" and not config.their_pooled_classes.isdisjoint(
         said["architectures"]
     ):
         raise UserError(
@@ -252,7 +283,6 @@ def write(
     values = {"config.json": said}
     if tokenizer:
         values["tokenizer_config.json"] = {
-            "tokenizer_class": "BertTokenizer",
             "model_max_length": config.max_position_embeddings,
             **tokenizer,
         }
@@ -268,9 +298,11 @@ def write(
 
 
 def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
-    theirs = {}
+    (their_class,) = said["architectures"]
+    purposes = {theirs: head for head, theirs in names.heads.items()}
+    head, theirs = purposes.get(their_class), {}
     for released, value in tensors.items():
-        pair = names.of_released(released)
+        pair = names.of_released(released, head)
         if pair is None:
             raise UserError(
                 f"{released}: Hugging Face's layout has no name for this tensor; only the "
@@ -278,7 +310,7 @@ def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
             )
         value = value.T if pair.transposed else value
         theirs[pair.theirs] = np.ascontiguousarray(value)
-    if said["architectures"] == [names.heads["choice"]]:
+    if head == "choice":
         # Their class has a bias; it is the same for every choice, so it has no effect.
         theirs.setdefault("classifier.bias", np.zeros(1, np.float32))
     return theirs

@@ -92,8 +92,8 @@ class ByteBpeGraph(GraphTokenizer):
     def _begins(self, points, rows):
         """bool [n]: where a word begins.
 
-        The words are the matches of
-        `'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+`.
+        The words are the matches of `'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|
+         ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+`.
         Characters of one class share a word. White space before a word is one, but for its
         last character, which is one of its own; or begins the word, if it is a space.
         """
@@ -125,7 +125,9 @@ class ByteBpeGraph(GraphTokenizer):
     def _pieces(self, words):
         """string [n], not empty -> ids, int32 [n, (pieces)]."""
         number = tf.size(words)
-        content = tf.cast(tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8), tf.int32)
+        content = tf.cast(
+            tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8), tf.int32
+        )
         rows = row_numbers(tf.cumsum(tf.strings.length(words)))
 
         def step(ids, rows, found):
@@ -149,7 +151,7 @@ class ByteBpeGraph(GraphTokenizer):
         *_, (ids, rows) = tf.while_loop(
             lambda ids, *_: tf.size(ids) > 0,
             step,
-            [tf.gather(self._byte_ids, content), rows, [none, none]],
+            [tf.gather(self._byte_ids, tf.cast(content, tf.int32)), rows, [none, none]],
             shape_invariants=[any_size, any_size, [any_size, any_size]],
         )
         order = tf.argsort(rows, stable=True)
@@ -203,11 +205,15 @@ def _asset(folder, name, content):
 
 @functools.cache
 def _classes() -> np.ndarray:
-    """uint8: the class of each code point, as the tokenizer's regular expressions see it."""
+    """uint8: the class of each code point in the tokenizer's regular expression."""
     classes = np.full(_NUM_POINTS, _OTHER, np.uint8)
     points = [p for p in range(1, _NUM_POINTS) if not 0xD800 <= p < 0xE000]
     text = "".join(map(chr, points))
-    for kind, pattern in ((_LETTER, r"\p{L}"), (_NUMBER, r"\p{N}"), (_WHITESPACE, r"\s")):
+    for kind, pattern in (
+        (_LETTER, r"\p{L}"),
+        (_NUMBER, r"\p{N}"),
+        (_WHITESPACE, r"\s"),
+    ):
         replace = tokenizers.normalizers.Replace(tokenizers.Regex(pattern), "\0")
         marked = np.array(list(replace.normalize_str(text)))
         classes[np.array(points)[marked == "\0"]] = kind

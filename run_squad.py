@@ -126,9 +126,6 @@ class Squad(ServedTask):
     def __init__(self, given: Options, tokenizer):
         super().__init__(tokenizer)
         self.given = given
-        self.lengths = dataclasses.replace(
-            given.lengths, num_special_tokens=tokenizer.vocabulary.num_special_tokens
-        )
         self.version_2 = given.version_2_with_negative
         self.metric = "best_f1" if self.version_2 else "f1"
         self.num_rows = collections.Counter()
@@ -216,6 +213,11 @@ class Squad(ServedTask):
         return self.version_2 and example.is_impossible
 
     # --- Rows ------------------------------------------------------------------------
+
+    @property
+    def lengths(self) -> spans.Lengths:
+        number = self.tokenizer.vocabulary.num_special_tokens
+        return dataclasses.replace(self.given.lengths, num_special_tokens=number)
 
     def featurize(self, example, split):
         question = self.tokenizer.encode(example.question)

@@ -74,14 +74,8 @@ class ByteBpe(Tokenizer):
 
     @classmethod
     def load(cls, vocab_file, options):
-        if options.strip_accents:
-            raise UserError(
-                f"--strip_accents=true: {vocab_file} is a byte-level vocabulary, whose "
-                "text is never changed; remove the flag"
-            )
-        path = cls._path(vocab_file)
-        vocabulary, merges = _read(path)
-        return cls(vocabulary, merges)
+        del options  # their defaults are WordPiece's; no text is changed here
+        return cls(*_read(cls._path(vocab_file)))
 
     @classmethod
     def load_vocabulary(cls, vocab_file):

@@ -49,8 +49,8 @@ class TokenizerOptions:
 
     do_lower_case: bool = options.field(
         True,
-        help="Lowercase the text, for uncased vocabularies. A byte-level vocabulary "
-        "(vocab.json) keeps text as it is; this flag does not apply to it.",
+        help="Lowercase the text, for uncased vocabularies. This flag and the next two are "
+        "for WordPiece; a byte-level vocabulary (vocab.json) keeps text as it is.",
     )
     strip_accents: bool | None = options.field(
         None,

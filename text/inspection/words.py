@@ -68,11 +68,13 @@ def sides(
             side = seps // vocabulary.separators
         known = 0 <= side < len(instances.sides)
         words = found[instances.sides[side if known else 0]]
-        original = name(vocabulary, id)
         is_known = 0 <= id < len(vocabulary)
         goes_on = is_known and vocabulary.is_continuation[id]
-        if is_known and (words or not goes_on):  # else its word was cut off before it
-            original = vocabulary.texts[id]
+        original = vocabulary.texts[id] if is_known else name(vocabulary, id)
+        if outcome != "text":
+            original = original or name(vocabulary, id)  # it may be the space alone
+        if goes_on and not words:  # its word was cut off before it
+            original = vocabulary.continuation + original
         if not words or not goes_on:
             words.append([])
         words[-1].append(Piece(original, name(vocabulary, shown), outcome))

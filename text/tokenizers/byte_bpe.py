@@ -24,7 +24,10 @@ MERGES = "merges.txt"
 
 # RoBERTa separates two texts with two tokens, and has no segments.
 ROBERTA = SpecialTokens(
-    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), separators=2, second_segment=0
+    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+    separators=2,
+    second_segment=0,
+    continuation="",  # it is a word's beginning that is marked, with its space
 )
 SPACE = "\u0120"  # the character for the byte of a space
 
@@ -242,4 +245,4 @@ def _text(token, bytes_of):
         text = bytes(bytes_of[character] for character in token).decode("utf-8")
     except (KeyError, UnicodeDecodeError):
         return token
-    return text.removeprefix(" ") if text.strip() and text.isprintable() else token
+    return text.removeprefix(" ") if text.isprintable() else token

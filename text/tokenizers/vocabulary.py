@@ -32,11 +32,13 @@ class SpecialTokens:
             end of a text, and in place of a token to predict.
         separators: how many end-of-text tokens are between the two texts of a row.
         second_segment: the segment id of the second text.
+        continuation: what marks a piece that continues a word.
     """
 
     names: tuple[str, ...] = SPECIAL_TOKENS
     separators: int = 1
     second_segment: int = 1
+    continuation: str = "##"
 
 
 class Vocabulary:
@@ -49,7 +51,7 @@ class Vocabulary:
         mask: the token with the id mask_id.
         is_continuation: bool [size], true where a piece continues a word.
         texts: list of str, what each token stands for, without the mark of a continuation.
-        separators, second_segment: see `SpecialTokens`.
+        continuation, separators, second_segment: see `SpecialTokens`.
         path: where the tokens were read from, or "".
         digest: SHA-256 of the file's bytes in hexadecimal.
     """
@@ -65,7 +67,7 @@ class Vocabulary:
         is_continuation: Sequence[bool] | None = None,
     ):
         """Args:
-            texts, is_continuation: by default, a continuation is marked with ##.
+            texts, is_continuation: by default, as the marks of `special` say.
         Raises:
             UserError: a special token is missing.
         """
@@ -80,14 +82,16 @@ class Vocabulary:
                 f"vocabulary contains {' '.join(special.names)}, one token per line"
             )
         if is_continuation is None:
-            is_continuation = [token.startswith("##") for token in tokens]
-            texts = [token.removeprefix("##") for token in tokens]
+            mark = special.continuation
+            is_continuation = [token.startswith(mark) for token in tokens]
+            texts = [token.removeprefix(mark) for token in tokens]
         self.is_continuation = np.array(is_continuation)
         self.texts = texts
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             self.ids[token] for token in special.names
         )
         self.mask = tokens[self.mask_id]
+        self.continuation = special.continuation
         self.separators = special.separators
         self.second_segment = special.second_segment
 

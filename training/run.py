@@ -99,7 +99,9 @@ def make_tokenizer(given) -> Tokenizer:
     if given.init_checkpoint:
         source = checkpoint.resolve(given.init_checkpoint)
         folder = checkpoint.folder_of(source)
-        hugging_face.check_tokenizer(source, tokenizer.settings)
+        hugging_face.check_tokenizer(
+            source, tokenizer.settings, tokenizer.hugging_face_classes
+        )
         _check_ids(tokenizer, folder)
         check_text(tokenizer, folder)
     return tokenizer

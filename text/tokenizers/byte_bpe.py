@@ -31,7 +31,7 @@ ROBERTA = SpecialTokens(
 )
 SPACE = "\u0120"  # the character for the byte of a space
 
-_SURROGATES = re.compile("[\ud800-\udfff]")  # UTF-8 has no bytes for them
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def byte_characters() -> list[str]:
@@ -46,6 +46,26 @@ def byte_characters() -> list[str]:
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
+class ByteSplitter:
+    """Splits text into words, which `ByteBpe` then splits into pieces."""
+
+    def __init__(self):
+        self._words = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+    def chunks(self, text: str) -> list[str]:
+        """The words, each with the space before it, their bytes as characters.
+
+        The text gets a space before it, so that its first word is like the others.
+        """
+        return [word for word, _ in self._words.pre_tokenize_str(f" {_clean(text)}")]
+
+    def words(self, chunk: str) -> list[str]:
+        return [chunk]
+
+    def decomposes(self, text: str) -> bool:
+        return False
+
+
 class ByteBpe(Tokenizer):
     """Turns text into pieces exactly like Hugging Face's RoBERTa tokenizer.
 
@@ -56,7 +76,12 @@ class ByteBpe(Tokenizer):
     """
 
     vocabulary_file = "vocab.json"
-    hugging_face_classes = ("RobertaTokenizer", "RobertaTokenizerFast")
+    hugging_face_classes = (
+        None,  # not said
+        "RobertaTokenizer",
+        "RobertaTokenizerFast",
+        "PreTrainedTokenizerFast",
+    )
 
     def __init__(self, vocabulary: Vocabulary, merges: list[tuple[str, str]]):
         self.vocabulary = vocabulary
@@ -141,10 +166,12 @@ class ByteBpe(Tokenizer):
         return ByteBpeGraph(self, folder)
 
     def _encoded(self, text):
-        try:
-            return self._tokenizer.encode(text)
-        except TypeError:
-            return self._tokenizer.encode(_SURROGATES.sub("\ufffd", text))
+        return self._tokenizer.encode(_clean(text))
+
+
+def _clean(text):
+    """The text with U+FFFD for lone surrogates, which have no bytes in UTF-8."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 # === Files ===========================================================================

@@ -21,7 +21,7 @@ class Tokenizer(abc.ABC):
 
     vocabulary: Vocabulary
     vocabulary_file: str
-    hugging_face_classes: tuple[str, ...] = ()
+    hugging_face_classes: tuple[str | None, ...]
 
     @classmethod
     @abc.abstractmethod

@@ -247,7 +247,7 @@ def _check_tokenization(given, prefix, task):
     """Refuses flags that contradict the files next to a checkpoint."""
     check_case(given.do_lower_case, prefix)
     settings = WordSplitter.of(given).settings
-    hugging_face.check_tokenizer(prefix, settings)
+    hugging_face.check_tokenizer(prefix, settings, WordPiece.hugging_face_classes)
     noted = run_folder.text_settings(checkpoint.folder_of(prefix))[1] | task
     for name, value in settings.items():
         if noted.get(name, value) != value:

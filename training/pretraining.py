@@ -295,9 +295,7 @@ def _write_text(given, described, tokenizer) -> None:
     settings = pretraining_records.described_text_settings(described)
     if tokenizer:
         settings = tokenizer.settings
-        with open(given.vocab_file, "rb") as file:
-            path = os.path.join(given.output_dir, run_folder.VOCABULARY)
-            run_folder.write_file(path, file.read())
+        run_folder.write_vocabulary(given.output_dir, tokenizer)
     if settings:
         path = os.path.join(given.output_dir, run_folder.TEXT)
         run_folder.write_file(path, json.dumps(settings, indent=2) + "\n")

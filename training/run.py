@@ -100,8 +100,10 @@ def make_tokenizer(given) -> Tokenizer:
     if given.init_checkpoint:
         source = checkpoint.resolve(given.init_checkpoint)
         folder = checkpoint.folder_of(source)
-        hugging_face.check_tokenizer(source, tokenizer.settings)
-        _check_ids(tokenizer.vocabulary, os.path.join(folder, run_folder.VOCABULARY))
+        hugging_face.check_tokenizer(
+            source, tokenizer.settings, tokenizer.hugging_face_classes
+        )
+        _check_ids(tokenizer, folder)
         check_text(tokenizer, folder)
     return tokenizer
 
@@ -115,14 +117,14 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
         UserError: flags or vocabulary differ.
     """
     path, state = run_folder.text_settings(folder)
-    vocabulary = os.path.join(folder, run_folder.VOCABULARY)
+    vocabulary = os.path.join(folder, tokenizer.vocabulary_file)
     for name, value in tokenizer.settings.items():
         if state.get(name, value) == value:
             continue
         if name == "vocab_sha256":
             noted_by_pretraining = os.path.basename(path) == run_folder.TEXT
             if noted_by_pretraining and tf.io.gfile.exists(vocabulary):
-                _check_ids(tokenizer.vocabulary, vocabulary)  # some may be renamed
+                _check_ids(tokenizer, folder)  # some may be renamed
                 continue
             raise UserError(
                 f"{path}: the model was trained with another vocabulary; pass the same "
@@ -135,17 +137,17 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
     return state
 
 
-def _check_ids(vocabulary, path):
+def _check_ids(tokenizer, folder):
     """Allows new tokens only in rows that training never reached, named [unused...]."""
+    vocabulary = tokenizer.vocabulary
+    path = os.path.join(folder, tokenizer.vocabulary_file)
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
     try:
-        known = [
-            line.strip() for line in content.decode("utf-8-sig").rstrip().split("\n")
-        ]
-    except UnicodeDecodeError:  # a compressed file, for example
+        known = tokenizer.parse(content)
+    except ValueError:  # a compressed file, for example
         return
     for id, (token, learned) in enumerate(zip(vocabulary.tokens, known, strict=False)):
         if token != learned and not learned.startswith("[unused"):

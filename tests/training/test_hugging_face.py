@@ -15,7 +15,8 @@ from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from text.errors import UserError
-from text.tokenizers.wordpiece import WordSplitter
+from text.tokenizers.byte_bpe import ByteBpe
+from text.tokenizers.wordpiece import WordPiece, WordSplitter
 from training.layouts import hugging_face
 from training.layouts.bert_names import BERT
 
@@ -477,6 +478,26 @@ def test_head_for_another_number_of_labels():
 # --- the tokenizer beside it ---------------------------------------------------------
 
 
+def check(path, splitter):
+    classes = WordPiece.hugging_face_classes
+    hugging_face.check_tokenizer(path, splitter.settings, classes)
+
+
+def test_byte_level_models_need_a_byte_level_vocabulary(folder):
+    said = json.dumps({"tokenizer_class": "RobertaTokenizer"})
+    (folder / "tokenizer_config.json").write_text(said)
+    path = checkpoint.resolve(str(folder))
+    hugging_face.check_tokenizer(path, {}, ByteBpe.hugging_face_classes)
+    with pytest.raises(
+        UserError, match="RobertaTokenizer.*the --vocab_file next to it"
+    ):
+        check(path, WordSplitter())
+    said = json.dumps({"tokenizer_class": "BertTokenizer"})
+    (folder / "tokenizer_config.json").write_text(said)
+    with pytest.raises(UserError, match="BertTokenizer.* as RobertaTokenizer"):
+        hugging_face.check_tokenizer(path, {}, ByteBpe.hugging_face_classes)
+
+
 @pytest.mark.parametrize(
     ("said", "flags"),
     [
@@ -489,19 +510,19 @@ def test_text_split_otherwise_is_refused(folder, said, flags):
     (folder / "tokenizer_config.json").write_text(json.dumps(said))
     path = checkpoint.resolve(str(folder))
     with pytest.raises(UserError, match=f"split differently; pass {flags}$"):
-        hugging_face.check_tokenizer(path, WordSplitter().settings)
+        check(path, WordSplitter())
     values = dict(flag.removeprefix("--").split("=") for flag in flags.split())
     given = {name: value == "true" for name, value in values.items()}
-    hugging_face.check_tokenizer(path, WordSplitter(**given).settings)
+    check(path, WordSplitter(**given))
 
 
 def test_tokenizer_that_says_nothing_passes(folder):
     path = checkpoint.resolve(str(folder))
     for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
-        hugging_face.check_tokenizer(path, splitter.settings)
+        check(path, splitter)
     (folder / "tokenizer_config.json").write_text("{}")
     for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
-        hugging_face.check_tokenizer(path, splitter.settings)
+        check(path, splitter)
 
 
 @pytest.mark.parametrize(
@@ -516,6 +537,4 @@ def test_tokenizer_that_says_nothing_passes(folder):
 def test_other_tokenizers_are_refused(folder, content, message):
     (folder / "tokenizer_config.json").write_text(content)
     with pytest.raises(UserError, match=f"tokenizer_config.json: .*{message}"):
-        hugging_face.check_tokenizer(
-            checkpoint.resolve(str(folder)), WordSplitter().settings
-        )
+        check(checkpoint.resolve(str(folder)), WordSplitter())

@@ -295,8 +295,7 @@ class Experiment:
             content = json.dumps(state, ensure_ascii=False, indent=2) + "\n"
             path = functools.partial(os.path.join, directory)
             run_folder.write_file(path(run_folder.TASK), content)
-            with open(given.vocab_file, "rb") as file:
-                run_folder.write_file(path(run_folder.VOCABULARY), file.read())
+            run_folder.write_vocabulary(directory, self.task.tokenizer)
 
         distribution.on_chief(self.strategy, write)
 

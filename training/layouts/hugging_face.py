@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
 import numpy as np
@@ -42,9 +42,6 @@ _OTHER_WEIGHTS = re.compile(
     r"pytorch_model.*\.bin(\.index\.json)?|tf_model\.h5|flax_model\.msgpack"
 )
 _PART = re.compile(r"\.safetensors\.index\.json$|-\d{5}-of-\d{5}\.safetensors$")
-
-# Those that split text as the release does; None if the config does not name one.
-_TOKENIZERS = (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast")
 
 _SEVERAL_LABELS = "multi_label_classification"
 
@@ -402,12 +399,15 @@ def read_task(path: str) -> dict:
     return task
 
 
-def check_tokenizer(path: str, settings: Mapping[str, object]) -> None:
+def check_tokenizer(
+    path: str, settings: Mapping[str, object], classes: Container[str | None]
+) -> None:
     """Refuses settings that contradict the tokenizer_config.json next to weights.
 
     Args:
         path: what `checkpoint.resolve` returned; without such a file, anything passes.
-        settings: of the `Tokenizer` to be used.
+        settings, classes: `settings` and `hugging_face_classes` of the `Tokenizer` to be
+            used.
     Raises:
         UserError: names the flags to pass.
     """
@@ -419,10 +419,11 @@ def check_tokenizer(path: str, settings: Mapping[str, object]) -> None:
             said = dict(json.loads(file.read()))
     except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{config}: not a tokenizer's JSON ({error})") from error
-    if said.get("tokenizer_class") not in _TOKENIZERS:
+    if (theirs := said.get("tokenizer_class")) not in classes:
         raise UserError(
-            f"{config}: tokenizer_class is {said['tokenizer_class']!r}, which does not "
-            "split text as BERT's does; use another model"
+            f"{config}: tokenizer_class is {theirs!r}, which does not split text as "
+            f"{' or '.join(filter(None, classes))} does; pass the --vocab_file next to "
+            "it, or use another model"
         )
     strips = said.get("strip_accents")
     expected = {

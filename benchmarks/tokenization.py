@@ -67,9 +67,8 @@ def main(chosen: Options) -> None:
     count = sum(len(tokenizer.encode(line)) for line in lines)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    print(
-        f"{count:,} tokens, {sum(map(len, lines)):,} characters, {len(lines):,} lines, medians of"
-    )
+    size = sum(map(len, lines))
+    print(f"{count:,} tokens, {size:,} characters, {len(lines):,} lines, medians of")
     print(f"{chosen.repeats} runs; vocabulary of {len(vocabulary):,} read in", end=" ")
     print(f"{load_seconds * 1000:.0f} ms; caches {(after - before) / 1000:.0f} MB")
     print(f"{'':24}{'M tokens/s':>12}{'slowest':>12}")

@@ -50,10 +50,8 @@ def save(
     model = export.make_model(
         lambda: trainer.objective.network(config, dtype=dtype), trainer.weights
     )
-    positions = {"masked_lm_positions": rows.Field("int64", (max_predictions_per_seq,))}
-    pad_id, mask = tokenizer.vocabulary.pad_id, tokenizer.vocabulary.mask
-    layout = rows.Layout(max_seq_length, labels=positions, pad_id=pad_id)
-    samples = [text.format(mask=mask) for text in _SAMPLES]
+    layout = _layout(tokenizer, max_seq_length, max_predictions_per_seq)
+    samples = [text.format(mask=tokenizer.vocabulary.mask) for text in _SAMPLES]
     made = [_encode(tokenizer, text, max_seq_length) for text in samples]
     batch = layout.pack([_row(ids, tokenizer, max_predictions_per_seq) for ids in made])
     batch = {name: v[:_CHECKED].astype(np.int32) for name, v in batch.items()}
@@ -78,7 +76,7 @@ def save(
         more={"vectors": (vectors, _pooled(model, tokenizer, samples, max_seq_length))},
         description={
             "task": "Pretraining",
-            "mask": mask,
+            "mask": tokenizer.vocabulary.mask,
             "max_predictions_per_seq": max_predictions_per_seq,
             "global_step": trainer.progress.step,
         },
@@ -92,6 +90,12 @@ def save(
 
 
 # === In Python =======================================================================
+
+
+def _layout(tokenizer, max_seq_length, most):
+    positions = {"masked_lm_positions": rows.Field("int64", (most,))}
+    pad_id = tokenizer.vocabulary.pad_id
+    return rows.Layout(max_seq_length, labels=positions, pad_id=pad_id)
 
 
 def _encode(tokenizer, text, max_seq_length):

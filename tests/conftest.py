@@ -1,12 +1,35 @@
 """What holds for all tests."""
 
+import gc
 import os
+import sys
 
 import pytest
 
 # As training/ sets it. Else JAX, where Keras loads it first, would set another one, and
 # programs that tests start would take it over and say more than they do for a user.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+# Else it looks for garbage many times a second, through all that TensorFlow has loaded.
+gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _drawing():
+    """A picture takes as long as the training of most models here: curves.png is empty."""
+    report = sys.modules.get("training.report")
+    draw = report and report._draw
+    with pytest.MonkeyPatch.context() as patch:
+        if report:
+            write = report.run_folder.write_file
+            patch.setattr(report, "_draw", lambda rows, path: write(path, b""))
+        yield draw
+
+
+@pytest.fixture
+def drawn(_drawing, monkeypatch):
+    """For tests that look at the curves."""
+    monkeypatch.setattr("training.report._draw", _drawing)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import tests
 from training import checkpoint, tf
 from modeling.encoders.bert import BertEncoder
 from serving import predictor
-from tests import jobs, served, tiny
+from tests import forked, jobs, served, tiny
 from tests.jobs import results
 from text.errors import UserError
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
@@ -513,7 +513,7 @@ def refused(folder, message, **changes):
 def test_command_line_ends_in_one_line(folder):
     write_csv(folder / "val.csv", with_column("label", "4"))
     given = flags(folder, do_eval=True)
-    done = jobs.finished(jobs.command("run_swag.py", given))
+    done = forked.finished(jobs.command("run_swag.py", given))
     assert done.returncode == 1
     assert done.stderr.strip() == (
         f"run_swag.py: error: {folder}/val.csv:3: label '4' is not one of the 4 "

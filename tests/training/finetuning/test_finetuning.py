@@ -17,9 +17,9 @@ import pytest
 
 import tests
 from training import checkpoint, run_folder, tf
-from tests import jobs, tiny
+from tests import forked, jobs, tiny
 from tests.jobs import results, weights
-from tests.programs import hosts, parity
+from tests.programs import parity
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
@@ -513,9 +513,11 @@ def test_beside_a_training_evaluations_run_and_another_training_is_refused(folde
     """The one that was there first saves often, and ends as if it had been alone."""
     often = {"num_train_epochs": [15.0], "save_checkpoints_steps": 2}
     often |= {"iterations_per_loop": 2, "keep_checkpoint_max": 3}
-    process = jobs.started(command(folder, **often))
-    while " updates of " not in process.stdout.readline():
+    with open(folder / "said", "w") as said, open(folder / "errors", "w") as errors:
+        process = forked.Process(command(folder, **often), stdout=said, stderr=errors)
+    while " updates of " not in (folder / "said").read_text():
         assert process.poll() is None
+        time.sleep(0.01)
     # It has no checkpoint yet, so another seed would not be refused for being another.
     holder = f"in use by process {process.pid} on {local.host()}, since"
     with pytest.raises(UserError, match=re.escape(holder)) as raised:
@@ -528,7 +530,7 @@ def test_beside_a_training_evaluations_run_and_another_training_is_refused(folde
     while process.poll() is None:
         run(folder, do_train=False, do_eval=True, do_predict=True)
         beside += 1
-    assert process.communicate()[1] == "" and process.returncode == 0
+    assert (process.returncode, (folder / "errors").read_text()) == (0, "")
     assert beside
     assert json.loads((output / "run.json").read_text())["seed"] == 12345
     run(folder, output_dir=str(folder / "straight"), **often)
@@ -761,7 +763,7 @@ def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
     run(folder, do_eval=True, output_dir=str(folder / "one"))
     program = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
     script = command(folder, do_eval=True, distribution="mirrored")[1:]
-    done = jobs.finished([sys.executable, program, *script])
+    done = forked.finished([sys.executable, program, *script])
     assert done.returncode == 0, done.stderr
     assert "on 2 devices" in done.stdout
     run(
@@ -796,12 +798,11 @@ def test_two_hosts_fine_tune_as_one(folder):
     }
     run(folder, output_dir=str(folder / "one"), **changes)
     line = command(folder, distribution="multi_worker", **changes)
-    workers = [f"localhost:{port}" for port in hosts.free_ports(2)]
-    processes, outputs = hosts.run(line, {"worker": workers}, env=jobs.ENVIRONMENT)
-    for process, (_, errors) in zip(processes, outputs, strict=True):
-        assert process.returncode == 0, errors
-    assert "on 2 devices" in outputs[0][0]
-    assert outputs[1][0] == ""  # the second host computes and says nothing
+    chief, second = forked.hosts_finished({"worker": [line, line]})
+    for host in (chief, second):
+        assert host.returncode == 0, host.stderr
+    assert "on 2 devices" in chief.stdout
+    assert second.stdout == ""  # it computes and says nothing
     expected, got = weights(folder, "one"), weights(folder)
     for key, value in expected.items():
         np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)

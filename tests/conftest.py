@@ -36,10 +36,9 @@ def drawn(_drawing, monkeypatch):
 def untraced():
     """For runs of a few updates, which take less time than the tracing of functions.
 
-    Not for tests that look at the numbers of a training.
+    Not for tests that compare the numbers of a training with those of one that is traced.
     """
-    from training import tf
+    from tests import jobs
 
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+    with jobs.untraced():
+        yield

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tests
-from training import checkpoint, loop
+from training import checkpoint, loop, tf
 
 # What a program of its own needs in order to find ours.
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(tests.ROOT)}
@@ -62,6 +62,16 @@ def started(line: list[str], **given) -> subprocess.Popen:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **given,
     )
+
+
+@contextlib.contextmanager
+def untraced():
+    """Runs functions of TensorFlow as they are written."""
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)
 
 
 class Killed(BaseException):

@@ -32,6 +32,20 @@ def drawn(_drawing, monkeypatch):
     monkeypatch.setattr("training.report._draw", _drawing)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _reloading():
+    """Exports are checked by forks, which have our modules; test_export.py has one by a
+    process that has not.
+    """
+    export = sys.modules.get("serving.export")
+    with pytest.MonkeyPatch.context() as patch:
+        if export:
+            from tests import forked
+
+            patch.setattr(export, "subprocess", forked)
+        yield
+
+
 @pytest.fixture
 def untraced():
     """For runs of a few updates, which take less time than the tracing of functions.

@@ -258,7 +258,7 @@ def test_description_that_contradicts_is_refused(tmp_path, changes, message):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys):
+def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys, untraced):
     golden = list(framing.read(RECORDS))
     output = tmp_path / "output"
 
@@ -306,20 +306,24 @@ def broken_record(tmp_path, **features):
     return str(path)
 
 
+# An epoch of few updates.
+BIG = {"train_batch_size": 300, "num_train_steps": 3}
+
+
 @pytest.mark.slow
-def test_bad_record_met_while_training_is_named(tmp_path):
+def test_bad_record_met_while_training_is_named(tmp_path, untraced):
     path = broken_record(tmp_path, input_ids=[1, 2, 3])
     with pytest.raises(UserError, match="record 839 has 3 values of input_ids, not 64"):
-        run(tmp_path, input_file=[path], num_train_steps=110)
+        run(tmp_path, input_file=[path], **BIG)
     path = broken_record(tmp_path, input_ids=[3000] * 64)
     other = str(tmp_path / "other")
     with pytest.raises(UserError, match="record 839 has 3000 in input_ids"):
-        run(tmp_path, input_file=[path], num_train_steps=110, output_dir=other)
+        run(tmp_path, input_file=[path], output_dir=other, **BIG)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"do_train": False}, {"eval_every_steps": 2}])
-def test_bad_record_met_while_evaluating_is_named(tmp_path, changes, capsys):
+def test_bad_record_met_while_evaluating_is_named(tmp_path, changes, capsys, untraced):
     path = broken_record(tmp_path, segment_ids=[2] * 64)
     changes = {"do_eval": True, "eval_input_file": [path]} | changes
     golden = {"config": BertConfig.from_json_file(f"{GOLDEN}/bert_config.json")}
@@ -359,25 +363,20 @@ def test_output_dir_that_cannot_be_made_is_named(tmp_path, output_dir):
 def test_ids_out_of_range_do_not_train_under_xla(tmp_path):
     path = broken_record(tmp_path, masked_lm_ids=[2**32] * 10)
     with pytest.raises(UserError, match="record 839 has 4294967296 in masked_lm_ids"):
-        run(tmp_path, input_file=[path], num_train_steps=110, xla=True)
+        run(tmp_path, input_file=[path], xla=True, **BIG)
 
 
 @pytest.mark.slow
-def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path):
+def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path, untraced):
     path = broken_record(tmp_path, masked_lm_weights=[float("nan")] * 10)
     with pytest.raises(UserError) as error:
-        run(
-            tmp_path,
-            input_file=[path],
-            num_train_steps=110,
-            max_skipped_updates=1,
-        )
+        run(tmp_path, input_file=[path], max_skipped_updates=1, **BIG)
     with np.load(tmp_path / "output" / "skipped_batch.npz") as file:
         saved = dict(file)
     (bad,) = np.flatnonzero(saved["record_number"] == 839)
     assert np.isnan(saved["masked_lm_weights"][bad]).all()
     assert set(saved["record_file"]) == {path}
-    assert saved["input_ids"].shape == (8, 64)
+    assert saved["input_ids"].shape == (300, 64)
     assert "not finite in 1 consecutive updates" in str(error.value)
     assert f"{path}: record {saved['record_number'][0]}" in str(error.value)
 

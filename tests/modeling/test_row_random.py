@@ -1,4 +1,7 @@
-"""Numbers of rows: even, independent of each other, and the same for everybody; test_dynamic_masks.py draws them on JAX."""
+"""Numbers of rows: even, independent of each other, and the same for everybody.
+
+test_dynamic_masks.py draws them on JAX.
+"""
 
 import numpy as np
 import pytest

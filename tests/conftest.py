@@ -1,6 +1,8 @@
 """What holds for all tests."""
 
+import gc
 import os
+import sys
 
 import pytest
 
@@ -8,15 +10,49 @@ import pytest
 # programs that tests start would take it over and say more than they do for a user.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+# Else it looks for garbage many times a second, through all that TensorFlow has loaded.
+gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _drawing():
+    """A picture takes as long as the training of most models here: curves.png is empty."""
+    report = sys.modules.get("training.report")
+    draw = report and report._draw
+    with pytest.MonkeyPatch.context() as patch:
+        if report:
+            write = report.run_folder.write_file
+            patch.setattr(report, "_draw", lambda rows, path: write(path, b""))
+        yield draw
+
+
+@pytest.fixture
+def drawn(_drawing, monkeypatch):
+    """For tests that look at the curves."""
+    monkeypatch.setattr("training.report._draw", _drawing)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _reloading():
+    """Exports are checked by forks, which have our modules; test_export.py has one by a
+    process that has not.
+    """
+    export = sys.modules.get("serving.export")
+    with pytest.MonkeyPatch.context() as patch:
+        if export:
+            from tests import forked
+
+            patch.setattr(export, "subprocess", forked)
+        yield
+
 
 @pytest.fixture
 def untraced():
     """For runs of a few updates, which take less time than the tracing of functions.
 
-    Not for tests that look at the numbers of a training.
+    Not for tests that compare the numbers of a training with those of one that is traced.
     """
-    from training import tf
+    from tests import jobs
 
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+    with jobs.untraced():
+        yield

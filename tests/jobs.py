@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tests
-from training import checkpoint, loop
+from training import checkpoint, loop, run_folder, tf
 
 # What a program of its own needs in order to find ours.
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(tests.ROOT)}
@@ -64,6 +64,16 @@ def started(line: list[str], **given) -> subprocess.Popen:
     )
 
 
+@contextlib.contextmanager
+def untraced():
+    """Runs functions of TensorFlow as they are written."""
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
 class Killed(BaseException):
     """No part of the program expects it."""
 
@@ -85,6 +95,14 @@ def dying(step: int):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr(loop.Trainer, "save", saved)
         yield
+
+
+def forget_after(step: int, folder: pathlib.Path, name: str = "output") -> None:
+    """Leaves an output_dir as a run does that is killed with this checkpoint its newest."""
+    for saved in run_folder.steps(str(folder / name)):
+        if saved > step:
+            for path in (folder / name).glob(f"model.ckpt-{saved}.*"):
+                path.unlink()
 
 
 def results(folder: pathlib.Path, name: str = "output") -> dict:

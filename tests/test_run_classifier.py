@@ -165,6 +165,7 @@ def test_command_of_the_2018_readme_runs(folder):
         "mistakes.html",
     ):
         assert name in names
+    assert (folder / "output" / "curves.png").read_bytes().startswith(b"\x89PNG")
     lines = (folder / "output" / "test_results.tsv").read_text().splitlines()
     assert len(lines) == 5
     for line in lines:

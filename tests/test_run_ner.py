@@ -23,7 +23,7 @@ from modeling.bilstm import BiLstm
 from modeling.encoders.bert import BertEncoder
 from modeling.objectives import frozen_tagging
 from serving import predictor
-from tests import jobs, numpy_lstm, served, tiny
+from tests import forked, jobs, numpy_lstm, served, tiny
 from tests.jobs import results
 from tests.text.tasks.test_tags import conlleval
 from text.errors import UserError
@@ -721,7 +721,7 @@ def test_features_of_more_layers_than_there_are_are_refused(folder):
 @pytest.mark.slow
 def test_command_line_ends_in_one_line(folder):
     (folder / "dev.txt").write_text("Pa B-PER\nb NN\n")
-    done = jobs.finished(jobs.command("run_ner.py", flags(folder, do_eval=True)))
+    done = forked.finished(jobs.command("run_ner.py", flags(folder, do_eval=True)))
     assert done.returncode == 1
     assert done.stderr.startswith(
         f"run_ner.py: error: {folder}/dev.txt:2: 'NN' is not a tag"

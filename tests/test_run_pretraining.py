@@ -14,10 +14,9 @@ import run_pretraining
 import tests
 from training import checkpoint, lease, run_folder, tf
 from modeling.encoders.bert_config import BertConfig
-from tests import jobs, tiny
-from tests.programs import hosts
+from tests import forked, jobs, tiny
 from text.errors import UserError
-from text.records import encoding, framing
+from text.records import blocks, framing
 
 ROOT = str(tests.ROOT)
 RECORDS = os.path.join(ROOT, "tests", "golden", "pretraining", "pretraining.tfrecord")
@@ -259,7 +258,7 @@ def test_description_that_contradicts_is_refused(tmp_path, changes, message):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys):
+def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys, untraced):
     golden = list(framing.read(RECORDS))
     output = tmp_path / "output"
 
@@ -307,20 +306,24 @@ def broken_record(tmp_path, **features):
     return str(path)
 
 
+# An epoch of few updates.
+BIG = {"train_batch_size": 300, "num_train_steps": 3}
+
+
 @pytest.mark.slow
-def test_bad_record_met_while_training_is_named(tmp_path):
+def test_bad_record_met_while_training_is_named(tmp_path, untraced):
     path = broken_record(tmp_path, input_ids=[1, 2, 3])
     with pytest.raises(UserError, match="record 839 has 3 values of input_ids, not 64"):
-        run(tmp_path, input_file=[path], num_train_steps=110)
+        run(tmp_path, input_file=[path], **BIG)
     path = broken_record(tmp_path, input_ids=[3000] * 64)
     other = str(tmp_path / "other")
     with pytest.raises(UserError, match="record 839 has 3000 in input_ids"):
-        run(tmp_path, input_file=[path], num_train_steps=110, output_dir=other)
+        run(tmp_path, input_file=[path], output_dir=other, **BIG)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"do_train": False}, {"eval_every_steps": 2}])
-def test_bad_record_met_while_evaluating_is_named(tmp_path, changes, capsys):
+def test_bad_record_met_while_evaluating_is_named(tmp_path, changes, capsys, untraced):
     path = broken_record(tmp_path, segment_ids=[2] * 64)
     changes = {"do_eval": True, "eval_input_file": [path]} | changes
     golden = {"config": BertConfig.from_json_file(f"{GOLDEN}/bert_config.json")}
@@ -360,25 +363,20 @@ def test_output_dir_that_cannot_be_made_is_named(tmp_path, output_dir):
 def test_ids_out_of_range_do_not_train_under_xla(tmp_path):
     path = broken_record(tmp_path, masked_lm_ids=[2**32] * 10)
     with pytest.raises(UserError, match="record 839 has 4294967296 in masked_lm_ids"):
-        run(tmp_path, input_file=[path], num_train_steps=110, xla=True)
+        run(tmp_path, input_file=[path], xla=True, train_batch_size=839)
 
 
 @pytest.mark.slow
-def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path):
+def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path, untraced):
     path = broken_record(tmp_path, masked_lm_weights=[float("nan")] * 10)
     with pytest.raises(UserError) as error:
-        run(
-            tmp_path,
-            input_file=[path],
-            num_train_steps=110,
-            max_skipped_updates=1,
-        )
+        run(tmp_path, input_file=[path], max_skipped_updates=1, **BIG)
     with np.load(tmp_path / "output" / "skipped_batch.npz") as file:
         saved = dict(file)
     (bad,) = np.flatnonzero(saved["record_number"] == 839)
     assert np.isnan(saved["masked_lm_weights"][bad]).all()
     assert set(saved["record_file"]) == {path}
-    assert saved["input_ids"].shape == (8, 64)
+    assert saved["input_ids"].shape == (300, 64)
     assert "not finite in 1 consecutive updates" in str(error.value)
     assert f"{path}: record {saved['record_number'][0]}" in str(error.value)
 
@@ -387,22 +385,19 @@ def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path):
 
 
 @pytest.mark.slow
-def test_run_goes_on_with_other_replicas_and_back(tmp_path):
+def test_run_goes_on_with_other_replicas_and_back(tmp_path, monkeypatch):
     """One replica, then two, then one; over the end of whole rounds and of an epoch."""
-    golden = list(framing.read(RECORDS))
-    schema = encoding.schema_of(golden[0])
-    batch, _ = encoding.decode(golden, schema)
-    for name in ("input_ids", "masked_lm_ids"):
-        batch[name] %= 50  # of few words, because there are many rows
     many = tmp_path / "many"
-    many.write_bytes(framing.frame(encoding.encode(batch, schema) * 21))  # 17,598
+    many.write_bytes(framing.frame(list(framing.read(RECORDS)) * 3))  # 2,514
     changes = {
+        "config": STILL,
         "input_file": [str(many)],
-        "train_batch_size": 1024,
+        "train_batch_size": 128,
+        "num_train_steps": 20,
         "log_every_steps": 1,
     }
-    config = dataclasses.replace(STILL, vocab_size=50)
-    changes |= {"config": config, "num_train_steps": 20}
+    # Rounds of two blocks of 1,024 end after 16 steps; the default is 16 blocks.
+    monkeypatch.setattr(blocks, "_LANES", 2)
     (tmp_path / "straight").mkdir()
     (tmp_path / "elastic").mkdir()
     run(tmp_path / "straight", **changes)
@@ -410,7 +405,7 @@ def test_run_goes_on_with_other_replicas_and_back(tmp_path):
         f"{ROOT}/tests/programs/{name}.py" for name in ("on_two_cpus", "elastic")
     ]
     given = json.dumps(flags(tmp_path / "elastic", **changes))
-    done = jobs.finished([sys.executable, *programs, given])
+    done = forked.finished([sys.executable, *programs, given, "2"])
     assert done.returncode == 0, done.stderr
     said = re.findall(r"on \d device|continuing from step \d+", done.stdout)
     assert said == [
@@ -433,12 +428,11 @@ def test_two_hosts_agree_with_one(tmp_path):
     (tmp_path / "two").mkdir()
     run(tmp_path / "one", **changes)
     given = flags(tmp_path / "two", distribution="multi_worker", **changes)
-    workers = [f"localhost:{port}" for port in hosts.free_ports(2)]
-    processes, outputs = hosts.run(command(given), {"worker": workers})
-    for process, (_, errors) in zip(processes, outputs, strict=True):
-        assert process.returncode == 0, errors
-    assert "on 2 devices" in outputs[0][0]
-    assert outputs[1][0] == ""  # the second host computes and says nothing
+    chief, second = forked.hosts_finished({"worker": [command(given)] * 2})
+    for host in (chief, second):
+        assert host.returncode == 0, host.stderr
+    assert "on 2 devices" in chief.stdout
+    assert second.stdout == ""  # it computes and says nothing
     one, two = (
         checkpoint.read(str(tmp_path / name / "output" / "model.ckpt-5"))
         for name in ("one", "two")
@@ -454,25 +448,20 @@ def test_two_hosts_agree_with_one(tmp_path):
 @pytest.mark.slow
 def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
     given = flags(tmp_path, distribution="multi_worker")
-    chief, worker = (f"localhost:{port}" for port in hosts.free_ports(2))
-    cluster = {"chief": [chief], "worker": [worker]}
+    cluster = {"chief": [command(given)], "worker": [command(given)]}
     with lease.held(given["output_dir"], print):  # which the chief alone looks at
-        processes, outputs = hosts.run(command(given), cluster)
-    for process, (_, errors), message in zip(
-        processes,
-        outputs,
-        ("in use by process", "the chief refused the run"),
-        strict=True,
-    ):
-        assert process.returncode == 1, errors
-        assert message in errors.splitlines()[-1]
-        assert "Traceback" not in errors
+        hosts = forked.hosts_finished(cluster)
+    messages = ("in use by process", "the chief refused the run")
+    for host, message in zip(hosts, messages, strict=True):
+        assert host.returncode == 1, host.stderr
+        assert message in host.stderr.splitlines()[-1]
+        assert "Traceback" not in host.stderr
 
 
 @pytest.mark.slow
 def test_errors_are_one_line(tmp_path):
     given = flags(tmp_path, input_file=["nowhere"])
-    done = jobs.finished(command(given))
+    done = forked.finished(command(given))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         "run_pretraining.py: error: nowhere: no file matches; pass TFRecord files or "

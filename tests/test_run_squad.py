@@ -14,7 +14,7 @@ import run_squad
 import tests
 from training import checkpoint, tf
 from serving import forms, predictor
-from tests import jobs, tiny
+from tests import forked, jobs, tiny
 from tests.jobs import results
 from text.errors import UserError
 from text.records.schema import Feature
@@ -539,7 +539,7 @@ def test_scores_that_are_not_numbers_are_refused(copy):
 @pytest.mark.slow
 def test_a_missing_file_is_one_line_on_the_command_line(folder):
     given = flags(folder, do_train=True, train_file=str(folder / "absent.json"))
-    done = jobs.finished(jobs.command("run_squad.py", given))
+    done = forked.finished(jobs.command("run_squad.py", given))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("run_squad.py: error: ") and "absent.json" in line

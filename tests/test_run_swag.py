@@ -16,7 +16,7 @@ import tests
 from training import checkpoint, tf
 from modeling.encoders.bert import BertEncoder
 from serving import predictor
-from tests import jobs, served, tiny
+from tests import forked, jobs, served, tiny
 from tests.jobs import results
 from text.errors import UserError
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
@@ -312,10 +312,10 @@ def test_long_choices_are_cut_and_counted(trained, folder, capsys):
 
 
 @pytest.mark.slow
-def test_resumed_run_ends_with_the_same_bits(trained, folder, capsys):
+def test_resumed_run_ends_with_the_same_bits(trained, tmp_path, capsys):
     changes = {"do_train": True, "learning_rate": [1e-2], "num_train_epochs": [6.0]}
-    with jobs.dying(step=20):
-        run(folder, **changes, **SAVED)
+    folder = shutil.copytree(trained, tmp_path / "copy")
+    jobs.forget_after(20, folder)
     run(folder, **changes, **SAVED)
     assert "continuing from step 20" in capsys.readouterr().out
     straight, again = jobs.weights(trained), jobs.weights(folder)
@@ -513,7 +513,7 @@ def refused(folder, message, **changes):
 def test_command_line_ends_in_one_line(folder):
     write_csv(folder / "val.csv", with_column("label", "4"))
     given = flags(folder, do_eval=True)
-    done = jobs.finished(jobs.command("run_swag.py", given))
+    done = forked.finished(jobs.command("run_swag.py", given))
     assert done.returncode == 1
     assert done.stderr.strip() == (
         f"run_swag.py: error: {folder}/val.csv:3: label '4' is not one of the 4 "
@@ -577,10 +577,14 @@ def exported(tmp_path_factory):
 def check_same(answers, expected):
     assert len(answers) == len(expected) > 0
     for answer, other in zip(answers, expected, strict=True):
-        assert answer["predicted"] == other["predicted"]
-        assert answer["probabilities"] == pytest.approx(
-            other["probabilities"], abs=1e-5
-        )
+        chances = answer["probabilities"]
+        assert chances == pytest.approx(other["probabilities"], abs=1e-5)
+        if not chances:
+            assert answer["predicted"] == other["predicted"]
+            continue
+        # Of two that are as probable but for rounding, either may be the best.
+        assert chances[answer["predicted"]] == max(chances)
+        assert chances[other["predicted"]] == pytest.approx(max(chances), abs=1e-5)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import tests
 from modeling import losses, optimization
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
-from tests import jobs
+from tests import forked, jobs
 
 GOLDEN = tests.GOLDEN
 
@@ -260,5 +260,5 @@ def test_twenty_updates_equal_the_release():
 
 @pytest.mark.slow
 def test_replicas_update_their_copies_alike():
-    done = jobs.finished(jobs.command("tests/programs/two_replicas.py", {}))
+    done = forked.finished(jobs.command("tests/programs/two_replicas.py", {}))
     assert done.returncode == 0, done.stderr

@@ -1,13 +1,13 @@
-"""Numbers of rows: even, independent of each other, and the same for everybody."""
+"""Numbers of rows: even, independent of each other, and the same for everybody.
 
-import sys
+test_dynamic_masks.py draws them on JAX.
+"""
 
 import numpy as np
 import pytest
 
 from training import tf
 from modeling import row_random
-from tests import jobs
 
 CELLS = 16
 DEVIATIONS = 5  # of a chi-square from its mean; by chance in one of millions
@@ -92,21 +92,3 @@ def test_a_row_has_the_same_numbers_in_every_batch():
         lambda rows: row_random.uniform(12345, 0, rows, 128), jit_compile=True
     )
     np.testing.assert_array_equal(whole, compiled(tf.range(64, dtype=tf.int64)).numpy())
-
-
-PROGRAM = """
-import os
-os.environ["KERAS_BACKEND"] = "jax"
-import jax, numpy
-from modeling import row_random
-found = jax.jit(lambda rows: row_random.bits(12345, 3, rows, 5))(numpy.arange(7))
-print(numpy.array(found).ravel().tolist())
-"""
-
-
-@pytest.mark.slow
-def test_jax_draws_the_same():
-    done = jobs.finished([sys.executable, "-c", PROGRAM])
-    assert done.returncode == 0, done.stderr
-    expected = row_random.bits(12345, 3, np.arange(7), 5).numpy()
-    assert done.stdout.strip() == str(expected.ravel().tolist())

@@ -97,12 +97,17 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """A folder with a run and its export, in every format; only to be read."""
+    """A folder with a run and its export, in every format; only to be read.
+
+    It was loaded as users have it loaded, in a process that has nothing of ours.
+    """
     folder = tmp_path_factory.mktemp("exported")
     write_words(folder)
     write_sets(folder, KINDS["single"], pairs=False)
     formats = ["onnx", "litert"]
-    run(folder, do_predict=True, do_export=True, export_formats=formats)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "subprocess", subprocess)
+        run(folder, do_predict=True, do_export=True, export_formats=formats)
     return folder
 
 
@@ -140,9 +145,9 @@ def test_raw_text_gives_the_scripts_predictions_of_a_label(exported, predictor):
 
 
 @pytest.mark.slow
-def test_raw_text_gives_the_scripts_predictions_of_a_number(folder):
+def test_raw_text_gives_the_scripts_predictions_of_a_number(folder, untraced):
     write_sets(folder, KINDS["number"], pairs=True)
-    kind = {"label_kind": "number", "text_b_column": "other"}
+    kind = {"label_kind": "number", "text_b_column": "other", "train_batch_size": [20]}
     run(folder, do_predict=True, do_export=True, **kind)
     output = folder / "output"
     assert_gives_the_scripts_predictions(output, Predictor(str(output)))

@@ -1,14 +1,12 @@
 """Devices and hosts: the files that a TPU reaches, and runs that a host leaves."""
 
-import itertools
 import re
-import sys
 
 import pytest
 
 import tests
 from training import distribution
-from tests import jobs, tiny
+from tests import forked, jobs, tiny
 from tests.programs import parity
 from text.errors import UserError
 
@@ -64,20 +62,19 @@ def test_a_sound_run_on_cpus_leaves_stderr_empty(tmp_path):
 
 @pytest.mark.slow
 def test_a_host_that_refuses_ends_all_in_one_line(tmp_path):
-    program = str(ROOT / "tests" / "programs" / "without_data.py")
-    script = [*fine_tuning(tmp_path)[1:], "--distribution=multi_worker"]
-    done = jobs.finished([sys.executable, program, str(tmp_path), *script], timeout=300)
-    assert done.returncode == 0, done.stderr
-    for refuses, host in itertools.product(range(2), repeat=2):
-        said = tmp_path / f"{refuses}-{host}"
-        assert said.with_suffix(".status").read_text() == "1"
-        errors = said.with_suffix(".err").read_text()
-        assert "Traceback" not in errors
-        assert errors.splitlines()[-1] == (
-            "parity.py: error: nowhere/train.txt: No such file or directory"
-            if host == refuses
-            else "parity.py: error: another host ended or refused; see its output"
-        )
+    script = [*fine_tuning(tmp_path), "--distribution=multi_worker"]
+    lacking = [*script, "--data_dir=nowhere"]
+    refuses = "nowhere/train.txt: No such file or directory"
+    follows = "another host ended or refused; see its output"
+    for lines, errors in (
+        ([lacking, script], [refuses, follows]),
+        ([script, lacking], [follows, refuses]),
+    ):
+        hosts = forked.hosts_finished({"worker": lines})
+        for host, error in zip(hosts, errors, strict=True):
+            assert host.returncode == 1
+            assert "Traceback" not in host.stderr
+            assert host.stderr.splitlines()[-1] == f"parity.py: error: {error}"
 
 
 def test_other_errors_of_tensorflow_are_not_laid_to_another_host():

@@ -11,7 +11,7 @@ import tests
 from training import checkpoint, distribution, loop, report, run_folder, tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
-from tests import jobs, tiny
+from tests import forked, jobs, tiny
 from text.files import anywhere
 from text.instances.kinds import RowOptions
 from text.records import framing, reading, shards
@@ -108,7 +108,7 @@ def test_training_follows_the_release():
 @pytest.mark.slow
 def test_two_replicas_accumulation_and_xla_equal_one_big_batch():
     line = jobs.command("tests/programs/train_on_replicas.py", {})
-    done = jobs.finished([*line, RECORDS])
+    done = forked.finished([*line, RECORDS])
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["number of replicas"] == 2
@@ -273,7 +273,7 @@ def test_checkpoints_of_chosen_steps_are_saved_and_kept(tmp_path):
     assert "warning: no checkpoint is kept at step 9, after the last" in log.said
 
 
-def test_report_writes_lines_and_curves(tmp_path, capsys):
+def test_report_writes_lines_and_curves(tmp_path, capsys, drawn):
     log = report.Report(str(tmp_path), total_steps=400, batch_size=32)
     log.begin(0)
     log.training(100, {"loss": 5.5, "masked_lm_loss": 5.0}, updates=100, seconds=50.0)
@@ -336,7 +336,7 @@ def test_lines_of_repeated_steps_are_cut_off(tmp_path):
     assert path.read_text() == "".join(lines[:2])
 
 
-def test_a_bad_line_of_metrics_hides_none_behind_it(tmp_path):
+def test_a_bad_line_of_metrics_hides_none_behind_it(tmp_path, drawn):
     path = tmp_path / "metrics.jsonl"
     run_folder.claim(str(path))
     good = [json.dumps({"step": n, "kind": "eval", "loss": 1.0}) for n in (1, 2, 3)]

@@ -17,9 +17,9 @@ import pytest
 
 import tests
 from training import checkpoint, run_folder, tf
-from tests import jobs, tiny
+from tests import forked, jobs, tiny
 from tests.jobs import results, weights
-from tests.programs import hosts, parity
+from tests.programs import parity
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
@@ -63,9 +63,14 @@ def folder(tmp_path):
     return tmp_path
 
 
-# Runs that several tests begin with, each with a copy of its own.
-STOPS = {"early_stopping_patience": 9, "num_train_epochs": [2.0]}
-SEARCH = {"num_train_epochs": [0.5, 1.0]}
+# Runs that several tests begin with, each with a copy of its own. The short ones are not
+# traced, and neither are those that are compared with them.
+STOPS = {
+    "early_stopping_patience": 9,
+    "num_train_epochs": [2.0],
+    "train_batch_size": [16],
+}
+SEARCH = {"num_train_epochs": [0.25, 0.5]}
 RUNS = {
     "trained": {"do_eval": True, "do_predict": True},
     "stopped": STOPS,
@@ -82,9 +87,9 @@ def once(tmp_path_factory):
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
             write_files(folder)
-            # Traced, whichever test is the first to want it.
+            # As this says, whichever test is the first to want it.
             untraced = tf.config.functions_run_eagerly()
-            tf.config.run_functions_eagerly(False)
+            tf.config.run_functions_eagerly(name != "trained")
             with open(folder / "said", "w") as file, contextlib.redirect_stdout(file):
                 run(folder, **RUNS[name])
             tf.config.run_functions_eagerly(untraced)
@@ -227,7 +232,7 @@ def test_finished_run_says_so_and_keeps_its_weights(trained, capsys):
 
 
 @pytest.mark.slow
-def test_search_records_every_run_and_keeps_the_best(searched, once, capsys):
+def test_search_records_every_run_and_keeps_the_best(searched, once, capsys, untraced):
     summary = json.loads((searched / "output" / "search.json").read_text())
     scores = {o["name"]: o["score"] for o in summary["runs"]}
     assert len(scores) == 2
@@ -259,7 +264,7 @@ def test_search_tries_every_combination_with_every_seed(folder):
 
 
 @pytest.mark.slow
-def test_search_goes_on_where_it_was_broken_off(folder, once, monkeypatch):
+def test_search_goes_on_where_it_was_broken_off(folder, once, monkeypatch, untraced):
     straight = weights(once("searched")[0])
     calls = []
     original = experiment.Experiment.train
@@ -281,7 +286,7 @@ def test_search_goes_on_where_it_was_broken_off(folder, once, monkeypatch):
 
 
 @pytest.mark.slow
-def test_search_whose_best_was_not_kept_trains_it_again(searched, capsys):
+def test_search_whose_best_was_not_kept_trains_it_again(searched, capsys, untraced):
     before = weights(searched)
     for path in searched.glob("output/**/model.ckpt-*"):
         path.unlink()
@@ -297,11 +302,11 @@ def test_evaluations_of_an_abandoned_run_are_forgotten(folder, once, untraced):
     best.mkdir(parents=True)
     checkpoint.save(str(best), 99, weights(once("trained")[0]), keep=1)
     (folder / "output" / "evaluations.json").write_text('[{"step": 99, "score": 9.0}]')
-    run(folder, num_train_epochs=[1.0], do_eval=True)
-    assert results(folder)["global_step"] == 8
+    run(folder, num_train_epochs=[0.25], do_eval=True)
+    assert results(folder)["global_step"] == 2
     assert not run_folder.steps(str(best))
     run(folder, do_train=False, do_eval=True)
-    assert results(folder)["global_step"] == 8
+    assert results(folder)["global_step"] == 2
 
 
 @pytest.mark.slow
@@ -315,7 +320,7 @@ def test_rows_that_were_removed_are_made_again(trained):
 
 
 @pytest.mark.slow
-def test_degenerate_runs_are_named(searched, capsys, monkeypatch):
+def test_degenerate_runs_are_named(searched, capsys, monkeypatch, untraced):
     monkeypatch.setattr(parity.Parity, "trivial_score", lambda self, examples: 1.0)
     run(searched, **SEARCH)
     assert "2 of 2 runs failed or did no better" in capsys.readouterr().out
@@ -329,28 +334,20 @@ def test_early_stopping_keeps_the_best_evaluation(
     monkeypatch.setattr(
         parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
     )
-    run(
-        folder,
-        early_stopping_patience=3,
-        eval_every_steps=2,
-        save_checkpoints_steps=100,
-    )
+    changes = {
+        "early_stopping_patience": 3,
+        "eval_every_steps": 1,
+        "save_checkpoints_steps": 100,
+    }
+    run(folder, **changes)
     said = capsys.readouterr().out
-    assert "the best of 5 evaluations was at step 4" in said
-    assert run_folder.steps(str(folder / "output")) == [10]
-    assert run_folder.steps(str(folder / "output" / "best")) == [4]
-    assert "global_step" in weights(folder, "output/best")
-    best = weights(folder, "output/best")
-    assert int(best["global_step"]) == 4
+    assert "the best of 5 evaluations was at step 2" in said
+    assert run_folder.steps(str(folder / "output")) == [5]
+    assert run_folder.steps(str(folder / "output" / "best")) == [2]
+    assert weights(folder, "output/best")["global_step"] == 2
     # Started again it does not train on, and answers with the best weights.
-    run(
-        folder,
-        early_stopping_patience=3,
-        eval_every_steps=2,
-        save_checkpoints_steps=100,
-        do_eval=True,
-    )
-    assert "already finished: 10 updates" in capsys.readouterr().out
+    run(folder, **changes, do_eval=True)
+    assert "already finished: 5 updates" in capsys.readouterr().out
     assert results(folder)["eval_accuracy"] == 0.9
 
 
@@ -359,7 +356,9 @@ class Killed(BaseException):
 
 
 @pytest.mark.slow
-def test_after_a_resume_the_best_is_that_of_the_run(folder, capsys, monkeypatch):
+def test_after_a_resume_the_best_is_that_of_the_run(
+    folder, capsys, monkeypatch, untraced
+):
     """Scores need not repeat, as on another number of devices."""
     scores = iter([0.80, 0.78, 0.85, None, 0.79, 0.77, 0.5])
 
@@ -370,29 +369,29 @@ def test_after_a_resume_the_best_is_that_of_the_run(folder, capsys, monkeypatch)
 
     monkeypatch.setattr(parity.Parity, "score", score)
     changes = {
-        "num_train_epochs": [5.0],
+        "num_train_epochs": [0.5],
         "early_stopping_patience": 9,
-        "eval_every_steps": 10,
-        "save_checkpoints_steps": 20,
+        "eval_every_steps": 1,
+        "save_checkpoints_steps": 2,
     }
     with pytest.raises(Killed):
         run(folder, **changes)
     best = folder / "output" / "best"
-    assert run_folder.steps(str(best)) == [10, 30]
+    assert run_folder.steps(str(best)) == [1, 3]
     run(folder, do_eval=True, **changes)
-    assert "the best of 4 evaluations was at step 10" in capsys.readouterr().out
-    assert run_folder.steps(str(best)) == [10]
-    assert weights(folder)["global_step"] == 10
+    assert "the best of 4 evaluations was at step 1" in capsys.readouterr().out
+    assert run_folder.steps(str(best)) == [1]
+    assert weights(folder)["global_step"] == 1
     numbers = results(folder)
-    assert numbers["global_step"] == 10
+    assert numbers["global_step"] == 1
     monkeypatch.undo()
-    one = {"init_checkpoint": str(best / "model.ckpt-10"), "do_train": False}
+    one = {"init_checkpoint": str(best / "model.ckpt-1"), "do_train": False}
     run(folder, do_eval=True, output_dir=str(folder / "one"), **one)
     assert results(folder, "one")["eval_loss"] == numbers["eval_loss"]
 
 
 @pytest.mark.slow
-def test_early_stopping_is_held_to_what_it_depends_on(stopped, once):
+def test_early_stopping_is_held_to_what_it_depends_on(stopped, once, untraced):
     with pytest.raises(UserError, match="eval_every_steps was 0 and is now 2;"):
         run(stopped, eval_every_steps=2, **STOPS)
     (stopped / "dev.txt").write_text("a b\n")
@@ -430,6 +429,7 @@ def test_an_output_dir_may_be_the_users_own_folder(folder, capsys, untraced):
     before = users(folder)
     here = {"output_dir": str(folder), "data_dir": str(prompts)}
     here |= {"bert_config_file": str(folder / "config.json"), "do_eval": True}
+    here["train_batch_size"] = [16]
     with pytest.raises(UserError, match="contains no checkpoint to evaluate"):
         run(folder, do_train=False, **here)
     assert users(folder) == before
@@ -463,8 +463,8 @@ def test_a_run_may_begin_from_what_lies_in_its_own_folder(
     (step,) = run_folder.steps(str(best))
     prefix = str(best / f"model.ckpt-{step}")
     before = checkpoint.read(prefix)
-    again = {"init_checkpoint": str(best), "num_train_epochs": [0.5], "seed": 3}
-    again |= {"early_stopping_patience": patience, "eval_every_steps": 2}
+    again = {"init_checkpoint": str(best), "num_train_epochs": [0.25], "seed": 3}
+    again |= {"early_stopping_patience": patience, "eval_every_steps": 1}
     if patience:
         scores = iter([0.5])
         with monkeypatch.context() as patch, pytest.raises(StopIteration):
@@ -472,7 +472,7 @@ def test_a_run_may_begin_from_what_lies_in_its_own_folder(
                 parity.Parity, "score", lambda *given: {"accuracy": next(scores)}
             )
             run(folder, **again)
-        assert 2 in run_folder.steps(str(best))
+        assert 1 in run_folder.steps(str(best))
     run(folder, **again)
     for name, value in checkpoint.read(prefix).items():
         assert np.array_equal(before[name], value)
@@ -481,7 +481,7 @@ def test_a_run_may_begin_from_what_lies_in_its_own_folder(
     for name, value in weights(folder, "straight").items():
         assert np.array_equal(weights(folder)[name], value)
     run(folder, do_train=False, do_eval=True)
-    assert results(folder)["global_step"] == weights(folder)["global_step"] <= 4
+    assert results(folder)["global_step"] == weights(folder)["global_step"] <= 2
 
 
 @pytest.mark.slow
@@ -511,11 +511,13 @@ def test_an_evaluation_leaves_alone_what_a_training_is_writing(trained):
 @pytest.mark.slow
 def test_beside_a_training_evaluations_run_and_another_training_is_refused(folder):
     """The one that was there first saves often, and ends as if it had been alone."""
-    often = {"num_train_epochs": [15.0], "save_checkpoints_steps": 2}
+    often = {"num_train_epochs": [10.0], "save_checkpoints_steps": 2}
     often |= {"iterations_per_loop": 2, "keep_checkpoint_max": 3}
-    process = jobs.started(command(folder, **often))
-    while " updates of " not in process.stdout.readline():
+    with open(folder / "said", "w") as said, open(folder / "errors", "w") as errors:
+        process = forked.Process(command(folder, **often), stdout=said, stderr=errors)
+    while " updates of " not in (folder / "said").read_text():
         assert process.poll() is None
+        time.sleep(0.01)
     # It has no checkpoint yet, so another seed would not be refused for being another.
     holder = f"in use by process {process.pid} on {local.host()}, since"
     with pytest.raises(UserError, match=re.escape(holder)) as raised:
@@ -526,9 +528,10 @@ def test_beside_a_training_evaluations_run_and_another_training_is_refused(folde
         time.sleep(0.01)
     beside = 0
     while process.poll() is None:
-        run(folder, do_train=False, do_eval=True, do_predict=True)
+        with jobs.untraced():
+            run(folder, do_train=False, do_eval=True, do_predict=True)
         beside += 1
-    assert process.communicate()[1] == "" and process.returncode == 0
+    assert (process.returncode, (folder / "errors").read_text()) == (0, "")
     assert beside
     assert json.loads((output / "run.json").read_text())["seed"] == 12345
     run(folder, output_dir=str(folder / "straight"), **often)
@@ -550,16 +553,16 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(
     monkeypatch.setattr(
         parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
     )
-    run(folder, early_stopping_patience=1, eval_every_steps=2)
-    assert run_folder.steps(str(folder / "output")) == [4]
+    run(folder, early_stopping_patience=1, eval_every_steps=1)
+    assert run_folder.steps(str(folder / "output")) == [2]
     there = {"do_train": False, "do_eval": True, "output_dir": str(folder / "there")}
     loss = []
     for source in ("output", "output/best"):
         run(folder, init_checkpoint=str(folder / source), **there)
         loss.append(results(folder, "there")["eval_loss"])
-    last = checkpoint.read(str(folder / "output" / "model.ckpt-4"))
+    last = checkpoint.read(str(folder / "output" / "model.ckpt-2"))
     assert loss[0] == loss[1]
-    assert weights(folder)["global_step"] == 2 and last["global_step"] == 4
+    assert weights(folder)["global_step"] == 1 and last["global_step"] == 2
     # Also where the run left nothing else, and where there is no best any more.
     run_folder.drop_all(str(folder / "output"))
     run(folder, do_train=False, do_eval=True)
@@ -580,9 +583,9 @@ def test_who_names_a_run_gets_the_best_that_early_stopping_kept(
 def test_a_run_that_goes_on_without_early_stopping_has_no_best(stopped, untraced):
     assert run_folder.best_of(str(stopped / "output"))
     (stopped / "output" / "run.json").unlink()
-    run(stopped, num_train_epochs=[3.0])
+    run(stopped, num_train_epochs=[3.0], train_batch_size=[16])
     assert not run_folder.best_of(str(stopped / "output"))
-    assert weights(stopped)["global_step"] == 24
+    assert weights(stopped)["global_step"] == 12
 
 
 @pytest.mark.slow
@@ -607,22 +610,23 @@ def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(
     )
     (searched / "dev.txt").write_text("a\n" * 20)
     run(searched, **SEARCH)
-    assert run_folder.steps(str(searched / "output")) == [8]
+    assert run_folder.steps(str(searched / "output")) == [4]
     (searched / "dev.txt").write_text("a a b\nb\n")
     scores = iter([0.8, 0.2, 0.8])
     run(searched, **SEARCH)
     assert "already finished: accuracy" not in capsys.readouterr().out
-    assert run_folder.steps(str(searched / "output")) == [4]
+    assert run_folder.steps(str(searched / "output")) == [2]
     run(searched, do_train=False, do_eval=True)
-    assert results(searched)["global_step"] == 4
+    assert results(searched)["global_step"] == 2
 
 
 @pytest.mark.slow
-def test_a_run_that_diverges_ends_no_search(folder, capsys):
-    search = {"warmup_proportion": 0.0, "num_train_epochs": [2.0]}
+def test_a_run_that_diverges_ends_no_search(folder, capsys, untraced):
+    search = {"warmup_proportion": 0.0, "num_train_epochs": [0.5]}
+    search["max_skipped_updates"] = 2
     run(folder, learning_rate=[1e30, 1e-3], do_eval=True, **search)
     said = capsys.readouterr().out
-    assert "loss or gradient was not finite in 10 consecutive updates" in said
+    assert "loss or gradient was not finite in 2 consecutive updates" in said
     assert "over 1 runs" in said and "1 of 2 runs failed: rate1e+30" in said
     found = json.loads((folder / "output" / "search.json").read_text())
     assert found["best"].startswith("rate0.001") and results(folder)["eval_loss"] < 9
@@ -691,7 +695,7 @@ def test_an_export_that_a_task_has_no_answers_for_is_refused_at_once(folder):
 @pytest.mark.slow
 def test_without_an_interval_early_stopping_evaluates_each_epoch(stopped):
     history = json.loads((stopped / "output" / "evaluations.json").read_text())
-    assert [evaluation["step"] for evaluation in history] == [8, 16]
+    assert [evaluation["step"] for evaluation in history] == [4, 8]
 
 
 @pytest.mark.slow
@@ -714,7 +718,7 @@ def test_head_of_another_size_is_refused_and_can_be_left_behind(folder, once, un
     changes = {
         "init_checkpoint": str(folder / "three"),
         "output_dir": str(folder / "next"),
-        "num_train_epochs": [1.0],
+        "num_train_epochs": [0.25],
     }
     with pytest.raises(UserError, match=r"output_bias is \[3\] in the checkpoint"):
         run(folder, **changes)
@@ -758,18 +762,15 @@ def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
         TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
     (folder / "config.json").write_text(config.to_json_string())
-    run(folder, do_eval=True, output_dir=str(folder / "one"))
+    given = {"do_eval": True, "num_train_epochs": [1.0]}
+    run(folder, output_dir=str(folder / "one"), **given)
     program = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
-    script = command(folder, do_eval=True, distribution="mirrored")[1:]
-    done = jobs.finished([sys.executable, program, *script])
+    script = command(folder, distribution="mirrored", **given)[1:]
+    done = forked.finished([sys.executable, program, *script])
     assert done.returncode == 0, done.stderr
     assert "on 2 devices" in done.stdout
-    run(
-        folder,
-        do_eval=True,
-        gradient_accumulation_steps=4,
-        output_dir=str(folder / "accumulated"),
-    )
+    accumulated = str(folder / "accumulated")
+    run(folder, gradient_accumulation_steps=4, output_dir=accumulated, **given)
     expected = weights(folder, "one")
     for name in ("output", "accumulated"):
         got = weights(folder, name)
@@ -796,12 +797,11 @@ def test_two_hosts_fine_tune_as_one(folder):
     }
     run(folder, output_dir=str(folder / "one"), **changes)
     line = command(folder, distribution="multi_worker", **changes)
-    workers = [f"localhost:{port}" for port in hosts.free_ports(2)]
-    processes, outputs = hosts.run(line, {"worker": workers}, env=jobs.ENVIRONMENT)
-    for process, (_, errors) in zip(processes, outputs, strict=True):
-        assert process.returncode == 0, errors
-    assert "on 2 devices" in outputs[0][0]
-    assert outputs[1][0] == ""  # the second host computes and says nothing
+    chief, second = forked.hosts_finished({"worker": [line, line]})
+    for host in (chief, second):
+        assert host.returncode == 0, host.stderr
+    assert "on 2 devices" in chief.stdout
+    assert second.stdout == ""  # it computes and says nothing
     expected, got = weights(folder, "one"), weights(folder)
     for key, value in expected.items():
         np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)

@@ -90,7 +90,7 @@ class Options(TokenizerOptions):
         help="More flags of create_pretraining_data.py, separated by spaces.",
     )
     pretraining_flags: str = options.field(
-        "--train_batch_size=32 --learning_rate=1.5e-3 --dtype=mixed_bfloat16",
+        "--train_batch_size=32 --learning_rate=1.5e-3",
         help="More flags of run_pretraining.py.",
     )
     classifier_flags: str = options.field(
@@ -98,7 +98,7 @@ class Options(TokenizerOptions):
         help="More flags of run_classifier.py.",
     )
     squad_flags: str = options.field(
-        "--learning_rate=3e-4 --num_train_epochs=2",
+        "--learning_rate=3e-4 --num_train_epochs=2 --max_query_length=24 --doc_stride=32",
         help="More flags of run_squad.py.",
     )
     ner_flags: str = options.field(
@@ -144,16 +144,14 @@ class Options(TokenizerOptions):
 
 
 def main(given: Options) -> int:
-    config = _config(given)
-    planner = plan.Planner(given, config, _tasks(given), _sources(given))
-    planned = planner.plan(given.table)
+    planned = make_plan(given)
     root = given.output_dir
-    _make(root, planned)
+    make_folder(root, planned)
     with local.locked(os.path.join(root, _MARK)):
         known = {cell.name: cells.finished(root, cell) for cell in planned.cells}
         known = {name: done for name, done in known.items() if done}
         cells.check_flags(root, [c for c in planned.cells if c.name not in known])
-        results = page.Results(root, planned, _facts(given, config))
+        results = page.Results(root, planned, _facts(given))
         results.cells.update(known)
         results.write()
 
@@ -176,6 +174,16 @@ def main(given: Options) -> int:
         )
     print(f"\nWritten to {os.path.join(root, page.PAGE)} and {page.JSON}")
     return 0
+
+
+def make_plan(given: Options) -> plan.Plan:
+    """What to run for these flags.
+
+    Raises:
+        UserError: a file is missing, or a table cannot be filled from them.
+    """
+    planner = plan.Planner(given, _config(given), _tasks(given), _sources(given))
+    return planner.plan(given.table)
 
 
 def _tasks(given: Options) -> list[tasks.Task]:
@@ -225,8 +233,6 @@ def _sources(given: Options) -> plan.Sources:
         }
         needs = tuple(cell.name for cell in made)
         made.append(_text_cell(_VOCABULARY, "build_vocab.py", flags, needs))
-    elif not os.path.exists(vocabulary):
-        raise UserError(f"--vocab_file={vocabulary}: no such file")
     return plan.Sources(train, held_out, vocabulary, made)
 
 
@@ -242,24 +248,29 @@ def _text_cell(name, script, flags, needs=()):
 
 
 def _config(given: Options) -> EncoderConfig:
+    size = given.vocab_size
+    if given.vocab_file:
+        size = len(given.load_tokenizer(given.vocab_file).vocabulary)
     if given.bert_config_file is None:
-        size = given.vocab_size
-        if given.vocab_file:
-            size = len(given.load_tokenizer(given.vocab_file).vocabulary.tokens)
-        # A run this short is far from memorizing its text.
-        rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
         config = BertConfig(
             vocab_size=size,
             hidden_size=128,
             num_hidden_layers=4,
             num_attention_heads=4,
             intermediate_size=512,
+            # A run this short is far from memorizing its text.
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
             max_position_embeddings=max(given.max_seq_length, 128),
             type_vocab_size=2,
-            **rates,
         )
     else:
         config = checkpoint.read_config(given.bert_config_file)
+    if size > config.vocab_size:
+        raise UserError(
+            f"the vocabulary has {size} tokens, but vocab_size in "
+            f"{given.bert_config_file} is {config.vocab_size}"
+        )
     if given.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={given.max_seq_length}: the config has only "
@@ -268,7 +279,7 @@ def _config(given: Options) -> EncoderConfig:
     return config
 
 
-def _make(root: str, planned: plan.Plan) -> None:
+def make_folder(root: str, planned: plan.Plan) -> None:
     """Creates the folder with the configs, or checks that it has the same.
 
     Raises:
@@ -298,8 +309,9 @@ def _make(root: str, planned: plan.Plan) -> None:
             file.write(content)
 
 
-def _facts(given: Options, config) -> dict[str, tuple[str, str]]:
+def _facts(given: Options) -> dict[str, tuple[str, str]]:
     """What differs from the papers, besides the tasks."""
+    config = _config(given)
     return {
         "layers, hidden size, heads": (
             f"{config.num_hidden_layers}, {config.hidden_size}, "

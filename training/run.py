@@ -152,9 +152,9 @@ def _check_ids(tokenizer, folder):
     for id, (token, learned) in enumerate(zip(vocabulary.tokens, known, strict=False)):
         if token != learned and not learned.startswith("[unused"):
             raise UserError(
-                f"{vocabulary.path}:{id + 1}: has {token!r}, but {path}, next to the "
-                f"checkpoint, has {learned!r}; use that file, or move it away if it does "
-                "not belong to the checkpoint"
+                f"{vocabulary.path}: token {id} is {token!r}, but {learned!r} in {path}, "
+                "next to the checkpoint; use that file, or move it away if it does not "
+                "belong to the checkpoint"
             )
 
 

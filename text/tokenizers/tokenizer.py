@@ -64,6 +64,11 @@ class Tokenizer(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def hugging_face_config(self) -> Mapping[str, object]:
+        """What their tokenizer_config.json says of such a tokenizer."""
+
+    @property
+    @abc.abstractmethod
     def settings(self) -> Mapping[str, object]:
         """What determines the ids, as JSON: the identity noted in files and models."""
 

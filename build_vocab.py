@@ -1,13 +1,19 @@
-"""Learns a WordPiece vocabulary from text, split into words exactly as the tokenizer does.
+"""Learns a vocabulary from text, split into words exactly as the tokenizer does.
 
     python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab/vocab.txt
+    python build_vocab.py --input_file='corpus/*.txt' --output_file=bpe/vocab.json
+
+vocab.txt is a WordPiece vocabulary for BERT; vocab.json, with merges.txt next to it, is
+byte-level BPE for RoBERTa.
 
 It streams the text, so there is no limit on its size: 100 MB take less than a minute and
 200 MB of memory. The same text and flags produce the same file.
 """
 
 import collections
+import contextlib
 import dataclasses
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -19,7 +25,8 @@ from text import progress
 from text.corpus import formats
 from text.errors import UserError
 from text.files import inputs, local
-from text.tokenizers import kinds, wordpiece
+from text.tokenizers import byte_bpe, kinds, wordpiece
+from text.tokenizers.byte_bpe import ByteBpe, ByteSplitter
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import (
@@ -45,7 +52,8 @@ class Options(TokenizerOptions):
         help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
     )
     output_file: str = options.field(
-        help="The vocabulary to write, one token per line."
+        help="The vocabulary to write: NAME.txt is WordPiece, one token per line; "
+        "FOLDER/vocab.json is byte-level BPE, with merges.txt next to it."
     )
     vocab_size: int = options.field(
         30522, help="Number of tokens to write, of all kinds."
@@ -53,12 +61,13 @@ class Options(TokenizerOptions):
     num_unused: int = options.field(
         994,
         help="Number of [unusedN] tokens to reserve for your own words. The released "
-        "vocabularies have 994; choose fewer for a small vocabulary.",
+        "vocabularies have 994; choose fewer for a small vocabulary. Byte-level BPE has "
+        "none.",
     )
     min_character_count: int = options.field(
         5,
         help="Leave out non-ASCII characters that occur less often than this; words that "
-        "contain them become [UNK].",
+        "contain them become [UNK]. Byte-level BPE has a token for every byte instead.",
     )
     min_frequency: int = options.field(
         2, help="Join two pieces only if they occur together at least this often."
@@ -79,19 +88,34 @@ class Options(TokenizerOptions):
         for name in ("num_unused", "min_character_count", "min_frequency"):
             if getattr(self, name) < 0:
                 raise UserError(f"--{name}={getattr(self, name)} is less than 0")
+        if not self.output_file or os.path.isdir(self.output_file):
+            raise UserError(f"--output_file={self.output_file}: must name a file")
         least = self.num_unused + len(SPECIAL_TOKENS)
+        parts = f"special tokens plus --num_unused={self.num_unused}"
+        if self.is_byte_level:
+            least, parts = len(SPECIAL_TOKENS) + 256, "special tokens plus all bytes"
+            if os.path.basename(self.output_file) != ByteBpe.vocabulary_file:
+                raise UserError(
+                    f"--output_file={self.output_file}: a byte-level vocabulary must be "
+                    f"named {ByteBpe.vocabulary_file}"
+                )
         if not least < self.vocab_size <= _LARGEST:
             raise UserError(
                 f"--vocab_size={self.vocab_size}: must be above {least}, the number of "
-                f"special tokens plus --num_unused={self.num_unused}, and at most "
-                f"{_LARGEST:,}"
+                f"{parts}, and at most {_LARGEST:,}"
             )
-        if not self.output_file or os.path.isdir(self.output_file):
-            raise UserError(f"--output_file={self.output_file}: must name a file")
         if self.heldout_share and not 1e-6 <= self.heldout_share <= 0.5:
             raise UserError(
                 f"--heldout_share={self.heldout_share}: must be 0, or from 1e-6 to 0.5"
             )
+
+    @property
+    def is_byte_level(self) -> bool:
+        return kinds.kind_of(self.output_file) is ByteBpe
+
+    @property
+    def splitter(self) -> WordSplitter | ByteSplitter:
+        return ByteSplitter() if self.is_byte_level else WordSplitter.of(self)
 
 
 class WordCounts:
@@ -103,7 +127,9 @@ class WordCounts:
         forgotten: how many occurrences of rare words were dropped to make room.
     """
 
-    def __init__(self, splitter: WordSplitter, most_words: int = _MOST_WORDS):
+    def __init__(
+        self, splitter: WordSplitter | ByteSplitter, most_words: int = _MOST_WORDS
+    ):
         self.words = collections.Counter()
         self.characters = collections.Counter()
         self.forgotten = 0
@@ -158,9 +184,32 @@ def learn(counts: WordCounts, chosen: Options) -> list[str]:
             f"characters need {chosen.vocab_size - room + len(alphabet)}; raise it or "
             "--min_character_count, or lower --num_unused"
         )
-    pieces = _join(counts.words, alphabet, room, chosen.min_frequency)
+    pieces = _join_word_pieces(counts.words, alphabet, room, chosen.min_frequency)
     first, rest = unused[:_UNUSED_BEFORE_SPECIALS], unused[_UNUSED_BEFORE_SPECIALS:]
     return [PAD, *first, UNK, CLS, SEP, MASK, *rest, *pieces]
+
+
+def learn_byte_bpe(
+    counts: WordCounts, chosen: Options
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Learns the tokens, in the order of their ids, and the merges.
+
+    <s>, <pad>, </s> and <unk> come first and <mask> last, as in RoBERTa; then the bytes,
+    then the pieces merged from them, most frequent first.
+    """
+    pad, unk, cls, sep, mask = byte_bpe.ROBERTA.names
+    first = [cls, pad, sep, unk]
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=chosen.vocab_size - len(first) - 1,
+        min_frequency=chosen.min_frequency,
+        special_tokens=sorted(byte_bpe.byte_characters()),  # a fixed order of ids
+        show_progress=False,
+    )
+    _train(model, trainer, counts.words, lambda word: True)
+    ids = model.get_vocab()
+    merges = json.loads(model.to_str())["model"]["merges"]
+    return [*first, *sorted(ids, key=ids.get), mask], list(map(tuple, merges))
 
 
 def _characters(counts, chosen):
@@ -175,19 +224,23 @@ def _characters(counts, chosen):
     return sorted(frequent.union(ascii_words))
 
 
-def _join(words, alphabet, size, min_frequency):
-    """Joins the most frequent pair of pieces repeatedly; returns the alphabet too."""
-    known = set(alphabet)
+def _train(model, trainer, words, is_known):
+    """Joins the most frequent pair of pieces repeatedly; skips very long words."""
 
     def repeated():
         for word in sorted(words):
-            if len(word) <= wordpiece.LONGEST_WORD and known.issuperset(word):
+            if len(word) <= wordpiece.LONGEST_WORD and is_known(word):
                 count = words[word]
                 for start in range(0, count, 1000):
                     yield " ".join([word] * min(1000, count - start))
 
-    model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=UNK))
     model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    model.train_from_iterator(repeated(), trainer)
+
+
+def _join_word_pieces(words, alphabet, size, min_frequency):
+    """The alphabet, and the pieces joined from it."""
+    model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=UNK))
     trainer = tokenizers.trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=min_frequency,
@@ -197,7 +250,7 @@ def _join(words, alphabet, size, min_frequency):
         special_tokens=alphabet,
         show_progress=False,
     )
-    model.train_from_iterator(repeated(), trainer)
+    _train(model, trainer, words, set(alphabet).issuperset)
     ids = model.get_vocab()
     return sorted(ids, key=ids.get)
 
@@ -207,7 +260,7 @@ def measure(tokenizer: Tokenizer, lines: Iterator[str]) -> dict[str, int]:
     continues = tokenizer.vocabulary.is_continuation.tolist()
     found = {"words": 0, "pieces": 0, "unknown": 0}
     for line in lines:
-        ids = tokenizer.encode(line)
+        ids = tokenizer.encode(f" {line}")
         found["words"] += len(ids) - sum(map(continues.__getitem__, ids))
         found["pieces"] += len(ids)
         found["unknown"] += ids.count(tokenizer.vocabulary.unk_id)
@@ -231,7 +284,7 @@ def _lines(paths, chosen, what):
 
 
 def _count(paths, chosen):
-    splitter = WordSplitter.of(chosen)
+    splitter = chosen.splitter
     counts = WordCounts(splitter)
     warned = False
     for line, is_held_out in _lines(paths, chosen, "counting words"):
@@ -251,13 +304,28 @@ def main(chosen: Options) -> None:
     local.refuse_inputs([chosen.output_file], paths)
     os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
     # Opened first: an hour's work should not end at a folder that is not writable.
-    with local.replacing(chosen.output_file, "w") as file:
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(local.replacing(chosen.output_file, "w"))
+        if chosen.is_byte_level:
+            path = os.path.join(os.path.dirname(chosen.output_file), byte_bpe.MERGES)
+            local.refuse_inputs([path], paths)
+            merges_file = stack.enter_context(local.replacing(path, "w"))
         counts = _count(paths, chosen)
         print("learning pieces", file=sys.stderr)
-        tokens = learn(counts, chosen)
-        file.writelines(f"{token}\n" for token in tokens)
+        if chosen.is_byte_level:
+            tokens, merges = learn_byte_bpe(counts, chosen)
+            ids = {token: id for id, token in enumerate(tokens)}
+            file.write(json.dumps(ids, ensure_ascii=False))
+            lines = ["#version: 0.2", *map(" ".join, merges)]
+            merges_file.writelines(f"{line}\n" for line in lines)
+        else:
+            tokens = learn(counts, chosen)
+            file.writelines(f"{token}\n" for token in tokens)
     _report(counts, tokens, chosen)
-    tokenizer = WordPiece.of(Vocabulary(tokens), chosen)
+    if chosen.is_byte_level:
+        tokenizer = chosen.load_tokenizer(chosen.output_file)
+    else:
+        tokenizer = WordPiece.of(Vocabulary(tokens), chosen)
     held_out = (
         line for line, is_held_out in _lines(paths, chosen, "measuring") if is_held_out
     )

@@ -23,7 +23,7 @@ from itertools import chain
 import numpy as np
 
 import options
-from training import checkpoint, keras, run_folder, tf
+from training import checkpoint, keras, run, run_folder, tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives import pretraining
 from text.errors import UserError
@@ -32,11 +32,10 @@ from text.tasks import tags
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter, check_case
-from training.layouts import hugging_face
+from training.layouts import hugging_face, roberta_names
 
 _BUNDLE = "bert_model.ckpt"
-_WORDS = "bert/embeddings/word_embeddings"
-_POSITIONS = "bert/embeddings/position_embeddings"
+_BYTE_PAIRS = ("vocab.json", "merges.txt")  # the files of a byte-level BPE
 _WORD_BIAS = "cls/predictions/output_bias"
 # What a run saves besides weights.
 _OF_TRAINING = re.compile(r"/adam_[mv]$|^global_step$|^training/")
@@ -70,7 +69,8 @@ class Options(TokenizerOptions):
     )
     vocab_file: str | None = options.field(
         None,
-        help="The vocabulary; by default, vocab.txt next to the input, if present.",
+        help="The vocabulary; by default, the vocab.txt, or the vocab.json and merges.txt, "
+        "next to the input, if present.",
     )
     show: bool = options.field(
         False, help="Print names, shapes and statistics; write nothing."
@@ -118,6 +118,7 @@ class Model:
     tensors: dict[str, np.ndarray]
     config: EncoderConfig
     vocabulary: Vocabulary | None
+    byte_pairs: dict[str, bytes]  # the files of a byte-level BPE, copied as they are
     task: dict  # what its task.json says, or would say
 
 
@@ -171,50 +172,57 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     config = checkpoint.read_config(given.bert_config_file or directory)
     path = given.vocab_file
     if path is None:
-        beside = os.path.join(directory, "vocab.txt")
-        path = beside if os.path.exists(beside) else None
-    vocabulary = path and Vocabulary.load(path)
-    if vocabulary and len(vocabulary) > config.vocab_size:
-        raise UserError(
-            f"{path}: {len(vocabulary)} tokens, more than vocab_size={config.vocab_size} "
-            "of the model; check --vocab_file"
-        )
-    names = hugging_face.NAMES[config.architecture]
+        beside = (os.path.join(directory, n) for n in ("vocab.txt", _BYTE_PAIRS[0]))
+        path = next(filter(os.path.exists, beside), None)
+    byte_pairs, vocabulary = {}, None
+    if path and os.path.basename(path) == _BYTE_PAIRS[0]:
+        byte_pairs = _read_byte_pairs(os.path.dirname(path))
+    elif path:
+        vocabulary = Vocabulary.load(path)
+        run.check_vocabulary(vocabulary, config, given.bert_config_file or directory)
     tensors = []
     for prefix in prefixes:
-        _check(prefix, config)
+        is_theirs = hugging_face.is_weights(prefix)
+        names = hugging_face.names_of(config) if is_theirs else None
+        _check(prefix, config, names)
         weights = {
             name: value
             for name, value in checkpoint.read(prefix).items()
-            if not names.is_implied(name)
+            if not (names and names.is_implied(name))
             and (given.keep_optimizer or not _OF_TRAINING.search(name))
         }
         tensors.append(weights)
     task = _task(prefixes[0])
-    return Model(_averaged(tensors, prefixes), config, vocabulary, task)
+    return Model(_averaged(tensors, prefixes), config, vocabulary, byte_pairs, task)
 
 
-def _check(prefix, config):
+def _read_byte_pairs(folder) -> dict[str, bytes]:
+    found = {}
+    for name in _BYTE_PAIRS:
+        with open(os.path.join(folder, name), "rb") as file:
+            found[name] = file.read()
+    return found
+
+
+def _check(prefix, config, names):
     """Refuses a checkpoint that is incomplete or does not match the config."""
     network = _network(config)
     variables = {variable.path: variable for variable in network.variables}
     encoder = network.encoder
     report = checkpoint.match(variables, prefix, encoder.required, encoder.scope)
-    theirs = hugging_face.is_weights(prefix)
-    names = hugging_face.NAMES[config.architecture]
     odd = [
         name
         for name in report.unused
         if name.startswith(encoder.scope)
         and not _OF_TRAINING.search(name)
-        or theirs
+        or names
         and not names.of_released(name)
         and not names.is_implied(name)
     ]
     if odd:
         raise UserError(
             f"{prefix}: contains {', '.join(odd[:5])}, which its config does not describe; "
-            "check that the config is the right one and that the head is BERT's"
+            "check that the config is the right one and that the release has this head"
         )
 
 
@@ -239,7 +247,7 @@ def _check_tokenization(given, prefix, task):
     """Refuses flags that contradict the files next to a checkpoint."""
     check_case(given.do_lower_case, prefix)
     settings = WordSplitter.of(given).settings
-    hugging_face.check_tokenizer(prefix, settings)
+    hugging_face.check_tokenizer(prefix, settings, WordPiece.hugging_face_classes)
     noted = run_folder.text_settings(checkpoint.folder_of(prefix))[1] | task
     for name, value in settings.items():
         if noted.get(name, value) != value:
@@ -297,7 +305,8 @@ def _add_words(model: Model, given: Options) -> None:
         tokens[row : row + 1] = parts
         rows[row] = tokenizer.encode(line)
     size = max(len(tokens), model.config.vocab_size)
-    for name in (_WORDS, _WORD_BIAS):
+    words = _network(model.config).encoder.word_embeddings.path
+    for name in (words, _WORD_BIAS):
         if name in model.tensors:
             table = model.tensors[name]
             padding = [(0, size - len(table)), *[(0, 0)] * (table.ndim - 1)]
@@ -312,12 +321,20 @@ def _add_words(model: Model, given: Options) -> None:
 
 
 def _lengthen(model: Model, number: int) -> None:
-    table = model.tensors[_POSITIONS]
-    if number < len(table):
+    positions = _network(model.config).encoder.position_embeddings
+    had = model.config.max_position_embeddings
+    if positions is None:
         raise UserError(
-            f"--max_position_embeddings={number}: the model already has {len(table)}"
+            f"--max_position_embeddings={number}: the model has no table of positions"
         )
-    model.tensors[_POSITIONS] = np.resize(table, (number, table.shape[1]))
+    if number < had:
+        raise UserError(
+            f"--max_position_embeddings={number}: the model already has {had}"
+        )
+    table = model.tensors[positions.path]
+    unused, used = np.split(table, [len(table) - had])
+    longer = np.resize(used, (number, table.shape[1]))
+    model.tensors[positions.path] = np.concatenate([unused, longer])
     model.config = dataclasses.replace(model.config, max_position_embeddings=number)
 
 
@@ -346,7 +363,7 @@ def _alone(directory: str) -> Iterator[None]:
 
 def _write(model: Model, given: Options, sources: str) -> None:
     directory = given.output_dir
-    beside = {}
+    beside = dict(model.byte_pairs)
     if model.vocabulary is not None:
         beside["vocab.txt"] = "".join(f"{token}\n" for token in model.vocabulary.tokens)
     if given.layout == "release":
@@ -355,7 +372,8 @@ def _write(model: Model, given: Options, sources: str) -> None:
             task = json.dumps(model.task, ensure_ascii=False, indent=2)
             beside["task.json"] = f"{task}\n"
         for name, content in beside.items():
-            with anywhere.replacing(os.path.join(directory, name), "w") as file:
+            content = content.encode() if isinstance(content, str) else content
+            with anywhere.replacing(os.path.join(directory, name)) as file:
                 file.write(content)
         written = os.path.join(directory, _BUNDLE)
         checkpoint.write_bundle(written, model.tensors)
@@ -365,21 +383,27 @@ def _write(model: Model, given: Options, sources: str) -> None:
             model.tensors,
             model.config,
             task=_as_theirs(model.task) | ({"head": given.head} if given.head else {}),
-            # Without its words, a tokenizer would be a trap.
-            tokenizer=model.vocabulary
-            and {
-                "do_lower_case": given.do_lower_case,
-                "strip_accents": given.strip_accents,
-                "tokenize_chinese_chars": given.split_cjk,
-            },
+            tokenizer=_tokenizer(model, given),
             beside=beside,
         )
     size = sum(value.size for value in model.tensors.values())
     print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {sources}")
-    if model.vocabulary is None:
+    if not (model.vocabulary or model.byte_pairs):
         print(
             "no vocab.txt was next to the input, so none is here; --vocab_file adds one"
         )
+
+
+def _tokenizer(model, given) -> dict | None:
+    """What tokenizer_config.json says; without its words, a tokenizer would be a trap."""
+    if model.byte_pairs:
+        return roberta_names.TOKENIZER
+    return model.vocabulary and {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": given.do_lower_case,
+        "strip_accents": given.strip_accents,
+        "tokenize_chinese_chars": given.split_cjk,
+    }
 
 
 def _as_theirs(task):

@@ -130,7 +130,8 @@ def _report(description, settings):
     if len(settings.output_files) > 4:
         _say(f"  ... {settings.output_files[-1]}")
     _say(f"Description: {settings.description_file}")
-    for line in instances.report(counts, settings.dupe_factor):
+    vocabulary = kinds.load_vocabulary(settings.vocab_file)
+    for line in instances.report(counts, settings.dupe_factor, vocabulary):
         _say(line)
     if counts["empty_sentences"]:
         _say(f"Skipped {counts['empty_sentences']:,} lines without tokens")

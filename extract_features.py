@@ -26,6 +26,7 @@ from text.errors import UserError
 from text.files import inputs, local
 from text.instances import packing
 from text.progress import Progress
+from text.tokenizers import kinds
 from text.tokenizers.kinds import TokenizerOptions
 from training.feature_files import WRITERS
 from training.features import Counts, FeatureExtractor, encode, make_rows, pool
@@ -47,7 +48,8 @@ class Options(TokenizerOptions):
         help="The weights: a checkpoint prefix, a directory, or a Hugging Face model."
     )
     vocab_file: str | None = options.field(
-        None, help="The vocabulary; by default, vocab.txt next to the weights."
+        None,
+        help="The vocabulary; by default, vocab.txt or vocab.json next to the weights.",
     )
     bert_config_file: str | None = options.field(
         None,
@@ -145,7 +147,8 @@ def main(given: Options) -> None:
     lines = inputs.lines(given.input_file)
     counts = Counts()
     rows = make_rows(lines, tokenizer, given, counts)
-    encoded = encode(rows, encoder, given.max_seq_length, given.batch_size)
+    pad_id = tokenizer.vocabulary.pad_id
+    encoded = encode(rows, encoder, given.max_seq_length, given.batch_size, pad_id)
     progress = Progress("encoding", total, "texts")
     mode = WRITERS[given.output_format].mode
     with _output(given.output_file, mode) as file:
@@ -251,8 +254,10 @@ def _check_sizes(given, config):
 
 
 def _tokenizer(given, prefix, config):
-    path = given.vocab_file or os.path.join(checkpoint.folder_of(prefix), "vocab.txt")
-    if not os.path.isfile(path):
+    folder = checkpoint.folder_of(prefix)
+    path = given.vocab_file or kinds.find_vocabulary(folder)
+    path = path or os.path.join(folder, "vocab.txt")
+    if not os.path.exists(path):
         raise UserError(f"{path}: no such file; pass the model's --vocab_file")
     tokenizer = run.make_tokenizer(dataclasses.replace(given, vocab_file=path))
     if len(tokenizer.vocabulary) > config.vocab_size:

@@ -15,7 +15,6 @@ from modeling.objectives import masked_lm
 from text.errors import UserError
 from text.tasks import masks
 from text.tokenizers.kinds import TokenizerOptions
-from text.tokenizers.vocabulary import MASK
 from training.pretraining_records import OBJECTIVES
 
 
@@ -62,14 +61,16 @@ def main(given: Options) -> None:
     lines = [given.text] if given.text is not None else sys.stdin
     skipped = 0
     for number, line in enumerate(lines, start=1):
-        if given.text is None and MASK not in line:
+        if given.text is None and vocabulary.mask not in line:
             skipped += bool(line.strip())
             continue
         ids, positions = _encode(tokenizer, line, config, number)
         probabilities = _predict(model, ids, positions)
         _print(line.strip(), probabilities, vocabulary, given.top_k)
     if skipped:
-        print(f"{skipped} lines without {MASK} were skipped", file=sys.stderr)
+        print(
+            f"{skipped} lines without {vocabulary.mask} were skipped", file=sys.stderr
+        )
 
 
 def _encode(tokenizer, text, config, number):
@@ -78,7 +79,9 @@ def _encode(tokenizer, text, config, number):
     ids = [vocabulary.cls_id, *masks.encode(tokenizer, text), vocabulary.sep_id]
     positions = [i for i, id in enumerate(ids) if id == vocabulary.mask_id]
     if not positions:
-        raise UserError(f"text {number}: no {MASK} in {text.strip()[:60]!r}; add one")
+        raise UserError(
+            f"text {number}: no {vocabulary.mask} in {text.strip()[:60]!r}; add one"
+        )
     if len(ids) > config.max_position_embeddings:
         raise UserError(
             f"text {number}: {len(ids)} tokens, but the model has only "
@@ -104,7 +107,7 @@ def _print(text, probabilities, vocabulary, top_k):
         # vocab_size may be larger than the vocabulary.
         best = np.argsort(-row[: len(vocabulary)])[:top_k]
         print(
-            f"  {MASK}: "
+            f"  {vocabulary.mask}: "
             + "  ".join(f"{vocabulary.tokens[id]} {row[id]:.1%}" for id in best)
         )
 

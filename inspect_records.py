@@ -17,7 +17,7 @@ from text.errors import UserError
 from text.files import inputs, local
 from text.inspection import inspect, report, words
 from text.records import descriptions
-from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers import kinds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Options:
 def main(given: Options) -> int:
     # A file's name need not be valid UTF-8.
     sys.stdout.reconfigure(errors="backslashreplace")
-    vocabulary = Vocabulary.load(given.vocab_file)
+    vocabulary = kinds.load_vocabulary(given.vocab_file)
     paths = descriptions.records_among(inputs.expand(given.input_file))
     if given.report_file:
         local.refuse_inputs([given.report_file], [*paths, given.vocab_file])

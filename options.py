@@ -162,6 +162,8 @@ def _flag_of(path, options_class, flag_values=flags.FLAGS):
 def run(main, options_class) -> None:
     """Parses the command line and calls `main(options)`; never returns.
 
+    With --only_check_args, it ends after checking the flags and their combinations.
+
     Errors that a user can fix (a wrong flag, `UserError`, an operating system error) end in
     one line on stderr and exit status 1 (2 for the command line itself); Ctrl-C exits with
     130. Any other exception is our bug and keeps its traceback.
@@ -184,11 +186,13 @@ def run(main, options_class) -> None:
             sys.exit(0)
         if missing := _missing(options_class):
             fail(2, f"{', '.join(missing)} required (see {program} --help)")
+        if len(arguments) > 1:
+            fail(2, f"unexpected argument {arguments[1]!r}; every option is a --flag")
+        if flags.FLAGS.only_check_args:
+            call(arguments, lambda given: 0)
         return arguments
 
-    def call(argv):
-        if len(argv) > 1:
-            fail(2, f"unexpected argument {argv[1]!r}; every option is a --flag")
+    def call(argv, main=main):
         try:
             sys.exit(main(from_flags(options_class)))
         except UserError as error:

@@ -83,10 +83,8 @@ class Options(finetune.FineTuningOptions):
     features: str | None = options.field(
         None,
         choices=tuple(frozen_tagging.FEATURES),
-        help="Freeze the encoder and train BiLSTM layers on these of its outputs.",
-    )
-    lstm_size: int = options.field(
-        768, help="With --features: units per BiLSTM layer and direction."
+        help="Freeze the encoder and train BiLSTM layers on these of its outputs: two, "
+        "unless --lstm_layers gives another number.",
     )
 
     def __post_init__(self):
@@ -95,7 +93,6 @@ class Options(finetune.FineTuningOptions):
                 f"--max_seq_length={self.max_seq_length}: must be at least 3, for [CLS], a "
                 "piece and [SEP]"
             )
-        self.check_at_least(1, "lstm_size")
         if repeated := {t for t in self.entity_types if self.entity_types.count(t) > 1}:
             raise UserError(
                 f"--entity_types: {', '.join(sorted(repeated))} is repeated"
@@ -105,6 +102,11 @@ class Options(finetune.FineTuningOptions):
                 f"--features={self.features}: a frozen encoder needs --init_checkpoint"
             )
         super().__post_init__()
+
+    @property
+    def num_lstm_layers(self) -> int:
+        paper = frozen_tagging.FrozenTagging.lstm.num_layers if self.features else 0
+        return self.lstm_layers or paper
 
 
 class Tagger(ServedTask):
@@ -197,13 +199,8 @@ class Tagger(ServedTask):
             tags.check_types(sentences, self.types, path)
 
     def settings(self):
-        given = self.given
-        size = given.lstm_size if given.features else None
-        return {
-            "document_context": given.document_context,
-            "features": given.features,
-            "lstm_size": size,
-        }
+        names = ("document_context", "features")
+        return {name: getattr(self.given, name) for name in names}
 
     def state(self):
         return {
@@ -288,11 +285,7 @@ class Tagger(ServedTask):
         given, number = self.given, len(self.labels)
         if not given.features:
             return tasks.Tagging(number)
-        # An export with cuDNN's LSTM would be useless without a GPU.
-        fused = not (given.xla or given.do_export)
-        return frozen_tagging.FrozenTagging(
-            number, given.features, lstm_size=given.lstm_size, fused=fused
-        )
+        return frozen_tagging.FrozenTagging(number, given.features)
 
     # --- Numbers ---------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ class Squad(ServedTask):
         self._warn_of_borders()
 
     def _warn_of_borders(self):
-        lengths = self.given.lengths
+        lengths = self.lengths
         if not lengths.always_overlap:
             logging.warning(
                 "--doc_stride=%d: windows of %d tokens or fewer do not overlap (they have "
@@ -214,6 +214,11 @@ class Squad(ServedTask):
 
     # --- Rows ------------------------------------------------------------------------
 
+    @property
+    def lengths(self) -> spans.Lengths:
+        number = self.tokenizer.vocabulary.num_special_tokens
+        return dataclasses.replace(self.given.lengths, num_special_tokens=number)
+
     def featurize(self, example, split):
         question = self.tokenizer.encode(example.question)
         document = self.document(example.context)
@@ -226,15 +231,8 @@ class Squad(ServedTask):
                     "%s: answer not in its text: %s", example.id, example.answers
                 )
             return
-        made = list(
-            spans.rows(
-                document,
-                question,
-                self.tokenizer.vocabulary,
-                self.given.lengths,
-                answer,
-            )
-        )
+        vocabulary = self.tokenizer.vocabulary
+        made = list(spans.rows(document, question, vocabulary, self.lengths, answer))
         self._count(question, made, answer)
         for row in made:
             labels = {
@@ -251,7 +249,7 @@ class Squad(ServedTask):
         if self._is_impossible(example):
             return None
         found = (
-            spans.find_answer(document, self.tokenizer, text, start)
+            squad.find_answer(document, self.tokenizer, text, start)
             for text, start in example.answers
             if start is not None
         )
@@ -404,10 +402,8 @@ class Squad(ServedTask):
     def serve(self, tokenizer, predict, *, question, context):
         questions = tokenizer.encode(question)
         ids, starts, ends = tokenizer.encode_with_offsets(context)
-        windows = spans_graph.windows(questions, ids, self.given.lengths)
-        batch = spans_graph.rows(
-            questions, ids, windows, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id
-        )
+        windows = spans_graph.windows(questions, ids, self.lengths)
+        batch = spans_graph.rows(questions, ids, windows, tokenizer)
         logits = in_parts.in_parts(predict, batch)
         return spans_graph.best_answers(
             spans_graph.Documents(context, starts, ends),

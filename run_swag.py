@@ -37,7 +37,7 @@ from modeling.objectives import tasks
 from text.errors import UserError
 from text.files import tables
 from text.instances import packing
-from text.records.rows import Field, Layout, Row
+from text.records.rows import Field, Row
 from text.tasks import choices_graph
 from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
@@ -198,17 +198,21 @@ class MultipleChoice(ServedTask):
         return examples
 
     def layout(self, examples, max_seq_length):
-        return Layout(max_seq_length, _most_choices(examples), self.fields)
+        number = _most_choices(examples)
+        return dataclasses.replace(
+            super().layout(examples, max_seq_length), num_choices=number
+        )
 
     def featurize(self, example, split):
         encode = self.tokenizer.encode
         context, start = encode(example.context), encode(example.start)
+        space = " " if example.start else ""  # some tokenizers take it in
         ids, segments, was_cut = zip(
             *(
                 packing.pack(
                     self.tokenizer.vocabulary,
                     context,
-                    [*start, *encode(choice)],
+                    [*start, *encode(space + choice)],
                     self.given.max_seq_length,
                 )
                 for choice in example.choices

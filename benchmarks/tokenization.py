@@ -11,8 +11,7 @@ import time
 import options
 from text.corpus import documentation
 from text.files import inputs
-from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import WordPiece
+from text.tokenizers.kinds import TokenizerOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +46,15 @@ def read(chosen: Options) -> list[str]:
 
 def main(chosen: Options) -> None:
     started = time.thread_time()
-    vocabulary = Vocabulary.load(chosen.vocab_file)
+    flags = TokenizerOptions(do_lower_case=chosen.do_lower_case)
+    vocabulary = flags.load_tokenizer(chosen.vocab_file).vocabulary
     load_seconds = time.thread_time() - started
     lines = read(chosen)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     rows = {"first time": [], "again, cache filled": [], "with offsets": []}
     for _ in range(chosen.repeats):
-        tokenizer = WordPiece(vocabulary, do_lower_case=chosen.do_lower_case)
+        tokenizer = flags.load_tokenizer(chosen.vocab_file)
         for row, function in zip(
             rows.values(),
             (tokenizer.encode, tokenizer.encode, tokenizer.encode_with_offsets),
@@ -67,7 +67,8 @@ def main(chosen: Options) -> None:
     count = sum(len(tokenizer.encode(line)) for line in lines)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    print(f"{count:,} tokens, {sum(map(len, lines)):,} characters, medians of")
+    size = sum(map(len, lines))
+    print(f"{count:,} tokens, {size:,} characters, {len(lines):,} lines, medians of")
     print(f"{chosen.repeats} runs; vocabulary of {len(vocabulary):,} read in", end=" ")
     print(f"{load_seconds * 1000:.0f} ms; caches {(after - before) / 1000:.0f} MB")
     print(f"{'':24}{'M tokens/s':>12}{'slowest':>12}")

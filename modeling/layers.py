@@ -119,9 +119,29 @@ def gelu_erf(x):
     return ops.cast((wide * 0.5) * twice_cdf, x.dtype), gradient
 
 
-def layer_norm(dtype: str) -> keras.layers.LayerNormalization:
-    """Layer normalization over the last axis with the release's name and epsilon."""
-    return keras.layers.LayerNormalization(epsilon=1e-12, dtype=dtype, name="LayerNorm")
+def layer_norm(epsilon: float, dtype: str) -> keras.layers.LayerNormalization:
+    """Layer normalization over the last axis with the release's name."""
+    return keras.layers.LayerNormalization(
+        epsilon=epsilon, dtype=dtype, name="LayerNorm"
+    )
+
+
+def last_token(hidden, input_mask=None):
+    """The vectors of the last token of each row.
+
+    Args:
+        hidden: tensor [b, s, h].
+        input_mask: int [b, s], 0 for padding, which follows the tokens.
+    Returns:
+        float32 [b, h]; those of the first position for a row without tokens.
+    """
+    if input_mask is None:
+        return ops.cast(hidden[:, -1], "float32")
+    lengths = ops.maximum(ops.sum(input_mask, axis=1, keepdims=True), 1)
+    is_last = ops.arange(ops.shape(hidden)[1])[None] == lengths - 1
+    # A product, because the gradient of a lookup would scatter.
+    weights = ops.cast(is_last, "float32")[:, None]
+    return ops.matmul(weights, ops.cast(hidden, "float32"))[:, 0]
 
 
 def weight_initializers(

@@ -60,7 +60,8 @@ def vocabulary_cross_entropy(
 
     Args:
         hidden: float tensor [rows, h], of a static shape.
-        table: float32 tensor [vocab_size, h]; products are in the type of `hidden`.
+        table: float tensor [vocab_size, h]; products are in the type of `hidden`, and its
+            gradient is float32.
         bias: float32 tensor [vocab_size].
         labels: int tensor [rows].
         weights: float32 tensor [rows], known without the network.

@@ -1,9 +1,10 @@
-"""The release's optimizer and learning-rate schedule.
+"""Optimizers, each with the learning-rate schedule of its publication.
 
-Source: google-research/bert@eedf571 optimization.py.
+To add one, add a class and a row to OPTIMIZERS.
 """
 
 import contextlib
+import dataclasses
 import math
 import re
 from collections.abc import Sequence
@@ -15,8 +16,38 @@ from keras import ops
 _NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
 
 
+def learning_rate(step, peak: float, num_train_steps: int, num_warmup_steps: int):
+    """The rate of the update that follows `step` updates.
+
+    Falls linearly from `peak` at step 0 to 0 at num_train_steps; during the first
+    num_warmup_steps it rises from 0 instead, then jumps down to that line.
+
+    Args:
+        step: int scalar, 0 for the first update.
+    Returns:
+        float32 scalar.
+    """
+    step = ops.cast(step, "float32")
+    rate = peak * (1.0 - ops.minimum(step, num_train_steps) / num_train_steps)
+    if num_warmup_steps:
+        rate = ops.where(step < num_warmup_steps, step / num_warmup_steps * peak, rate)
+    return rate
+
+
+def learning_rate_from_peak(
+    step, peak: float, num_train_steps: int, num_warmup_steps: int
+):
+    """Like `learning_rate`, but falls from `peak` at the end of the warm-up."""
+    step = ops.cast(step, "float32")
+    left = num_train_steps - ops.minimum(step, num_train_steps)
+    rate = peak * left / max(num_train_steps - num_warmup_steps, 1)
+    if num_warmup_steps:
+        rate = ops.where(step < num_warmup_steps, step / num_warmup_steps * peak, rate)
+    return rate
+
+
 class AdamWeightDecay:
-    """Adam as released: no bias correction, and weight decay separate from the gradient.
+    """BERT's: Adam without bias correction, and weight decay separate from the gradient.
 
     It has two slots for each variable, `<variable path>/adam_m` and `.../adam_v`. Make it
     in the scope that made the variables (such as a tf.distribute strategy's). Every
@@ -30,7 +61,10 @@ class AdamWeightDecay:
         bias_correction: correct the moments in the first updates, as the Adam paper does
             (arXiv:1412.6980) and the release does not. Training on small data sets is
             then steadier (arXiv:2006.05987).
+    Source: google-research/bert@eedf571 optimization.py.
     """
+
+    learning_rate = staticmethod(learning_rate)
 
     def __init__(
         self,
@@ -68,11 +102,7 @@ class AdamWeightDecay:
             learning_rate: float32 scalar.
             step: int scalar, the number of earlier updates; bias correction needs it.
         """
-        if self.bias_correction:
-            updates = ops.cast(step, "float32") + 1.0
-            # 1 - beta ** updates, without losing precision if it is small.
-            lack_1 = -ops.expm1(updates * math.log(self.beta_1))
-            lack_2 = -ops.expm1(updates * math.log(self.beta_2))
+        lacks = self._lacks(step) if self.bias_correction else None
         # Once for all variables: hundreds of constants would slow down the tracing.
         beta_1, rest_1, beta_2, rest_2, epsilon, decay = (
             ops.convert_to_tensor(number, "float32")
@@ -96,13 +126,74 @@ class AdamWeightDecay:
             second = beta_2 * v + rest_2 * ops.square(gradient)
             m.assign(first)
             v.assign(second)
-            if self.bias_correction:
-                first, second = first / lack_1, second / lack_2
-            # As in the release, epsilon is outside the root.
-            update = first / (ops.sqrt(second) + epsilon)
+            update = self._direction(first, second, epsilon, lacks)
             if self.decays(variable.path):
                 update += decay * variable
             variable.assign(variable - learning_rate * update)
+
+    def _lacks(self, step):
+        """What the moments lack of their expectation, because they began at 0."""
+        updates = ops.cast(step, "float32") + 1.0
+        # 1 - beta ** updates, without losing precision if it is small.
+        betas = (self.beta_1, self.beta_2)
+        return tuple(-ops.expm1(updates * math.log(beta)) for beta in betas)
+
+    def _direction(self, first, second, epsilon, lacks):
+        if lacks:
+            first, second = first / lacks[0], second / lacks[1]
+        # As in the release, epsilon is outside the root.
+        return first / (ops.sqrt(second) + epsilon)
+
+
+class FairseqAdam(AdamWeightDecay):
+    """RoBERTa's: always corrects the moments, and decays every variable.
+
+    Epsilon is added to the root of the uncorrected moment, and the learning rate falls
+    from its peak without a jump.
+
+    Source: facebookresearch/fairseq@3d262bb optim/adam.py, class Adam, and
+    optim/lr_scheduler/polynomial_decay_schedule.py.
+    """
+
+    learning_rate = staticmethod(learning_rate_from_peak)
+
+    def __init__(self, variables: Sequence[keras.Variable], **settings):
+        super().__init__(variables, **settings | {"bias_correction": True})
+
+    def decays(self, path: str) -> bool:
+        del path
+        return self.weight_decay_rate > 0
+
+    def _direction(self, first, second, epsilon, lacks):
+        return first / (ops.sqrt(second) + epsilon) * (ops.sqrt(lacks[1]) / lacks[0])
+
+
+OPTIMIZERS = {"adam_weight_decay": AdamWeightDecay, "fairseq_adam": FairseqAdam}
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How gradients become an update; the fields have the names of flags.
+
+    Attributes:
+        optimizer: a key of OPTIMIZERS.
+        clip_norm: the largest norm of all gradients together; 0 leaves them as they are.
+    """
+
+    optimizer: str = "adam_weight_decay"
+    bias_correction: bool = False
+    adam_beta_2: float = 0.999
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+
+    def make(self, variables: Sequence[keras.Variable]) -> AdamWeightDecay:
+        """The optimizer for these variables."""
+        return OPTIMIZERS[self.optimizer](
+            variables,
+            weight_decay_rate=self.weight_decay,
+            beta_2=self.adam_beta_2,
+            bias_correction=self.bias_correction,
+        )
 
 
 def _slot(variable, name):
@@ -114,34 +205,19 @@ def _slot(variable, name):
         )
 
 
-def learning_rate(step, peak: float, num_train_steps: int, num_warmup_steps: int):
-    """The rate of the update that follows `step` updates.
-
-    Falls linearly from `peak` at step 0 to 0 at num_train_steps; during the first
-    num_warmup_steps it rises from 0 instead, then jumps down to that line.
-
-    Args:
-        step: int scalar, 0 for the first update.
-    Returns:
-        float32 scalar.
-    """
-    step = ops.cast(step, "float32")
-    rate = peak * (1.0 - ops.minimum(step, num_train_steps) / num_train_steps)
-    if num_warmup_steps:
-        rate = ops.where(step < num_warmup_steps, step / num_warmup_steps * peak, rate)
-    return rate
-
-
 def clip_by_global_norm(gradients: Sequence, clip_norm: float) -> tuple[list, object]:
     """Scales gradients so that their norm, taken together, is at most `clip_norm`.
 
     Args:
         gradients: dense float32 tensors.
+        clip_norm: 0 leaves them as they are.
     Returns:
         the scaled tensors (all NaN if the norm is not finite), and the norm before, a
         float32 scalar.
     """
     norm = ops.sqrt(ops.sum(ops.stack([ops.sum(ops.square(g)) for g in gradients])))
+    if not clip_norm:
+        return list(gradients), norm
     scale = clip_norm / ops.maximum(norm, clip_norm)
     scale = ops.where(ops.isfinite(norm), scale, float("nan"))
     return [g * scale for g in gradients], norm

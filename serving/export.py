@@ -134,7 +134,7 @@ def save(output_dir: str, product: Product) -> str:
 
 def _write(product: Product, directory: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        tokenizer = product.tokenizer.graph(os.path.join(scratch, "vocab.txt"))
+        tokenizer = product.tokenizer.graph(scratch)
         network = _network(product)
         more = {name: function for name, (function, _) in product.more.items()}
         served = {"serving_default": product.serve, **more}

@@ -370,6 +370,7 @@ class _Page:
             "name": name,
             "form": predictor.description["form"],
             "inputs": dict(predictor.parts),
+            "mask": predictor.description.get("mask", "[MASK]"),
         }
         # In a page, "</script>" would end the script, wherever it occurs.
         self._model = json.dumps(model).replace("<", "\\u003c")

@@ -6,7 +6,6 @@ import numpy as np
 import tensorflow as tf
 
 from serving import forms
-from text.tokenizers.wordpiece_graph import WordPieceGraph
 from training.finetuning.task import Predictions, Task
 
 _SHAPES = {"text": [None], "list": [None, None]}
@@ -24,7 +23,8 @@ class Served:
     def __init__(self, task: Task, model, directory):
         module = tf.Module()
         module.weights = [variable.value for variable in model.variables]
-        module.tokenizer = WordPieceGraph(task.tokenizer, str(directory / "vocab_.txt"))
+        (directory / "vocabulary").mkdir(exist_ok=True)
+        module.tokenizer = task.tokenizer.graph(str(directory / "vocabulary"))
 
         @tf.function(
             input_signature=[

@@ -1,5 +1,6 @@
 """A learned vocabulary: its layout, its pieces, the figures printed, and the refusals."""
 
+import contextlib
 import gzip
 import json
 import string
@@ -11,6 +12,8 @@ import pytest
 import build_vocab
 from build_vocab import Options, WordCounts
 from text.errors import UserError
+from text.tokenizers.byte_bpe import byte_characters
+from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
 
@@ -131,6 +134,50 @@ def test_the_text_is_not_replaced_by_its_vocabulary(build, tmp_path):
     assert (tmp_path / "text.txt").read_text("utf-8") == TEXT
 
 
+@pytest.fixture
+def byte_level(build, tmp_path):
+    """Builds vocab.json; returns its folder."""
+
+    def build_from(text, **chosen):
+        chosen = {"output_file": str(tmp_path / "bpe" / "vocab.json")} | chosen
+        with contextlib.suppress(FileNotFoundError):  # there is no vocab.txt
+            build(text, vocab_size=chosen.pop("vocab_size", 285), **chosen)
+        return tmp_path / "bpe"
+
+    return build_from
+
+
+def test_a_byte_level_vocabulary_is_laid_out_like_robertas(byte_level, capsys):
+    folder = byte_level(TEXT + "한국어 漢字\n", heldout_share=0.1)
+    tokens = list(json.loads((folder / "vocab.json").read_text("utf-8")))
+    assert tokens[:4] == ["<s>", "<pad>", "</s>", "<unk>"] and tokens[-1] == "<mask>"
+    assert len(tokens) == 285 and set(byte_characters()) == set(tokens[4:260])
+    merges = (folder / "merges.txt").read_text("utf-8").splitlines()
+    assert merges[0].startswith("#version")
+    assert [m.replace(" ", "") for m in merges[1:]] == tokens[260:-1]
+    tokenizer = TokenizerOptions().load_tokenizer(str(folder))
+    # The words of the text are learned with their space; none is [UNK].
+    assert "\u0120newest" in tokens
+    pieces = tokenizer.tokenize("newest newest")
+    assert len(pieces) > 2 and pieces[-1] == "\u0120newest"
+    out = capsys.readouterr().out
+    assert "vocab.json: 285 tokens" in out and "0.000% are [UNK]" in out
+    assert "left out" not in out
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"vocab_size": 261}, "=261: must be above 261, .* plus all bytes"),
+        ({"output_file": "other.json"}, "other.json: a byte-level .* named vocab.json"),
+    ],
+)
+def test_refusals_of_byte_level_vocabularies(byte_level, tmp_path, chosen, message):
+    with pytest.raises(UserError, match=message):
+        byte_level(TEXT, **chosen)
+    assert list(tmp_path.glob("bpe/*")) == []
+
+
 def test_rare_words_make_room_but_their_characters_count():
     counts = WordCounts(WordSplitter(), most_words=3)
     counts.add("a a a b b c c d e")
@@ -140,20 +187,26 @@ def test_rare_words_make_room_but_their_characters_count():
     assert counts.characters == {"a": 3, "b": 2, "c": 2, "d": 1, "e": 1}
 
 
-def test_every_process_writes_the_same_bytes(tmp_path):
+@pytest.mark.parametrize("kind", ["txt", "json"])
+def test_every_process_writes_the_same_bytes(tmp_path, kind):
     """Ties are many here; hash seeds and threads would break them differently."""
     text = "".join(f"w{a}{b}{c} " for a in "abcd" for b in "efgh" for c in "ijkl")
     (tmp_path / "text.txt").write_text(f"{text}\n" * 5)
     made = []
+    size = 190 if kind == "txt" else 320
     for seed, threads in (("1", "1"), ("2", "2"), ("3", "2")):
+        output = tmp_path / seed / f"vocab.{kind}"
         subprocess.run(
             [
-                *[sys.executable, build_vocab.__file__, "--vocab_size=190"],
+                *[sys.executable, build_vocab.__file__, f"--vocab_size={size}"],
                 *[f"--input_file={tmp_path}/text.txt", "--num_unused=0"],
-                f"--output_file={tmp_path}/vocab{seed}.txt",
+                f"--output_file={output}",
             ],
             check=True,
             env={"PYTHONHASHSEED": seed, "RAYON_NUM_THREADS": threads},
         )
-        made.append((tmp_path / f"vocab{seed}.txt").read_bytes())
-    assert made[0] == made[1] == made[2] and made[0].count(b"\n") == 190
+        made.append([path.read_bytes() for path in sorted(output.parent.iterdir())])
+    assert made[0] == made[1] == made[2]
+    (vocabulary,) = made[0][-1:]
+    count = len(json.loads(vocabulary)) if kind == "json" else vocabulary.count(b"\n")
+    assert count == size

@@ -19,10 +19,11 @@ import run_ner
 import tests
 from training import checkpoint
 from modeling import layers
+from modeling.bilstm import BiLstm
 from modeling.encoders.bert import BertEncoder
 from modeling.objectives import frozen_tagging
 from serving import predictor
-from tests import forked, jobs, served, tiny
+from tests import forked, jobs, numpy_lstm, served, tiny
 from tests.jobs import results
 from tests.text.tasks.test_tags import conlleval
 from text.errors import UserError
@@ -497,32 +498,13 @@ def batch():
     }
 
 
-def lstm(inputs, weights, name):
-    """[s, any] -> [s, size]; gates in Keras's order."""
-    kernel, recurrent, bias = (
-        weights[f"{name}/lstm_cell/{part}"]
-        for part in ("kernel", "recurrent_kernel", "bias")
-    )
-
-    def sigmoid(x):
-        return 1.0 / (1.0 + np.exp(-x))
-
-    state = carry = np.zeros(len(recurrent))
-    outputs = []
-    for x in inputs:
-        i, f, c, o = np.split(x @ kernel + state @ recurrent + bias, 4)
-        carry = sigmoid(f) * carry + sigmoid(i) * np.tanh(c)
-        state = sigmoid(o) * np.tanh(carry)
-        outputs.append(state)
-    return np.array(outputs)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("features", frozen_tagging.FEATURES)
 def test_features_and_lstms_are_what_they_are_called(features):
     # The attention's dropout stays.
     config = dataclasses.replace(DEEP, num_hidden_layers=5, hidden_dropout_prob=0.0)
-    objective = frozen_tagging.FrozenTagging(3, features, lstm_size=6)
+    objective = frozen_tagging.FrozenTagging(3, features)
+    objective.lstm = BiLstm(2, 6)
     model = objective.network(config, seed=3)
     weights = {variable.path: variable for variable in model.weights}
     if features.startswith("weighted_sum"):
@@ -564,17 +546,9 @@ def test_features_and_lstms_are_what_they_are_called(features):
         "weighted_sum_all": weighted(encoded),
     }[features]
     for row, length in enumerate((5, 7)):  # what lies behind has no influence
-        hidden = expected[row, :length]
-        for name in ("lstm_0", "lstm_1"):
-            hidden = np.concatenate(
-                [
-                    lstm(hidden, weights, f"{name}/forward_lstm"),
-                    lstm(hidden[::-1], weights, f"{name}/backward_lstm")[::-1],
-                ],
-                axis=-1,
-            )
-        by_hand = hidden @ weights["output_weights"].T + weights["output_bias"]
-        np.testing.assert_allclose(logits[row, :length], by_hand, atol=1e-6)
+        states = numpy_lstm.bilstm(expected[row, :length], weights, 2)
+        wanted = states @ weights["output_weights"].T + weights["output_bias"]
+        np.testing.assert_allclose(logits[row, :length], wanted, atol=1e-6)
 
 
 # --- Kills ---------------------------------------------------------------------------

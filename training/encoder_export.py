@@ -19,11 +19,11 @@ TOP_K = 5
 _MOST_NUMBERS = 1 << 26  # probabilities of one part
 _CHECKED = 2  # samples whose logits over the whole vocabulary are compared
 _SAMPLES = (
-    "The [MASK] of the [MASK] is not known.",
-    "[MASK]",
+    "The {mask} of the {mask} is not known.",
+    "{mask}",
     "",
-    "Zürich [MASK], ΑΘΗΝΑ [MASK][MASK] 東京 [MASK] 서울",
-    "one of many [MASK] words " * 200,
+    "Zürich {mask}, ΑΘΗΝΑ {mask}{mask} 東京 {mask} 서울",
+    "one of many {mask} words " * 200,
 )
 
 
@@ -50,9 +50,9 @@ def save(
     model = export.make_model(
         lambda: trainer.objective.network(config, dtype=dtype), trainer.weights
     )
-    positions = rows.Field("int64", (max_predictions_per_seq,))
-    layout = rows.Layout(max_seq_length, labels={"masked_lm_positions": positions})
-    made = [_encode(tokenizer, text, max_seq_length) for text in _SAMPLES]
+    layout = _layout(tokenizer, max_seq_length, max_predictions_per_seq)
+    samples = [text.format(mask=tokenizer.vocabulary.mask) for text in _SAMPLES]
+    made = [_encode(tokenizer, text, max_seq_length) for text in samples]
     batch = layout.pack([_row(ids, tokenizer, max_predictions_per_seq) for ids in made])
     batch = {name: v[:_CHECKED].astype(np.int32) for name, v in batch.items()}
 
@@ -73,13 +73,14 @@ def save(
         form="masks",
         inputs={"text": "text"},
         serve=fill,
-        more={"vectors": (vectors, _pooled(model, tokenizer, max_seq_length))},
+        more={"vectors": (vectors, _pooled(model, tokenizer, samples, max_seq_length))},
         description={
             "task": "Pretraining",
+            "mask": tokenizer.vocabulary.mask,
             "max_predictions_per_seq": max_predictions_per_seq,
             "global_step": trainer.progress.step,
         },
-        requests=[{"text": text} for text in _SAMPLES],
+        requests=[{"text": text} for text in samples],
         answers=[_answer(model, ids, tokenizer) for ids in made],
         batch=batch,
         outputs=export.predict(model, batch),
@@ -89,6 +90,12 @@ def save(
 
 
 # === In Python =======================================================================
+
+
+def _layout(tokenizer, max_seq_length, most):
+    positions = {"masked_lm_positions": rows.Field("int64", (most,))}
+    pad_id = tokenizer.vocabulary.pad_id
+    return rows.Layout(max_seq_length, labels=positions, pad_id=pad_id)
 
 
 def _encode(tokenizer, text, max_seq_length):
@@ -107,10 +114,10 @@ def _row(ids, tokenizer, most):
     return rows.Row(ids, [0] * len(ids), {"masked_lm_positions": positions})
 
 
-def _pooled(model, tokenizer, max_seq_length):
+def _pooled(model, tokenizer, samples, max_seq_length):
     """What `vectors` must return for the samples."""
     pooled = []
-    for text in _SAMPLES:
+    for text in samples:
         ids, _, _ = packing.pack(
             tokenizer.vocabulary, tokenizer.encode(text), None, max_seq_length
         )

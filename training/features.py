@@ -75,15 +75,17 @@ def make_rows(
 
 
 def _pair_row(a_ids, b_ids, vocabulary, given, counts):
-    room = given.max_seq_length - packing.NUM_SPECIAL_TOKENS
+    room = given.max_seq_length - vocabulary.num_special_tokens
     counts.cut += len(a_ids) + len(b_ids) > room
     (a_length,), (b_length,) = packing.truncated_lengths(
         np.array([len(a_ids)]), np.array([len(b_ids)]), room
     )
-    a_side = [vocabulary.cls_id, *a_ids[:a_length], vocabulary.sep_id]
+    seps = [vocabulary.sep_id] * vocabulary.separators
+    a_side = [vocabulary.cls_id, *a_ids[:a_length], *seps]
     b_side = [*b_ids[:b_length], vocabulary.sep_id]
     ids = a_side + b_side
-    return Row(ids, [0] * len(a_side) + [1] * len(b_side), slice(0, len(ids)), True)
+    segments = [0] * len(a_side) + [vocabulary.second_segment] * len(b_side)
+    return Row(ids, segments, slice(0, len(ids)), True)
 
 
 def _text_rows(ids, vocabulary, given, counts) -> Iterator[Row]:
@@ -171,7 +173,11 @@ class FeatureExtractor:
 
 
 def encode(
-    rows: Iterator[Row], encoder: FeatureExtractor, max_seq_length: int, batch_size: int
+    rows: Iterator[Row],
+    encoder: FeatureExtractor,
+    max_seq_length: int,
+    batch_size: int,
+    pad_id: int = 0,
 ) -> Iterator[tuple[Row, np.ndarray]]:
     """Features of rows, in order; rows of similar length share a batch.
 
@@ -184,7 +190,7 @@ def encode(
         features = [None] * len(some)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
-            batch = _pad([some[i] for i in chosen], encoder, max_seq_length)
+            batch = _pad([some[i] for i in chosen], encoder, max_seq_length, pad_id)
             values = encoder(batch)
             if not np.isfinite(values).all():
                 raise UserError(
@@ -216,7 +222,7 @@ def _batched(rows, size):
         yield some
 
 
-def _pad(rows, encoder, max_seq_length):
+def _pad(rows, encoder, max_seq_length, pad_id):
     """Pads rows to one of a few lengths, and their number to a multiple of replicas."""
     longest = max(len(row.input_ids) for row in rows)
     length = next(n for n in static_lengths(max_seq_length) if n >= longest)
@@ -224,6 +230,7 @@ def _pad(rows, encoder, max_seq_length):
     shape = (-(-len(rows) // replicas) * replicas, length)
     names = ("input_ids", "input_mask", "segment_ids", "kept")
     batch = {name: np.zeros(shape, np.int32) for name in names}
+    batch["input_ids"] += pad_id
     for index, row in enumerate(rows):
         tokens = slice(len(row.input_ids))
         batch["input_ids"][index, tokens] = row.input_ids

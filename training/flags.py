@@ -4,8 +4,12 @@ import dataclasses
 
 import options
 from training import determinism, distribution, loop
+from modeling import optimization
 from serving import portable
 from text.errors import UserError
+
+# The flags that say how gradients become an update.
+RECIPE = tuple(field.name for field in dataclasses.fields(optimization.Recipe))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +30,8 @@ class RunOptions:
     change_network: bool = options.field(
         False,
         help="Let what the weights compute differ from the config next to "
-        "--init_checkpoint: hidden_act, num_attention_heads, attention_direction.",
+        "--init_checkpoint, such as hidden_act, num_attention_heads or "
+        "attention_direction.",
     )
     max_seq_length: int = options.field(128, help="Maximum number of tokens per row.")
     do_train: bool = options.field(False, help="Train.")
@@ -93,10 +98,28 @@ class RunOptions:
         help="Let GPUs round the factors of float32 matrix products to TF32, which is "
         "faster but keeps only 10 of 23 fraction bits.",
     )
+    optimizer: str = options.field(
+        "adam_weight_decay",
+        choices=tuple(optimization.OPTIMIZERS),
+        help="adam_weight_decay: BERT's, with its schedule. fairseq_adam: RoBERTa's, "
+        "which corrects Adam's bias, decays every variable, and lets the learning rate "
+        "fall from its peak without a jump.",
+    )
     bias_correction: bool = options.field(
         False,
         help="Apply Adam's bias correction, which the release omits; steadier on small "
-        "data sets.",
+        "data sets. fairseq_adam always does.",
+    )
+    adam_beta_2: float = options.field(
+        0.999, help="Decay of Adam's second moment; 0.98 for RoBERTa."
+    )
+    weight_decay: float = options.field(
+        0.01,
+        help="Share of a variable that an update subtracts, times the learning rate; "
+        "0.1 for fine-tuning RoBERTa.",
+    )
+    clip_norm: float = options.field(
+        1.0, help="Maximum norm of an update's gradient; 0 does not clip."
     )
     seed: int = options.field(
         12345, help="Seed for initial weights, data order and dropout."
@@ -132,6 +155,13 @@ class RunOptions:
             "max_skipped_updates",
         )
         self.check_at_least(0, "keep_checkpoint_max", "eval_every_steps")
+        if not 0 < self.adam_beta_2 < 1:
+            raise UserError(
+                f"--adam_beta_2={self.adam_beta_2}: must be between 0 and 1"
+            )
+        for name in ("weight_decay", "clip_norm"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise UserError(f"--{name}={getattr(self, name)}: must not be negative")
         if not 0 <= self.seed < 2**31:
             raise UserError(f"--seed={self.seed}: must be from 0 to {2**31 - 1}")
         if self.export_formats and self.export_dtype != "float32":
@@ -210,7 +240,9 @@ class RunOptions:
             accumulation_steps=self.gradient_accumulation_steps,
             seed=seed,
             xla=self.xla,
-            bias_correction=self.bias_correction,
+            recipe=optimization.Recipe(
+                **{name: getattr(self, name) for name in RECIPE}
+            ),
             max_skipped_updates=self.max_skipped_updates,
             steps_per_call=self.iterations_per_loop,
             save_every_steps=self.save_checkpoints_steps,

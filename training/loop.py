@@ -20,7 +20,6 @@ import tensorflow as tf
 from training import checkpoint, distribution, report
 from modeling import layers, losses, optimization
 
-_CLIP_NORM = 1.0
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
 _as_written = tf.autograph.experimental.do_not_convert
@@ -44,7 +43,7 @@ class Settings:
     accumulation_steps: int = 1
     seed: int = 0
     xla: bool = False
-    bias_correction: bool = False
+    recipe: optimization.Recipe = optimization.Recipe()
     max_skipped_updates: int = 10
     steps_per_call: int = 1000
     save_every_steps: int = 1000
@@ -88,10 +87,7 @@ class Trainer:
         self.settings = settings
         with strategy.scope():
             self.model = make_model()
-            self.optimizer = optimization.AdamWeightDecay(
-                self.model.trainable_variables,
-                bias_correction=settings.bias_correction,
-            )
+            self.optimizer = settings.recipe.make(self.model.trainable_variables)
         self.names = (
             *objective.loss_weights,
             *objective.metric_names,
@@ -139,7 +135,8 @@ class Trainer:
         gradients, sums = self._gradients(batch, weights, self._seeds(context, step))
         gradients, sums = context.all_reduce("SUM", (gradients, sums))
         # Differs from the release, which clips each core's gradient before adding them.
-        gradients, norm = optimization.clip_by_global_norm(gradients, _CLIP_NORM)
+        clip_norm = self.settings.recipe.clip_norm
+        gradients, norm = optimization.clip_by_global_norm(gradients, clip_norm)
         finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
         tf.cond(finite, lambda: self._apply(gradients, step), lambda: None)
         sums = tf.concat([sums, [[norm, 1.0]]], axis=0)
@@ -150,7 +147,7 @@ class Trainer:
 
     def _learning_rate(self, step):
         settings = self.settings
-        return optimization.learning_rate(
+        return self.optimizer.learning_rate(
             step,
             settings.learning_rate,
             settings.num_train_steps,

@@ -13,6 +13,7 @@ import numpy as np
 from training import (
     distribution,
     encoder_export,
+    flags,
     loop,
     pretraining_records,
     report,
@@ -110,7 +111,7 @@ def _identity(given, config: EncoderConfig, data: reading.Records, drawn: dict) 
         "init_checkpoint",
         "dtype",
         "allow_tf32",
-        "bias_correction",
+        *flags.RECIPE,
         "seed",
         "objective",
     )
@@ -283,7 +284,7 @@ def _tokenizer(given, config):
     if given.do_export:
         export_folder.check_place(given.output_dir)
     tokenizer = run.make_tokenizer(given)
-    run.check_vocabulary(tokenizer.vocabulary, given, config)
+    run.check_vocabulary(tokenizer.vocabulary, config, given.bert_config_file)
     if run_folder.steps(given.output_dir):
         run.check_text(tokenizer, given.output_dir)
     return tokenizer
@@ -294,9 +295,7 @@ def _write_text(given, described, tokenizer) -> None:
     settings = pretraining_records.described_text_settings(described)
     if tokenizer:
         settings = tokenizer.settings
-        with open(given.vocab_file, "rb") as file:
-            path = os.path.join(given.output_dir, run_folder.VOCABULARY)
-            run_folder.write_file(path, file.read())
+        run_folder.write_vocabulary(given.output_dir, tokenizer)
     if settings:
         path = os.path.join(given.output_dir, run_folder.TEXT)
         run_folder.write_file(path, json.dumps(settings, indent=2) + "\n")

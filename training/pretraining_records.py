@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 
+from training import run
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.masked_lm import MaskedLM
@@ -26,7 +27,7 @@ from text.records import reading, shards
 from text.records.descriptions import Description
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
-from text.tokenizers.vocabulary import CLS, MASK, SEP
+from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP
 
 OBJECTIVES = {
     "masked_lm_next_sentence": MaskedLMNextSentence,
@@ -164,6 +165,8 @@ def read(
         if path in described:
             _check_description(path, described[path], given, config)
     sizes = dataclasses.asdict(config)
+    if not config.has_segments:
+        del sizes["type_vocab_size"]  # the segments of records are not read
     opened = reading.Records(shards.survey(patterns, described), schema, sizes)
     opened.check(_CHECKED_RECORDS)
     return opened
@@ -227,6 +230,8 @@ def _check_description(path, description, given, config):
             f"{path}: made with a vocabulary of {description.vocab_size} tokens, more "
             f"than vocab_size={config.vocab_size} of {given.bert_config_file}"
         )
+    pad_id = (description.special_ids or {}).get(PAD)
+    run.check_padding(path, pad_id, config, given.bert_config_file)
 
 
 @contextlib.contextmanager

@@ -55,7 +55,8 @@ def read_config(given: flags.RunOptions) -> EncoderConfig:
     if given.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={given.max_seq_length} is more than "
-            f"max_position_embeddings={config.max_position_embeddings} of {path}"
+            f"max_position_embeddings={config.max_position_embeddings}, the tokens of the "
+            f"longest row in {path}"
         )
     _check_same_network(config, given)
     return config
@@ -99,8 +100,10 @@ def make_tokenizer(given) -> Tokenizer:
     if given.init_checkpoint:
         source = checkpoint.resolve(given.init_checkpoint)
         folder = checkpoint.folder_of(source)
-        hugging_face.check_tokenizer(source, tokenizer.settings)
-        _check_ids(tokenizer.vocabulary, os.path.join(folder, run_folder.VOCABULARY))
+        hugging_face.check_tokenizer(
+            source, tokenizer.settings, tokenizer.hugging_face_classes
+        )
+        _check_ids(tokenizer, folder)
         check_text(tokenizer, folder)
     return tokenizer
 
@@ -114,14 +117,14 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
         UserError: flags or vocabulary differ.
     """
     path, state = run_folder.text_settings(folder)
-    vocabulary = os.path.join(folder, run_folder.VOCABULARY)
+    vocabulary = os.path.join(folder, tokenizer.vocabulary_file)
     for name, value in tokenizer.settings.items():
         if state.get(name, value) == value:
             continue
         if name == "vocab_sha256":
             noted_by_pretraining = os.path.basename(path) == run_folder.TEXT
             if noted_by_pretraining and tf.io.gfile.exists(vocabulary):
-                _check_ids(tokenizer.vocabulary, vocabulary)  # some may be renamed
+                _check_ids(tokenizer, folder)  # some may be renamed
                 continue
             raise UserError(
                 f"{path}: the model was trained with another vocabulary; pass the same "
@@ -134,17 +137,17 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
     return state
 
 
-def _check_ids(vocabulary, path):
+def _check_ids(tokenizer, folder):
     """Allows new tokens only in rows that training never reached, named [unused...]."""
+    vocabulary = tokenizer.vocabulary
+    path = os.path.join(folder, tokenizer.vocabulary_file)
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
     try:
-        known = [
-            line.strip() for line in content.decode("utf-8-sig").rstrip().split("\n")
-        ]
-    except UnicodeDecodeError:  # a compressed file, for example
+        known = tokenizer.parse(content)
+    except ValueError:  # a compressed file, for example
         return
     for id, (token, learned) in enumerate(zip(vocabulary.tokens, known, strict=False)):
         if token != learned and not learned.startswith("[unused"):
@@ -156,16 +159,35 @@ def _check_ids(vocabulary, path):
 
 
 def check_vocabulary(
-    vocabulary: Vocabulary, given: flags.RunOptions, config: EncoderConfig
+    vocabulary: Vocabulary, config: EncoderConfig, config_file: str
 ) -> None:
     """Raises:
-    UserError: the network has no row for some token.
+    UserError: the network has no row for some token, or expects other padding.
     """
     if len(vocabulary) > config.vocab_size:
         raise UserError(
-            f"{given.vocab_file}: {len(vocabulary)} tokens, more than "
-            f"vocab_size={config.vocab_size} of {given.bert_config_file}; check "
-            "--vocab_file"
+            f"{vocabulary.path}: {len(vocabulary)} tokens, more than "
+            f"vocab_size={config.vocab_size} of {config_file}; check --vocab_file"
+        )
+    check_padding(vocabulary.path, vocabulary.pad_id, config, config_file)
+
+
+def check_padding(
+    path: str, pad_id: int | None, config: EncoderConfig, config_file: str
+) -> None:
+    """Checks the id of padding, by which other programs number the positions of a row.
+
+    Args:
+        path: of a vocabulary, or of records made with it.
+        pad_id: None if it is not known.
+    Raises:
+        UserError: the config says otherwise.
+    """
+    if None not in (pad_id, config.pad_token_id) and pad_id != config.pad_token_id:
+        raise UserError(
+            f"{path}: the id of padding is {pad_id}, but pad_token_id is "
+            f"{config.pad_token_id} in {config_file}; use the model's own vocabulary or, "
+            f'for a new model, set "pad_token_id": {pad_id}'
         )
 
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from text.errors import UserError
 from text.files import anywhere, local
+from text.tokenizers.tokenizer import Tokenizer
 
 # What early stopping leaves: its history, and a folder with the best weights.
 EVALUATIONS = "evaluations.json"
@@ -24,7 +25,6 @@ BEST = "best"
 METRICS = "metrics.jsonl"
 CURVES = "curves.png"
 CONFIG = "bert_config.json"
-VOCABULARY = "vocab.txt"
 TASK = "task.json"  # what a fine-tuned model was trained to do, and on which text
 TEXT = "text.json"  # how the text of a pre-trained model became ids
 RESULTS = "eval_results.txt"  # as in the release; the same as JSON:
@@ -232,6 +232,12 @@ def make_room_for_checkpoint(prefix: str) -> None:
             if endings:
                 anywhere.set_aside(prefix, endings)
             claim(prefix)
+
+
+def write_vocabulary(directory: str, tokenizer: Tokenizer) -> None:
+    """Writes the files of a tokenizer's vocabulary; see `write_file`."""
+    for name, content in tokenizer.files.items():
+        write_file(os.path.join(directory, name), content)
 
 
 def write_file(path: str, content: str | bytes) -> None:

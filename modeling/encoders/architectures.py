@@ -6,6 +6,7 @@ from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import DEFAULT_ARCHITECTURE, EncoderConfig
 from modeling.encoders.encoder import Encoder
+from modeling.encoders.roberta_config import RobertaConfig
 
 
 class Architecture(NamedTuple):
@@ -25,6 +26,7 @@ class Architecture(NamedTuple):
 # By the key "architecture" of a config file.
 ARCHITECTURES = {
     DEFAULT_ARCHITECTURE: Architecture(BertConfig, BertEncoder, ("bert",)),
+    "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
 }
 
 

@@ -1,4 +1,4 @@
-"""The BERT encoder, with variables named as in the released checkpoints.
+"""The encoder of BERT and RoBERTa, with variables named as in BERT's released checkpoints.
 
 Axes: b batch, s seq_length, h hidden_size, n num_heads, d head_size.
 """
@@ -19,10 +19,11 @@ class BertEncoder(Encoder):
     """Embeddings, transformer layers and pooler.
 
     Every variable exists once the object does, and its `path` is the name that the
-    released checkpoints give it ("bert/encoder/layer_0/attention/self/query/kernel").
+    released checkpoints give it ("bert/encoder/layer_0/attention/self/query/kernel"); it
+    begins with the config's architecture.
 
     Args:
-        config: the architecture.
+        config: the sizes, and the constants in which BERT and RoBERTa differ.
         seed: the same seed gives the same initial weights.
         dtype: "float32" or "mixed_bfloat16". Softmax and layer normalization compute in
             float32 under both.
@@ -32,15 +33,8 @@ class BertEncoder(Encoder):
     # A model for spans or tags may lack it and does not need it.
     optional_parts = ("pooler/",)
 
-    def __init__(
-        self,
-        config: BertConfig,
-        *,
-        seed: int = 0,
-        dtype: str = "float32",
-        name: str = "bert",
-    ):
-        super().__init__(name=name, dtype=dtype)
+    def __init__(self, config: BertConfig, *, seed: int = 0, dtype: str = "float32"):
+        super().__init__(name=config.architecture, dtype=dtype)
         self.config = config
         initializers = layers.weight_initializers(
             config.initializer_range, f"encoder {seed}"
@@ -68,6 +62,10 @@ class BertEncoder(Encoder):
         """The table [vocab_size, hidden_size]."""
         return self.embeddings.word_embeddings
 
+    @property
+    def position_embeddings(self):
+        return self.embeddings.position_embeddings
+
     def build(self, input_shape=None):
         hidden_shape = (None, None, self.config.hidden_size)
         self.embeddings.build()
@@ -82,14 +80,12 @@ class BertEncoder(Encoder):
         if self.config.row_pooling == "first":
             return outputs["pooled_output"]
         hidden = outputs["sequence_output"]
+        if self.config.row_pooling == "last":
+            return self.pooler(layers.last_token(hidden, input_mask))
         if input_mask is None:
             input_mask = ops.ones(ops.shape(hidden)[:2], "int32")
         lengths = ops.maximum(ops.sum(input_mask, axis=1, keepdims=True), 1)
-        if self.config.row_pooling == "last":
-            weights = ops.arange(ops.shape(hidden)[1])[None] == lengths - 1
-            weights = ops.cast(weights, "float32")
-        else:
-            weights = ops.cast(input_mask, "float32") / ops.cast(lengths, "float32")
+        weights = ops.cast(input_mask, "float32") / ops.cast(lengths, "float32")
         pooled = ops.matmul(weights[:, None], ops.cast(hidden, "float32"))
         return self.pooler(pooled[:, 0])
 
@@ -142,7 +138,7 @@ class _Embeddings(keras.layers.Layer):
         super().__init__(name="embeddings", dtype=dtype, autocast=False)
         self.config = config
         self.initializers = [next(initializers) for _ in range(3)]
-        self.norm = layers.layer_norm("float32")
+        self.norm = layers.layer_norm(config.layer_norm_eps, "float32")
 
     def build(self, input_shape=None):
         config = self.config
@@ -152,13 +148,13 @@ class _Embeddings(keras.layers.Layer):
         )
         self.token_type_embeddings = self.add_weight(
             (config.type_vocab_size, config.hidden_size),
-            types,
+            types if config.has_segments else "zeros",
+            trainable=config.has_segments,
             name="token_type_embeddings",
         )
+        num_positions = config.position_offset + config.max_position_embeddings
         self.position_embeddings = self.add_weight(
-            (config.max_position_embeddings, config.hidden_size),
-            positions,
-            name="position_embeddings",
+            (num_positions, config.hidden_size), positions, name="position_embeddings"
         )
         self.norm.build((None, None, config.hidden_size))
         self.built = True
@@ -171,13 +167,14 @@ class _Embeddings(keras.layers.Layer):
                 f"{self.config.max_position_embeddings} position embeddings "
                 "(max_position_embeddings); shorten the sequence"
             )
-        if segment_ids is None:
+        if segment_ids is None or not self.config.has_segments:
             segment_ids = ops.zeros_like(input_ids)
         hidden = ops.take(_dense(self.word_embeddings), input_ids, axis=0)
         # With so few types a product is faster than a lookup, whose gradient scatters.
         types = ops.one_hot(segment_ids, self.config.type_vocab_size)
         hidden += ops.matmul(types, self.token_type_embeddings)
-        hidden += self.position_embeddings[:seq_length]
+        first = self.config.position_offset
+        hidden += self.position_embeddings[first : first + seq_length]
         hidden = ops.cast(self.norm(hidden), self.compute_dtype)
         return dropouts(hidden, self.config.hidden_dropout_prob)
 
@@ -279,7 +276,7 @@ class _Output(keras.layers.Layer):
             dtype=dtype,
             name="dense",
         )
-        self.norm = layers.layer_norm(dtype)
+        self.norm = layers.layer_norm(config.layer_norm_eps, dtype)
 
     def build(self, input_shape):
         self.dense.build(input_shape)

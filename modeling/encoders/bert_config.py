@@ -23,19 +23,7 @@ _THEIR_ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
-# With other values for these keys, the network is not BERT's.
-_THEIR_FIXED_VALUES = {
-    "layer_norm_eps": 1e-12,
-    "position_embedding_type": "absolute",
-    "is_encoder_decoder": False,
-    "add_cross_attention": False,
-    "pruned_heads": {},
-    "quantization_config": None,
-}
 _THEIR_DIRECTIONS = {"both": {}, "left_to_right": {"is_decoder": True}}
-# Classes whose head reads the first token, in either direction.
-_THEIR_POOLED = {"BertForSequenceClassification", "BertForMultipleChoice"}
-_THEIR_DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +39,10 @@ class BertConfig(EncoderConfig):
     `pooling` is what a head for whole rows reads: the "first" token, as in the release, the
     "last", or the "mean" of all; without a value, the one that sees the whole row.
 
+    Attributes:
+        their_defaults: values of keys that a config.json of Hugging Face may lack.
+        their_fixed_values: keys of such a file that have no field here; with other values,
+            the network is another one.
     Raises:
         ValueError: a value has the wrong type or is out of range.
     Source: google-research/bert@eedf571 modeling.py, class BertConfig.
@@ -72,6 +64,23 @@ class BertConfig(EncoderConfig):
             "pooler_num_fc_layers",
             "pooler_size_per_head",
             "pooler_type",
+        }
+    )
+    their_defaults = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
+    their_fixed_values = {
+        "layer_norm_eps": 1e-12,
+        "position_embedding_type": "absolute",
+        "is_encoder_decoder": False,
+        "add_cross_attention": False,
+        "pruned_heads": {},
+        "quantization_config": None,
+    }
+    their_pooled_classes = frozenset(
+        {
+            "BertForSequenceClassification",
+            "BertForMultipleChoice",
+            "BertForPreTraining",
+            "BertForNextSentencePrediction",
         }
     )
 
@@ -99,6 +108,11 @@ class BertConfig(EncoderConfig):
             )
 
     @property
+    def position_offset(self) -> int:
+        """The row of the table of positions that the first token of a row reads."""
+        return 0
+
+    @property
     def row_pooling(self) -> str:
         sees_all = "last" if self.attention_direction == "left_to_right" else "first"
         return self.pooling or sees_all
@@ -114,8 +128,7 @@ class BertConfig(EncoderConfig):
                 describes another network than BERT's.
         """
         if "model_type" in values:
-            known = {field.name for field in dataclasses.fields(cls)} - cls.own_keys
-            values = _translated(values, known)
+            values = cls._translated(values)
         elif "architectures" in values:
             raise ValueError(
                 "missing key 'model_type', which Hugging Face's configs have; if the model "
@@ -123,54 +136,58 @@ class BertConfig(EncoderConfig):
             )
         return super().from_dict(values)
 
+    @classmethod
+    def _translated(cls, values) -> dict:
+        """Hugging Face's keys and values -> those of our file."""
+        for key, expected in cls.their_fixed_values.items():
+            found = values.get(key)
+            if found is not None and found != expected:
+                raise ValueError(
+                    f"{key} is {found!r:.40}, but must be {expected!r} in a "
+                    f"{cls.architecture} of the release; use another model"
+                )
+        _warn_of_differences(values)
+        is_decoder = values.get("is_decoder")
+        if is_decoder not in (None, False, True):
+            raise ValueError(
+                f"is_decoder is {is_decoder!r:.40}; it must be of type bool"
+            )
+        classes = values.get("architectures") or ()
+        reads_first = is_decoder and not cls.their_pooled_classes.isdisjoint(classes)
+        known = {field.name for field in dataclasses.fields(cls)} - cls.own_keys
+        values = cls.their_defaults | {k: values[k] for k in values if k in known}
+        activation = values["hidden_act"]
+        if activation not in list(_THEIR_ACTIVATIONS):  # not hashed: of any type
+            raise ValueError(
+                f"hidden_act is {activation!r:.40}; in Hugging Face's config it must be "
+                f"one of {', '.join(_THEIR_ACTIVATIONS)}"
+            )
+        return values | {
+            "hidden_act": _THEIR_ACTIVATIONS[activation],
+            "attention_direction": "left_to_right" if is_decoder else "both",
+            "pooling": "first" if reads_first else None,
+        }
+
     def to_hugging_face(self) -> dict:
         """The equivalent keys of a Hugging Face config.json.
 
         Raises:
-            ValueError: its BERT cannot attend in this direction.
+            ValueError: its network cannot attend in this direction.
         """
         if self.attention_direction not in _THEIR_DIRECTIONS:
             raise ValueError(
                 f"attention_direction is {self.attention_direction!r}, for which Hugging "
-                f"Face's BERT has no key; only {' and '.join(_THEIR_DIRECTIONS)} have one"
+                f"Face's {self.architecture} has no key; only "
+                f"{' and '.join(_THEIR_DIRECTIONS)} have one"
             )
         theirs = {"gelu": "gelu_new", "gelu_erf": "gelu"}
         values = dataclasses.asdict(self) | {
-            "model_type": "bert",
+            "model_type": self.architecture,
             "hidden_act": theirs.get(self.hidden_act, self.hidden_act),
-            "layer_norm_eps": _THEIR_FIXED_VALUES["layer_norm_eps"],
+            "layer_norm_eps": self.layer_norm_eps,
         }
         del values["pooling"]
         return values | _THEIR_DIRECTIONS[values.pop("attention_direction")]
-
-
-def _translated(values, known):
-    """Hugging Face's keys and values -> those of bert_config.json."""
-    for key, expected in _THEIR_FIXED_VALUES.items():
-        found = values.get(key)
-        if found is not None and found != expected:
-            raise ValueError(
-                f"{key} is {found!r:.40}, but must be {expected!r} as in the release's "
-                "BERT; use another model"
-            )
-    _warn_of_differences(values)
-    is_decoder = values.get("is_decoder")
-    if is_decoder not in (None, False, True):
-        raise ValueError(f"is_decoder is {is_decoder!r:.40}; it must be of type bool")
-    classes = values.get("architectures") or ()
-    reads_first = is_decoder and not _THEIR_POOLED.isdisjoint(classes)
-    values = _THEIR_DEFAULTS | {key: values[key] for key in values if key in known}
-    activation = values["hidden_act"]
-    if activation not in list(_THEIR_ACTIVATIONS):  # not hashed: it may be of any type
-        raise ValueError(
-            f"hidden_act is {activation!r:.40}; in Hugging Face's config it must be one of "
-            f"{', '.join(_THEIR_ACTIVATIONS)}"
-        )
-    return values | {
-        "hidden_act": _THEIR_ACTIVATIONS[activation],
-        "attention_direction": "left_to_right" if is_decoder else "both",
-        "pooling": "first" if reads_first else None,
-    }
 
 
 def _warn_of_differences(values):

@@ -34,6 +34,9 @@ class EncoderConfig:
         own_keys: keys that released files do not have; written only if they differ from
             their default, so that other readers of the file do not meet them.
         keys_without_shape: keys that change what the same weights compute, but no shape.
+        has_segments: whether the network tells the segments of a row apart.
+        their_pooled_classes: Hugging Face's classes whose head reads the first token of a
+            row, whatever the direction.
     Raises:
         ValueError: a value has the wrong type or is out of range.
     """
@@ -43,6 +46,8 @@ class EncoderConfig:
     tolerated_keys: typing.ClassVar[frozenset[str]] = frozenset()
     own_keys: typing.ClassVar[frozenset[str]] = frozenset()
     keys_without_shape: typing.ClassVar[tuple[str, ...]] = ()
+    has_segments: typing.ClassVar[bool] = True
+    their_pooled_classes: typing.ClassVar[frozenset[str]] = frozenset()
 
     @property
     def attention_direction(self) -> str:
@@ -53,6 +58,16 @@ class EncoderConfig:
     def row_pooling(self) -> str:
         """What a head for whole rows reads, one of POOLINGS."""
         return "first"
+
+    @property
+    def layer_norm_eps(self) -> float:
+        """What layer normalization adds to the variance."""
+        return 1e-12
+
+    @property
+    def pad_token_id(self) -> int | None:
+        """The id of padding in the vocabulary; None if it may be any."""
+        return None
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -76,6 +91,8 @@ class EncoderConfig:
             allowed, fits = f"one of {', '.join(known)}", value in known
         elif name.endswith("_prob"):
             allowed, fits = "at least 0 and below 1", 0 <= value < 1
+        elif name.endswith("_id"):
+            allowed, fits = "at least 0", value >= 0
         else:
             allowed, fits = "above 0 and finite", 0 < value < float("inf")
         if not fits:
@@ -104,6 +121,16 @@ class EncoderConfig:
     def from_json_file(cls, path: str, opener: Callable = open) -> typing.Self:
         """Reads a config file of this architecture; see `read`."""
         return read(path, cls.from_dict, opener)
+
+    def to_hugging_face(self) -> dict:
+        """The equivalent keys of a Hugging Face config.json.
+
+        For architectures with a table of names in training/layouts.
+
+        Raises:
+            ValueError: they have no key for something.
+        """
+        raise NotImplementedError
 
     def to_json_string(self) -> str:
         """Returns the text of a config file, keys sorted."""

@@ -42,6 +42,11 @@ class Encoder(keras.layers.Layer, abc.ABC):
     def word_embeddings(self):
         """The variable [vocab_size, width] that a masked-LM head shares."""
 
+    @property
+    def position_embeddings(self):
+        """The variable [rows, width] with a row for each position; None without one."""
+        return None
+
     def pool(self, outputs: dict, input_mask=None):
         """What a head for whole rows reads.
 

@@ -1,11 +1,9 @@
 """Tagging on a frozen encoder, whose outputs are features for BiLSTM layers."""
 
-import random
-
 import keras
 from keras import ops
 
-from modeling import layers
+from modeling import bilstm, layers
 from modeling.objectives import tasks
 
 # Which outputs of the encoder to use, and how many layers it needs for them.
@@ -18,7 +16,6 @@ FEATURES = {
     "weighted_sum_last_four": 4,
     "weighted_sum_all": 1,
 }
-_NUM_LSTM_LAYERS = 2
 
 
 class FrozenTagging(tasks.Tagging):
@@ -28,23 +25,14 @@ class FrozenTagging(tasks.Tagging):
         num_labels: number of classes of a token.
         features: one of FEATURES; the weights of a weighted sum are learned, are positive
             and add up to 1.
-        lstm_size: units of an LSTM in each of the two directions.
-        fused: let Keras use cuDNN's LSTM on GPUs, which XLA cannot compile.
     Source: the paper, section 5.3 and table 7 (arXiv:1810.04805).
     """
 
-    def __init__(
-        self,
-        num_labels: int,
-        features: str,
-        *,
-        lstm_size: int = 768,
-        fused: bool = True,
-    ):
+    lstm = bilstm.BiLstm(num_layers=2)
+
+    def __init__(self, num_labels: int, features: str):
         super().__init__(num_labels)
         self.features = features
-        self.lstm_size = lstm_size
-        self.fused = fused
 
     def network(self, config, *, seed=0, dtype="float32") -> tasks.TaskModel:
         return _FrozenModel(self, config, seed=seed, dtype=dtype)
@@ -52,10 +40,12 @@ class FrozenTagging(tasks.Tagging):
 
 class _FrozenModel(tasks.TaskModel):
     def __init__(self, objective, config, *, seed, dtype):
+        num_joined = 4 if objective.features == "concat_last_four" else 1
         super().__init__(
             config,
             objective.num_labels,
-            num_inputs=2 * objective.lstm_size,
+            lstm=objective.lstm,
+            num_inputs=num_joined * config.hidden_size,
             seed=seed,
             dtype=dtype,
         )
@@ -68,23 +58,13 @@ class _FrozenModel(tasks.TaskModel):
             self.layer_weights = keras.Variable(
                 "zeros", (number,), "float32", name="layer_weights"
             )
-        seeds = random.Random(f"lstm {seed}")
-        width = config.hidden_size * (4 if self.features == "concat_last_four" else 1)
-        self.lstms = []
-        for index in range(_NUM_LSTM_LAYERS):
-            lstm = _bidirectional(objective, seeds, name=f"lstm_{index}")
-            lstm.build((None, None, width))
-            self.lstms.append(lstm)
-            width = 2 * objective.lstm_size
 
     def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, s, num_outputs]."""
         # Without dropout, which would make the features of a text vary.
         outputs = self.encoder(batch, return_all=True)
         hidden = self._features(outputs["embedding_output"], outputs["layer_outputs"])
-        mask = ops.cast(batch["input_mask"], "bool")
-        for lstm in self.lstms:
-            hidden = lstm(hidden, mask=mask)  # [b, s, 2 * lstm_size]
+        hidden = self.states(hidden, batch["input_mask"])
         return {"logits": self.logits(hidden, dropouts)}
 
     def _features(self, embeddings, layer_outputs):
@@ -105,25 +85,3 @@ class _FrozenModel(tasks.TaskModel):
                 ops.softmax(self.layer_weights), ops.stack(summed), axes=1
             )
         return outputs[{"last": -1, "second_to_last": -2}[self.features]]
-
-
-def _bidirectional(objective, seeds, name):
-    """[b, s, any] -> [b, s, 2 * lstm_size]"""
-    forward, backward = (
-        keras.layers.LSTM(
-            objective.lstm_size,
-            return_sequences=True,
-            go_backwards=go_backwards,
-            kernel_initializer=keras.initializers.GlorotUniform(seeds.getrandbits(31)),
-            recurrent_initializer=keras.initializers.Orthogonal(
-                seed=seeds.getrandbits(31)
-            ),
-            use_cudnn="auto" if objective.fused else False,
-            dtype="float32",  # a long recurrence sums too much for bfloat16
-            name="backward_lstm" if go_backwards else "lstm",  # Keras adds "forward_"
-        )
-        for go_backwards in (False, True)
-    )
-    return keras.layers.Bidirectional(
-        forward, backward_layer=backward, dtype="float32", name=name
-    )

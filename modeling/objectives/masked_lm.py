@@ -44,7 +44,8 @@ class MaskedLMModel(keras.layers.Layer):
         also leaves variables without a gradient unchanged.
         """
         for variable in self.encoder.weights:
-            variable.trainable = variable.path in self.encoder.required
+            if variable.path not in self.encoder.required:
+                variable.trainable = False
 
     def call(self, batch, dropouts=layers.no_dropout):
         """Predicts the masked tokens.
@@ -83,7 +84,7 @@ class MaskedLMHead(keras.layers.Layer):
             dtype=dtype,
             name="dense",
         )
-        self.norm = layers.layer_norm(dtype)
+        self.norm = layers.layer_norm(config.layer_norm_eps, dtype)
 
     def build(self, input_shape=None):
         hidden_shape = (None, None, self.config.hidden_size)

@@ -36,8 +36,9 @@ class NextTokenModel(MaskedLMModel):
         hidden = self.masked_lm.transform(outputs["sequence_output"][:, source])
         loss, correct = losses.vocabulary_cross_entropy(
             ops.reshape(hidden, (-1, hidden.shape[-1])),
-            ops.convert_to_tensor(self.encoder.word_embeddings),
-            ops.convert_to_tensor(self.masked_lm.output_bias),
+            # As tensors, because only those may enter a custom gradient.
+            ops.cast(self.encoder.word_embeddings, hidden.dtype),
+            ops.cast(self.masked_lm.output_bias, "float32"),
             ops.reshape(batch["input_ids"][:, target], (-1,)),
             ops.reshape(_weights(batch), (-1,)),
             with_gradient=dropouts is not layers.no_dropout,

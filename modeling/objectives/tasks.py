@@ -1,11 +1,14 @@
-"""Fine-tuning: one linear layer on an encoder, and the losses and metrics of each task."""
+"""Fine-tuning: a head on an encoder, and the losses and metrics of each task.
+
+A head is one linear layer, with BiLSTM layers below it if asked for.
+"""
 
 import contextlib
 
 import keras
 from keras import ops
 
-from modeling import layers, losses
+from modeling import bilstm, layers, losses
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.objective import Objective
@@ -14,26 +17,30 @@ from modeling.objectives.objective import Objective
 class TaskModel(keras.layers.Layer):
     """An encoder with one linear layer on its pooled or on its sequence output.
 
+    With BiLSTM layers in between, which read the sequence output, the linear layer reads
+    their states. (The paper's table 5, arXiv:1810.04805, has such models; it gives neither
+    the size nor the number of layers, and does not say what a classifier reads.)
+
     Args:
         config: the architecture.
         num_outputs: logits for each row or token.
-        num_inputs: width of the layer's input; None means hidden_size.
-        scope: where the layer's output_weights [num_outputs, num_inputs] and output_bias
-            [num_outputs] are saved; in the release, at the top for classification and
-            under cls/squad for spans.
+        lstm: the BiLSTM layers, or None.
+        num_inputs: width of what these read; None means hidden_size.
+        scope: where the linear layer's output_weights [num_outputs, hidden_size, or the
+            width of the BiLSTM] and output_bias [num_outputs] are saved; in the release,
+            at the top for classification and under cls/squad for spans.
         use_bias: False leaves out output_bias.
         seed: the same seed gives the same initial weights.
         dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
     Source: google-research/bert@eedf571 run_classifier.py:577-618, run_squad.py:549-586.
     """
 
-    remark = ""  # to report
-
     def __init__(
         self,
         config: EncoderConfig,
         num_outputs: int,
         *,
+        lstm: bilstm.BiLstm | None = None,
         num_inputs: int | None = None,
         scope: tuple[str, ...] = (),
         use_bias: bool = True,
@@ -43,6 +50,9 @@ class TaskModel(keras.layers.Layer):
         super().__init__(name="task", dtype=dtype, autocast=False)
         self.config = config
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
+        width = num_inputs or self.encoder.hidden_size
+        self.lstm = lstm
+        self.lstms = lstm.make(width, seed) if lstm else []
         initializer = next(
             layers.weight_initializers(config.initializer_range, f"task head {seed}")
         )
@@ -52,7 +62,7 @@ class TaskModel(keras.layers.Layer):
                 scopes.enter_context(keras.name_scope(name))
             self.output_weights = keras.Variable(
                 initializer,
-                (num_outputs, num_inputs or self.encoder.hidden_size),
+                (num_outputs, lstm.width if lstm else width),
                 dtype="float32",
                 name="output_weights",
             )
@@ -63,8 +73,22 @@ class TaskModel(keras.layers.Layer):
             )
         self.built = True
 
+    @property
+    def remark(self) -> str:
+        """What is worth reporting about it, or nothing."""
+        return f"; its head reads {self.lstm}" if self.lstm else ""
+
+    def states(self, hidden, input_mask, dropouts=layers.no_dropout):
+        """What the linear layer reads of every token: [b, s, ...] -> [b, s, ...]."""
+        if not self.lstms:
+            return hidden
+        rate = self.config.hidden_dropout_prob
+        return bilstm.states(
+            self.lstms, hidden, input_mask, lambda x: dropouts(x, rate)
+        )
+
     def logits(self, hidden, dropouts=layers.no_dropout):
-        """[..., num_inputs] -> float32 [..., num_outputs]."""
+        """What the linear layer reads -> its float32 [..., num_outputs]."""
         hidden = dropouts(hidden, self.config.hidden_dropout_prob)
         weights = ops.cast(self.output_weights, hidden.dtype)
         logits = ops.cast(ops.matmul(hidden, ops.transpose(weights)), "float32")
@@ -78,21 +102,31 @@ class _PooledModel(TaskModel):
     def remark(self):
         reads = {"last": "the last token", "mean": "the mean of all tokens"}
         pooling = self.config.row_pooling
-        return f"; its head reads {reads[pooling]}" if pooling in reads else ""
+        if self.lstm or pooling not in reads:
+            return super().remark
+        return f"; its head reads {reads[pooling]}"
+
+    def pool(self, inputs, dropouts):
+        """What the linear layer reads of every row: [b, ...]."""
+        outputs = self.encoder(inputs, dropouts=dropouts)
+        input_mask = inputs.get("input_mask")
+        if not self.lstms:
+            return self.encoder.pool(outputs, input_mask)
+        states = self.states(outputs["sequence_output"], input_mask, dropouts)
+        return bilstm.last_states(states, input_mask)
 
     def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, num_outputs]; arguments as for `Encoder.call`."""
-        outputs = self.encoder(batch, dropouts=dropouts)
-        pooled = self.encoder.pool(outputs, batch.get("input_mask"))
-        return {"logits": self.logits(pooled, dropouts)}
+        return {"logits": self.logits(self.pool(batch, dropouts), dropouts)}
 
 
 class _SpanModel(TaskModel):
     def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of start_logits and end_logits [b, s]."""
         outputs = self.encoder(batch, dropouts=dropouts)
-        # As in the release, no dropout here.
-        logits = self.logits(outputs["sequence_output"])
+        hidden = outputs["sequence_output"]
+        hidden = self.states(hidden, batch.get("input_mask"), dropouts)
+        logits = self.logits(hidden)  # as in the release, no dropout here
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
@@ -107,9 +141,8 @@ class _ChoiceModel(_PooledModel):
             name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))
             for name in ("input_ids", "input_mask", "segment_ids")
         }
-        outputs = self.encoder(inputs, dropouts=dropouts)
-        pooled = self.encoder.pool(outputs, inputs["input_mask"])
-        logits = ops.reshape(self.logits(pooled, dropouts), shape[:2])
+        logits = self.logits(self.pool(inputs, dropouts), dropouts)
+        logits = ops.reshape(logits, shape[:2])
         exists = ops.any(ops.cast(batch["input_mask"], "bool"), axis=-1)
         return {"logits": ops.where(exists, logits, _NO_CHOICE)}
 
@@ -118,16 +151,23 @@ class _TokenModel(TaskModel):
     def call(self, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, s, num_outputs]."""
         outputs = self.encoder(batch, dropouts=dropouts)
-        return {"logits": self.logits(outputs["sequence_output"], dropouts)}
+        hidden = outputs["sequence_output"]
+        hidden = self.states(hidden, batch.get("input_mask"), dropouts)
+        return {"logits": self.logits(hidden, dropouts)}
 
 
 # Finite, so that its product with a weight of 0 is 0.
 _NO_CHOICE = -1e9
 
 
-class _TaskObjective(Objective):
-    """One loss, named "loss", over the rows of a batch."""
+class TaskObjective(Objective):
+    """One loss, named "loss", over the rows of a batch.
 
+    Attributes:
+        lstm: BiLSTM layers for the networks that it makes; None, or set it.
+    """
+
+    lstm: bilstm.BiLstm | None = None
     loss_weights = {"loss": 1.0}
     metric_names = ("accuracy",)
 
@@ -135,7 +175,7 @@ class _TaskObjective(Objective):
         return {"loss": ops.sum(self.row_weights(batch))}
 
 
-class Classification(_TaskObjective):
+class Classification(TaskObjective):
     """One of `num_labels` classes; label_ids int [b].
 
     Source: google-research/bert@eedf571 run_classifier.py, create_model.
@@ -145,7 +185,9 @@ class Classification(_TaskObjective):
         self.num_labels = num_labels
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
-        return _PooledModel(config, self.num_labels, seed=seed, dtype=dtype)
+        return _PooledModel(
+            config, self.num_labels, lstm=self.lstm, seed=seed, dtype=dtype
+        )
 
     def losses(self, batch, outputs) -> dict:
         labels, weights = batch["label_ids"], self.row_weights(batch)
@@ -175,13 +217,13 @@ class MultiLabel(Classification):
         return {"accuracy": losses.weighted_sum(share, self.row_weights(batch))}
 
 
-class Regression(_TaskObjective):
+class Regression(TaskObjective):
     """A number; label_values float32 [b]. The loss is the squared error."""
 
     metric_names = ("absolute_error",)
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
-        return _PooledModel(config, 1, seed=seed, dtype=dtype)
+        return _PooledModel(config, 1, lstm=self.lstm, seed=seed, dtype=dtype)
 
     def losses(self, batch, outputs) -> dict:
         error = outputs["logits"][:, 0] - batch["label_values"]
@@ -192,7 +234,7 @@ class Regression(_TaskObjective):
         return {"absolute_error": losses.weighted_sum(error, self.row_weights(batch))}
 
 
-class Span(_TaskObjective):
+class Span(TaskObjective):
     """Where an answer begins and ends; start_positions and end_positions int [b].
 
     The accuracy is the share of rows where both are right.
@@ -203,14 +245,16 @@ class Span(_TaskObjective):
     sequence_outputs = ("start_logits", "end_logits")
 
     def check(self, config) -> None:
-        if config.attention_direction == "right_to_left":
+        if config.attention_direction == "right_to_left" and not self.lstm:
             raise ValueError(
                 "read from right to left, no token of a text sees the question before it; "
-                "use another attention_direction"
+                "use another attention_direction, or BiLSTM layers"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
-        return _SpanModel(config, 2, scope=("cls", "squad"), seed=seed, dtype=dtype)
+        return _SpanModel(
+            config, 2, lstm=self.lstm, scope=("cls", "squad"), seed=seed, dtype=dtype
+        )
 
     def losses(self, batch, outputs) -> dict:
         weights = self.row_weights(batch)
@@ -244,10 +288,12 @@ class Choice(Classification):
         super().__init__(num_labels=1)
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
-        return _ChoiceModel(config, 1, use_bias=False, seed=seed, dtype=dtype)
+        return _ChoiceModel(
+            config, 1, lstm=self.lstm, use_bias=False, seed=seed, dtype=dtype
+        )
 
 
-class Tagging(_TaskObjective):
+class Tagging(TaskObjective):
     """A label for each token that has one; label_ids int [b, s], label_weights [b, s].
 
     A weight of 1 marks the tokens that count: the first piece of each word.
@@ -261,7 +307,9 @@ class Tagging(_TaskObjective):
         self.num_labels = num_labels
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
-        return _TokenModel(config, self.num_labels, seed=seed, dtype=dtype)
+        return _TokenModel(
+            config, self.num_labels, lstm=self.lstm, seed=seed, dtype=dtype
+        )
 
     def weights(self, batch) -> dict:
         return {"loss": ops.sum(self._token_weights(batch))}

@@ -12,7 +12,7 @@ from keras import ops
 
 import fill_mask
 import tests
-from modeling import losses
+from modeling import layers, losses
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import next_token
 from tests import jobs, tiny
@@ -77,7 +77,7 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
 ON_JAX = """
 import numpy as np, jax
 from keras import ops
-from modeling import losses
+from modeling import layers, losses
 losses.LOGIT_BYTES = 5 * 50 * 4
 rng = np.random.default_rng(0)
 h, t, b = (rng.normal(size=s).astype("f") for s in ((37, 8), (50, 8), (50,)))
@@ -167,6 +167,24 @@ def test_rows_that_only_fill_a_batch_do_not_count():
     (loss, weight) = objective.losses(batch, outputs)["next_token_loss"]
     assert float(loss) == pytest.approx(float(one["next_token_loss"][0]), rel=1e-6)
     assert float(weight) == float(objective.weights(batch)["next_token_loss"]) == 11.0
+
+
+def test_in_bfloat16_the_network_gives_about_the_same_loss_and_gradient():
+    ids = np.random.default_rng(0).integers(1, 40, (4, 12))
+    batch = {"input_ids": ids, "input_mask": np.ones_like(ids)}
+    config, found = tiny.config(attention_direction="left_to_right"), []
+    for dtype in ("float32", "mixed_bfloat16"):
+        model = next_token.NextToken().network(config, dtype=dtype)
+        with tf.GradientTape() as tape:
+            loss = model(batch, dropouts=layers.Dropouts(np.array([0, 0])))[
+                "next_token_loss"
+            ]
+        table = tape.gradient(loss, model.encoder.word_embeddings.value)
+        found.append((loss, table))
+    (loss, table), (rounded_loss, rounded_table) = found
+    assert float(rounded_loss) == pytest.approx(float(loss), rel=1e-2)
+    scale = float(tf.reduce_max(tf.abs(table)))
+    np.testing.assert_allclose(rounded_table, table, atol=0.05 * scale)
 
 
 # --- runs ----------------------------------------------------------------------------

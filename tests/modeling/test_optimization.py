@@ -1,4 +1,7 @@
-"""The release's optimizer to the digit: rule, schedule, clipping, 20 traced updates."""
+"""The release's optimizer to the digit: rule, schedule, clipping, 20 traced updates.
+
+RoBERTa's is held to fairseq's updates in tests/training/test_roberta.py.
+"""
 
 import dataclasses
 
@@ -90,6 +93,20 @@ def test_layer_normalization_and_biases_are_not_decayed():
     }
 
 
+def test_roberta_s_optimizer_decays_everything_and_always_corrects():
+    for rate, expected in ((0.01, 0.9999), (0.0, 1.0)):
+        bias = variable([1.0], "LayerNorm_bias")
+        recipe = optimization.Recipe("fairseq_adam", weight_decay=rate)
+        recipe.make([bias]).apply([ops.zeros(1)], 0.01, 0)
+        assert float(bias[0]) == pytest.approx(expected, abs=1e-7)
+    bias = variable([1.0], "bias")
+    recipe = optimization.Recipe("fairseq_adam", weight_decay=0.0)
+    # Epsilon joins the root of 0.001 * 1e-6 ** 2 before that is corrected.
+    recipe.make([bias]).apply([ops.full((1,), 1e-6)], 1.0, 0)
+    update = 1e-7 / (0.001**0.5 * 1e-6 + 1e-6) * 0.001**0.5 / 0.1
+    assert float(bias[0]) == pytest.approx(1.0 - update, rel=1e-6)
+
+
 def test_slots_have_the_names_of_the_released_training_checkpoints():
     with keras.name_scope("bert"), keras.name_scope("pooler"):
         kernel = variable([1.0], "kernel")
@@ -117,6 +134,21 @@ def test_learning_rate_without_warmup_starts_at_the_peak():
     assert float(optimization.learning_rate(0, 1e-3, 20, 0)) == pytest.approx(1e-3)
 
 
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [(0, 0.0), (4, 8e-4), (5, 1e-3), (6, 1e-3 * 14 / 15), (19, 1e-3 / 15), (20, 0.0)],
+)
+def test_learning_rate_of_roberta_falls_from_its_peak(step, expected):
+    rate = optimization.learning_rate_from_peak(step, 1e-3, 20, 5)
+    assert float(rate) == pytest.approx(expected, rel=1e-6)
+
+
+def test_learning_rate_of_roberta_without_warmup_or_without_a_fall():
+    rate = optimization.learning_rate_from_peak
+    assert float(rate(0, 1e-3, 20, 0)) == pytest.approx(1e-3)
+    assert float(rate(19, 1e-3, 20, 20)) == pytest.approx(1e-3 * 19 / 20)
+
+
 # --- clipping -----------------------------------------------------------------------
 
 
@@ -135,6 +167,13 @@ def test_small_gradients_pass_unclipped():
             [ops.convert_to_tensor([value])], 1.0
         )
         assert (float(norm), float(clipped[0][0])) == (value, value)
+
+
+def test_a_norm_of_zero_does_not_clip():
+    gradients = [ops.convert_to_tensor([30.0]), ops.convert_to_tensor([40.0])]
+    clipped, norm = optimization.clip_by_global_norm(gradients, 0.0)
+    assert float(norm) == 50.0
+    assert [float(x[0]) for x in clipped] == [30.0, 40.0]
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])

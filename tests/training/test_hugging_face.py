@@ -15,7 +15,8 @@ from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from text.errors import UserError
-from text.tokenizers.wordpiece import WordSplitter
+from text.tokenizers.byte_bpe import ByteBpe
+from text.tokenizers.wordpiece import WordPiece, WordSplitter
 from training.layouts import hugging_face
 from training.layouts.bert_names import BERT
 
@@ -216,8 +217,8 @@ def test_config_has_their_defaults():
     ("change", "message"),
     [
         (
-            {"model_type": "roberta"},
-            "model_type is 'roberta'; it must be one of 'bert'",
+            {"model_type": "deberta"},
+            "model_type is 'deberta'; it must be one of 'bert', 'roberta'",
         ),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05, .* 1e-12"),
         (
@@ -245,6 +246,9 @@ def test_other_networks_are_refused(folder, change, message):
 
 def test_a_decoder_of_theirs_reads_from_left_to_right(folder, tmp_path):
     change_config(folder, is_decoder=True)
+    # Its next-sentence head reads the first token even so.
+    assert checkpoint.read_config(str(folder)).pooling == "first"
+    change_config(folder, architectures=["BertLMHeadModel"])
     config = checkpoint.read_config(str(folder))
     assert config == dataclasses.replace(
         config_of(), attention_direction="left_to_right"
@@ -474,6 +478,26 @@ def test_head_for_another_number_of_labels():
 # --- the tokenizer beside it ---------------------------------------------------------
 
 
+def check(path, splitter):
+    classes = WordPiece.hugging_face_classes
+    hugging_face.check_tokenizer(path, splitter.settings, classes)
+
+
+def test_byte_level_models_need_a_byte_level_vocabulary(folder):
+    said = json.dumps({"tokenizer_class": "RobertaTokenizer"})
+    (folder / "tokenizer_config.json").write_text(said)
+    path = checkpoint.resolve(str(folder))
+    hugging_face.check_tokenizer(path, {}, ByteBpe.hugging_face_classes)
+    with pytest.raises(
+        UserError, match="RobertaTokenizer.*the --vocab_file next to it"
+    ):
+        check(path, WordSplitter())
+    said = json.dumps({"tokenizer_class": "BertTokenizer"})
+    (folder / "tokenizer_config.json").write_text(said)
+    with pytest.raises(UserError, match="BertTokenizer.* as RobertaTokenizer"):
+        hugging_face.check_tokenizer(path, {}, ByteBpe.hugging_face_classes)
+
+
 @pytest.mark.parametrize(
     ("said", "flags"),
     [
@@ -486,19 +510,19 @@ def test_text_split_otherwise_is_refused(folder, said, flags):
     (folder / "tokenizer_config.json").write_text(json.dumps(said))
     path = checkpoint.resolve(str(folder))
     with pytest.raises(UserError, match=f"split differently; pass {flags}$"):
-        hugging_face.check_tokenizer(path, WordSplitter().settings)
+        check(path, WordSplitter())
     values = dict(flag.removeprefix("--").split("=") for flag in flags.split())
     given = {name: value == "true" for name, value in values.items()}
-    hugging_face.check_tokenizer(path, WordSplitter(**given).settings)
+    check(path, WordSplitter(**given))
 
 
 def test_tokenizer_that_says_nothing_passes(folder):
     path = checkpoint.resolve(str(folder))
     for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
-        hugging_face.check_tokenizer(path, splitter.settings)
+        check(path, splitter)
     (folder / "tokenizer_config.json").write_text("{}")
     for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
-        hugging_face.check_tokenizer(path, splitter.settings)
+        check(path, splitter)
 
 
 @pytest.mark.parametrize(
@@ -513,6 +537,4 @@ def test_tokenizer_that_says_nothing_passes(folder):
 def test_other_tokenizers_are_refused(folder, content, message):
     (folder / "tokenizer_config.json").write_text(content)
     with pytest.raises(UserError, match=f"tokenizer_config.json: .*{message}"):
-        hugging_face.check_tokenizer(
-            checkpoint.resolve(str(folder)), WordSplitter().settings
-        )
+        check(checkpoint.resolve(str(folder)), WordSplitter())

@@ -90,5 +90,5 @@ def read_json(path: str):
     with access(path), tf.io.gfile.GFile(path, "rb") as file:
         try:
             return json.loads(file.read())
-        except ValueError:
+        except (ValueError, RecursionError):
             return None

@@ -17,7 +17,10 @@ _MOST_PASSES = 10_000
 class GenerationOptions(TokenizerOptions, RowOptions):
     """The flags that, together with the text, determine the bytes of the records."""
 
-    vocab_file: str = options.field(help="The WordPiece vocabulary.")
+    vocab_file: str = options.field(
+        help="The vocabulary: a WordPiece vocab.txt, or vocab.json or its folder for "
+        "byte-level BPE."
+    )
     random_seed: int = options.field(12345, help="Seed of all random choices.")
     dupe_factor: int = options.field(
         10, help="Passes over the text, each with different pairs and masks."

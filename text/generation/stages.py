@@ -33,7 +33,6 @@ from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
 from text.tokenizers.tokenizer import Tokenizer
-from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
 _FORMAT = 2  # of the description; 1 listed all inputs and had no offsets
 _BLOCK_TOKENS = 1 << 21
@@ -132,7 +131,7 @@ def _generate(settings, folder, workers, tokenizer):
         do_lower_case=tokenizer.settings.get("do_lower_case"),
         vocab_size=len(vocabulary),
         vocab_sha256=vocabulary.digest,
-        special_ids={token: vocabulary.ids[token] for token in SPECIAL_TOKENS},
+        special_ids=vocabulary.special_ids,
         instances=counts["instances"],
         outputs=written,
         counts=dict(counts),
@@ -291,14 +290,19 @@ def _tokenize(prefix, settings_file, spans):
     settings, tokenizer = shared.settings, shared.tokenizer
     vocabulary = tokenizer.vocabulary
     counts = collections.Counter()
+    most = shared.instances.max_num_tokens(vocabulary)
     words = None
+    # Where spaces matter to the tokenizer, sentences are separated by one.
+    space = ""
     with store.PieceWriter(
         prefix, len(vocabulary), settings.words_from_spaces
     ) as writer:
         for sentence in _sentences(settings, spans):
             if sentence is None:
                 writer.end_document()
+                space = ""
                 continue
+            sentence, space = space + sentence, " "
             if settings.words_from_spaces:
                 ids, words = tokenizer.encode_words(sentence)
             else:
@@ -307,7 +311,7 @@ def _tokenize(prefix, settings_file, spans):
             counts["tokens"] += len(ids)
             counts["unknown_tokens"] += ids.count(vocabulary.unk_id)
             counts["empty_sentences"] += not ids
-            counts["long_sentences"] += len(ids) > shared.instances.max_num_tokens
+            counts["long_sentences"] += len(ids) > most
             counts["decomposed_sentences"] += tokenizer.decomposes(sentence)
         counts["sentences"] = writer.num_sentences
     return counts
@@ -337,7 +341,9 @@ def _blocks(whole):
 def _plan(prefix, settings_file, number, first, last):
     shared = _shared(settings_file)
     rng = np.random.default_rng([shared.settings.random_seed, _PLAN, number, first])
-    planned, counts = shared.instances.plan(shared.corpus, first, last, rng)
+    planned, counts = shared.instances.plan(
+        shared.corpus, first, last, shared.tokenizer.vocabulary, rng
+    )
     with replacing(f"{prefix}.{shared.instances.suffix}") as file:
         planned.tofile(file)
     return {"instances": len(planned), **counts}

@@ -20,7 +20,7 @@ class Piece(NamedTuple):
     """A token of the text.
 
     Attributes:
-        original: the token, without the ## of a continuation.
+        original: what the token stands for; ## marks a word that was cut off before it.
         shown: the token in its place, as in the vocabulary.
         outcome: "text" if it is not predicted; otherwise "mask", "kept" or "random",
             depending on the token in its place.
@@ -53,6 +53,7 @@ def sides(
     if layout.is_predicted.any():
         predicted.update(record["masked_lm_positions"][layout.is_predicted[0]].tolist())
     found = {side: [] for side in instances.sides}
+    seps = 0
     for position in range(int(layout.lengths[0])):
         id, shown = int(layout.text[0, position]), int(record["input_ids"][position])
         outcome = "text"
@@ -60,14 +61,21 @@ def sides(
             outcome = "mask" if shown == vocabulary.mask_id else "random"
             outcome = "kept" if shown == id else outcome
         elif id == (vocabulary.sep_id if position else vocabulary.cls_id):
+            seps += position > 0
             continue
-        segment = int(record["segment_ids"][position])
-        known = 0 <= segment < len(instances.sides)
-        words = found[instances.sides[segment if known else 0]]
-        original = name(vocabulary, id)
-        if words and original.startswith("##"):
-            original = original.removeprefix("##")
-        else:
+        side = int(record["segment_ids"][position])
+        if not vocabulary.second_segment:
+            side = seps // vocabulary.separators
+        known = 0 <= side < len(instances.sides)
+        words = found[instances.sides[side if known else 0]]
+        is_known = 0 <= id < len(vocabulary)
+        goes_on = is_known and vocabulary.is_continuation[id]
+        original = vocabulary.texts[id] if is_known else name(vocabulary, id)
+        if outcome != "text":
+            original = original or name(vocabulary, id)  # it may be the space alone
+        if goes_on and not words:  # its word was cut off before it
+            original = vocabulary.continuation + original
+        if not words or not goes_on:
             words.append([])
         words[-1].append(Piece(original, name(vocabulary, shown), outcome))
     return found

@@ -44,15 +44,14 @@ class FullSentences(Instances):
     passes_differ = False
     crosses_documents = True
 
-    @property
-    def max_num_tokens(self) -> int:
+    def max_num_tokens(self, vocabulary) -> int:
         return self.recipe.max_seq_length - 2
 
-    def plan(self, corpus, first, last, rng):
+    def plan(self, corpus, first, last, vocabulary, rng):
         # Differs from the source: there, a sentence that is too long becomes one row, which
         # training then leaves out; here it continues in the next row. Rows also end with
         # their generation block.
-        del rng
+        del vocabulary, rng
         planned = array.array("q")
         size = self.recipe.max_seq_length
         split, length, parts = 0, 0, 0  # the last two are of the row being filled
@@ -138,7 +137,7 @@ class FullSentences(Instances):
     def figures(self, vocabulary) -> list[figures.Figures]:
         return [_Documents(self.recipe.max_seq_length, vocabulary)]
 
-    def report(self, counts, passes) -> list[str]:
+    def report(self, counts, passes, vocabulary) -> list[str]:
         filled = counts["instance_tokens"] / (
             counts["instances"] * self.recipe.max_seq_length
         )

@@ -37,8 +37,9 @@ class Recipe:
         "pieces",
         choices=("pieces", "spaces"),
         help="What counts as a whole word. pieces: a piece and the ## pieces after it, as "
-        "in the release. spaces: anything between two spaces, for text that was segmented "
-        "into words beforehand.",
+        "in the release, or for byte-level BPE anything from one space to the next. "
+        "spaces: anything between two spaces, for text that was segmented into words "
+        "beforehand.",
     )
     mask_share: float = options.field(
         0.8, help="Share of the predicted tokens that become [MASK]."
@@ -178,9 +179,8 @@ class Instances(abc.ABC):
         self.recipe = recipe
         self.masks = masks
 
-    @property
     @abc.abstractmethod
-    def max_num_tokens(self) -> int:
+    def max_num_tokens(self, vocabulary: Vocabulary) -> int:
         """How many tokens of the text fit into a row."""
 
     def refusal(self, num_documents: int) -> str:
@@ -189,7 +189,12 @@ class Instances(abc.ABC):
 
     @abc.abstractmethod
     def plan(
-        self, corpus: Corpus, first: int, last: int, rng: np.random.Generator
+        self,
+        corpus: Corpus,
+        first: int,
+        last: int,
+        vocabulary: Vocabulary,
+        rng: np.random.Generator,
     ) -> tuple[np.ndarray, dict[str, int]]:
         """Plans one pass over the documents `first` to `last`.
 
@@ -277,6 +282,8 @@ class Instances(abc.ABC):
         """The labels of a record in words; "" if it has none."""
         return ""
 
-    def report(self, counts: dict[str, int], passes: int) -> list[str]:
+    def report(
+        self, counts: dict[str, int], passes: int, vocabulary: Vocabulary
+    ) -> list[str]:
         """Lines about a finished text: what happened to its tokens and sentences."""
         return []

@@ -6,7 +6,6 @@ operations.
 
 import tensorflow as tf
 
-from text.instances import packing
 from text.tokenizers.graph_tokenizer import GraphTokenizer
 
 
@@ -30,22 +29,25 @@ def pack(
     else:
         b_lengths = tf.cast(b.row_lengths(), tf.int32)
         a_lengths, b_lengths = _truncated_lengths(
-            a_lengths, b_lengths, max_seq_length - packing.NUM_SPECIAL_TOKENS
+            a_lengths, b_lengths, max_seq_length - tokenizer.num_special_tokens
         )
         first_sep = a_lengths[:, None] + 1
-        last = first_sep + b_lengths[:, None] + 1
+        last = first_sep + tokenizer.separators + b_lengths[:, None]
     columns = tf.range(tf.reduce_max(tf.concat([[[0]], last], 0)) + 1)[None]
     ids = _token(a, columns - 1)
+    b_begin = first_sep + tokenizer.separators
+    in_b = columns >= b_begin
     if b is not None:
-        ids = tf.where(columns > first_sep, _token(b, columns - first_sep - 1), ids)
-    is_sep = (columns == first_sep) | (columns == last)
+        ids = tf.where(in_b, _token(b, columns - b_begin), ids)
+    is_sep = (columns >= first_sep) & ~in_b | (columns == last)
     ids = tf.where(is_sep, tokenizer.sep_id, ids)
     ids = tf.where(columns == 0, tokenizer.cls_id, ids)
-    mask = tf.cast(columns <= last, tf.int32)
+    is_token = columns <= last
+    mask = tf.cast(is_token, tf.int32)
     return {
-        "input_ids": ids * mask,
+        "input_ids": tf.where(is_token, ids, tokenizer.pad_id),
         "input_mask": mask,
-        "segment_ids": tf.cast(columns > first_sep, tf.int32) * mask,
+        "segment_ids": tf.cast(in_b, tf.int32) * mask * tokenizer.second_segment,
     }
 
 

@@ -1,10 +1,13 @@
-"""Packs ids as `[CLS] a [SEP] b [SEP]`, with padding."""
+"""Packs ids as `[CLS] a [SEP] b [SEP]`, with padding.
+
+The vocabulary says how many [SEP] are between a and b, and which segment b is.
+"""
 
 import numpy as np
 
 from text.tokenizers.vocabulary import Vocabulary
 
-NUM_SPECIAL_TOKENS = 3  # [CLS], and a [SEP] after each side
+NUM_SPECIAL_TOKENS = 3  # in BERT's pairs: [CLS], and a [SEP] after each side
 
 
 def truncated_lengths(
@@ -49,25 +52,25 @@ def pack_pairs(
     """
     columns = np.arange(max_seq_length)
     first_sep = a_lengths[:, None] + 1
-    last_sep = first_sep + b_lengths[:, None] + 1
-    in_b = columns > first_sep
+    b_begin = first_sep + vocabulary.separators
+    last_sep = b_begin + b_lengths[:, None]
+    in_b = columns >= b_begin
     ends = np.cumsum(a_lengths + b_lengths)
     row_starts = ends - a_lengths - b_lengths
-    sources = row_starts[:, None] + (columns - 1) - in_b
-    is_special = (columns == 0) | (columns == first_sep) | (columns >= last_sep)
-    sources[is_special] = -1
+    sources = row_starts[:, None] + (columns - 1) - vocabulary.separators * in_b
+    is_sep = (columns >= first_sep) & ~in_b | (columns == last_sep)
+    sources[(columns == 0) | is_sep | (columns > last_sep)] = -1
     input_ids = tokens.take(sources, mode="clip").astype(np.int32)
     input_ids[:, 0] = vocabulary.cls_id
     # Differs from the release: it pads with 0, the id of [PAD] in all of its vocabularies.
     input_ids[columns > last_sep] = vocabulary.pad_id
-    rows = np.arange(len(input_ids))
-    input_ids[rows, first_sep[:, 0]] = vocabulary.sep_id
-    input_ids[rows, last_sep[:, 0]] = vocabulary.sep_id
+    input_ids[is_sep] = vocabulary.sep_id
     input_mask = columns <= last_sep
+    segments = (in_b & input_mask) * np.uint8(vocabulary.second_segment)
     batch = {
         "input_ids": input_ids,
         "input_mask": input_mask.view(np.uint8),
-        "segment_ids": (in_b & input_mask).view(np.uint8),
+        "segment_ids": segments,
     }
     return batch, sources
 
@@ -90,8 +93,9 @@ def pack(
         ids = [cls, *kept, sep]
         return ids, [0] * len(ids), len(kept) < len(a)
     a_length, b_length = truncated_lengths(
-        len(a), len(b), max_seq_length - NUM_SPECIAL_TOKENS
+        len(a), len(b), max_seq_length - vocabulary.num_special_tokens
     )
-    ids = [cls, *a[:a_length], sep, *b[:b_length], sep]
-    segments = [0] * (a_length + 2) + [1] * (b_length + 1)
-    return ids, segments, bool(a_length + b_length < len(a) + len(b))
+    head = [cls, *a[:a_length], *[sep] * vocabulary.separators]
+    tail = [*b[:b_length], sep]
+    segments = [0] * len(head) + [vocabulary.second_segment] * len(tail)
+    return head + tail, segments, bool(a_length + b_length < len(a) + len(b))

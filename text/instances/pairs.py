@@ -38,6 +38,8 @@ _RANDOM_SPANS = 1 << 12  # looked up at a time
 class Pairs(Instances):
     """`[CLS] a [SEP] b [SEP]` and the next-sentence label.
 
+    The vocabulary may have more than one [SEP] between a and b.
+
     Source: google-research/bert@eedf571 create_pretraining_data.py.
     """
 
@@ -51,9 +53,8 @@ class Pairs(Instances):
     long_sentences = "are truncated"
     passes_differ = True
 
-    @property
-    def max_num_tokens(self) -> int:
-        return self.recipe.max_seq_length - packing.NUM_SPECIAL_TOKENS
+    def max_num_tokens(self, vocabulary) -> int:
+        return self.recipe.max_seq_length - vocabulary.num_special_tokens
 
     def refusal(self, num_documents) -> str:
         if num_documents > 1 or not self.recipe.random_next_sentences:
@@ -64,13 +65,13 @@ class Pairs(Instances):
             "separate them), or --random_next_sentences=false"
         )
 
-    def plan(self, corpus, first, last, rng):
+    def plan(self, corpus, first, last, vocabulary, rng):
         return plan(
             corpus.sentences,
             corpus.documents,
             first,
             last,
-            max_num_tokens=self.max_num_tokens,
+            max_num_tokens=self.max_num_tokens(vocabulary),
             short_seq_prob=self.recipe.short_seq_prob,
             random_next=self.recipe.random_next_sentences,
             rng=rng,
@@ -99,7 +100,9 @@ class Pairs(Instances):
         columns = np.arange(text.shape[1])
         is_token = columns < lengths[:, None]
         first_seps, last_seps = _first_seps(layout, vocabulary), lengths[:, None] - 1
-        is_sep = (columns == first_seps) | (columns == last_seps)
+        b_begins = first_seps + vocabulary.separators
+        in_b = is_token & (columns >= b_begins)
+        is_sep = (columns >= first_seps) & ~in_b & is_token | (columns == last_seps)
         yield Rule(
             "input_ids",
             is_token & ((text == vocabulary.sep_id) != is_sep),
@@ -107,13 +110,15 @@ class Pairs(Instances):
         )
         yield Rule(
             "input_ids",
-            (columns == first_seps) & ((first_seps < 2) | (last_seps - first_seps < 2)),
+            (columns == first_seps) & ((first_seps < 2) | (last_seps <= b_begins)),
             "must have two sides, each with tokens before its [SEP]",
         )
         yield Rule(
             "segment_ids",
-            batch["segment_ids"] != is_token & (columns > first_seps),
-            "must be 0 up to the first [SEP], 1 up to the second, then 0",
+            batch["segment_ids"] != in_b * vocabulary.second_segment,
+            "must be 0 up to the first [SEP], 1 up to the second, then 0"
+            if vocabulary.second_segment
+            else "must be 0",
         )
         labels = batch["next_sentence_labels"]
         if self.recipe.random_next_sentences:
@@ -135,10 +140,12 @@ class Pairs(Instances):
         value = int(record["next_sentence_labels"][0])
         return LABELS[value] if value in (0, 1) else f"next_sentence_labels is {value}"
 
-    def report(self, counts, passes) -> list[str]:
+    def report(self, counts, passes, vocabulary) -> list[str]:
         cut = counts["truncated_tokens"]
         number = counts["instances"]
-        paired = counts["instance_tokens"] - packing.NUM_SPECIAL_TOKENS * number + cut
+        paired = (
+            counts["instance_tokens"] - vocabulary.num_special_tokens * number + cut
+        )
         lines = [
             f"{counts['random_next'] / number:.1%} with a random next sentence; "
             f"{cut / paired:.1%} of the paired tokens were truncated"
@@ -169,7 +176,8 @@ class _Sides(figures.Figures):
         labels = batch["next_sentence_labels"][:, 0]
         seps = _first_seps(layout, self._vocabulary)[:, 0]
         figures.count(self._lengths[0], seps - 1)
-        figures.count(self._lengths[1], layout.lengths - seps - 2)
+        others = 1 + self._vocabulary.separators
+        figures.count(self._lengths[1], layout.lengths - seps - others)
         figures.count(self._labels, labels)
         if recipe.random_next_sentences:
             self._pairs += len(labels)

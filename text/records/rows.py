@@ -71,11 +71,14 @@ class Layout:
         max_seq_length: the length to which sequences are padded in the record.
         num_choices: sequences per row; 0 if there is one, without an axis for it.
         labels: the task's fields.
+        pad_id: the id with which sequences are padded; another vocabulary's rows differ
+            anyway, so it is not part of their repr.
     """
 
     max_seq_length: int
     num_choices: int = 0
     labels: Mapping[str, Field] = dataclasses.field(default_factory=dict)
+    pad_id: int = dataclasses.field(default=0, repr=False)
 
     @property
     def fields(self) -> dict[str, Field]:
@@ -106,6 +109,7 @@ class Layout:
             name: np.zeros((len(rows), *self.shape(name)), field.dtype)
             for name, field in self.fields.items()
         }
+        batch["input_ids"] += self.pad_id
         for i, row in enumerate(rows):
             if self.num_choices:
                 sequences = zip(row.input_ids, row.segment_ids, strict=True)

@@ -37,10 +37,12 @@ def choose(
     places = tf.where(exists)  # [n, 2]: request, number of the choice
     request = places[:, 0]
     # No row takes more tokens, so a long context is cut before it is copied per choice.
+    space = tf.gather(tf.where(start == "", "", " "), request)
+    choice = tf.strings.join([space, tf.gather_nd(choices, places)])
     context, start = (tokenizer.encode(x)[:, :max_seq_length] for x in (context, start))
     continuation = (
         tf.gather(start, request),
-        tokenizer.encode(tf.gather_nd(choices, places))[:, :max_seq_length],
+        tokenizer.encode(choice)[:, :max_seq_length],
     )
     batch = pack_graph.pack(
         tokenizer,

@@ -1,26 +1,37 @@
-"""Encodes texts that contain a literal [MASK], in Python and in a graph."""
+"""Encodes texts that contain a literal [MASK], in Python and in a graph.
+
+What [MASK] is called depends on the vocabulary. White space before it belongs to it.
+"""
+
+import re
 
 import tensorflow as tf
 
 from text.tokenizers.graph_tokenizer import GraphTokenizer, row_numbers
 from text.tokenizers.tokenizer import Tokenizer
-from text.tokenizers.vocabulary import MASK
+
+# Unicode's white space; the \s of Python and that of RE2 differ from it.
+_SPACES = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+$"
 
 
 def encode(tokenizer: Tokenizer, text: str) -> list[int]:
     """Text to ids, including those of [MASK]; without [CLS] and [SEP]."""
-    first, *others = text.split(MASK)
-    ids = tokenizer.encode(first)
-    for part in others:
-        ids += [tokenizer.vocabulary.mask_id, *tokenizer.encode(part)]
-    return ids
+    vocabulary = tokenizer.vocabulary
+    *before, last = text.split(vocabulary.mask)
+    ids = []
+    for part in before:
+        part = re.sub(_SPACES, "", part)
+        ids += [*tokenizer.encode(part), vocabulary.mask_id]
+    return [*ids, *tokenizer.encode(last)]
 
 
 def encode_in_graph(tokenizer: GraphTokenizer, texts: tf.Tensor) -> tf.RaggedTensor:
     """The same, string [n] -> int32 [n, (tokens)]."""
-    parts = tf.strings.split(texts, sep=MASK)  # at least one per text
-    ids = tokenizer.encode(parts.flat_values)  # [parts, (tokens)]
+    parts = tf.strings.split(texts, sep=tokenizer.mask)  # at least one per text
     place = tf.ragged.range(parts.row_lengths()).flat_values  # of a part in its text
+    is_last = tf.concat([place[1:] == 0, [True]], 0)[: tf.size(place)]
+    stripped = tf.strings.regex_replace(parts.flat_values, _SPACES, "")
+    ids = tokenizer.encode(tf.where(is_last, parts.flat_values, stripped))
     follows = tf.where(place > 0)[:, 0]  # the parts that follow a [MASK]
     values = tf.concat(
         [tf.fill(tf.shape(follows), tokenizer.mask_id), ids.flat_values], 0

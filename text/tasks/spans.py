@@ -29,13 +29,14 @@ _WORD = re.compile("[^ \t\r\n\u202f]+")
 
 @dataclasses.dataclass(frozen=True)
 class Lengths:
-    """How a question and a document share a row, all in WordPieces.
+    """How a question and a document share a row, all in tokens.
 
     Attributes:
         max_seq_length: of the whole row, `[CLS] question [SEP] window [SEP]`.
         doc_stride: from the start of one window to that of the next; a shorter window is
             followed by the next without a gap.
         max_query_length: the length to which longer questions are cut.
+        num_special_tokens: of a row.
     Raises:
         UserError: a row has no room for a window, or windows would not advance.
     """
@@ -43,6 +44,7 @@ class Lengths:
     max_seq_length: int = 384
     doc_stride: int = 128
     max_query_length: int = 64
+    num_special_tokens: int = packing.NUM_SPECIAL_TOKENS
 
     def __post_init__(self):
         if self.max_query_length < 1:
@@ -52,8 +54,9 @@ class Lengths:
         if self.window(self.max_query_length) < 1:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least "
-                f"{self.max_query_length + 4} to fit --max_query_length="
-                f"{self.max_query_length}, 3 special tokens and 1 document token"
+                f"{self.max_query_length + self.num_special_tokens + 1} to fit "
+                f"--max_query_length={self.max_query_length}, "
+                f"{self.num_special_tokens} special tokens and 1 document token"
             )
         if self.doc_stride < 1:
             raise UserError(f"--doc_stride={self.doc_stride}: must be at least 1")
@@ -65,7 +68,7 @@ class Lengths:
 
     def window(self, num_query_tokens: int) -> int:
         """The most tokens of a document that fit after a question of this length."""
-        return self.max_seq_length - num_query_tokens - packing.NUM_SPECIAL_TOKENS
+        return self.max_seq_length - num_query_tokens - self.num_special_tokens
 
 
 class Document:
@@ -91,44 +94,6 @@ class Document:
         """int64 [words, 2]: start and end of each word between whitespace."""
         spans = [match.span() for match in _WORD.finditer(self.text)]
         return np.array(spans, np.int64).reshape(-1, 2)
-
-
-def find_answer(
-    document: Document, tokenizer: Tokenizer, text: str, start: int
-) -> tuple[int, int] | None:
-    """Where an annotated answer is among a document's tokens.
-
-    These are the words that the annotation touches or, if they contain the tokens of the
-    answer alone, the first of these: `1895` in `(1895-1943).`
-
-    Args:
-        text, start: the answer, and the character of the document where it starts.
-    Returns:
-        the first and the last token; None if the words do not contain the answer or it has
-        no tokens.
-    Source: google-research/bert@eedf571 run_squad.py, read_squad_examples,
-        _improve_answer_span.
-    """
-    wanted = " ".join(text.split())
-    in_range = 0 <= start <= len(document.text) - len(text)
-    if not wanted or not in_range or not len(document):
-        return None
-    # Whitespace belongs to the word before it, or at the beginning to the first word.
-    touched = document.words[:, 0].searchsorted([start, start + len(text) - 1], "right")
-    first_word, last_word = np.maximum(touched - 1, 0)
-    begin, end = document.words[first_word, 0], document.words[last_word, 1]
-    # Differs from the release: all whitespace counts as a space on both sides, so that a
-    # no-break space in an answer does not lose the example.
-    if wanted not in " ".join(document.text[begin:end].split()):
-        return None
-    first, stop = document.starts.searchsorted([begin, end]).tolist()
-    if first == stop:  # a word of deleted characters only
-        return None
-    ids, answer_ids = document.ids[first:stop].tolist(), tokenizer.encode(text)
-    for place in range(len(ids) - len(answer_ids) + 1 if answer_ids else 0):
-        if ids[place : place + len(answer_ids)] == answer_ids:
-            return first + place, first + place + len(answer_ids) - 1
-    return first, stop - 1
 
 
 class Window(NamedTuple):
@@ -220,7 +185,8 @@ def rows(
     Source: google-research/bert@eedf571 run_squad.py, convert_examples_to_features.
     """
     question = question[: lengths.max_query_length]
-    head = np.array([vocabulary.cls_id, *question, vocabulary.sep_id], np.int32)
+    seps = [vocabulary.sep_id] * vocabulary.separators
+    head = np.array([vocabulary.cls_id, *question, *seps], np.int32)
     tail = np.array([vocabulary.sep_id], np.int32)
     spans = windows(len(document), lengths.window(len(question)), lengths.doc_stride)
     for first, stop, own_first, own_stop in spans:
@@ -229,7 +195,7 @@ def rows(
         if answer and first <= answer[0] and answer[1] < stop:
             start, end = answer[0] + offset, answer[1] + offset
         input_ids = np.concatenate((head, document.ids[first:stop], tail))
-        segment_ids = np.ones(len(input_ids), np.uint8)
+        segment_ids = np.full(len(input_ids), vocabulary.second_segment, np.uint8)
         segment_ids[: len(head)] = 0
         window = Window(first, stop, own_first, own_stop, offset)
         yield Row(input_ids, segment_ids, start, end, window)
@@ -427,10 +393,12 @@ def _distinct(document, candidates):
     for _, first, last, start_logit, end_logit, _ in map(np.void.item, candidates):
         start, end = int(document.starts[first]), int(document.ends[last])
         text = document.text[start:end]
+        start += len(text) - len(text.lstrip())  # a token may be white space
+        text = text.strip()
         collapsed = " ".join(text.split())
-        if collapsed not in seen:
+        if text and collapsed not in seen:
             seen.add(collapsed)
-            yield Span(text, start, end, start_logit, end_logit)
+            yield Span(text, start, start + len(text), start_logit, end_logit)
 
 
 def _score(span):

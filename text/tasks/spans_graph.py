@@ -9,6 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from text.tasks.spans import NO_CANDIDATE, Lengths
+from text.tokenizers.graph_tokenizer import GraphTokenizer
 
 # For each question, the best _READ x n_best_size candidates are examined to find
 # n_best_size different texts. More would help only with highly repetitive texts, and a
@@ -66,7 +67,13 @@ def windows(
     own = _owned(begin + first, begin + stop)
     own_stop = tf.cumsum(own) - begin
     return Windows(
-        question, query, first, stop, own_stop - own, own_stop, query + 2 - first
+        question,
+        query,
+        first,
+        stop,
+        own_stop - own,
+        own_stop,
+        query + lengths.num_special_tokens - 1 - first,
     )
 
 
@@ -96,38 +103,39 @@ def rows(
     questions: tf.RaggedTensor,
     documents: tf.RaggedTensor,
     windows: Windows,
-    *,
-    cls_id: int,
-    sep_id: int,
+    tokenizer: GraphTokenizer,
 ) -> dict[str, tf.Tensor]:
     """Lays out each question before its windows.
 
     Args: as for `windows`.
     Returns:
-        int32 [rows, longest] input_ids, input_mask, segment_ids, padded with 0.
+        int32 [rows, longest] input_ids, input_mask, segment_ids.
     """
     begin = tf.gather(tf.cast(documents.row_starts(), tf.int32), windows.question)
     tokens = tf.ragged.range(begin + windows.first, begin + windows.stop)
     begin = tf.gather(tf.cast(questions.row_starts(), tf.int32), windows.question)
     query = tf.ragged.range(begin, begin + windows.num_query_tokens)
-    cls, sep = (tf.fill([tf.size(begin), 1], id) for id in (cls_id, sep_id))
+    cls, sep = (
+        tf.fill([tf.size(begin), 1], id) for id in (tokenizer.cls_id, tokenizer.sep_id)
+    )
     input_ids = tf.concat(
         [
             cls,
             _gathered(questions.flat_values, query),
-            sep,
+            *[sep] * tokenizer.separators,
             _gathered(documents.flat_values, tokens),
             sep,
         ],
         axis=1,
-    ).to_tensor()
+    ).to_tensor(tokenizer.pad_id)
     longest = tf.shape(input_ids)[1]
     input_mask = tf.sequence_mask(_sizes(windows), longest, tf.int32)
-    head = tf.sequence_mask(windows.num_query_tokens + 2, longest, tf.int32)
+    head = windows.num_query_tokens + 1 + tokenizer.separators
+    head = tf.sequence_mask(head, longest, tf.int32)
     return {
         "input_ids": input_ids,
         "input_mask": input_mask,
-        "segment_ids": input_mask - head,
+        "segment_ids": (input_mask - head) * tokenizer.second_segment,
     }
 
 
@@ -217,7 +225,8 @@ def _distinct(found, documents, texts, n_best_size):
     """
     start = _at(documents.starts, found.question, found.first)  # [candidates]
     end = _at(documents.ends, found.question, found.last)
-    is_new = texts.distinct(found.question, start, end)
+    start, end = texts.stripped(found.question, start, end)
+    is_new = texts.distinct(found.question, start, end) & (start < end)
     rows = tf.boolean_mask(found.question, is_new)
 
     def by_question(values, default):
@@ -332,19 +341,32 @@ class _Texts:
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         self.points = decoded.flat_values  # of all texts, concatenated
         self.begin = tf.cast(decoded.row_starts(), tf.int32)
+        last = len(_IS_SPACE) - 1
+        self.is_space = tf.gather(_IS_SPACE, tf.minimum(self.points, last))
 
     def cut(self, text, start, end):
         """string [n]: the characters from `start` up to `end`; all int32 [n]."""
         begin = tf.gather(self.begin, text)
         return _joined(self.points, begin + start, begin + end)
 
+    def stripped(self, text, start, end):
+        """Start and end without the white space there; equal if there is nothing else."""
+        solid = tf.cast(tf.where(~self.is_space)[:, 0], tf.int32)
+        begin = tf.gather(self.begin, text)
+        first = tf.searchsorted(solid, begin + start)
+        stop = tf.searchsorted(solid, begin + end)
+        bounds = tf.concat([solid, tf.shape(self.points)], 0)
+        start = tf.minimum(tf.gather(bounds, first) - begin, end)
+        end = tf.gather(tf.concat([[0], solid + 1], 0), stop) - begin
+        return start, tf.maximum(start, end)
+
     def distinct(self, text, start, end):
         """bool [n]: whether no earlier piece of the same text is equal.
 
-        Whitespace is collapsed. Like tokens, pieces do not begin or end with whitespace, so
-        a piece of the collapsed text is the collapsed piece.
+        Whitespace is collapsed. Pieces do not begin or end with whitespace, so a piece of
+        the collapsed text is the collapsed piece.
         """
-        is_space = tf.gather(_IS_SPACE, tf.minimum(self.points, len(_IS_SPACE) - 1))
+        is_space = self.is_space
         is_kept = ~(is_space & tf.concat([[False], is_space[:-1]], 0))
         collapsed = tf.boolean_mask(tf.where(is_space, ord(" "), self.points), is_kept)
         kept_before = tf.cumsum(tf.concat([[0], tf.cast(is_kept, tf.int32)], 0))

@@ -1,11 +1,15 @@
-"""Reads questions in SQuAD's JSON layout, versions 1.1 and 2.0."""
+"""Reads questions in SQuAD's JSON layout, versions 1.1 and 2.0, and finds their answers."""
 
 import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from text.errors import UserError
 from text.files import inputs
+from text.tasks.spans import Document
+from text.tokenizers.tokenizer import Tokenizer
 
 
 class Example(NamedTuple):
@@ -87,3 +91,43 @@ def _example(question, context, where):
         is_impossible = _value(question, "is_impossible", where, bool)
     text = _value(question, "question", where, str)
     return Example(id, text, context, tuple(named), is_impossible)
+
+
+def find_answer(
+    document: Document, tokenizer: Tokenizer, text: str, start: int
+) -> tuple[int, int] | None:
+    """Where an annotated answer is among a document's tokens.
+
+    These are the words that the annotation touches or, if they contain the tokens of the
+    answer alone, the first of these: `1895` in `(1895-1943).`
+
+    Args:
+        text, start: the answer, and the character of the document where it starts.
+    Returns:
+        the first and the last token; None if the words do not contain the answer or it has
+        no tokens.
+    Source: google-research/bert@eedf571 run_squad.py, read_squad_examples,
+        _improve_answer_span.
+    """
+    wanted = " ".join(text.split())
+    in_range = 0 <= start <= len(document.text) - len(text)
+    if not wanted or not in_range or not len(document):
+        return None
+    # Whitespace belongs to the word before it, or at the beginning to the first word.
+    touched = document.words[:, 0].searchsorted([start, start + len(text) - 1], "right")
+    first_word, last_word = np.maximum(touched - 1, 0)
+    begin, end = document.words[first_word, 0], document.words[last_word, 1]
+    # Differs from the release: all whitespace counts as a space on both sides, so that a
+    # no-break space in an answer does not lose the example.
+    if wanted not in " ".join(document.text[begin:end].split()):
+        return None
+    first, stop = document.starts.searchsorted([begin, end]).tolist()
+    if first == stop:  # a word of deleted characters only
+        return None
+    ids = document.ids[first:stop].tolist()
+    for before in " ", "":  # some tokenizers take in the space before a word
+        answer_ids = tokenizer.encode(before + text.strip())
+        for place in range(len(ids) - len(answer_ids) + 1 if answer_ids else 0):
+            if ids[place : place + len(answer_ids)] == answer_ids:
+                return first + place, first + place + len(answer_ids) - 1
+    return first, stop - 1

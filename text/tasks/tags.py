@@ -334,7 +334,8 @@ class Pieces:
         """The pieces of each word; and the number of pieces before each, and in total."""
         pieces = []
         for word in words:
-            ids = self.tokenizer.encode(word)
+            # The space begins a word, also the first one: some tokenizers take it in.
+            ids = self.tokenizer.encode(f" {word}")
             if not ids:  # a word of control characters only
                 ids = [self.tokenizer.vocabulary.unk_id]
             self.counts["words are longer than a row and cut"] += len(ids) > self.most

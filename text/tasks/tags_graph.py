@@ -89,6 +89,7 @@ def _split(texts):
 
 def encode(tokenizer, words, max_seq_length) -> tf.RaggedTensor:
     """string [w] -> int32 [w, (pieces)]: at least [UNK], and at most a row's capacity."""
+    words = tf.strings.join([" ", words])
     pieces = tokenizer.encode(words)[:, : max_seq_length - 2]
     without = tf.cast(pieces.row_lengths() == 0, tf.int64)
     unknown = tf.fill([tf.reduce_sum(without)], tokenizer.unk_id)

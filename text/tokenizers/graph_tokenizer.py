@@ -12,14 +12,25 @@ class GraphTokenizer(tf.Module, abc.ABC):
 
     Attributes:
         vocab_size: int.
-        cls_id, sep_id, unk_id, mask_id: ints.
+        pad_id, cls_id, sep_id, unk_id, mask_id: ints.
+        mask: str, the token with the id mask_id.
+        separators, second_segment: see `SpecialTokens`.
     """
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__()
         self.vocab_size = len(vocabulary)
+        self.pad_id = vocabulary.pad_id
         self.cls_id, self.sep_id = vocabulary.cls_id, vocabulary.sep_id
         self.unk_id, self.mask_id = vocabulary.unk_id, vocabulary.mask_id
+        self.mask = vocabulary.mask
+        self.separators = vocabulary.separators
+        self.second_segment = vocabulary.second_segment
+
+    @property
+    def num_special_tokens(self) -> int:
+        """How many special tokens a row of two texts has."""
+        return self.separators + 2
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """string [n] -> int32 [n, (tokens)]; invalid UTF-8 counts as U+FFFD."""

@@ -4,9 +4,12 @@ A new kind is a file next to this one and an entry in TOKENIZERS, before WordPie
 """
 
 import dataclasses
+import os
 
 import options
+from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.tokenizer import Tokenizer
+from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 
 DECOMPOSITION_WARNING = (
@@ -16,7 +19,28 @@ DECOMPOSITION_WARNING = (
 )
 
 # The first one that reads a vocabulary file is used; WordPiece takes any.
-TOKENIZERS: tuple[type[Tokenizer], ...] = (WordPiece,)
+TOKENIZERS: tuple[type[Tokenizer], ...] = (ByteBpe, WordPiece)
+
+
+def kind_of(vocab_file: str) -> type[Tokenizer]:
+    """The kind of tokenizer that a vocabulary file or folder is for."""
+    return next(kind for kind in TOKENIZERS if kind.reads(vocab_file))
+
+
+def load_vocabulary(vocab_file: str) -> Vocabulary:
+    """Reads a vocabulary of any kind.
+
+    Raises:
+        UserError: the file is not a vocabulary.
+        OSError: the file cannot be read.
+    """
+    return kind_of(vocab_file).load_vocabulary(vocab_file)
+
+
+def find_vocabulary(folder: str) -> str | None:
+    """The vocabulary in the folder of a checkpoint, if there is one."""
+    paths = [os.path.join(folder, kind.vocabulary_file) for kind in TOKENIZERS]
+    return next(filter(os.path.exists, reversed(paths)), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +48,9 @@ class TokenizerOptions:
     """The flags that determine how text becomes tokens, the same for every script."""
 
     do_lower_case: bool = options.field(
-        True, help="Lowercase the text, for uncased vocabularies."
+        True,
+        help="Lowercase the text, for uncased vocabularies. This flag and the next two are "
+        "for WordPiece; a byte-level vocabulary (vocab.json) keeps text as it is.",
     )
     strip_accents: bool | None = options.field(
         None,
@@ -42,5 +68,4 @@ class TokenizerOptions:
             UserError: the file is not a vocabulary.
             OSError: the file cannot be read.
         """
-        kind = next(kind for kind in TOKENIZERS if kind.reads(vocab_file))
-        return kind.load(vocab_file, self)
+        return kind_of(vocab_file).load(vocab_file, self)

@@ -15,14 +15,18 @@ class Tokenizer(abc.ABC):
 
     Attributes:
         vocabulary: the `Vocabulary`.
+        vocabulary_file: the name of its file, or of the first of its `files`.
+        hugging_face_classes: what tokenizer_config.json calls tokenizers of this kind.
     """
 
     vocabulary: Vocabulary
+    vocabulary_file: str
+    hugging_face_classes: tuple[str | None, ...]
 
     @classmethod
     @abc.abstractmethod
     def reads(cls, vocab_file: str) -> bool:
-        """Whether a vocabulary file is of this kind, judging by its name."""
+        """Whether a vocabulary file, or a folder, is of this kind, judging by its name."""
 
     @classmethod
     @abc.abstractmethod
@@ -34,6 +38,29 @@ class Tokenizer(abc.ABC):
         Raises:
             UserError: the file is not such a vocabulary.
         """
+
+    @classmethod
+    @abc.abstractmethod
+    def load_vocabulary(cls, vocab_file: str) -> Vocabulary:
+        """Reads the vocabulary alone.
+
+        Raises:
+            UserError: the file is not such a vocabulary.
+        """
+
+    @classmethod
+    @abc.abstractmethod
+    def parse(cls, content: bytes) -> list[str]:
+        """The tokens by id that a `vocabulary_file` contains.
+
+        Raises:
+            ValueError: it is not such a file.
+        """
+
+    @property
+    @abc.abstractmethod
+    def files(self) -> Mapping[str, bytes]:
+        """The files of the vocabulary by name, from which `load` makes this tokenizer."""
 
     @property
     @abc.abstractmethod
@@ -58,11 +85,11 @@ class Tokenizer(abc.ABC):
         """
 
     @abc.abstractmethod
-    def graph(self, vocab_file: str) -> "GraphTokenizer":
+    def graph(self, folder: str) -> "GraphTokenizer":
         """The same as a TensorFlow graph.
 
         Args:
-            vocab_file: where to write its vocabulary; a SavedModel includes it.
+            folder: where to write its vocabulary; a SavedModel includes the files.
         """
 
     def check_release(self, path: str | None) -> None:

@@ -1,9 +1,12 @@
-"""Reads the vocabulary file, and looks up the ids of the special tokens.
+"""Holds the tokens of a vocabulary, and its special tokens by what they are for.
 
-The file is the release's: UTF-8, one token per line, whose number from 0 is the id.
+Also reads the release's vocabulary file: UTF-8, one token per line, whose number from 0 is
+the id.
 """
 
+import dataclasses
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
@@ -20,6 +23,24 @@ PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class SpecialTokens:
+    """How a family of models spells its special tokens and lays out a row.
+
+    Attributes:
+        names: the tokens for padding, for what is unknown, at the start of a row, at the
+            end of a text, and in place of a token to predict.
+        separators: how many end-of-text tokens are between the two texts of a row.
+        second_segment: the segment id of the second text.
+        continuation: what marks a piece that continues a word.
+    """
+
+    names: tuple[str, ...] = SPECIAL_TOKENS
+    separators: int = 1
+    second_segment: int = 1
+    continuation: str = "##"
+
+
 class Vocabulary:
     """Tokens, their ids, and the five special ids, which are looked up by name.
 
@@ -27,29 +48,63 @@ class Vocabulary:
         tokens: list of str, token by id.
         ids: dict of str to int; the later id if a token occurs twice.
         pad_id, unk_id, cls_id, sep_id, mask_id: ints.
+        mask: the token with the id mask_id.
         is_continuation: bool [size], true where a piece continues a word.
+        texts: list of str, what each token stands for, without the mark of a continuation.
+        continuation, separators, second_segment: see `SpecialTokens`.
         path: where the tokens were read from, or "".
         digest: SHA-256 of the file's bytes in hexadecimal.
     """
 
-    def __init__(self, tokens: list[str], *, path: str = "", digest: str = ""):
-        """Raises:
-        UserError: a special token is missing.
+    def __init__(
+        self,
+        tokens: list[str],
+        *,
+        path: str = "",
+        digest: str = "",
+        special: SpecialTokens = SpecialTokens(),  # noqa: B008  immutable
+        texts: list[str] | None = None,
+        is_continuation: Sequence[bool] | None = None,
+    ):
+        """Args:
+            texts, is_continuation: by default, as the marks of `special` say.
+        Raises:
+            UserError: a special token is missing.
         """
         self.tokens = tokens
         self.ids = {token: id for id, token in enumerate(tokens)}
         self.path = path
         self.digest = digest
-        missing = [token for token in SPECIAL_TOKENS if token not in self.ids]
+        missing = [token for token in special.names if token not in self.ids]
         if missing:
             raise UserError(
                 f"{path or 'the vocabulary'}: no line is {' or '.join(missing)}; a "
-                f"vocabulary contains {' '.join(SPECIAL_TOKENS)}, one token per line"
+                f"vocabulary contains {' '.join(special.names)}, one token per line"
             )
-        self.is_continuation = np.array([token.startswith("##") for token in tokens])
+        if is_continuation is None:
+            mark = special.continuation
+            is_continuation = [token.startswith(mark) for token in tokens]
+            texts = [token.removeprefix(mark) for token in tokens]
+        self.is_continuation = np.array(is_continuation)
+        self.texts = texts
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
-            self.ids[token] for token in SPECIAL_TOKENS
+            self.ids[token] for token in special.names
         )
+        self.mask = tokens[self.mask_id]
+        self.continuation = special.continuation
+        self.separators = special.separators
+        self.second_segment = special.second_segment
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """The special ids by BERT's names for them, in the order of SPECIAL_TOKENS."""
+        ids = self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
+        return dict(zip(SPECIAL_TOKENS, ids, strict=True))
+
+    @property
+    def num_special_tokens(self) -> int:
+        """How many special tokens a row of two texts has."""
+        return self.separators + 2
 
     def __len__(self) -> int:
         return len(self.tokens)

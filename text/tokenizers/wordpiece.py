@@ -6,6 +6,7 @@ from code points to replacements, applied to the text between two spaces. Becaus
 repeat, the results are cached.
 """
 
+import os
 import pathlib
 import re
 import unicodedata
@@ -216,9 +217,26 @@ class WordPiece(Tokenizer):
         self._chunk_spans = _Cache(self._align_chunk)
         self._longest_piece = max(map(len, vocabulary.tokens)) + len("##")
 
+    vocabulary_file = "vocab.txt"
+    hugging_face_classes = (
+        None,  # not said
+        "BertTokenizer",
+        "BertTokenizerFast",
+        "PreTrainedTokenizerFast",
+    )
+
     @classmethod
     def reads(cls, vocab_file):
         return True  # a vocab.txt may have any name
+
+    @classmethod
+    def load_vocabulary(cls, vocab_file):
+        return Vocabulary.load(vocab_file)
+
+    @classmethod
+    def parse(cls, content):
+        lines = content.decode("utf-8-sig").rstrip().split("\n")
+        return [line.strip() for line in lines]
 
     @classmethod
     def load(cls, vocab_file, options):
@@ -237,6 +255,11 @@ class WordPiece(Tokenizer):
     @property
     def settings(self):
         return {"vocab_sha256": self.vocabulary.digest, **self.splitter.settings}
+
+    @property
+    def files(self):
+        with open(self.vocabulary.path, "rb") as file:
+            return {self.vocabulary_file: file.read()}
 
     def encode(self, text):
         chunks = self.splitter.chunks(text)
@@ -264,11 +287,11 @@ class WordPiece(Tokenizer):
             position += len(chunk)
         return ids, starts, ends
 
-    def graph(self, vocab_file):
+    def graph(self, folder):
         # It loads TensorFlow, which workers that write records do not need.
         from text.tokenizers.wordpiece_graph import WordPieceGraph
 
-        return WordPieceGraph(self, vocab_file)
+        return WordPieceGraph(self, os.path.join(folder, self.vocabulary_file))
 
     def check_release(self, path):
         check_case(self.splitter.do_lower_case, path)

@@ -10,7 +10,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from training import checkpoint, distribution, loop, report, run, run_folder
+from training import checkpoint, distribution, flags, loop, report, run, run_folder
 from serving import export_folder
 from text.errors import UserError
 from text.progress import Progress
@@ -71,7 +71,9 @@ class Experiment:
     def __init__(self, task: Task, given):
         self.task, self.given = task, given
         self.config = run.read_config(given)
-        run.check_vocabulary(task.tokenizer.vocabulary, given, self.config)
+        run.check_vocabulary(
+            task.tokenizer.vocabulary, self.config, given.bert_config_file
+        )
         if given.do_export:
             export_folder.check_place(given.output_dir)
         # Must precede anything that makes TensorFlow look for devices.
@@ -112,6 +114,7 @@ class Experiment:
             )
         if state:
             self.task.restore(state)
+            given.check_lstm(folder, state)
 
     def _check_network(self, path):
         """Compares configs, because not every difference shows in the shapes."""
@@ -119,11 +122,11 @@ class Experiment:
             return
         learned = dataclasses.asdict(checkpoint.read_config(path))
         for name, value in dataclasses.asdict(self.config).items():
-            if name not in _OF_TRAINING_ALONE and learned[name] != value:
+            was = learned.get(name)  # None in a config of another architecture
+            if name not in _OF_TRAINING_ALONE and was != value:
                 raise UserError(
-                    f"{self.given.bert_config_file}: {name} is {value!r}, but "
-                    f"{learned[name]!r} in {path}, with which the model was trained; use "
-                    "that file"
+                    f"{self.given.bert_config_file}: {name} is {value!r}, but {was!r} in "
+                    f"{path}, with which the model was trained; use that file"
                 )
 
     def read(self, splits: list[str]) -> None:
@@ -188,7 +191,8 @@ class Experiment:
         return int(self.num_examples / trial.train_batch_size * trial.num_train_epochs)
 
     def trainer(self, trial: Trial) -> loop.Trainer:
-        given, objective = self.given, self.task.objective()
+        given = self.given
+        objective = given.with_lstm(self.task.objective())
         try:
             objective.check(self.config)
         except ValueError as error:
@@ -223,7 +227,7 @@ class Experiment:
             "init_encoder_only",
             "dtype",
             "allow_tf32",
-            "bias_correction",
+            *flags.RECIPE,
             "warmup_proportion",
             "early_stopping_patience",
             "length_buckets",
@@ -232,6 +236,7 @@ class Experiment:
         identity = {
             **varied,
             **{name: getattr(given, name) for name in names},
+            **given.lstm_settings,
             **self.task.settings(),
             **self.task.tokenizer.settings,
             **dataclasses.asdict(self.config),
@@ -283,14 +288,14 @@ class Experiment:
                 run_folder.forget_best(directory)
             state = {
                 "task": type(self.task).__name__,
+                **(given.lstm_settings if given.lstm else {}),
                 **self.task.state(),
                 **self.task.tokenizer.settings,
             }
             content = json.dumps(state, ensure_ascii=False, indent=2) + "\n"
             path = functools.partial(os.path.join, directory)
             run_folder.write_file(path(run_folder.TASK), content)
-            with open(given.vocab_file, "rb") as file:
-                run_folder.write_file(path(run_folder.VOCABULARY), file.read())
+            run_folder.write_vocabulary(directory, self.task.tokenizer)
 
         distribution.on_chief(self.strategy, write)
 

@@ -17,7 +17,9 @@ import numpy as np
 
 import options
 from training import distribution, flags, loop, run, run_folder
+from modeling.bilstm import BiLstm
 from modeling.encoders.config import POOLINGS
+from modeling.objectives.tasks import TaskObjective
 from serving import export
 from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
@@ -69,6 +71,15 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
         False, help="Take the encoder of --init_checkpoint without its head."
     )
 
+    lstm_layers: int = options.field(
+        0,
+        help="Number of BiLSTM layers to train between the encoder and the head, as in "
+        "the paper's table 5.",
+    )
+    lstm_size: int | None = options.field(
+        None, help="Units per BiLSTM layer and direction; 768 by default."
+    )
+
     def __post_init__(self):
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
@@ -81,7 +92,19 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
                 "head, the model cannot answer"
             )
         self.check_at_least(1, "train_batch_size", "predict_batch_size", "num_trials")
-        self.check_at_least(0, "early_stopping_patience")
+        self.check_at_least(0, "early_stopping_patience", "lstm_layers")
+        if self.lstm_size is not None:
+            self.check_at_least(1, "lstm_size")
+            if not self.lstm:
+                raise UserError(
+                    f"--lstm_size={self.lstm_size} has no effect without BiLSTM layers; "
+                    "pass --lstm_layers, or remove it"
+                )
+        if self.lstm and "litert" in self.export_formats:
+            raise UserError(
+                "--export_formats=litert: LiteRT's converter fails on BiLSTM layers; use "
+                "onnx, or the SavedModels"
+            )
         for name in ("learning_rate", "num_train_epochs"):
             for number in getattr(self, name):
                 if not 0 < number < math.inf:
@@ -96,6 +119,61 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
                 f"--seed={self.seed} and {self.num_trials - 1} more: must be below {2**31}"
             )
 
+    @property
+    def num_lstm_layers(self) -> int:
+        """How many the network has, which a script may derive from other flags."""
+        return self.lstm_layers
+
+    @property
+    def lstm(self) -> BiLstm | None:
+        """The BiLSTM layers of the network, if it has any."""
+        if not self.num_lstm_layers:
+            return None
+        # An export with cuDNN's LSTM would be useless without a GPU.
+        fused = not (self.xla or self.do_export)
+        lstm = BiLstm(self.num_lstm_layers, fused=fused)
+        return lstm._replace(size=self.lstm_size) if self.lstm_size else lstm
+
+    @property
+    def lstm_settings(self) -> dict:
+        """By which runs are compared: `lstm_layers` as given, and the size."""
+        size = self.lstm.size if self.lstm else None
+        return {"lstm_layers": self.lstm_layers, "lstm_size": size}
+
+    def with_lstm(self, objective):
+        """An objective, told of the BiLSTM layers.
+
+        Raises:
+            UserError: it makes a network that cannot have any.
+        """
+        if self.lstm:
+            if not isinstance(objective, TaskObjective):
+                raise UserError(
+                    f"--lstm_layers: {type(objective).__name__} makes its own network, "
+                    "without BiLSTM layers; remove the flag"
+                )
+            objective.lstm = self.lstm
+        return objective
+
+    def check_lstm(self, folder: str, state: dict) -> None:
+        """Compares the BiLSTM layers with those of a trained model.
+
+        Args:
+            state: what the model's task.json says.
+        Raises:
+            UserError: they differ.
+        """
+        learned = {"lstm_layers": 0, "lstm_size": None}
+        learned |= {name: state[name] for name in learned if name in state}
+        if learned == self.lstm_settings:
+            return
+        had = [f"--{name}={value}" for name, value in learned.items() if value]
+        raise UserError(
+            f"{folder}: the model was trained with {' '.join(had)}; pass the same"
+            if had
+            else f"{folder}: the model has no BiLSTM layers; remove --lstm_layers"
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class PooledOptions(FineTuningOptions):
@@ -107,6 +185,14 @@ class PooledOptions(FineTuningOptions):
         help="What the head reads: the first token, the last, or the mean of all. By "
         "default, the first; if attention_direction is left_to_right, the last.",
     )
+
+    def __post_init__(self):
+        if self.pooling and self.lstm_layers:
+            raise UserError(
+                f"--pooling={self.pooling} has no effect with --lstm_layers, whose states "
+                "the head reads; remove one of them"
+            )
+        super().__post_init__()
 
     def network_changes(self, config):
         if self.pooling in (None, config.row_pooling):
@@ -298,6 +384,7 @@ def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
             serve=task.serve,
             description={
                 "task": type(task).__name__,
+                **(given.lstm_settings if given.lstm else {}),
                 **task.description(),
                 "global_step": trainer.progress.step,
             },

@@ -98,7 +98,8 @@ class Task(abc.ABC):
 
     def layout(self, examples: list, max_seq_length: int) -> Layout:
         """The arrays of the rows of some examples."""
-        return Layout(max_seq_length, labels=self.fields)
+        pad_id = self.tokenizer.vocabulary.pad_id
+        return Layout(max_seq_length, labels=self.fields, pad_id=pad_id)
 
     def judge(self, predictions: Predictions) -> list[Judgement]:
         """All predictions, for the page of mistakes."""

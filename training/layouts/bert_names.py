@@ -58,12 +58,4 @@ BERT = Names(
         (): "BertModel",
     },
     causal={"BertForMaskedLM": "BertLMHeadModel"},
-    pooled=frozenset(
-        {
-            "BertForSequenceClassification",
-            "BertForMultipleChoice",
-            "BertForPreTraining",
-            "BertForNextSentencePrediction",
-        }
-    ),
 )

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
 import numpy as np
@@ -17,16 +17,18 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
+from modeling.encoders import architectures
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
 from training.layouts.bert_names import BERT
 from training.layouts.names import Names
+from training.layouts.roberta_names import ROBERTA
 
 WEIGHTS = "model.safetensors"
 
 # By the architecture of a config.
-NAMES = {"bert": BERT}
+NAMES = {"bert": BERT, "roberta": ROBERTA}
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
 
@@ -40,9 +42,6 @@ _OTHER_WEIGHTS = re.compile(
     r"pytorch_model.*\.bin(\.index\.json)?|tf_model\.h5|flax_model\.msgpack"
 )
 _PART = re.compile(r"\.safetensors\.index\.json$|-\d{5}-of-\d{5}\.safetensors$")
-
-# Those that split text as the release does; None if the config does not name one.
-_TOKENIZERS = (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast")
 
 _SEVERAL_LABELS = "multi_label_classification"
 
@@ -108,22 +107,50 @@ def _opened(path: str) -> Iterator:
             ) from error
 
 
-def _names_of(file) -> Names:
-    """The table that knows the most tensors of a file."""
+def names_of(config: EncoderConfig) -> Names:
+    """The table of an architecture.
 
-    def known(names):
-        return sum(names.of_theirs(name) is not None for name in file.keys())
+    Raises:
+        UserError: it has none.
+    """
+    if config.architecture not in NAMES:
+        raise UserError(
+            f"Hugging Face's layout has no names for the architecture "
+            f"{config.architecture!r}, only for {', '.join(NAMES)}; use --layout=release, "
+            "or add a table of names to training/layouts"
+        )
+    return NAMES[config.architecture]
 
-    return max(NAMES.values(), key=known)
+
+def _names_in(path, file) -> Names:
+    """The table that knows the most tensors of a file.
+
+    An encoder that was saved alone has the same names in several architectures; then the
+    config.json next to it decides.
+    """
+    said = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
+    model_type = said.get("model_type") if isinstance(said, dict) else None
+
+    def known(architecture):
+        names = NAMES[architecture]
+        number = sum(names.of_theirs(name) is not None for name in file.keys())
+        row = architectures.ARCHITECTURES[architecture]
+        return number, model_type in row.model_types
+
+    return NAMES[max(NAMES, key=known)]
 
 
 def _tensors(path, file) -> dict[str, tuple[str, bool]]:
     """Released name -> name in the file and whether transposed.
 
-    Tensors without a released name keep their own.
+    Tensors without a released name keep their own; those that their class ignores are
+    left out.
     """
-    names, found = _names_of(file), {}
+    names, found = _names_in(path, file), {}
+    not_read = names.not_read(file.keys())
     for name in file.keys():
+        if name in not_read:
+            continue
         pair = names.of_theirs(name)
         released = pair.released if pair else name
         if released in found:
@@ -185,7 +212,7 @@ def _value(path, file, released, name, transposed):
 
 def _check_tied(path, file, tensors, wanted):
     """Checks that weights saved twice are equal, if the head that uses them is wanted."""
-    names = _names_of(file)
+    names = _names_in(path, file)
     if names.masked_lm not in wanted:
         return
     for theirs, (released, what) in names.tied.items():
@@ -225,7 +252,8 @@ def write(
             HEADS (by default classification, or choice if it has no bias); "labels" in
             order, None for a number; "several_labels", whether a text may have more
             than one.
-        tokenizer: do_lower_case, strip_accents, tokenize_chinese_chars.
+        tokenizer: tokenizer_class and its settings: do_lower_case, strip_accents,
+            tokenize_chinese_chars.
         beside: names and contents of other files to write.
     Returns:
         The path of the weights.
@@ -233,12 +261,13 @@ def write(
         UserError: a tensor has no place in this layout; or the disk is full or not
             writable.
     """
-    names = NAMES[config.architecture]
+    names = names_of(config)
     try:
         said = config.to_hugging_face() | _said_of_heads(tensors, names, task or {})
     except ValueError as error:
         raise UserError(f"{directory}: {error}") from error
-    if config.row_pooling != "first" and not names.pooled.isdisjoint(
+    weights = _under_their_names(tensors, names, said)
+    if config.row_pooling != "first" and not config.their_pooled_classes.isdisjoint(
         said["architectures"]
     ):
         raise UserError(
@@ -247,12 +276,10 @@ def write(
         )
     if said.get("is_decoder"):
         said["architectures"] = [names.causal.get(c, c) for c in said["architectures"]]
-    weights = _under_their_names(tensors, names, said)
     weights = safetensors.numpy.save(weights, {"format": "pt"})
     values = {"config.json": said}
     if tokenizer:
         values["tokenizer_config.json"] = {
-            "tokenizer_class": "BertTokenizer",
             "model_max_length": config.max_position_embeddings,
             **tokenizer,
         }
@@ -268,9 +295,11 @@ def write(
 
 
 def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
-    theirs = {}
+    (their_class,) = said["architectures"]
+    purposes = {theirs: head for head, theirs in names.heads.items()}
+    head, theirs = purposes.get(their_class), {}
     for released, value in tensors.items():
-        pair = names.of_released(released)
+        pair = names.of_released(released, head)
         if pair is None:
             raise UserError(
                 f"{released}: Hugging Face's layout has no name for this tensor; only the "
@@ -278,7 +307,7 @@ def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
             )
         value = value.T if pair.transposed else value
         theirs[pair.theirs] = np.ascontiguousarray(value)
-    if said["architectures"] == [names.heads["choice"]]:
+    if head == "choice":
         # Their class has a bias; it is the same for every choice, so it has no effect.
         theirs.setdefault("classifier.bias", np.zeros(1, np.float32))
     return theirs
@@ -370,12 +399,15 @@ def read_task(path: str) -> dict:
     return task
 
 
-def check_tokenizer(path: str, settings: Mapping[str, object]) -> None:
+def check_tokenizer(
+    path: str, settings: Mapping[str, object], classes: Container[str | None]
+) -> None:
     """Refuses settings that contradict the tokenizer_config.json next to weights.
 
     Args:
         path: what `checkpoint.resolve` returned; without such a file, anything passes.
-        settings: of the `Tokenizer` to be used.
+        settings, classes: `settings` and `hugging_face_classes` of the `Tokenizer` to be
+            used.
     Raises:
         UserError: names the flags to pass.
     """
@@ -387,10 +419,11 @@ def check_tokenizer(path: str, settings: Mapping[str, object]) -> None:
             said = dict(json.loads(file.read()))
     except (ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{config}: not a tokenizer's JSON ({error})") from error
-    if said.get("tokenizer_class") not in _TOKENIZERS:
+    if (theirs := said.get("tokenizer_class")) not in classes:
         raise UserError(
-            f"{config}: tokenizer_class is {said['tokenizer_class']!r}, which does not "
-            "split text as BERT's does; use another model"
+            f"{config}: tokenizer_class is {theirs!r}, which does not split text as "
+            f"{' or '.join(filter(None, classes))} does; pass the --vocab_file next to "
+            "it, or use another model"
         )
     strips = said.get("strip_accents")
     expected = {

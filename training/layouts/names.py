@@ -45,7 +45,8 @@ class Names:
             first match counts.
         causal: their class -> the one to use instead for a model that reads from left to
             right.
-        pooled: their classes that read the first token of a row.
+        renamed: purpose of a head -> Hugging Face's module -> the one that their class for
+            it has instead.
     """
 
     modules: tuple[tuple[str, str, str], ...]
@@ -55,7 +56,7 @@ class Names:
     heads: Mapping[str, str]
     classes: Mapping[tuple[str, ...], str]
     causal: Mapping[str, str]
-    pooled: frozenset[str]
+    renamed: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -74,13 +75,23 @@ class Names:
     def _by_released_name(self):
         return {pair.released: pair for pair in self.pairs}
 
+    @functools.cached_property
+    def _usual_modules(self):
+        return {
+            own: usual
+            for pairs in self.renamed.values()
+            for usual, own in pairs.items()
+        }
+
     def of_theirs(self, name: str) -> Pair | None:
         """The pair of a tensor in model.safetensors; None if the release has none.
 
         Args:
-            name: as in the file; may lack the encoder's module, or use the older names
-                gamma and beta.
+            name: as in the file; may be one of `renamed`, lack the encoder's module, or
+                use the older names gamma and beta.
         """
+        own, _, ending = name.rpartition(".")
+        name = f"{self._usual_modules.get(own, own)}.{ending}"
         module, parts = self.encoder
         if name.split(".")[0] in parts:
             name = f"{module}.{name}"
@@ -88,9 +99,26 @@ class Names:
         name = re.sub(r"(?<=LayerNorm\.)beta$", "bias", name)
         return _find(name, _THEIR_LAYER, self._by_their_name)
 
-    def of_released(self, name: str) -> Pair | None:
-        """The pair of a released name; None if their layout has no place for it."""
-        return _find(name, _RELEASED_LAYER, self._by_released_name)
+    def of_released(self, name: str, head: str | None = None) -> Pair | None:
+        """The pair of a released name; None if their layout has no place for it.
+
+        Args:
+            head: purpose of the model's head.
+        """
+        pair = _find(name, _RELEASED_LAYER, self._by_released_name)
+        module, _, ending = pair.theirs.rpartition(".") if pair else ("", "", "")
+        own = self.renamed.get(head, {}).get(module)
+        return pair._replace(theirs=f"{own}.{ending}") if own else pair
+
+    def not_read(self, names: Iterable[str]) -> set[str]:
+        """Tensors of a file that their class ignores, because it renamed the module.
+
+        Files of earlier versions of transformers contain such tensors.
+        """
+        modules = {name: name.rpartition(".")[0] for name in names}
+        found = set(modules.values())
+        usual = {usual for own, usual in self._usual_modules.items() if own in found}
+        return {name for name, module in modules.items() if module in usual}
 
     def is_implied(self, name: str) -> bool:
         """Whether a tensor can be dropped because others determine its values."""

@@ -43,7 +43,7 @@ def packed(folder, documents, kind):
     corpus = write(folder, [piece])
     assert documents_in(corpus) == documents
     instances = RowOptions(instances=kind, max_seq_length=SIZE).make()
-    planned, counts = instances.plan(corpus, 0, len(documents), None)
+    planned, counts = instances.plan(corpus, 0, len(documents), VOCABULARY, None)
     starts, lengths = instances.runs(planned)
     tokens = corpus.ids.gather(starts, lengths)
     batch, sources = instances.pack(corpus, planned, tokens, VOCABULARY)

@@ -180,8 +180,7 @@ def check_rows(asked):
         ragged(asked.questions),
         asked.column("ids"),
         windows,
-        cls_id=asked.vocabulary.cls_id,
-        sep_id=asked.vocabulary.sep_id,
+        asked.vocabulary,  # has the ids that a graph's tokenizer has
     )
     assert windows.question.numpy().tolist() == asked.numbers
     found = zip(

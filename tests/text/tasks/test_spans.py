@@ -14,7 +14,7 @@ from hypothesis import strategies
 
 import tests
 from text.errors import UserError
-from text.tasks import spans
+from text.tasks import spans, squad
 from text.tasks.spans import Document, Lengths, Span, Window
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
@@ -60,7 +60,7 @@ def featurized(tokenizer, version, training=False):
             answer = None
             if training and not question.get("is_impossible"):
                 first = question["answers"][0]
-                answer = spans.find_answer(
+                answer = squad.find_answer(
                     document, tokenizer, first["text"], first["answer_start"]
                 )
                 assert answer
@@ -411,7 +411,7 @@ def test_windows_side_by_side_show_every_token_once():
 def test_an_answer_is_found_among_the_tokens(text, answer, start, found):
     tokenizer = letters()
     document = Document(tokenizer, text)
-    first, last = spans.find_answer(document, tokenizer, answer, start)
+    first, last = squad.find_answer(document, tokenizer, answer, start)
     assert text[document.starts[first] : document.ends[last]] == found
 
 
@@ -419,13 +419,13 @@ def test_an_answer_is_found_among_the_tokens(text, answer, start, found):
 def test_of_several_the_first_counts(repeated, place):
     tokenizer = letters()
     document = Document(tokenizer, repeated)
-    assert spans.find_answer(document, tokenizer, "cat", 4) == (place, place)
+    assert squad.find_answer(document, tokenizer, "cat", 4) == (place, place)
 
 
 def test_a_korean_answer_is_found():
     tokenizer = letters(strip_accents=False)
     document = Document(tokenizer, "\ud55c\uad6d\uc5b4 cat")
-    answer = spans.find_answer(document, tokenizer, "\ud55c\uad6d", 0)
+    answer = squad.find_answer(document, tokenizer, "\ud55c\uad6d", 0)
     assert answer == (0, 0)
     assert document.text[: document.ends[0]] == "\ud55c\uad6d"
 
@@ -449,7 +449,7 @@ def test_a_korean_answer_is_found():
 def test_an_answer_that_is_not_there_is_none(text, answer, start):
     tokenizer = letters()
     document = Document(tokenizer, text)
-    assert spans.find_answer(document, tokenizer, answer, start) is None
+    assert squad.find_answer(document, tokenizer, answer, start) is None
 
 
 # --- Answers from logits -------------------------------------------------------------

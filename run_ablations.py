@@ -1,0 +1,326 @@
+"""Reruns the ablations of the BERT and RoBERTa papers, each table with one command.
+
+    python run_ablations.py --table=5
+
+This takes about twenty minutes on two cores: its text is the documentation of the
+installed Python packages, and its task to predict which package a sentence is from. With
+your own text, vocabulary, config and tasks:
+
+    python run_ablations.py --table=5,8,figure5 --output_dir=ablations \\
+        --input_file='corpus/*.txt' --held_out_file=held_out.txt \\
+        --vocab_file=vocab.txt --bert_config_file=bert_config.json \\
+        --tasks=SST-2:glue/SST-2,SQuAD:squad,NER:conll2003 --seeds=1,2,3
+
+Every variant is pre-trained on the same text with the same seeds, and fine-tuned for every
+task. The results are in ablations.html and ablations.json, which are updated after every
+run, with the papers' numbers next to yours. If it is interrupted, run the same command
+again to continue. More tables or seeds in the same folder reuse what is there.
+"""
+
+import dataclasses
+import os
+
+import options
+from training import checkpoint
+from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.config import EncoderConfig
+from text.corpus import formats
+from text.errors import UserError
+from text.files import inputs, local
+from text.tokenizers.kinds import TokenizerOptions
+from training.ablations import cells, page, plan, tasks
+from training.ablations.tables import TABLES
+
+_MARK = ".ablations~bert~"  # a file that marks the folder as made by this script
+_DOCUMENTATION = "text/documentation"
+_VOCABULARY = "text/vocabulary"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(TokenizerOptions):
+    table: list[str] = options.field(
+        help=f"What to compare, comma-separated: {', '.join(TABLES)}. "
+        + "; ".join(f"{name}: {table.title}" for name, table in TABLES.items())
+        + "."
+    )
+    output_dir: str = options.field("ablations_output", help="Folder for everything.")
+    input_file: list[str] = options.field(
+        [],
+        help="Text to pre-train on: comma-separated names and globs. By default, the "
+        "documentation of the installed Python packages.",
+    )
+    held_out_file: list[str] = options.field(
+        [], help="Text to evaluate pre-training on; table 6 needs it."
+    )
+    input_format: str = options.field(
+        "sentences",
+        choices=formats.FORMATS,
+        help="The form of the text, as for create_pretraining_data.py.",
+    )
+    vocab_file: str | None = options.field(
+        None, help="The vocabulary. By default, one is learned from the text."
+    )
+    vocab_size: int = options.field(8000, help="Size of a learned vocabulary.")
+    bert_config_file: str | None = options.field(
+        None,
+        help="The encoder that the tables vary. By default, 4 layers of 128.",
+    )
+    tasks: list[str] = options.field(
+        [],
+        help="What to fine-tune for: NAME:FOLDER, comma-separated. NAME is one of GLUE's, "
+        "SQuAD, SQuAD2 (a folder with train*.json and dev*.json), NER (train.txt and "
+        "dev.txt), or custom (train.tsv and dev.tsv, with columns text and label). By "
+        "default, to predict the package of a sentence of the documentation.",
+    )
+    seeds: list[int] = options.field(
+        [1], help="Each variant is pre-trained once per seed."
+    )
+    num_trials: int = options.field(
+        3, help="Fine-tuning runs per task and pre-trained encoder, with other seeds."
+    )
+    num_train_steps: int = options.field(
+        4000, help="Pre-training updates; a tenth of them is warm-up."
+    )
+    max_seq_length: int = options.field(64, help="Tokens per row, for all scripts.")
+    max_predictions_per_seq: int = options.field(
+        10, help="Maximum number of masked tokens per row."
+    )
+    records_flags: str = options.field(
+        "--dupe_factor=5",
+        help="More flags of create_pretraining_data.py, separated by spaces.",
+    )
+    pretraining_flags: str = options.field(
+        "--train_batch_size=32 --learning_rate=1.5e-3 --dtype=mixed_bfloat16",
+        help="More flags of run_pretraining.py.",
+    )
+    classifier_flags: str = options.field(
+        "--learning_rate=3e-4 --num_train_epochs=10 --eval_batch_size=32",
+        help="More flags of run_classifier.py.",
+    )
+    squad_flags: str = options.field(
+        "--learning_rate=3e-4 --num_train_epochs=2",
+        help="More flags of run_squad.py.",
+    )
+    ner_flags: str = options.field(
+        "--learning_rate=3e-4 --num_train_epochs=3", help="More flags of run_ner.py."
+    )
+    features_flags: str = options.field(
+        "--learning_rate=1e-3",
+        help="More flags of run_ner.py where the encoder is frozen.",
+    )
+    jobs: int = options.field(
+        1, help="Number of processes at a time; they share the cores."
+    )
+
+    def __post_init__(self):
+        if not self.table or set(self.table) - set(TABLES):
+            raise UserError(
+                f"--table={','.join(self.table)}: must be any of {', '.join(TABLES)}"
+            )
+        for name in ("table", "seeds", "tasks"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise UserError(f"--{name}: an item is repeated")
+        if not self.seeds or min(self.seeds) < 0 or max(self.seeds) >= 1000:
+            raise UserError("--seeds: must be whole numbers from 0 to 999")
+        for name in ("num_trials", "num_train_steps", "jobs", "vocab_size"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name}={getattr(self, name)}: must be at least 1")
+        if self.held_out_file and not self.input_file:
+            raise UserError("--held_out_file needs --input_file")
+        if self.tasks and not self.input_file:
+            raise UserError(
+                "--tasks needs --input_file: pass text that the tasks' texts are like"
+            )
+        if self.input_file and not self.tasks:
+            raise UserError("--input_file needs --tasks, such as SST-2:glue/SST-2")
+
+    def text_flags(self) -> dict:
+        """The flags of the tokenizer that differ from their defaults."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(TokenizerOptions)
+            if getattr(self, field.name) != field.default
+        }
+
+
+def main(given: Options) -> int:
+    config = _config(given)
+    planner = plan.Planner(given, config, _tasks(given), _sources(given))
+    planned = planner.plan(given.table)
+    root = given.output_dir
+    _make(root, planned)
+    with local.locked(os.path.join(root, _MARK)):
+        known = {cell.name: cells.finished(root, cell) for cell in planned.cells}
+        known = {name: done for name, done in known.items() if done}
+        cells.check_flags(root, [c for c in planned.cells if c.name not in known])
+        results = page.Results(root, planned, _facts(given, config))
+        results.cells.update(known)
+        results.write()
+
+        def record(cell, done):
+            results.cells[cell.name] = done
+            results.write()
+
+        print(
+            f"{len(planned.cells)} cells; results appear in "
+            f"{os.path.join(root, page.PAGE)}. If this is interrupted, run the same "
+            "command again to continue.",
+            flush=True,
+        )
+        failures = cells.Runner(root, given.jobs, record).run(planned.cells, known)
+    print("\n".join(page.console(results.write())))
+    if failures:
+        raise UserError(
+            f"{len(failures)} of {len(planned.cells)} cells failed or were not run; the "
+            f"first: {failures[0]}; run the same command again to retry"
+        )
+    print(f"\nWritten to {os.path.join(root, page.PAGE)} and {page.JSON}")
+    return 0
+
+
+def _tasks(given: Options) -> list[tasks.Task]:
+    found = [tasks.read_task(item) for item in given.tasks]
+    titles = [task.title.lower() for task in found]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise UserError(f"--tasks: two tasks are named {title}; rename a folder")
+    return found or [
+        tasks.Task(
+            "package",
+            "classification",
+            "run_classifier.py",
+            {
+                "task_name": "custom",
+                "data_dir": f"{{root}}/{_DOCUMENTATION}/{cells.OUTPUT}/packages",
+            },
+            "eval_accuracy",
+        )
+    ]
+
+
+def _sources(given: Options) -> plan.Sources:
+    """Text and vocabulary, as given or made from the installed packages."""
+    made = []
+    train = _expand("input_file", given.input_file)
+    held_out = _expand("held_out_file", given.held_out_file)
+    if not train:
+        output = f"{{root}}/{_DOCUMENTATION}/{cells.OUTPUT}"
+        train, held_out = [f"{output}/train.txt"], [f"{output}/held_out.txt"]
+        flags = {
+            "output_file": train[0],
+            "held_out_file": held_out[0],
+            "package_dir": f"{output}/packages",
+        }
+        made.append(_text_cell(_DOCUMENTATION, "collect_documentation.py", flags))
+    vocabulary = given.vocab_file
+    if vocabulary is None:
+        vocabulary = f"{{root}}/{_VOCABULARY}/{cells.OUTPUT}/vocab.txt"
+        flags = {
+            "input_file": ",".join(train),
+            "output_file": vocabulary,
+            "vocab_size": given.vocab_size,
+            "num_unused": 99,
+            "input_format": given.input_format,
+            **given.text_flags(),
+        }
+        needs = tuple(cell.name for cell in made)
+        made.append(_text_cell(_VOCABULARY, "build_vocab.py", flags, needs))
+    elif not os.path.exists(vocabulary):
+        raise UserError(f"--vocab_file={vocabulary}: no such file")
+    return plan.Sources(train, held_out, vocabulary, made)
+
+
+def _expand(flag, patterns):
+    try:
+        return inputs.expand(patterns) if patterns else []
+    except UserError as error:
+        raise UserError(f"--{flag}: {error}") from error
+
+
+def _text_cell(name, script, flags, needs=()):
+    return cells.Cell(name, script, tuple(plan.words(**flags)), name, needs)
+
+
+def _config(given: Options) -> EncoderConfig:
+    if given.bert_config_file is None:
+        size = given.vocab_size
+        if given.vocab_file:
+            size = len(given.load_tokenizer(given.vocab_file).vocabulary.tokens)
+        # A run this short is far from memorizing its text.
+        rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        config = BertConfig(
+            vocab_size=size,
+            hidden_size=128,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            intermediate_size=512,
+            max_position_embeddings=max(given.max_seq_length, 128),
+            type_vocab_size=2,
+            **rates,
+        )
+    else:
+        config = checkpoint.read_config(given.bert_config_file)
+    if given.max_seq_length > config.max_position_embeddings:
+        raise UserError(
+            f"--max_seq_length={given.max_seq_length}: the config has only "
+            f"{config.max_position_embeddings} positions"
+        )
+    return config
+
+
+def _make(root: str, planned: plan.Plan) -> None:
+    """Creates the folder with the configs, or checks that it has the same.
+
+    Raises:
+        UserError: the folder has files of others, or other configs.
+    """
+    mark = os.path.join(root, _MARK)
+    if os.path.isdir(root) and os.listdir(root) and not os.path.exists(mark):
+        raise UserError(
+            f"{root}: contains files that this script did not make; choose another "
+            "--output_dir"
+        )
+    os.makedirs(os.path.join(root, "configs"), exist_ok=True)
+    with open(mark, "ab"):
+        pass
+    for name, config in planned.configs.items():
+        path = os.path.join(root, "configs", f"{name}.json")
+        content = config.to_json_string()
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                if file.read() != content:
+                    raise UserError(
+                        f"{path}: differs from what --bert_config_file asks for; choose "
+                        "another --output_dir"
+                    )
+            continue
+        with local.replacing(path, "w") as file:
+            file.write(content)
+
+
+def _facts(given: Options, config) -> dict[str, tuple[str, str]]:
+    """What differs from the papers, besides the tasks."""
+    return {
+        "layers, hidden size, heads": (
+            f"{config.num_hidden_layers}, {config.hidden_size}, "
+            f"{config.num_attention_heads}",
+            "12, 768, 12",
+        ),
+        "vocabulary": (f"{config.vocab_size:,}", "30,522"),
+        "pre-training text": (
+            ", ".join(map(os.path.basename, given.input_file))
+            or "documentation of the installed Python packages",
+            "BooksCorpus and Wikipedia, 3.3 billion words",
+        ),
+        "updates": (f"{given.num_train_steps:,}", "1,000,000 of 256 rows"),
+        "tokens per row": (f"{given.max_seq_length}", "128, then 512"),
+        "more flags": (f"{given.records_flags} {given.pretraining_flags}", ""),
+        "seeds of pre-training, and fine-tuning runs of each": (
+            f"{len(given.seeds)}, {given.num_trials}",
+            "1, best or mean of several",
+        ),
+    }
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

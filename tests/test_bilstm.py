@@ -1,0 +1,381 @@
+"""--lstm_layers: BiLSTM layers between an encoder that is fine-tuned and its head."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import convert_checkpoint
+import run_classifier
+import run_ner
+import run_squad
+import run_swag
+from training import tf
+from modeling.bilstm import BiLstm
+from modeling.objectives import masked_lm, tasks
+from serving import predictor
+from tests import (
+    jobs,
+    numpy_lstm,
+    test_run_ner,
+    test_run_squad,
+    test_run_swag,
+    tiny,
+)
+from text.errors import UserError
+
+LENGTHS = (5, 1, 8)
+SIZE = 6
+HEADS = {
+    "one label": lambda: tasks.Classification(3),
+    "several": lambda: tasks.MultiLabel(4),
+    "number": tasks.Regression,
+    "choice": tasks.Choice,
+    "span": tasks.Span,
+    "tags": lambda: tasks.Tagging(5),
+}
+CONFIG = tiny.config(
+    initializer_range=0.3, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.0
+)
+
+
+def batch(padding=0):
+    rng = np.random.default_rng(0)
+    ids = np.zeros((len(LENGTHS), max(LENGTHS) + padding), np.int32)
+    for row, length in zip(ids, LENGTHS, strict=True):
+        row[:length] = rng.integers(1, 40, length)
+    mask = (ids > 0).astype(np.int32)
+    return {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
+
+
+def network(head, num_layers=2, **changes):
+    objective = HEADS[head]()
+    objective.lstm = BiLstm(num_layers, SIZE)
+    return objective.network(dataclasses.replace(CONFIG, **changes), seed=3)
+
+
+def outputs(model, head, inputs, **given):
+    """Arrays [rows, ...] of the logits of one batch, by name."""
+    if head == "choice":  # the rows are the choices of one question
+        inputs = {name: values[None] for name, values in inputs.items()}
+    found = {name: np.array(x) for name, x in model(inputs, **given).items()}
+    return {name: x[0] for name, x in found.items()} if head == "choice" else found
+
+
+# --- The network ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", HEADS)
+def test_heads_read_the_states_of_both_directions(head):
+    model = network(head)
+    hidden = np.array(model.encoder(batch())["sequence_output"])
+    weights = {variable.path: variable.numpy() for variable in model.weights}
+    scope = "cls/squad/" if head == "span" else ""
+    matrix = weights[f"{scope}output_weights"].T
+    bias = weights.get(f"{scope}output_bias", 0.0)
+    expected = []
+    for row, length in zip(hidden, LENGTHS, strict=True):
+        states = numpy_lstm.bilstm(row[:length], weights, 2)
+        if head not in ("span", "tags"):
+            states = np.concatenate([states[-1, :SIZE], states[0, SIZE:]])
+        expected.append(states @ matrix + bias)
+    for padding in (0, 7):  # further padding has no influence
+        found = outputs(model, head, batch(padding))
+        for i, (row, length) in enumerate(zip(expected, LENGTHS, strict=True)):
+            if head == "span":
+                mine = [found[f"{x}_logits"][i, :length] for x in ("start", "end")]
+                mine = np.stack(mine, axis=-1)
+            elif head == "tags":
+                mine = found["logits"][i, :length]
+            else:
+                mine = found["logits"][i].reshape(row.shape)
+            np.testing.assert_allclose(mine, row, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("head", ["one label", "span", "tags"])
+def test_the_input_of_every_layer_has_dropout_and_the_head_its_own(head):
+    seen = []
+
+    def dropouts(x, rate):
+        seen.append((x.shape[-1], rate))
+        return x
+
+    outputs(network(head), head, batch(), dropouts=dropouts)
+    own = [] if head == "span" else [2 * SIZE]  # as in the release
+    assert seen[-len(own) - 3 :] == [(16, 0.2)] + [
+        (width, 0.2) for width in (16, 2 * SIZE, *own)
+    ]
+
+
+def test_layers_follow_from_the_seed_and_heads_without_them_are_as_ever():
+    one, same = (network("tags", num_layers=1).weights for _ in range(2))
+    for a, b in zip(one, same, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=a.path)
+    plain = tasks.Tagging(5).network(CONFIG, seed=3)
+    assert not plain.lstms and plain.remark == ""
+    assert plain.output_weights.shape == (5, 16)
+    drawn = [w.numpy().ravel()[0] for w in one if "recurrent" in w.path]
+    assert len(set(drawn)) == len(drawn) == 2
+
+
+def test_a_span_may_be_read_from_right_to_left_with_them():
+    config = tiny.config(attention_direction="right_to_left")
+    objective = tasks.Span()
+    with pytest.raises(ValueError, match="no token .* sees the question"):
+        objective.check(config)
+    objective.lstm = BiLstm(1, SIZE)
+    objective.check(config)
+
+
+@pytest.mark.slow
+def test_xla_compiles_them_with_their_gradients():
+    objective = tasks.Classification(2)
+    objective.lstm = BiLstm(1, SIZE, fused=False)
+    model = objective.network(CONFIG, seed=3)
+    inputs = batch() | {"label_ids": np.array([0, 1, 1])}
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss, _ = objective.losses(inputs, model(inputs))["loss"]
+        watched = [w.value for w in model.lstms[0].weights]
+        return tape.gradient(loss, watched)
+
+    compiled = tf.function(gradients, jit_compile=True)()
+    for one, other in zip(compiled, gradients(), strict=True):
+        assert np.abs(other).max() > 1e-3
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
+# --- A whole run ---------------------------------------------------------------------
+
+LSTM = {"lstm_layers": 2, "lstm_size": SIZE}
+WHOLE = {"do_train": True, "do_eval": True, "do_predict": True, "do_export": True}
+
+
+def classifier_flags(folder, **changes):
+    own = {
+        "task_name": "custom",
+        "data_dir": str(folder),
+        "max_seq_length": 16,
+        "num_train_epochs": [10.0],
+        "learning_rate": [1e-2],
+        "save_checkpoints_steps": 10,
+        "init_checkpoint": str(folder / "encoder"),
+    }
+    return jobs.flags(folder, **own | LSTM | changes)
+
+
+def classify(folder, **changes):
+    jobs.run(run_classifier, classifier_flags(folder, **changes))
+
+
+def write_files(folder):
+    """The first word tells the label; encoder/ holds one that reads to the right."""
+    config = tiny.config(attention_direction="left_to_right")
+    tiny.write(folder, "abc", config)
+    lines = [
+        f"{'ab'[number % 2]}{' c' * (number % 9)}\t{'xy'[number % 2]}"
+        for number in range(32)
+    ]
+    for name in ("train", "dev", "test"):
+        (folder / f"{name}.tsv").write_text("\n".join(["text\tlabel", *lines, ""]))
+    test_run_ner.save_encoder(folder, config)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder after a whole run with accumulation; what it said is in said.txt."""
+    folder = write_files(tmp_path_factory.mktemp("lstm"))
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        classify(folder, **WHOLE, gradient_accumulation_steps=2)
+    (folder / "said.txt").write_text(said.getvalue())
+    return folder
+
+
+def predicted(folder):
+    lines = (folder / "output" / "predictions.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.slow
+def test_a_classifier_learns_says_what_it_reads_and_answers_raw_text(trained):
+    said = (trained / "said.txt").read_text()
+    assert "on 1 device; its head reads 2 BiLSTM layers of 6 units each way\n" in said
+    assert "left at their initial value (14): lstm_0/backward_lstm/lstm_cell" in said
+    assert jobs.results(trained)["eval_accuracy"] == 1.0
+    before, after = jobs.weights(trained, "encoder"), jobs.weights(trained)
+    name = "bert/encoder/layer_0/output/dense/kernel"
+    assert np.any(before[name] != after[name])  # it is not frozen
+    assert after["lstm_1/backward_lstm/lstm_cell/kernel"].shape == (12, 4 * SIZE)
+    assert "lstm_1/backward_lstm/lstm_cell/kernel/adam_m" in after
+    known = predicted(trained)
+    found = predictor.Predictor(str(trained / "output")).predict(
+        [{"text": each["text"]} for each in known]
+    )
+    for one, other in zip(found, known, strict=True):
+        assert one["predicted"] == other["predicted"]
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+    description = json.loads((trained / "output/export/export.json").read_text())
+    assert (description["lstm_layers"], description["lstm_size"]) == (2, SIZE)
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_same_bits(trained, tmp_path, capsys):
+    changes = {
+        "do_train": True,
+        "gradient_accumulation_steps": 2,
+        "output_dir": str(tmp_path / "output"),
+    }
+    with jobs.dying(step=20):
+        classify(trained, **changes)
+    classify(trained, **changes)
+    assert "continuing from step 20" in capsys.readouterr().out
+    straight, again = jobs.weights(trained), jobs.weights(tmp_path)
+    assert straight.keys() == again.keys()
+    for name, value in straight.items():
+        assert np.array_equal(value, again[name]), name
+
+
+@pytest.mark.slow
+def test_later_commands_must_ask_for_the_same_layers(trained, tmp_path):
+    folder = shutil.copytree(trained, tmp_path / "copy")
+    output = folder / "output"
+    (output / "eval_results.json").unlink()
+    classify(folder, do_eval=True, length_buckets=False)  # padded to the full length
+    mine, theirs = jobs.results(folder), jobs.results(trained)
+    assert mine == pytest.approx(theirs, rel=1e-5)
+    none = {"lstm_layers": 0, "lstm_size": None}
+    for changes, message in (
+        (none, "was trained with --lstm_layers=2 --lstm_size=6; pass the same"),
+        ({"lstm_layers": 1}, "was trained with --lstm_layers=2 --lstm_size=6; pass"),
+        ({"lstm_size": 8}, "was trained with --lstm_layers=2 --lstm_size=6; pass"),
+    ):
+        with pytest.raises(UserError, match=message):
+            classify(folder, do_eval=True, **changes)
+        with pytest.raises(UserError, match=message):
+            elsewhere = {"output_dir": str(tmp_path / "new")}
+            start = {"init_checkpoint": str(output)}
+            classify(folder, do_predict=True, **changes | elsewhere | start)
+    training = {"do_train": True, "gradient_accumulation_steps": 2}
+    with pytest.raises(
+        UserError, match="lstm_layers was 2 and is now 0; lstm_size was"
+    ):
+        classify(folder, **training, **none)
+    with pytest.raises(UserError, match="lstm_size was 6 and is now 768"):
+        classify(folder, **training, lstm_size=None)
+
+
+@pytest.mark.slow
+def test_a_model_without_layers_is_not_asked_for_any(trained, untraced, tmp_path):
+    plain = {"lstm_layers": 0, "lstm_size": None, "num_train_epochs": [1.0]}
+    plain |= {"output_dir": str(tmp_path / "output")}
+    classify(trained, **plain, do_train=True)
+    assert "lstm" not in (tmp_path / "output" / "task.json").read_text()
+    with pytest.raises(UserError, match="has no BiLSTM layers; remove --lstm_layers"):
+        classify(trained, **plain | LSTM, do_eval=True)
+    # What a run of an earlier version noted.
+    path = tmp_path / "output" / "run.json"
+    noted = json.loads(path.read_text())
+    assert noted.pop("lstm_layers") == 0 and noted.pop("lstm_size") is None
+    path.write_text(json.dumps(noted))
+    classify(trained, **plain, do_train=True)
+    with pytest.raises(UserError, match="lstm_layers was 0 and is now 2"):
+        classify(trained, **plain | LSTM, do_train=True)
+
+
+@pytest.mark.slow
+def test_hugging_faces_layout_has_no_name_for_them(trained, tmp_path):
+    given = {"input": [str(trained / "output")], "output_dir": str(tmp_path / "theirs")}
+    with pytest.raises(UserError, match="lstm_0/.*: Hugging Face's layout has no name"):
+        jobs.run(convert_checkpoint, given | {"layout": "hugging_face"})
+    assert not (tmp_path / "theirs").exists()
+    jobs.run(convert_checkpoint, given)
+    ours, copied = jobs.weights(trained), jobs.weights(tmp_path, "theirs")
+    for name in ("lstm_1/forward_lstm/lstm_cell/bias", "output_weights"):
+        np.testing.assert_array_equal(ours[name], copied[name])
+
+
+# --- The other tasks -----------------------------------------------------------------
+
+
+def of_labels(folder, kind):
+    write_files(folder)
+    for name in ("train", "dev", "test"):
+        path = folder / f"{name}.tsv"
+        if kind == "number":
+            text = path.read_text().replace("\tx", "\t1.5").replace("\ty", "\t-2")
+            path.write_text(text)
+    return classifier_flags(folder, label_kind=kind)
+
+
+def of_script(script_test):
+    def flags(folder):
+        script_test.write_files(folder)
+        return script_test.flags(folder) | LSTM
+
+    return flags
+
+
+RUNS = {
+    "several": (run_classifier, lambda folder: of_labels(folder, "several")),
+    "number": (run_classifier, lambda folder: of_labels(folder, "number")),
+    "squad": (run_squad, of_script(test_run_squad)),
+    "swag": (run_swag, of_script(test_run_swag)),
+    "ner": (run_ner, of_script(test_run_ner)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RUNS)
+def test_every_task_trains_with_them_and_exports_later(kind, untraced, tmp_path):
+    script, flags = RUNS[kind]
+    flags = flags(tmp_path) | {"lstm_layers": 1, "dtype": "mixed_bfloat16"}
+    flags |= {"num_train_epochs": [0.3], "eval_batch_size": 64}
+    jobs.run(script, flags | {"do_train": True})
+    weights = jobs.weights(tmp_path)
+    assert np.any(weights["lstm_0/backward_lstm/lstm_cell/kernel/adam_m"])
+    # The export is compared, from raw text to answers, with what the script computes.
+    exports = kind == "squad"
+    jobs.run(script, flags | {"do_eval": True, "do_export": exports})
+    assert np.isfinite(jobs.results(tmp_path)["loss"])
+    assert (tmp_path / "output" / "export").exists() == exports
+
+
+# --- Refusals ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lstm_layers": -1}, "--lstm_layers=-1: must not be negative"),
+        ({"lstm_size": 0}, "--lstm_size=0: must be at least 1"),
+        ({"lstm_layers": 0}, "--lstm_size=6 has no effect without BiLSTM layers; pass"),
+        ({"pooling": "mean"}, "--pooling=mean has no effect with --lstm_layers"),
+        ({"export_formats": ["litert"]}, "LiteRT's converter fails on BiLSTM layers"),
+    ],
+)
+def test_flags_without_a_meaning_are_refused(tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        run_classifier.Options(**classifier_flags(tmp_path, do_train=True, **changes))
+
+
+def test_features_take_two_layers_or_as_many_as_asked(tmp_path):
+    def lstm(**changes):
+        flags = test_run_ner.flags(tmp_path, do_eval=True, features="last", **changes)
+        return run_ner.Options(**flags).lstm
+
+    assert lstm()[:2] == (2, 768)
+    assert lstm(lstm_size=5)[:2] == (2, 5)
+    assert lstm(lstm_layers=1)[:2] == (1, 768)
+
+
+def test_an_objective_that_makes_its_own_network_is_refused(tmp_path):
+    given = run_classifier.Options(**classifier_flags(tmp_path, do_eval=True))
+    with pytest.raises(UserError, match="MaskedLM makes its own network"):
+        given.with_lstm(masked_lm.MaskedLM())

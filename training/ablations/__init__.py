@@ -1,0 +1,1 @@
+"""Reruns ablations of papers: what to compare, in which processes, and on which page."""

@@ -1,0 +1,276 @@
+"""Runs the cells of a plan: each a command in a process and a folder of its own.
+
+A folder has the command's output, log.txt and, once the command has succeeded, cell.json
+with the command, its time and its numbers. Finished cells are not run again; an
+interrupted one continues as its script does.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import fcntl
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from text.errors import UserError
+from text.files import local
+from text.progress import duration
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_DONE, _LOG, _LOCK = "cell.json", "log.txt", ".cell~bert~lock"
+OUTPUT = "output"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One command.
+
+    Attributes:
+        name: its folder, within that of the plan.
+        script: at the root of the repository.
+        words: its flags; "{root}" is the plan's folder, so that it can be moved.
+        kind: cells of a kind take about the same time.
+        needs: names of the cells that must have finished.
+        numbers: the file with its numbers, within its output; "" if it has none.
+        keeps_output: False if only the numbers are needed later.
+    """
+
+    name: str
+    script: str
+    words: tuple[str, ...]
+    kind: str
+    needs: tuple[str, ...] = ()
+    numbers: str = ""
+    keeps_output: bool = True
+
+    @property
+    def output(self) -> str:
+        return f"{{root}}/{self.name}/{OUTPUT}"
+
+    def command(self, root: str) -> list[str]:
+        words = (word.replace("{root}", root) for word in self.words)
+        return [sys.executable, os.path.join(_ROOT, self.script), *words]
+
+
+def finished(root: str, cell: Cell) -> dict | None:
+    """What cell.json says; None if the cell has not finished.
+
+    Raises:
+        UserError: the cell was run with other flags.
+    """
+    path = os.path.join(root, cell.name, _DONE)
+    if not os.path.exists(path):
+        return None
+    done = local.read_json(path)
+    if done["words"] != list(cell.words):
+        differ = sorted(set(done["words"]) ^ set(cell.words))
+        raise UserError(
+            f"{os.path.dirname(path)}: was run with other flags ({', '.join(differ)}); "
+            "use the flags of its run, or choose another --output_dir"
+        )
+    return done
+
+
+def check_flags(root: str, cells: Sequence[Cell]) -> None:
+    """Has each script check the flags of its first cell.
+
+    Raises:
+        UserError: a script refuses them.
+    """
+    first = {cell.script: cell for cell in reversed(cells)}
+    processes = [
+        subprocess.Popen(
+            [*cell.command(root), "--only_check_args"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for cell in first.values()
+    ]
+    errors = [process.communicate()[1] for process in processes]
+    for process, error in zip(processes, errors, strict=True):
+        if process.returncode:
+            # It begins with the script's name.
+            raise UserError(f"bad flags: {error.strip().splitlines()[-1]}")
+
+
+class Runner:
+    """Runs cells, several at a time, each after those that it needs.
+
+    Args:
+        root: the plan's folder.
+        jobs: number of processes; with more than one, each has an equal share of the
+            cores.
+        on_finish: called with a cell and the content of its cell.json.
+    """
+
+    def __init__(self, root: str, jobs: int, on_finish: Callable[[Cell, dict], None]):
+        self._root, self._jobs, self._on_finish = root, jobs, on_finish
+        self._environment = dict(os.environ)
+        if jobs > 1:
+            threads = str(max((os.cpu_count() or 1) // jobs, 1))
+            for name in ("INTRAOP", "INTEROP"):
+                self._environment.setdefault(f"TF_NUM_{name}_THREADS", threads)
+        self._processes: set[subprocess.Popen] = set()
+        self._seconds: dict[str, list[float]] = {}
+        self._stopping = threading.Event()
+
+    def run(self, cells: Sequence[Cell], known: Mapping[str, dict]) -> list[str]:
+        """Runs what has not finished; prints a line for each start and end.
+
+        Args:
+            known: what `finished` says, by name.
+        Returns:
+            A line for each cell that failed. Cells that need it are not run.
+        """
+        left = {cell.name: cell for cell in cells if cell.name not in known}
+        for cell in cells:
+            if cell.name in known:
+                seconds = known[cell.name]["seconds"]
+                self._seconds.setdefault(cell.kind, []).append(seconds)
+        if known:
+            _say(f"{len(known)} of {len(cells)} cells have finished earlier")
+        return self._run(left, len(cells))
+
+    def _run(self, left: dict[str, Cell], total: int) -> list[str]:
+        failures, running = {}, {}
+        with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool, self._ending():
+            while left or running:
+                for cell in self._ready(left, running, failures):
+                    del left[cell.name]
+                    running[pool.submit(self._one, cell)] = cell
+                if not running:
+                    break
+                done, _ = concurrent.futures.wait(
+                    running, return_when=concurrent.futures.FIRST_COMPLETED
+                )
+                for future in done:
+                    cell = running.pop(future)
+                    number = total - len(left) - len(running)
+                    try:
+                        ended = self._ended(cell, future.result())
+                    except _Failed as failed:
+                        failures[cell.name] = f"{cell.name}: {failed}"
+                        ended = f"failed: {failed}"
+                    time_left = self._time_left([*left.values(), *running.values()])
+                    _say(f"[{number}/{total}{time_left}] {cell.name}: {ended}")
+        return [*failures.values(), *(f"{name}: not run" for name in left)]
+
+    @contextlib.contextmanager
+    def _ending(self):
+        """Ends the processes if this one is interrupted or asked to end."""
+        before = signal.signal(
+            signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+        )
+        try:
+            yield
+        except BaseException:
+            self._stopping.set()
+            for process in list(self._processes):
+                process.terminate()
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def _ready(self, left, running, failures) -> Iterator[Cell]:
+        """The next cells to start, as many as may run."""
+        unfinished = {*left, *failures, *(cell.name for cell in running.values())}
+        ready = (c for c in list(left.values()) if unfinished.isdisjoint(c.needs))
+        for _, cell in zip(range(self._jobs - len(running)), ready, strict=False):
+            yield cell
+
+    def _ended(self, cell: Cell, done: dict) -> str:
+        self._seconds.setdefault(cell.kind, []).append(done["seconds"])
+        self._on_finish(cell, done)
+        return f"took {duration(done['seconds'])}"
+
+    def _time_left(self, waiting: Sequence[Cell]) -> str:
+        """Estimated from finished cells of the same kinds; "" while one is unknown."""
+        if any(cell.kind not in self._seconds for cell in waiting):
+            return ""
+        seconds = sum(statistics.median(self._seconds[cell.kind]) for cell in waiting)
+        return f", {duration(seconds / self._jobs)} left" if waiting else ""
+
+    def _one(self, cell: Cell) -> dict:
+        """Runs a cell to its end; returns the content of cell.json."""
+        folder = os.path.join(self._root, cell.name)
+        os.makedirs(os.path.join(folder, OUTPUT), exist_ok=True)
+        log = os.path.join(folder, _LOG)
+        with open(log, "ab") as file, self._locked(folder) as lock:
+            _say(f"{cell.name}: started; see {log}")
+            begun = time.monotonic()
+            process = subprocess.Popen(
+                cell.command(self._root),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                pass_fds=[lock],
+            )
+            self._processes.add(process)
+            if self._stopping.is_set():
+                process.terminate()
+            status = process.wait()
+            self._processes.discard(process)
+        if status:
+            raise _Failed(f"exited with status {status}; {_last_line(log)} (see {log})")
+        output = os.path.join(folder, OUTPUT)
+        done = {
+            "words": list(cell.words),
+            "script": cell.script,
+            "seconds": time.monotonic() - begun,
+            "numbers": _numbers(os.path.join(output, cell.numbers)),
+        }
+        local.write_json(os.path.join(folder, _DONE), done)
+        if not cell.keeps_output:
+            shutil.rmtree(output)
+        return done
+
+    @contextlib.contextmanager
+    def _locked(self, folder):
+        """A lock that the cell's process inherits, so it outlives this one with it."""
+        with open(os.path.join(folder, _LOCK), "ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                _say(
+                    f"{folder}: its process still runs since an earlier start; waiting"
+                )
+                while not self._stopping.is_set():
+                    with contextlib.suppress(OSError):
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        break
+                    time.sleep(0.5)
+            yield file.fileno()
+
+
+class _Failed(Exception):
+    """A command failed."""
+
+
+def _numbers(path: str) -> dict[str, float]:
+    """The numbers of an evaluation; none if `path` is a folder."""
+    if path.endswith(".json"):
+        return local.read_json(path)
+    if os.path.isdir(path):
+        return {}
+    with open(path, encoding="utf-8") as file:  # the release's "name = value"
+        pairs = (line.split(" = ") for line in file)
+        return {name: float(value) for name, value in pairs}
+
+
+def _last_line(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    return f"its last line: {lines[-1]}" if lines else "it printed nothing"
+
+
+def _say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)

@@ -1,0 +1,226 @@
+"""Writes what a plan has found so far: as JSON, as an HTML page, and a figure's picture."""
+
+import base64
+import html
+import io
+import math
+import os
+import statistics
+from collections.abc import Mapping
+
+from text.files import local
+from training.ablations.plan import Column, Plan, Value
+from training.ablations.tables import TABLES
+
+JSON, PAGE = "ablations.json", "ablations.html"
+_INTRODUCTION = (
+    "Each number is the mean of all runs, ± their standard deviation. Gray columns are "
+    "the paper’s own numbers, on its dev sets and at its scale. Numbers are percentages, "
+    "except for perplexities."
+)
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto;
+       padding: 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid #8884; text-align: right;
+         font-variant-numeric: tabular-nums; white-space: nowrap; }
+th:first-child { text-align: left; }
+.paper { color: #888; }
+td.paper:not(.paper + .paper), th.paper:not(.paper + .paper)
+  { border-left: 2px solid #8888; }
+.wide { overflow-x: auto; }
+img { max-width: 100%; }
+"""
+
+
+class Results:
+    """The numbers of finished cells, and what is made of them.
+
+    Args:
+        root: the plan's folder. Other tables that were written there are kept.
+        facts: what a reader must know to compare: name to "here" and "in the papers".
+    """
+
+    def __init__(self, root: str, plan: Plan, facts: Mapping[str, tuple[str, str]]):
+        self._root, self._plan = root, plan
+        self._facts = {name: list(both) for name, both in facts.items()}
+        self._earlier = {}
+        if os.path.exists(os.path.join(root, JSON)):
+            self._earlier = local.read_json(os.path.join(root, JSON))["tables"]
+        self.cells: dict[str, dict] = {}
+
+    def write(self) -> dict:
+        """Writes all files; returns this plan's tables."""
+        own = {name: self._table(name) for name in self._plan.columns}
+        # In the papers' order.
+        tables = {name: (self._earlier | own).get(name) for name in TABLES}
+        tables = {name: found for name, found in tables.items() if found}
+        parts = []
+        for name, found in tables.items():
+            table = TABLES[name]
+            if table.steps:
+                picture = _draw(found)
+                with local.replacing(os.path.join(self._root, f"{name}.png")) as file:
+                    file.write(picture)
+                shown = _figure(picture)
+            else:
+                shown = _rows(found)
+            parts.append(
+                f"<h2>{_escape(table.title)} ({_escape(table.paper)})</h2>\n{shown}"
+                f"<p>{_escape(table.note)}</p>\n{_scale(found['facts'])}"
+            )
+        page = (
+            '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width">'
+            f"<title>Ablations</title><style>{_STYLE}</style>\n"
+            f"<h1>Ablations</h1>\n<p>{_INTRODUCTION}</p>\n{''.join(parts)}</html>\n"
+        )
+        local.write_json(os.path.join(self._root, JSON), {"tables": tables})
+        with local.replacing(os.path.join(self._root, PAGE), "w") as file:
+            file.write(page)
+        return own
+
+    def _table(self, name: str) -> dict:
+        rows = []
+        for i, row in enumerate(TABLES[name].rows):
+            columns = self._plan.columns[name]
+            rows.append(
+                {
+                    "label": row.label,
+                    "here": {c.title: self._measured(c, i) for c in columns},
+                    "published": dict(row.published),
+                }
+            )
+        return {
+            "title": TABLES[name].title,
+            "paper": TABLES[name].paper,
+            "facts": self._facts,
+            "rows": rows,
+        }
+
+    def _measured(self, column: Column, row: int) -> dict:
+        value = column.values[row]
+        if isinstance(value, dict):
+            return {str(step): self._summary(one) for step, one in value.items()}
+        return self._summary(value)
+
+    def _summary(self, value: Value) -> dict:
+        """Mean and deviation of the runs that have finished."""
+        runs = [
+            self.cells[name]["numbers"][value.number] * value.factor
+            for name in value.cells
+            if name in self.cells
+        ]
+        if value.number.endswith("_loss"):
+            runs = [math.exp(loss) for loss in runs]
+        return {
+            "mean": statistics.mean(runs) if runs else None,
+            "deviation": statistics.stdev(runs) if len(runs) > 1 else None,
+            "runs": runs,
+            "planned": len(value.cells),
+        }
+
+
+def console(tables: dict) -> list[str]:
+    """The lines of all tables, for a terminal."""
+    lines = []
+    for found in tables.values():
+        lines += ["", f"{found['title']} ({found['paper']})"]
+        for row in found["rows"]:
+            cells = []
+            for title, value in row["here"].items():
+                points = value.items() if "mean" not in value else [("", value)]
+                cells += [
+                    f"{title}{f' at {step}' if step else ''} {_number(point)}"
+                    for step, point in points
+                ]
+            lines.append(f"  {row['label']:34} {'  '.join(cells)}")
+    return lines
+
+
+def _number(summary: dict) -> str:
+    if summary["mean"] is None:
+        return "–"
+    text = f"{summary['mean']:.1f}"
+    if summary["deviation"] is not None:
+        text += f" ± {summary['deviation']:.1f}"
+    if len(summary["runs"]) < summary["planned"]:
+        text += f" ({len(summary['runs'])} of {summary['planned']} runs)"
+    return text
+
+
+def _scale(facts) -> str:
+    lines = "".join(
+        f"<tr><th>{_escape(name)}</th><td>{_escape(here)}</td>"
+        f'<td class="paper">{_escape(there)}</td></tr>'
+        for name, (here, there) in facts.items()
+    )
+    return (
+        "<details><summary>What differs from the paper</summary><table><tr><th></th>"
+        f'<th>here</th><th class="paper">BERT-Base in the paper</th></tr>{lines}</table>'
+        "</details>\n"
+    )
+
+
+def _rows(found: dict) -> str:
+    here = list(found["rows"][0]["here"])
+    published = list(dict.fromkeys(c for r in found["rows"] for c in r["published"]))
+    head = "".join(f"<th>{_escape(title)}</th>" for title in here)
+    head += "".join(f'<th class="paper">{_escape(title)}</th>' for title in published)
+    lines = []
+    for row in found["rows"]:
+        cells = [f"<td>{_number(row['here'][title])}</td>" for title in here]
+        cells += [
+            f'<td class="paper">{row["published"].get(title, "")}</td>'
+            for title in published
+        ]
+        lines.append(f"<tr><th>{_escape(row['label'])}</th>{''.join(cells)}</tr>\n")
+    return (
+        f'<div class="wide"><table><tr><th></th>{head}</tr>\n{"".join(lines)}'
+        "</table></div>\n"
+    )
+
+
+def _figure(picture: bytes) -> str:
+    data = base64.b64encode(picture).decode()
+    return (
+        f'<img alt="scores by pre-training steps" src="data:image/png;base64,{data}">\n'
+    )
+
+
+def _draw(found: dict) -> bytes:
+    """A picture with a panel for each column and a curve for each row."""
+    from matplotlib.figure import Figure
+
+    titles = list(found["rows"][0]["here"])
+    figure = Figure(figsize=(5.5 * len(titles), 4.2), layout="constrained")
+    for axis, title in zip(
+        figure.subplots(1, len(titles), squeeze=False)[0], titles, strict=True
+    ):
+        for row in found["rows"]:
+            points = [
+                (int(step), value)
+                for step, value in row["here"][title].items()
+                if value["mean"] is not None
+            ]
+            axis.errorbar(
+                [step for step, _ in points],
+                [value["mean"] for _, value in points],
+                [value["deviation"] or 0.0 for _, value in points],
+                marker="o",
+                markersize=4,
+                capsize=3,
+                label=row["label"],
+            )
+        axis.set_xlabel("pre-training steps")
+        axis.set_ylabel(f"{title}, dev")
+        axis.grid(alpha=0.3)
+        axis.legend()
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120)
+    return picture.getvalue()
+
+
+def _escape(text: str) -> str:
+    return html.escape(text)

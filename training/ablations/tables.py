@@ -1,0 +1,343 @@
+"""The papers' tables: what each row changes, and the numbers that were published.
+
+Sources: BERT, arXiv:1810.04805v2, tables 5 to 8 and figure 5; RoBERTa, arXiv:1907.11692,
+tables 1 and 2.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from modeling.encoders.config import EncoderConfig
+from modeling.objectives.frozen_tagging import FEATURES
+
+_NOT_SAID = (
+    "The paper does not say which token its left-to-right classifiers read. Here it is the "
+    "last, because [CLS] sees only itself."
+)
+
+
+class Variant(NamedTuple):
+    """A pre-trained encoder.
+
+    Attributes:
+        name: of its folder.
+        records: flags of create_pretraining_data.py.
+        pretraining: flags of run_pretraining.py.
+        changes: the keys of a config that differ, with their values.
+    """
+
+    name: str
+    records: Mapping[str, object] = {}
+    pretraining: Mapping[str, object] = {}
+    changes: Callable[[EncoderConfig], Mapping[str, object]] = lambda config: {}
+
+
+class Head(NamedTuple):
+    """How an encoder is used for a task: flags of the fine-tuning scripts.
+
+    Attributes:
+        name: what it adds to the name of a folder.
+        flags: of the script; a value may be "{hidden_size}".
+        num_layers: how many layers the encoder must have.
+    """
+
+    name: str = ""
+    flags: Mapping[str, object] = {}
+    num_layers: int = 1
+
+    @property
+    def is_frozen(self) -> bool:
+        return "features" in self.flags
+
+
+class Row(NamedTuple):
+    """A row of a table.
+
+    Attributes:
+        published: the paper's numbers, by column.
+    """
+
+    label: str
+    variant: Variant
+    head: Head = Head()
+    published: Mapping[str, float] = {}
+
+
+class Reading(NamedTuple):
+    """A use of the encoders of all rows; a column for each task of these kinds."""
+
+    title: str = ""
+    head: Head = Head()
+    kinds: tuple[str, ...] = ("classification", "spans", "tags")
+
+
+class Table(NamedTuple):
+    """A table of a paper.
+
+    Attributes:
+        title: what it compares.
+        paper: where it was published.
+        rows: what is compared.
+        readings: how each row's encoder is used.
+        note: what a reader must know.
+        perplexity: whether the pre-training's perplexity is a column.
+        steps: shares of the updates at which encoders are compared: a figure.
+    """
+
+    title: str
+    paper: str
+    rows: tuple[Row, ...]
+    readings: tuple[Reading, ...] = (Reading(),)
+    note: str = ""
+    perplexity: bool = False
+    steps: tuple[float, ...] = ()
+
+
+# === What is pre-trained ==============================================================
+
+BERT = Variant("bert")
+NO_NSP = Variant("no_nsp", pretraining={"objective": "masked_lm"})
+LEFT_TO_RIGHT = Variant(
+    "left_to_right",
+    records={"masking": "dynamic"},
+    pretraining={"objective": "next_token"},
+    changes=lambda config: {"attention_direction": "left_to_right"},
+)
+_DYNAMIC = Variant("dynamic_masks", records={"masking": "dynamic"})
+
+
+def _packed(instances):
+    return Variant(
+        instances,
+        records={"masking": "dynamic", "instances": instances, "dupe_factor": 1},
+        pretraining={"objective": "masked_lm"},
+    )
+
+
+def _masks(mask, keep, random):
+    """The variant with these percentages; the release's is BERT itself."""
+    if (mask, keep, random) == (80, 10, 10):
+        return BERT
+    shares = {"mask_share": mask, "keep_share": keep, "random_share": random}
+    return Variant(
+        f"masks_{mask}_{keep}_{random}",
+        records={name: percent / 100 for name, percent in shares.items()},
+    )
+
+
+def _size(name: str, layers: float, wider: float = 1.0, heads: float = 1.0):
+    """A size relative to a config's.
+
+    Args:
+        layers: factor of the number of layers.
+        wider: factor of the number of heads, which keep their size.
+        heads: factor of the number of heads, which share the same width.
+    """
+
+    def changes(config):
+        number = math.ceil(config.num_attention_heads * wider)
+        width = config.hidden_size // config.num_attention_heads * number
+        return {
+            "num_hidden_layers": max(round(config.num_hidden_layers * layers), 1),
+            "num_attention_heads": max(round(number * heads), 1),
+            "hidden_size": width,
+            "intermediate_size": width
+            * (config.intermediate_size // config.hidden_size),
+        }
+
+    return Variant(name, changes=changes)
+
+
+# === How it is used ===================================================================
+
+_BILSTM = Head("bilstm", {"lstm_layers": 2, "lstm_size": "{hidden_size}"})
+
+
+def _features(which):
+    flags = {"features": which, "lstm_size": "{hidden_size}"}
+    return Head(f"features_{which}", flags, FEATURES[which])
+
+
+_ON_FEATURES = Reading("features", _features("concat_last_four"), ("tags",))
+_NER = ("tags",)
+
+# === The tables =======================================================================
+
+
+def _numbers(columns, *numbers):
+    pairs = zip(columns, numbers, strict=True)
+    return {column: number for column, number in pairs if number is not None}
+
+
+_FIVE = ("MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD 1.1")
+_SIX = ("perplexity", "MNLI-m", "MRPC", "SST-2")
+_EIGHT = ("MNLI", "NER fine-tuned", "NER features")
+_ROBERTA_1 = ("SQuAD 2.0", "MNLI-m", "SST-2")
+_ROBERTA_2 = ("SQuAD 1.1", "SQuAD 2.0", "MNLI-m", "SST-2", "RACE")
+
+
+def _masks_row(*numbers):
+    shares, published = numbers[:3], numbers[3:]
+    label = "{} % [MASK], {} % same, {} % random".format(*shares)
+    return Row(label, _masks(*shares), Head(), _numbers(_EIGHT, *published))
+
+
+TABLES = {
+    "5": Table(
+        "Pre-training tasks",
+        "BERT, table 5",
+        (
+            Row("BERT", BERT, Head(), _numbers(_FIVE, 84.4, 88.4, 86.7, 92.7, 88.5)),
+            Row(
+                "No NSP", NO_NSP, Head(), _numbers(_FIVE, 83.9, 84.9, 86.5, 92.6, 87.9)
+            ),
+            Row(
+                "Left-to-right, no NSP",
+                LEFT_TO_RIGHT,
+                Head(),
+                _numbers(_FIVE, 82.1, 84.3, 77.5, 92.1, 77.8),
+            ),
+            Row(
+                "+ BiLSTM",
+                LEFT_TO_RIGHT,
+                _BILSTM,
+                _numbers(_FIVE, 82.1, 84.1, 75.7, 91.6, 84.9),
+            ),
+        ),
+        note=f"{_NOT_SAID} Nor does it say the size of the BiLSTM: here, as in its section "
+        "5.3, two layers as wide as the encoder.",
+    ),
+    "6": Table(
+        "Model size",
+        "BERT, table 6",
+        (
+            Row(
+                "L/4",
+                _size("quarter_layers", 1 / 4),
+                Head(),
+                _numbers(_SIX, 5.84, 77.9, 79.8, 88.4),
+            ),
+            Row(
+                "L/2, a quarter of the heads",
+                _size("half_layers_few_heads", 1 / 2, heads=1 / 4),
+                Head(),
+                _numbers(_SIX, 5.24, 80.6, 82.2, 90.7),
+            ),
+            Row(
+                "L/2",
+                _size("half_layers", 1 / 2),
+                Head(),
+                _numbers(_SIX, 4.68, 81.9, 84.8, 91.3),
+            ),
+            Row("BERT", BERT, Head(), _numbers(_SIX, 3.99, 84.4, 86.7, 92.9)),
+            Row(
+                "4/3 as wide",
+                _size("wide", 1, 4 / 3),
+                Head(),
+                _numbers(_SIX, 3.54, 85.7, 86.9, 93.3),
+            ),
+            Row(
+                "2 L, 4/3 as wide",
+                _size("double_layers_wide", 2, 4 / 3),
+                Head(),
+                _numbers(_SIX, 3.23, 86.6, 87.8, 93.7),
+            ),
+        ),
+        note="Sizes are relative to the config; for BERT-Base, they are the paper's. The "
+        "perplexity is that of masked words of the held-out text.",
+        perplexity=True,
+    ),
+    "7": Table(
+        "Features for named entities",
+        "BERT, table 7 (dev F1 on CoNLL-2003, BERT-Base)",
+        (
+            Row("Fine-tuned", BERT, Head(), {"NER": 96.4}),
+            Row("Embeddings", BERT, _features("embeddings"), {"NER": 91.0}),
+            Row(
+                "Second-to-last layer",
+                BERT,
+                _features("second_to_last"),
+                {"NER": 95.6},
+            ),
+            Row("Last layer", BERT, _features("last"), {"NER": 94.9}),
+            Row(
+                "Weighted sum of the last four",
+                BERT,
+                _features("weighted_sum_last_four"),
+                {"NER": 95.9},
+            ),
+            Row(
+                "Last four, concatenated",
+                BERT,
+                _features("concat_last_four"),
+                {"NER": 96.1},
+            ),
+            Row(
+                "Weighted sum of all layers",
+                BERT,
+                _features("weighted_sum_all"),
+                {"NER": 95.5},
+            ),
+        ),
+        readings=(Reading(kinds=_NER),),
+    ),
+    "8": Table(
+        "Masking",
+        "BERT, table 8",
+        (
+            _masks_row(80, 10, 10, 84.2, 95.4, 94.9),
+            _masks_row(100, 0, 0, 84.3, 94.9, 94.0),
+            _masks_row(80, 0, 20, 84.1, 95.2, 94.6),
+            _masks_row(80, 20, 0, 84.4, 95.2, 94.7),
+            _masks_row(0, 20, 80, 83.7, 94.8, 94.6),
+            _masks_row(0, 0, 100, 83.6, 94.9, 94.6),
+        ),
+        readings=(Reading(kinds=("classification", "tags")), _ON_FEATURES),
+    ),
+    "figure5": Table(
+        "Number of pre-training steps",
+        "BERT, figure 5",
+        (Row("Masked words", BERT), Row("Left to right", LEFT_TO_RIGHT)),
+        readings=(Reading(kinds=("classification",)),),
+        note="The paper prints no numbers. It reports that BERT-Base gains almost 1.0 "
+        "point of accuracy on MNLI between 500,000 and 1,000,000 steps, and that masked "
+        f"words overtake left-to-right almost at once. {_NOT_SAID}",
+        steps=(0.2, 0.4, 0.6, 0.8, 1.0),
+    ),
+    "roberta1": Table(
+        "Static and dynamic masks",
+        "RoBERTa, table 1",
+        (
+            Row("Static", BERT, Head(), _numbers(_ROBERTA_1, 78.3, 84.3, 92.5)),
+            Row("Dynamic", _DYNAMIC, Head(), _numbers(_ROBERTA_1, 78.7, 84.0, 92.9)),
+        ),
+        note="Static masks differ between the passes over the text (--dupe_factor).",
+    ),
+    "roberta2": Table(
+        "Rows of records",
+        "RoBERTa, table 2",
+        (
+            Row(
+                "Pairs of spans, NSP",
+                _DYNAMIC,
+                Head(),
+                _numbers(_ROBERTA_2, 90.4, 78.7, 84.0, 92.9, 64.2),
+            ),
+            Row(
+                "Full sentences",
+                _packed("full_sentences"),
+                Head(),
+                _numbers(_ROBERTA_2, 90.4, 79.1, 84.7, 92.5, 64.8),
+            ),
+            Row(
+                "Sentences of one document",
+                _packed("doc_sentences"),
+                Head(),
+                _numbers(_ROBERTA_2, 90.6, 79.7, 84.7, 92.7, 65.6),
+            ),
+        ),
+        note="The table's other row, pairs of single sentences, has no counterpart here. "
+        "Batches have the same number of rows, not of tokens.",
+    ),
+}

@@ -29,13 +29,14 @@ from modeling.objectives import pretraining
 from text.errors import UserError
 from text.files import anywhere, inputs, local
 from text.tasks import tags
+from text.tokenizers import byte_bpe, kinds
+from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter, check_case
 from training.layouts import hugging_face, roberta_names
 
 _BUNDLE = "bert_model.ckpt"
-_BYTE_PAIRS = ("vocab.json", "merges.txt")  # the files of a byte-level BPE
 _WORD_BIAS = "cls/predictions/output_bias"
 # What a run saves besides weights.
 _OF_TRAINING = re.compile(r"/adam_[mv]$|^global_step$|^training/")
@@ -170,13 +171,11 @@ def compare(one: str, other: str) -> bool:
 def _read(given: Options, prefixes: list[str]) -> Model:
     directory = checkpoint.folder_of(prefixes[0])
     config = checkpoint.read_config(given.bert_config_file or directory)
-    path = given.vocab_file
-    if path is None:
-        beside = (os.path.join(directory, n) for n in ("vocab.txt", _BYTE_PAIRS[0]))
-        path = next(filter(os.path.exists, beside), None)
+    path = given.vocab_file or kinds.find_vocabulary(directory)
     byte_pairs, vocabulary = {}, None
-    if path and os.path.basename(path) == _BYTE_PAIRS[0]:
-        byte_pairs = _read_byte_pairs(os.path.dirname(path))
+    if path and kinds.kind_of(path) is ByteBpe:
+        folder = path if os.path.isdir(path) else os.path.dirname(path)
+        byte_pairs = _read_byte_pairs(folder)
     elif path:
         vocabulary = Vocabulary.load(path)
         run.check_vocabulary(vocabulary, config, given.bert_config_file or directory)
@@ -198,7 +197,7 @@ def _read(given: Options, prefixes: list[str]) -> Model:
 
 def _read_byte_pairs(folder) -> dict[str, bytes]:
     found = {}
-    for name in _BYTE_PAIRS:
+    for name in (ByteBpe.vocabulary_file, byte_bpe.MERGES):
         with open(os.path.join(folder, name), "rb") as file:
             found[name] = file.read()
     return found
@@ -286,7 +285,7 @@ def _averaged(tensors, prefixes):
 def _add_words(model: Model, given: Options) -> None:
     """Gives words their own rows; prints how many were added."""
     if model.vocabulary is None:
-        raise UserError("--add_words_file needs --vocab_file")
+        raise UserError("--add_words_file needs the --vocab_file of a WordPiece model")
     tokenizer = WordPiece.of(model.vocabulary, given)
     tokens = list(model.vocabulary.tokens)
     free = [i for i, token in enumerate(tokens) if _UNUSED.match(token)]

@@ -92,6 +92,10 @@ class Tokenizer(abc.ABC):
             folder: where to write its vocabulary; a SavedModel includes the files.
         """
 
+    def place(self, id: int) -> str:
+        """Where a token is in its file, for messages."""
+        return f"{self.vocabulary.path}: id {id}"
+
     def check_release(self, path: str | None) -> None:
         """Checks the settings against the released model that a path names, if it does.
 

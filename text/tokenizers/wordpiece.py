@@ -293,6 +293,9 @@ class WordPiece(Tokenizer):
 
         return WordPieceGraph(self, os.path.join(folder, self.vocabulary_file))
 
+    def place(self, id):
+        return f"{self.vocabulary.path}:{id + 1}"
+
     def check_release(self, path):
         check_case(self.splitter.do_lower_case, path)
 

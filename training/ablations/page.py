@@ -37,17 +37,33 @@ img { max-width: 100%; }
 
 
 def _earlier(path: str) -> dict:
+    """The tables of an ablations.json.
+
+    Raises:
+        UserError: it is not one.
+    """
     if not os.path.exists(path):
         return {}
     try:
         tables = local.read_json(path)["tables"]
-        for found in tables.values():
-            _rows(found), _scale(found["facts"], "")
+        for name, found in tables.items():
+            _section(name, found)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(
             f"{path}: was not written by this version ({error!r}); delete it"
         ) from error
     return tables
+
+
+def _section(name: str, found: dict) -> tuple[str, bytes | None]:
+    """A table's part of the page, and its picture if it is a figure."""
+    table = TABLES[name]
+    picture = _draw(found) if table.steps else None
+    shown = _figure(picture) if picture else _rows(found)
+    return (
+        f"<h2>{_escape(table.title)} ({_escape(table.paper)})</h2>\n{shown}"
+        f"<p>{_escape(table.note)}</p>\n{_scale(found['facts'], table.scale)}"
+    ), picture
 
 
 class Results:
@@ -72,18 +88,11 @@ class Results:
         tables = {name: found for name, found in tables.items() if found}
         parts = []
         for name, found in tables.items():
-            table = TABLES[name]
-            if table.steps:
-                picture = _draw(found)
+            part, picture = _section(name, found)
+            parts.append(part)
+            if picture:
                 with local.replacing(os.path.join(self._root, f"{name}.png")) as file:
                     file.write(picture)
-                shown = _figure(picture)
-            else:
-                shown = _rows(found)
-            parts.append(
-                f"<h2>{_escape(table.title)} ({_escape(table.paper)})</h2>\n{shown}"
-                f"<p>{_escape(table.note)}</p>\n{_scale(found['facts'], table.scale)}"
-            )
         page = (
             '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width">'

@@ -505,6 +505,13 @@ def test_a_figure_is_a_picture_with_a_point_for_each_step(data):
     assert "data:image/png;base64," in (data / "out" / "ablations.html").read_text()
 
 
+def test_results_of_others_are_named(data):
+    (data / "out").mkdir()
+    (data / "out" / "ablations.json").write_text('{"tables": {"5": {"rows": []}}}')
+    with pytest.raises(UserError, match="ablations.json: was not written by this vers"):
+        written(data, "8", {})
+
+
 def test_a_folder_of_others_is_not_touched(data):
     (data / "out").mkdir()
     (data / "out" / "mine.txt").write_text("")

@@ -4,6 +4,7 @@ An export is compared with its script's own answers before it appears, so a run 
 with one has tokenized alike in Python and in the graph.
 """
 
+import itertools
 import json
 
 import numpy as np
@@ -292,6 +293,9 @@ def test_records_keep_the_rules_of_their_kind(tmp_path, capsys, instances, maski
         shown = said.split("  Text: ")[1:]
         shown = [" ".join(record.split("\n\n")[0].split()) for record in shown]
         assert sum(record in text for record in shown) > 40
+        sentences = (tmp_path / "text.txt").read_text().splitlines()
+        borders = [f"{a[-3:]} {b[:4]}" for a, b in itertools.pairwise(sentences) if b]
+        assert sum(any(x in record for record in shown) for x in borders) > 1
 
 
 def test_whole_words_are_masked_from_space_to_space(tmp_path, capsys, tokenizer):

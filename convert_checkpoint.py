@@ -17,7 +17,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 import numpy as np
@@ -29,12 +29,11 @@ from modeling.objectives import pretraining
 from text.errors import UserError
 from text.files import anywhere, inputs, local
 from text.tasks import tags
-from text.tokenizers import byte_bpe, kinds
-from text.tokenizers.byte_bpe import ByteBpe
-from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers import kinds
+from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import WordPiece, WordSplitter, check_case
-from training.layouts import hugging_face, roberta_names
+from text.tokenizers.wordpiece import WordPiece
+from training.layouts import hugging_face
 
 _BUNDLE = "bert_model.ckpt"
 _WORD_BIAS = "cls/predictions/output_bias"
@@ -44,7 +43,7 @@ _UNUSED = re.compile(r"\[unused\d+\]$")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TokenizerOptions):
+class Options(kinds.TokenizerOptions):
     input: list[str] = options.field(
         help="Checkpoint: prefix, directory or model.safetensors. Several checkpoints of "
         "the same model are averaged."
@@ -118,8 +117,8 @@ class Model:
 
     tensors: dict[str, np.ndarray]
     config: EncoderConfig
-    vocabulary: Vocabulary | None
-    byte_pairs: dict[str, bytes]  # the files of a byte-level BPE, copied as they are
+    tokenizer: Tokenizer | None
+    vocabulary_files: Mapping[str, bytes]  # by name
     task: dict  # what its task.json says, or would say
 
 
@@ -172,13 +171,10 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     directory = checkpoint.folder_of(prefixes[0])
     config = checkpoint.read_config(given.bert_config_file or directory)
     path = given.vocab_file or kinds.find_vocabulary(directory)
-    byte_pairs, vocabulary = {}, None
-    if path and kinds.kind_of(path) is ByteBpe:
-        folder = path if os.path.isdir(path) else os.path.dirname(path)
-        byte_pairs = _read_byte_pairs(folder)
-    elif path:
-        vocabulary = Vocabulary.load(path)
-        run.check_vocabulary(vocabulary, config, given.bert_config_file or directory)
+    tokenizer = path and given.load_tokenizer(path)
+    if tokenizer:
+        where = given.bert_config_file or directory
+        run.check_vocabulary(tokenizer.vocabulary, config, where)
     tensors = []
     for prefix in prefixes:
         is_theirs = hugging_face.is_weights(prefix)
@@ -192,15 +188,8 @@ def _read(given: Options, prefixes: list[str]) -> Model:
         }
         tensors.append(weights)
     task = _task(prefixes[0])
-    return Model(_averaged(tensors, prefixes), config, vocabulary, byte_pairs, task)
-
-
-def _read_byte_pairs(folder) -> dict[str, bytes]:
-    found = {}
-    for name in (ByteBpe.vocabulary_file, byte_bpe.MERGES):
-        with open(os.path.join(folder, name), "rb") as file:
-            found[name] = file.read()
-    return found
+    files = tokenizer.files if tokenizer else {}
+    return Model(_averaged(tensors, prefixes), config, tokenizer, files, task)
 
 
 def _check(prefix, config, names):
@@ -242,14 +231,15 @@ def _task(prefix) -> dict:
     return hugging_face.read_task(prefix) if hugging_face.is_weights(prefix) else {}
 
 
-def _check_tokenization(given, prefix, task):
+def _check_tokenization(tokenizer, prefix, task):
     """Refuses flags that contradict the files next to a checkpoint."""
-    check_case(given.do_lower_case, prefix)
-    settings = WordSplitter.of(given).settings
-    hugging_face.check_tokenizer(prefix, settings, WordPiece.hugging_face_classes)
+    tokenizer.check_release(prefix)
+    settings, classes = tokenizer.settings, tokenizer.hugging_face_classes
+    hugging_face.check_tokenizer(prefix, settings, classes)
     noted = run_folder.text_settings(checkpoint.folder_of(prefix))[1] | task
     for name, value in settings.items():
-        if noted.get(name, value) != value:
+        # Another vocabulary may spell the same tokens.
+        if name != "vocab_sha256" and noted.get(name, value) != value:
             raise UserError(
                 f"{os.path.dirname(prefix)}: the model was trained on text split "
                 f"differently; pass --{name}={str(noted[name]).lower()}"
@@ -284,10 +274,12 @@ def _averaged(tensors, prefixes):
 
 def _add_words(model: Model, given: Options) -> None:
     """Gives words their own rows; prints how many were added."""
-    if model.vocabulary is None:
-        raise UserError("--add_words_file needs the --vocab_file of a WordPiece model")
-    tokenizer = WordPiece.of(model.vocabulary, given)
-    tokens = list(model.vocabulary.tokens)
+    tokenizer = model.tokenizer
+    if not isinstance(tokenizer, WordPiece):
+        raise UserError(
+            "--add_words_file needs the --vocab_file of a WordPiece model, a vocab.txt"
+        )
+    tokens = list(tokenizer.vocabulary.tokens)
     free = [i for i, token in enumerate(tokens) if _UNUSED.match(token)]
     rows, known = {}, 0  # row -> ids of the pieces whose mean it becomes
     for number, line in enumerate(inputs.lines(given.add_words_file), start=1):
@@ -314,7 +306,9 @@ def _add_words(model: Model, given: Options) -> None:
                 longer[row] = table[pieces].mean(axis=0)
             model.tensors[name] = longer
     model.config = dataclasses.replace(model.config, vocab_size=size)
-    model.vocabulary = Vocabulary(tokens)
+    model.tokenizer = WordPiece.of(Vocabulary(tokens), given)
+    lines = "".join(f"{token}\n" for token in tokens)
+    model.vocabulary_files = {WordPiece.vocabulary_file: lines.encode()}
     model.task.pop("vocab_sha256", None)  # it was the old one's
     print(f"{len(rows)} words added, {known} already known; vocab_size is {size}")
 
@@ -362,9 +356,7 @@ def _alone(directory: str) -> Iterator[None]:
 
 def _write(model: Model, given: Options, sources: str) -> None:
     directory = given.output_dir
-    beside = dict(model.byte_pairs)
-    if model.vocabulary is not None:
-        beside["vocab.txt"] = "".join(f"{token}\n" for token in model.vocabulary.tokens)
+    beside = dict(model.vocabulary_files)
     if given.layout == "release":
         beside["bert_config.json"] = model.config.to_json_string()
         if model.task:
@@ -382,27 +374,16 @@ def _write(model: Model, given: Options, sources: str) -> None:
             model.tensors,
             model.config,
             task=_as_theirs(model.task) | ({"head": given.head} if given.head else {}),
-            tokenizer=_tokenizer(model, given),
+            # Without its words, a tokenizer would be a trap.
+            tokenizer=model.tokenizer and model.tokenizer.hugging_face_config,
             beside=beside,
         )
     size = sum(value.size for value in model.tensors.values())
     print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {sources}")
-    if not (model.vocabulary or model.byte_pairs):
+    if not model.tokenizer:
         print(
-            "no vocab.txt was next to the input, so none is here; --vocab_file adds one"
+            "no vocabulary was next to the input, so none is here; --vocab_file adds one"
         )
-
-
-def _tokenizer(model, given) -> dict | None:
-    """What tokenizer_config.json says; without its words, a tokenizer would be a trap."""
-    if model.byte_pairs:
-        return roberta_names.TOKENIZER
-    return model.vocabulary and {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": given.do_lower_case,
-        "strip_accents": given.strip_accents,
-        "tokenize_chinese_chars": given.split_cjk,
-    }
 
 
 def _as_theirs(task):
@@ -432,8 +413,8 @@ def main(given: Options) -> int:
         return int(not compare(prefixes[0], checkpoint.resolve(given.compare_with)))
     _check_place(given.output_dir)
     model = _read(given, prefixes)
-    if model.vocabulary and (given.add_words_file or given.layout == "hugging_face"):
-        _check_tokenization(given, prefixes[0], model.task)
+    if model.tokenizer and (given.add_words_file or given.layout == "hugging_face"):
+        _check_tokenization(model.tokenizer, prefixes[0], model.task)
     if given.add_words_file:
         _add_words(model, given)
     if given.max_position_embeddings:

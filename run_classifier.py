@@ -395,8 +395,8 @@ def _cell(values, column, where):
     if column not in values:
         names = ", ".join(map(str, values))
         raise UserError(
-            f"{where}: has no column {column!r}, only {names}; check --task_name and the "
-            "--*_column flags"
+            f"{tables.header_of(where)}: has no column {column!r}, only {names}; check "
+            "--task_name and the --*_column flags"
         )
     return values[column]
 

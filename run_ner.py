@@ -36,7 +36,7 @@ from text.errors import UserError
 from text.files import inputs
 from text.records.rows import Field, Row
 from text.tasks import tags, tags_graph
-from training.finetuning import finetune, mistakes
+from training.finetuning import entities, finetune
 from training.finetuning.task import ServedTask
 
 _SAMPLES = (
@@ -337,7 +337,7 @@ class Tagger(ServedTask):
             predictions.examples, self._logits(predictions), strict=True
         ):
             true = tags.entities(example.tags)
-            judgements += mistakes.of_entities(
+            judgements += entities.judged(
                 example.words,
                 (true, self._found(logits)),
                 metrics.softmax(logits),

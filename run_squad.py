@@ -337,7 +337,7 @@ class Squad(ServedTask):
                     f"{example.question}\n{example.id}\n{example.context}",
                     gold or _NOTHING,
                     given or _NOTHING,
-                    wrongness=chosen.probability * float(1 - f1),
+                    error=chosen.probability * float(1 - f1),
                     probabilities=odds,
                 )
             )

@@ -105,8 +105,9 @@ def _swag(values: dict, where: str) -> Example:
     for name in ("sent1", "sent2", *expected):
         if name not in values:
             raise UserError(
-                f"{where}: no column {name!r} among {', '.join(values)}; SWAG has sent1, "
-                "sent2, ending0, ending1, ... and label"
+                f"{tables.header_of(where)}: no column {name!r} among "
+                f"{', '.join(values)}; SWAG has sent1, sent2, ending0, ending1, ... and "
+                "label"
             )
     choices = [values[name].strip() for name in endings]
     while choices and not choices[-1]:  # fewer choices than other lines
@@ -186,11 +187,11 @@ class MultipleChoice(ServedTask):
         parse = _object if tables.form_of(path) == "jsonl" else _swag
         examples = []
         for number, values in tables.read(path):
-            example = parse(values, f"{path}:{number}")
+            place = f"{path}:{number}"
+            example = parse(values, place)
             if example.label is None and split in names:
-                raise UserError(
-                    f"{path}:{number}: no label; only a test set may omit it"
-                )
+                place = place if "label" in values else tables.header_of(place)
+                raise UserError(f"{place}: no label; only a test set may omit it")
             examples.append(example)
         if not examples:
             raise UserError(f"{path}: contains no examples")
@@ -252,7 +253,7 @@ class MultipleChoice(ServedTask):
                     text="\n".join(lines),
                     gold=str(example.label),
                     predicted=str(answer["predicted"]),
-                    wrongness=-math.log(max(chances[example.label], 1e-12)),
+                    error=-math.log(max(chances[example.label], 1e-12)),
                     probabilities={str(i): p for i, p in enumerate(chances)},
                 )
             )

@@ -227,7 +227,7 @@ def test_without_a_vocabulary_there_is_no_tokenizer(tmp_path, capsys):
     source = str(GOLDEN / "hf" / "pretraining")
     convert(input=[source], output_dir=str(tmp_path / "a"), layout="hugging_face")
     assert not (tmp_path / "a" / "tokenizer_config.json").exists()
-    assert "no vocab.txt was next to the input" in capsys.readouterr().out
+    assert "no vocabulary was next to the input" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -488,7 +488,7 @@ def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("\n".join(shuffled) + "\n", encoding="utf-8")
     source = {"init_checkpoint": str(model / "bert_model.ckpt")}
-    with pytest.raises(UserError, match="other.txt:2001: has .*, but .*vocab.txt"):
+    with pytest.raises(UserError, match="other.txt: token 2000 is .*, but .*vocab.txt"):
         run(tmp_path, vocab_file=str(other), **source)
     (model / "task.json").write_text('{"do_lower_case": false}')
     with pytest.raises(

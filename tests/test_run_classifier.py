@@ -428,7 +428,7 @@ def test_labels_and_text_are_held_to_those_of_the_training(folder, untraced):
     run(folder, "custom", **predict, **elsewhere)
     for name in ("test_results.tsv", "predictions.jsonl"):
         assert (folder / "elsewhere" / name).exists()
-    with pytest.raises(UserError, match="txt:6: has 'blue', but .* has 'the'"):
+    with pytest.raises(UserError, match="txt: token 5 is 'blue', but 'the' in"):
         run(
             folder,
             "custom",
@@ -515,7 +515,7 @@ def test_rows_that_training_never_reached_may_have_new_tokens(folder):
         training_run.make_tokenizer(given)
     beside.write_bytes(content)
     write_lines(folder / "vocab.txt", [*SPECIAL_TOKENS, *WORDS[:-1], "cow", *unused])
-    with pytest.raises(UserError, match="vocab.txt:17: has 'cow', but"):
+    with pytest.raises(UserError, match="vocab.txt: token 16 is 'cow', but"):
         training_run.make_tokenizer(given)
 
 
@@ -560,6 +560,13 @@ def test_the_page_shows_all_labels_that_are_true_or_predicted(folder):
     for name, logit in zip(names, outputs["logits"][0], strict=True):
         assert f"{1 / (1 + np.exp(-float(logit))):.3f} {name}" in page
     assert "All 1 mistakes in 1 answers" in page
+
+
+def test_the_page_has_headings_where_it_shows_several_sets():
+    pages = [mistakes.Page(name, {"loss": 0.5}, []) for name in ("dev", "dev_other")]
+    assert "<h2>" not in mistakes.render(pages[:1], "MNLI: dev")
+    both = mistakes.render(pages, "MNLI: dev, dev_other")
+    assert "<h2>dev</h2>" in both and "<h2>dev_other</h2>" in both
 
 
 def test_right_answers_of_several_labels_are_no_mistakes(folder):
@@ -734,7 +741,7 @@ GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
     [
         ("", {}, "train.tsv: the file is empty"),
         ("text\tlabel\n", {}, "train.tsv: contains no examples"),
-        ("a\tb\nc\td\n", {}, "train.tsv:2: has no column 'label', only a, b; check"),
+        ("a\tb\nc\td\n", {}, "train.tsv:1: has no column 'label', only a, b; check"),
         ("text\tlabel\na\n", {}, "train.tsv:2: 1 columns, but the first line has 2"),
         (
             "text\tlabel\na\tx\tz\n",
@@ -757,7 +764,7 @@ GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
             "train.tsv:2: label '1e300' is not a number within the range of float32",
         ),
         (GOOD, {"train_file": "none.tsv"}, "none.tsv"),
-        (GOOD, {"text_b_column": "other"}, "train.tsv:2: has no column 'other'"),
+        (GOOD, {"text_b_column": "other"}, "train.tsv:1: has no column 'other'"),
         (b"text\tlabel\na\xff\tx\n", {}, "train.tsv:2: not UTF-8"),
         ('{"text": "a", "label": "x"}\n{"te', {}, "train.jsonl:2: not JSON"),
         ("[1, 2]\n", {}, "train.jsonl:1: not a JSON object"),

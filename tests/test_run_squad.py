@@ -775,7 +775,8 @@ def test_no_answer_depends_on_what_else_is_asked(folder):
     config = dataclasses.replace(TINY, initializer_range=0.5)
     (folder / "config.json").write_text(config.to_json_string())
     given = run_squad.Options(**flags(folder, do_predict=True))
-    model = run_squad.Squad(given, None).objective().network(config, seed=1)
+    tokenizer = WordPiece(Vocabulary.load(given.vocab_file))
+    model = run_squad.Squad(given, tokenizer).objective().network(config, seed=1)
     weights = {variable.path: variable.numpy() for variable in model.variables}
     checkpoint.save(str(folder / "random"), 1, weights, keep=1)
     few = {"n_best_size": 5, "max_seq_length": 40}

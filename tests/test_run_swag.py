@@ -264,9 +264,8 @@ def test_endings_that_are_empty_at_the_end_of_a_line_are_no_choices(folder):
     lines = swag_lines(21, seed=2)
     lines[1][-3:] = ["", "", 1]
     write_csv(folder / "val.csv", lines)
-    task = run_swag.MultipleChoice(
-        run_swag.Options(**flags(folder, do_eval=True)), None
-    )
+    given = run_swag.Options(**flags(folder, do_eval=True))
+    task = run_swag.MultipleChoice(given, run_swag.run.make_tokenizer(given))
     examples = task.read("dev")
     assert len(examples[0].choices) == 2 and examples[0].label == 1
     assert len(examples[1].choices) == 4
@@ -341,10 +340,10 @@ def without_column(name):
 
 
 BROKEN_CSV = {
-    "no sent1": (without_column("sent1"), r"val.csv:2: no column 'sent1' among"),
-    "no sent2": (without_column("sent2"), r"val.csv:2: no column 'sent2' among"),
-    "a gap": (without_column("ending1"), r"val.csv:2: no column 'ending1' among"),
-    "no label column": (without_column("label"), r"val.csv:2: no label; only a test"),
+    "no sent1": (without_column("sent1"), r"val.csv:1: no column 'sent1' among"),
+    "no sent2": (without_column("sent2"), r"val.csv:1: no column 'sent2' among"),
+    "a gap": (without_column("ending1"), r"val.csv:1: no column 'ending1' among"),
+    "no label column": (without_column("label"), r"val.csv:1: no label; only a test"),
     "label 4": (
         with_column("label", "4"),
         r"val.csv:3: label '4' is not one of the 4 choices, which are numbered from 0 to 3",

@@ -36,8 +36,10 @@ OBJECTIVES = {
 }
 
 
-def _draws_masks(objective, recipe, description) -> Objective:
-    """The objective for records without masks, which are drawn as these flags say."""
+def _adapted(objective, recipe, description) -> Objective:
+    """Draws masks, as these flags say, for an objective that finds none in the records."""
+    if recipe.make().masks.are_drawn or not objective.reads_masks:
+        return objective
     lengths = np.arange(recipe.max_seq_length + 1)
     ids = description.special_ids
     return DynamicMasks(
@@ -51,19 +53,6 @@ def _draws_masks(objective, recipe, description) -> Objective:
         mask_id=ids[MASK],
         special_ids=(ids[CLS], ids[SEP]),
     )
-
-
-# How an objective is adapted to the kind of masks in the records.
-MASKINGS = {
-    "static": lambda objective, recipe, description: objective,
-    "dynamic": _draws_masks,
-}
-
-
-def _adapted(objective, recipe, description):
-    if not objective.reads_masks:
-        return objective
-    return MASKINGS[recipe.masking](objective, recipe, description)
 
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")

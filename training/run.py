@@ -139,6 +139,7 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
 
 def _check_ids(tokenizer, folder):
     """Allows new tokens only in rows that training never reached, named [unused...]."""
+    vocabulary = tokenizer.vocabulary
     path = os.path.join(folder, tokenizer.vocabulary_file)
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         return
@@ -148,13 +149,12 @@ def _check_ids(tokenizer, folder):
         known = tokenizer.parse(content)
     except ValueError:  # a compressed file, for example
         return
-    tokens = tokenizer.vocabulary.tokens
-    for id, (token, learned) in enumerate(zip(tokens, known, strict=False)):
+    for id, (token, learned) in enumerate(zip(vocabulary.tokens, known, strict=False)):
         if token != learned and not learned.startswith("[unused"):
             raise UserError(
-                f"{tokenizer.place(id)}: has {token!r}, but {path}, next to the "
-                f"checkpoint, has {learned!r}; use that file, or move it away if it does "
-                "not belong to the checkpoint"
+                f"{vocabulary.path}: token {id} is {token!r}, but {learned!r} in {path}, "
+                "next to the checkpoint; use that file, or move it away if it does not "
+                "belong to the checkpoint"
             )
 
 

@@ -17,8 +17,8 @@ from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 
 _PREDICTIONS = 20
-# Many weights: 30,522 words, two layers of 64.
-_WEIGHTS = {"vocab_size": 30522, "layers": 2, "heads": 2, "rows": 16, "length": 128}
+# Many weights: 30,522 words of 64.
+_WEIGHTS = {"vocab_size": 30522, "layers": 1, "heads": 2, "rows": 16, "length": 128}
 # Many activations: attention of 8 heads over 512 tokens.
 _ACTIVATIONS = {"vocab_size": 1000, "layers": 1, "heads": 8, "rows": 8, "length": 512}
 

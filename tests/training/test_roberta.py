@@ -354,10 +354,16 @@ def test_added_positions_leave_the_unused_rows(tmp_path):
         convert(tmp_path, tmp_path / "out", max_position_embeddings=26)
 
 
-def test_byte_pairs_go_along_as_they_are(folder, tmp_path):
+def test_byte_pairs_go_along_as_they_are(tmp_path):
+    pieces = tests.GOLDEN / "byte_bpe"
+    size = len(json.loads((pieces / "vocab.json").read_text()))
+    config = dataclasses.replace(CONFIG, vocab_size=size)
+    network = masked_lm.MaskedLM().network(config)
+    tensors = {v.path: v.numpy() for v in network.variables if v.path not in POOLER}
+    folder = tmp_path / "model"
+    hugging_face.write(str(folder), tensors, config)
     files = {
-        "vocab.json": b'{"<s>": 0}\r\n',
-        "merges.txt": b"#version: 0.2\n\xc4\xa0 t",
+        name: (pieces / name).read_bytes() for name in ("vocab.json", "merges.txt")
     }
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -368,9 +374,13 @@ def test_byte_pairs_go_along_as_they_are(folder, tmp_path):
     said = json.loads((tmp_path / "theirs" / "tokenizer_config.json").read_text())
     assert said["tokenizer_class"] == "RobertaTokenizer"
     assert said["model_max_length"] == 24
-    assert said["mask_token"]["lstrip"]
+    assert said["mask_token"]["content"] == "<mask>" and said["mask_token"]["lstrip"]
+    (tmp_path / "words.txt").write_text("word\n")
+    with pytest.raises(UserError, match="needs the --vocab_file of a WordPiece model"):
+        words = str(tmp_path / "words.txt")
+        convert(folder, tmp_path / "more", add_words_file=words)
     (folder / "merges.txt").unlink()
-    with pytest.raises(FileNotFoundError, match="merges.txt"):
+    with pytest.raises(UserError, match="merges.txt"):
         convert(folder, tmp_path / "again")
 
 

@@ -48,6 +48,15 @@ def form_of(path: str) -> str | None:
     return suffix if suffix in FORMS else None
 
 
+def header_of(place: str) -> str:
+    """Where the names of the columns are of a line at `place`, both as "file:line".
+
+    A line of JSON has names of its own.
+    """
+    path = place.rpartition(":")[0]
+    return place if form_of(path) == "jsonl" else f"{path}:1"
+
+
 def _tsv(path):
     for number, line in enumerate(inputs.lines(path), start=1):
         yield number, line.removesuffix("\r").split("\t")

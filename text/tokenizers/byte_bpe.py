@@ -138,6 +138,13 @@ class ByteBpe(Tokenizer):
         return {"vocab_sha256": self.vocabulary.digest}
 
     @property
+    def hugging_face_config(self):
+        # Without the entry for the mask, transformers would keep a space before it.
+        mask = {"content": self.vocabulary.mask, "lstrip": True, "rstrip": False}
+        kind = {"__type": "AddedToken", "normalized": False, "single_word": False}
+        return {"tokenizer_class": "RobertaTokenizer", "mask_token": kind | mask}
+
+    @property
     def files(self):
         path = self.vocabulary.path
         paths = {self.vocabulary_file: path, MERGES: _merges_path(path)}

@@ -64,6 +64,11 @@ class Tokenizer(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def hugging_face_config(self) -> Mapping[str, object]:
+        """What their tokenizer_config.json says of such a tokenizer."""
+
+    @property
+    @abc.abstractmethod
     def settings(self) -> Mapping[str, object]:
         """What determines the ids, as JSON: the identity noted in files and models."""
 
@@ -91,10 +96,6 @@ class Tokenizer(abc.ABC):
         Args:
             folder: where to write its vocabulary; a SavedModel includes the files.
         """
-
-    def place(self, id: int) -> str:
-        """Where a token is in its file, for messages."""
-        return f"{self.vocabulary.path}: id {id}"
 
     def check_release(self, path: str | None) -> None:
         """Checks the settings against the released model that a path names, if it does.

@@ -257,6 +257,15 @@ class WordPiece(Tokenizer):
         return {"vocab_sha256": self.vocabulary.digest, **self.splitter.settings}
 
     @property
+    def hugging_face_config(self):
+        return {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": self.splitter.do_lower_case,
+            "strip_accents": self.splitter.strip_accents,
+            "tokenize_chinese_chars": self.splitter.split_cjk,
+        }
+
+    @property
     def files(self):
         with open(self.vocabulary.path, "rb") as file:
             return {self.vocabulary_file: file.read()}
@@ -292,9 +301,6 @@ class WordPiece(Tokenizer):
         from text.tokenizers.wordpiece_graph import WordPieceGraph
 
         return WordPieceGraph(self, os.path.join(folder, self.vocabulary_file))
-
-    def place(self, id):
-        return f"{self.vocabulary.path}:{id + 1}"
 
     def check_release(self, path):
         check_case(self.splitter.do_lower_case, path)

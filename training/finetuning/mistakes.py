@@ -2,72 +2,14 @@
 
 import collections
 import html
-import math
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from text.tasks import tags
 from training.finetuning.task import Judgement
 
 _MOST_CLASSES = 40
 _MOST_MISTAKES = 100
 _LONGEST_TEXT = 1500
-_NO_ENTITY = "no entity"
-_WORDS_AROUND = 50  # of an entity
 _MOST_PROBABLE = 3  # answers shown with probabilities, besides the true ones
-
-
-def of_entities(
-    words: Sequence[str],
-    entities: tuple[list, list],
-    probabilities: np.ndarray,
-    labels: list[str],
-    true_labels: list[str],
-) -> Iterator[Judgement]:
-    """Judges each entity of a sentence that is in the file, or was found, or both.
-
-    Args:
-        entities: the true and the found `tags.Entity`s.
-        probabilities: float [words, labels].
-        labels: IOB2 tags, one for each column.
-        true_labels: those of the words.
-    """
-    losses = -np.log(np.maximum(probabilities, 1e-12))
-    numbers = {label: number for number, label in enumerate(labels)}
-    kinds = list(dict.fromkeys(label[2:] for label in labels if label != tags.OUTSIDE))
-
-    def loss(start, stop, marks):
-        places = np.arange(start, stop), [numbers[mark] for mark in marks]
-        return float(losses[places].sum())
-
-    true, found = (
-        {(start, stop): kind or "entity" for kind, start, stop in side}
-        for side in entities
-    )
-    for start, stop in sorted(true | found):
-        size = stop - start
-        chances = {_NO_ENTITY: math.exp(-loss(start, stop, [tags.OUTSIDE] * size))}
-        for kind in kinds:
-            marks = tags.mark([tags.Entity(kind, 0, size)], size, "iob2")
-            chances[kind or "entity"] = math.exp(-loss(start, stop, marks))
-        yield Judgement(
-            text=_in_context(words, start, stop),
-            gold=true.get((start, stop), _NO_ENTITY),
-            predicted=found.get((start, stop), _NO_ENTITY),
-            wrongness=loss(start, stop, true_labels[start:stop]),
-            probabilities=chances,
-        )
-
-
-def _in_context(words: Sequence[str], start: int, stop: int) -> str:
-    """The words `start` to `stop` in brackets, among those around them."""
-    first, last = max(start - _WORDS_AROUND, 0), stop + _WORDS_AROUND
-    before, after = words[first:start], words[stop:last]
-    before = ("…", *before) if first else before
-    after = (*after, "…") if last < len(words) else after
-    return " ".join((*before, f"[{' '.join(words[start:stop])}]", *after))
 
 
 class Page(NamedTuple):
@@ -102,7 +44,8 @@ def render(pages: list[Page], title: str) -> str:
         title: names the run and the data.
     """
     title = _escape(title)
-    sections = "".join(_section(page) for page in pages)
+    has_several = len(pages) > 1  # else the title names the set
+    sections = "".join(_section(page, has_several) for page in pages)
     return (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -111,12 +54,13 @@ def render(pages: list[Page], title: str) -> str:
     )
 
 
-def _section(page: Page) -> str:
+def _section(page: Page, has_heading: bool) -> str:
     rows = "".join(
         f'<tr><th>{_escape(name)}</th><td class="number">{value:.4f}</td></tr>'
         for name, value in page.values.items()
     )
-    parts = [f"<h2>{_escape(page.split)}</h2>\n<table>{rows}</table>\n"]
+    heading = f"<h2>{_escape(page.split)}</h2>\n" if has_heading else ""
+    parts = [f"{heading}<table>{rows}</table>\n"]
     if page.judgements:
         if page.has_classes:
             parts.append(_matrix(page.judgements))
@@ -152,12 +96,12 @@ def _matrix(judgements) -> str:
 
 def _worst(judgements) -> str:
     wrong = sorted(
-        (j for j in judgements if j.gold != j.predicted), key=lambda j: -j.wrongness
+        (j for j in judgements if j.gold != j.predicted), key=lambda j: -j.error
     )
     shown = wrong[:_MOST_MISTAKES]
     has_odds = any(j.probabilities for j in shown)
     lines = "".join(
-        f'<tr><td class="number">{j.wrongness:.3f}</td><td>{_escape(j.gold)}</td>'
+        f'<tr><td class="number">{j.error:.3f}</td><td>{_escape(j.gold)}</td>'
         f"<td>{_escape(j.predicted)}</td>{_odds(j) if has_odds else ''}"
         f'<td class="text">{_text(j.text)}</td></tr>\n'
         for j in shown
@@ -168,8 +112,9 @@ def _worst(judgements) -> str:
         number = f"All {len(wrong)}"
     return (
         f"<h3>{number} mistakes in {len(judgements)} answers, the worst first</h3>\n"
-        '<div class="wide"><table><tr><th title="the loss or, for texts, the '
-        'probability times the missing F1">wrongness</th><th>true</th><th>predicted</th>'
+        '<div class="wide"><table><tr><th title="the loss; for numbers, the distance; for '
+        'texts, the probability times the missing F1">error</th><th>true</th>'
+        "<th>predicted</th>"
         f"{odds}<th>text</th></tr>\n{lines}</table></div>\n"
     )
 

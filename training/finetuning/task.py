@@ -41,7 +41,7 @@ class Judgement(NamedTuple):
     text: str
     gold: str
     predicted: str
-    wrongness: float  # a loss, or another number; the page lists the highest first
+    error: float  # the loss, or another number; the page lists the highest first
     probabilities: Mapping[str, float] = {}  # of the answers to choose from
 
 

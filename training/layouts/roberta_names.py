@@ -51,17 +51,3 @@ ROBERTA = Names(
         }
     },
 )
-
-# What tokenizer_config.json says of a byte-level BPE. Without the entry for <mask>,
-# transformers would keep a space before it as a token.
-TOKENIZER = {
-    "tokenizer_class": "RobertaTokenizer",
-    "mask_token": {
-        "__type": "AddedToken",
-        "content": "<mask>",
-        "lstrip": True,
-        "normalized": False,
-        "rstrip": False,
-        "single_word": False,
-    },
-}

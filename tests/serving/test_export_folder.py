@@ -1,0 +1,134 @@
+"""The folder of an export: replaced as a whole, and nothing else is removed."""
+
+import json
+import os
+import pathlib
+
+import pytest
+
+from serving import export_folder
+from serving.predictor import _find
+from text.errors import UserError
+from text.files import local
+
+
+def replace(final, content):
+    """Exports a file, as `export.save` does."""
+    with export_folder.replacing(str(final)) as folder:
+        pathlib.Path(folder, "file").write_text(content)
+        if content == "bad":
+            raise UserError("bad")
+        description = {"files": ["file", "export.json"]}
+        pathlib.Path(folder, "export.json").write_text(json.dumps(description))
+
+
+def everything(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+EXPORTED = ["export", "export/export.json", "export/file"]
+
+
+def left_by_a_killed_process(final, name="export"):
+    """The name of a folder in which it wrote."""
+    place = local.temporary_name(str(final.parent / name))
+    return pathlib.Path(place.replace(f"~{os.getpid()}", "~4194305"))
+
+
+def test_an_export_is_replaced_as_a_whole_or_not_at_all(tmp_path):
+    final = tmp_path / "export"
+    replace(final, "first")
+    replace(final, "second")
+    with pytest.raises(UserError):
+        replace(final, "bad")
+    assert (final / "file").read_text() == "second"
+    assert everything(tmp_path) == EXPORTED
+
+
+def test_an_export_killed_between_its_renames_is_found_again(tmp_path):
+    final = tmp_path / "export"
+    replace(final, "first")
+    old = left_by_a_killed_process(final, "export.replaced")
+    final.rename(old)
+    replace(final, "second")
+    assert everything(tmp_path) == EXPORTED
+    # The new one is whole and was checked; the old one has no name any more.
+    new = left_by_a_killed_process(final)
+    final.rename(new)
+    for directory in (tmp_path, final):
+        assert _find(str(directory))[1] == str(new / "export.json")
+    export_folder.recover(str(tmp_path))
+    assert (final / "file").read_text() == "second"
+    # Killed while it wrote: not whole, and removed by the next export alone.
+    new.mkdir()
+    (new / "file").write_text("half")
+    export_folder.recover(str(tmp_path))
+    assert new.exists()
+    replace(final, "third")
+    assert everything(tmp_path) == EXPORTED
+
+
+def test_a_process_that_exports_is_left_alone(tmp_path):
+    final = tmp_path / "export"
+    running = local.temporary_name(str(final))
+    running = pathlib.Path(running.replace(f"~{os.getpid()}", f"~{os.getppid()}"))
+    running.mkdir()
+    replace(final, "first")
+    assert running.exists()
+    with local.locked(str(final)):
+        with pytest.raises(UserError, match=f"in use by process {os.getpid()} on"):
+            replace(final, "second")
+        final.rename(left_by_a_killed_process(final))
+        export_folder.recover(str(tmp_path))
+        assert not final.exists()
+    export_folder.recover(str(tmp_path))
+    assert (final / "file").read_text() == "first"
+
+
+@pytest.mark.parametrize("place", ["notes", "text/2/saved_model.pb", ".hidden"])
+def test_what_an_export_did_not_make_is_kept(tmp_path, place, capsys):
+    final = tmp_path / "export"
+    mine = [final / place]
+    for name in ("writing-export", "replaced-export", ".export", ".export~bert~mine"):
+        mine.append(tmp_path / name / "thesis.txt")
+    replace(final, "first")
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    replace(final, "second")
+    replace(final, "third")
+    mine[0] = tmp_path / "export.kept-1" / place
+    assert [path.read_text() for path in mine] == ["mine"] * len(mine)
+    assert (final / "file").read_text() == "third"
+    assert (tmp_path / "export.kept-1" / "file").read_text() == "first"
+    assert f"renamed to {final}.kept-1" in capsys.readouterr().err
+
+
+def test_an_export_that_does_not_say_what_it_holds_is_kept(tmp_path):
+    """As those of earlier versions."""
+    final = tmp_path / "export"
+    replace(final, "first")
+    (final / "export.json").write_text("{}")
+    replace(final, "second")
+    assert (tmp_path / "export.kept-1" / "file").read_text() == "first"
+
+
+def test_an_export_takes_no_place_that_is_not_an_exports(tmp_path):
+    final = tmp_path / "export"
+    export_folder.check_place(str(tmp_path))
+    final.mkdir()
+    export_folder.check_place(str(tmp_path))  # empty
+    replace(final, "first")
+    export_folder.check_place(str(tmp_path))
+    (final / "export.json").unlink()
+    with pytest.raises(UserError, match="export: exists and is not an export; move"):
+        export_folder.check_place(str(tmp_path))
+
+
+def test_empty_folders_belong_to_what_an_export_holds(tmp_path):
+    (tmp_path / "text" / "1" / "assets").mkdir(parents=True)
+    (tmp_path / "text" / "1" / "model").write_text("x")
+    assert sorted(export_folder.files(str(tmp_path))) == [
+        "text/1/assets",
+        "text/1/model",
+    ]

@@ -4,6 +4,7 @@ An export is compared with its script's own answers before it appears, so a run 
 with one has tokenized alike in Python and in the graph.
 """
 
+import itertools
 import json
 
 import numpy as np
@@ -27,6 +28,7 @@ from tests import jobs
 from text.errors import UserError
 from text.tasks import squad
 from text.tasks.spans import Document
+from text.tokenizers import byte_bpe
 from text.tokenizers.kinds import TokenizerOptions
 
 VOCABULARY = str(tests.GOLDEN / "byte_bpe")
@@ -287,11 +289,26 @@ def test_records_keep_the_rules_of_their_kind(tmp_path, capsys, instances, maski
     said = capsys.readouterr().out
     for side in ("A", "B") if instances == "pairs" else ("Text",):
         assert f"  {side}: " in said
-    if masking == "dynamic":  # the text again, with spaces between its sentences too
+    if masking == "dynamic":  # the text again
         text = " ".join((tmp_path / "text.txt").read_text().split())
         shown = said.split("  Text: ")[1:]
         shown = [" ".join(record.split("\n\n")[0].split()) for record in shown]
         assert sum(record in text for record in shown) > 40
+
+
+def test_sentences_of_a_record_have_a_space_between_them(tmp_path, tokenizer):
+    records = make_records(tmp_path, "doc_sentences", "dynamic")
+    byte_of = {c: byte for byte, c in enumerate(byte_bpe.byte_characters())}
+    found = ""
+    for record in tf.data.TFRecordDataset(records):
+        features = tf.train.Example.FromString(record.numpy()).features.feature
+        ids = [id for id in features["input_ids"].int64_list.value if id > 3]
+        spelled = "".join(tokenizer.vocabulary.tokens[id] for id in ids)
+        found += bytes(byte_of[c] for c in spelled).decode(errors="replace") + "\n"
+    sentences = (tmp_path / "text.txt").read_text().splitlines()
+    borders = [(a[-4:], b[:3]) for a, b in itertools.pairwise(sentences) if a and b]
+    assert sum(f"{a} {b}" in found for a, b in borders) > 8
+    assert not any(a + b in found for a, b in borders)
 
 
 def test_whole_words_are_masked_from_space_to_space(tmp_path, capsys, tokenizer):

@@ -143,14 +143,37 @@ def test_any_text_comes_back_and_a_graph_gives_the_same(tokenizer, graph, texts)
     check_graph(tokenizer, graph[0], texts)
 
 
+@pytest.fixture(scope="module")
+def joining(tmp_path_factory):
+    """A vocabulary that merges wherever a word goes on, so that ids show all words."""
+    merges = [f"{x} {y}" for x in "a1.st'\u0120" for y in byte_bpe.byte_characters()]
+    folder = write(tmp_path_factory.mktemp("joining"), merges)
+    tokenizer = TokenizerOptions().load_tokenizer(str(folder))
+    (folder / "graph").mkdir()
+    return tokenizer, in_graph(tokenizer, folder / "graph")[0]
+
+
+@settings(deadline=None, max_examples=150)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4))
+def test_words_begin_at_the_same_places_in_a_graph(joining, texts):
+    check_graph(*joining, texts)
+
+
+def test_contractions_and_runs_of_spaces_are_words(joining):
+    rng = random.Random(0)
+    parts = [*"ast1. \n'", "'s", "'re", "'ll", "'d", "\u3000", "\u00e9", "  "]
+    texts = ["".join(rng.choices(parts, k=rng.randrange(12))) for _ in range(3000)]
+    check_graph(*joining, texts)
+
+
 @pytest.mark.slow
-def test_characters_of_all_kinds_are_the_same_in_a_graph(tokenizer, graph):
+def test_characters_of_all_kinds_are_the_same_in_a_graph(joining):
     kinds = [unicodedata.category(chr(point)) for point in range(0x40100)]
     points = [p for p, kind in enumerate(kinds) if p < 256 or kind != kinds[p - 1]]
     points = [p for p in points if kinds[p] != "Cs"]
     assert len(points) > 3000
-    texts = [f"a{c}b {c}1 '{c}!{c} {c}" for c in map(chr, points)]
-    check_graph(tokenizer, graph[0], texts)
+    texts = [f"a{c} 1{c} .{c} {c}a'{c}" for c in map(chr, points)]
+    check_graph(*joining, texts)
 
 
 def test_long_words_and_lone_surrogates(tokenizer, graph):

@@ -260,11 +260,8 @@ def _tokenizer(given, prefix, config):
     if not os.path.exists(path):
         raise UserError(f"{path}: no such file; pass the model's --vocab_file")
     tokenizer = run.make_tokenizer(dataclasses.replace(given, vocab_file=path))
-    if len(tokenizer.vocabulary) > config.vocab_size:
-        raise UserError(
-            f"{path}: {len(tokenizer.vocabulary)} tokens, but the model has "
-            f"vocab_size={config.vocab_size}; check --vocab_file"
-        )
+    where = given.bert_config_file or folder
+    run.check_vocabulary(tokenizer.vocabulary, config, where)
     return tokenizer
 
 

@@ -50,14 +50,8 @@ def main(given: Options) -> None:
             f"{given.init_checkpoint}: was trained with --objective={noted}, which does "
             "not fill masks; use a checkpoint trained on masked words"
         )
-    if len(vocabulary) > config.vocab_size:
-        raise UserError(
-            f"{given.vocab_file}: {len(vocabulary)} tokens, but the checkpoint has "
-            f"vocab_size={config.vocab_size}; check --vocab_file"
-        )
-    model = masked_lm.MaskedLM().network(config)
-    weights = {variable.path: variable for variable in model.trainable_variables}
-    checkpoint.load(weights, prefix, required="", scope=model.encoder.scope)
+    run.check_vocabulary(vocabulary, config, given.bert_config_file or prefix)
+    model = load_network(config, prefix)
     lines = [given.text] if given.text is not None else sys.stdin
     skipped = 0
     for number, line in enumerate(lines, start=1):
@@ -71,6 +65,20 @@ def main(given: Options) -> None:
         print(
             f"{skipped} lines without {vocabulary.mask} were skipped", file=sys.stderr
         )
+
+
+def load_network(config, prefix: str) -> masked_lm.MaskedLMModel:
+    """The network of a checkpoint, without its pooler, which fills no masks.
+
+    Raises:
+        UserError: a weight is missing or has another shape.
+    """
+    model = masked_lm.MaskedLM().network(config)
+    encoder = model.encoder
+    pooler = {v.path for v in encoder.weights}.difference(encoder.required)
+    weights = {v.path: v for v in model.weights if v.path not in pooler}
+    checkpoint.load(weights, prefix, required="", scope=encoder.scope)
+    return model
 
 
 def _encode(tokenizer, text, config, number):

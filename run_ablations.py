@@ -21,7 +21,7 @@ import dataclasses
 import os
 
 import options
-from training import checkpoint
+from training import checkpoint, run
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import EncoderConfig
 from text.corpus import formats
@@ -79,7 +79,7 @@ class Options(TokenizerOptions):
         3, help="Fine-tuning runs per task and pre-trained encoder, with other seeds."
     )
     num_train_steps: int = options.field(
-        4000, help="Pre-training updates; a tenth of them is warm-up."
+        1500, help="Pre-training updates; a tenth of them is warm-up."
     )
     max_seq_length: int = options.field(64, help="Tokens per row, for all scripts.")
     max_predictions_per_seq: int = options.field(
@@ -131,6 +131,11 @@ class Options(TokenizerOptions):
             raise UserError(
                 "--tasks needs --input_file: pass text that the tasks' texts are like"
             )
+        if not self.output_dir or set(self.output_dir) & set("*?[],"):
+            raise UserError(
+                f"--output_dir={self.output_dir}: must not be empty or contain any of "
+                "* ? [ ] ,"
+            )
         if self.input_file and not self.tasks:
             raise UserError("--input_file needs --tasks, such as SST-2:glue/SST-2")
 
@@ -146,8 +151,9 @@ class Options(TokenizerOptions):
 def main(given: Options) -> int:
     planned = make_plan(given)
     root = given.output_dir
-    make_folder(root, planned)
+    make_folder(root)
     with local.locked(os.path.join(root, _MARK)):
+        write_configs(root, planned)
         known = {cell.name: cells.finished(root, cell) for cell in planned.cells}
         known = {name: done for name, done in known.items() if done}
         cells.check_flags(root, [c for c in planned.cells if c.name not in known])
@@ -209,8 +215,9 @@ def _tasks(given: Options) -> list[tasks.Task]:
 def _sources(given: Options) -> plan.Sources:
     """Text and vocabulary, as given or made from the installed packages."""
     made = []
-    train = _expand("input_file", given.input_file)
-    held_out = _expand("held_out_file", given.held_out_file)
+    train, held_out = given.input_file, given.held_out_file
+    for patterns in filter(None, (train, held_out)):
+        inputs.expand(patterns)  # finds out now whether there are such files
     if not train:
         output = f"{{root}}/{_DOCUMENTATION}/{cells.OUTPUT}"
         train, held_out = [f"{output}/train.txt"], [f"{output}/held_out.txt"]
@@ -236,24 +243,17 @@ def _sources(given: Options) -> plan.Sources:
     return plan.Sources(train, held_out, vocabulary, made)
 
 
-def _expand(flag, patterns):
-    try:
-        return inputs.expand(patterns) if patterns else []
-    except UserError as error:
-        raise UserError(f"--{flag}: {error}") from error
-
-
 def _text_cell(name, script, flags, needs=()):
     return cells.Cell(name, script, tuple(plan.words(**flags)), name, needs)
 
 
 def _config(given: Options) -> EncoderConfig:
-    size = given.vocab_size
+    vocabulary = None
     if given.vocab_file:
-        size = len(given.load_tokenizer(given.vocab_file).vocabulary)
+        vocabulary = given.load_tokenizer(given.vocab_file).vocabulary
     if given.bert_config_file is None:
         config = BertConfig(
-            vocab_size=size,
+            vocab_size=len(vocabulary) if vocabulary else given.vocab_size,
             hidden_size=128,
             num_hidden_layers=4,
             num_attention_heads=4,
@@ -266,11 +266,9 @@ def _config(given: Options) -> EncoderConfig:
         )
     else:
         config = checkpoint.read_config(given.bert_config_file)
-    if size > config.vocab_size:
-        raise UserError(
-            f"the vocabulary has {size} tokens, but vocab_size in "
-            f"{given.bert_config_file} is {config.vocab_size}"
-        )
+        _check_config(given, config)
+    if vocabulary:
+        run.check_vocabulary(vocabulary, config, given.bert_config_file)
     if given.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={given.max_seq_length}: the config has only "
@@ -279,11 +277,29 @@ def _config(given: Options) -> EncoderConfig:
     return config
 
 
-def make_folder(root: str, planned: plan.Plan) -> None:
-    """Creates the folder with the configs, or checks that it has the same.
+def _check_config(given, config):
+    """Refuses configs of which the tables' rows would not be what they say."""
+    if config.attention_direction != "both" or config.row_pooling != "first":
+        raise UserError(
+            f"{given.bert_config_file}: sets attention_direction or pooling, which the "
+            "tables set themselves; remove them"
+        )
+    if given.vocab_file:
+        return
+    # build_vocab.py begins with [PAD].
+    run.check_padding("the learned vocabulary", 0, config, given.bert_config_file)
+    if given.vocab_size > config.vocab_size:
+        raise UserError(
+            f"--vocab_size={given.vocab_size}: more than vocab_size={config.vocab_size} of "
+            f"{given.bert_config_file}"
+        )
+
+
+def make_folder(root: str) -> None:
+    """Creates the folder, or takes up one that this script made.
 
     Raises:
-        UserError: the folder has files of others, or other configs.
+        UserError: it has files of others.
     """
     mark = os.path.join(root, _MARK)
     if os.path.isdir(root) and os.listdir(root) and not os.path.exists(mark):
@@ -291,46 +307,44 @@ def make_folder(root: str, planned: plan.Plan) -> None:
             f"{root}: contains files that this script did not make; choose another "
             "--output_dir"
         )
-    os.makedirs(os.path.join(root, "configs"), exist_ok=True)
+    os.makedirs(root, exist_ok=True)
     with open(mark, "ab"):
         pass
+
+
+def write_configs(root: str, planned: plan.Plan) -> None:
+    """Writes the variants' configs.
+
+    Raises:
+        UserError: the folder has others, with which encoders may have been trained.
+    """
+    os.makedirs(os.path.join(root, "configs"), exist_ok=True)
     for name, config in planned.configs.items():
         path = os.path.join(root, "configs", f"{name}.json")
-        content = config.to_json_string()
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                if file.read() != content:
-                    raise UserError(
-                        f"{path}: differs from what --bert_config_file asks for; choose "
-                        "another --output_dir"
-                    )
-            continue
-        with local.replacing(path, "w") as file:
-            file.write(content)
+        if not os.path.exists(path):
+            with local.replacing(path, "w") as file:
+                file.write(config.to_json_string())
+        elif checkpoint.read_config(path) != config:
+            raise UserError(
+                f"{path}: differs from what --bert_config_file, --vocab_file, "
+                "--vocab_size and --max_seq_length ask for now; choose another "
+                "--output_dir"
+            )
 
 
-def _facts(given: Options) -> dict[str, tuple[str, str]]:
-    """What differs from the papers, besides the tasks."""
-    config = _config(given)
+def _facts(given: Options) -> dict[str, str]:
+    """The scale of these runs."""
+    text = given.input_file or ["documentation of the installed Python packages"]
     return {
-        "layers, hidden size, heads": (
-            f"{config.num_hidden_layers}, {config.hidden_size}, "
-            f"{config.num_attention_heads}",
-            "12, 768, 12",
-        ),
-        "vocabulary": (f"{config.vocab_size:,}", "30,522"),
-        "pre-training text": (
-            ", ".join(map(os.path.basename, given.input_file))
-            or "documentation of the installed Python packages",
-            "BooksCorpus and Wikipedia, 3.3 billion words",
-        ),
-        "updates": (f"{given.num_train_steps:,}", "1,000,000 of 256 rows"),
-        "tokens per row": (f"{given.max_seq_length}", "128, then 512"),
-        "more flags": (f"{given.records_flags} {given.pretraining_flags}", ""),
-        "seeds of pre-training, and fine-tuning runs of each": (
-            f"{len(given.seeds)}, {given.num_trials}",
-            "1, best or mean of several",
-        ),
+        "pre-training text": ", ".join(text),
+        "vocabulary": given.vocab_file or f"{given.vocab_size:,} pieces, learned",
+        "config": given.bert_config_file or "4 layers of 128 with 4 heads",
+        "updates": f"{given.num_train_steps:,}",
+        "tokens per row": f"{given.max_seq_length}",
+        "records": given.records_flags,
+        "pre-training": given.pretraining_flags,
+        "pre-trainings of each variant": f"{len(given.seeds)}",
+        "fine-tuning runs of each": f"{given.num_trials}",
     }
 
 

@@ -21,15 +21,23 @@ import run_squad
 import run_swag
 import tests
 from training import tf
+from modeling.encoders.roberta_config import RobertaConfig
 from serving.predictor import Predictor
-from tests import jobs, tiny
+from tests import jobs
 from text.errors import UserError
 from text.tasks import squad
 from text.tasks.spans import Document
 from text.tokenizers.kinds import TokenizerOptions
 
 VOCABULARY = str(tests.GOLDEN / "byte_bpe")
-TINY = tiny.config(vocab_size=905, type_vocab_size=1, max_position_embeddings=64)
+TINY = RobertaConfig(
+    vocab_size=905,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=64,
+)
 WHOLE = {"do_train": True, "do_eval": True, "do_predict": True, "do_export": True}
 TEXTS = (
     "The simple form is equivalent.",

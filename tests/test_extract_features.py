@@ -637,7 +637,7 @@ BAD = {
     ),
     "larger vocabulary": (
         larger_vocabulary,
-        "vocab.txt: 3041 tokens, but the model has vocab_size=3000",
+        "vocab.txt: 3041 tokens, more than vocab_size=3000",
     ),
     "no config": (
         lambda folder: {"bert_config_file": str(folder / "nowhere.json")},

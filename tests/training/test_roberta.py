@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import convert_checkpoint
+import fill_mask
 import tests
 from training import checkpoint, distribution, loop, tf
 from modeling import optimization
@@ -352,6 +353,18 @@ def test_added_positions_leave_the_unused_rows(tmp_path):
     np.testing.assert_array_equal(found[50:], before[2:4])
     with pytest.raises(UserError, match="the model already has 50"):
         convert(tmp_path, tmp_path / "out", max_position_embeddings=26)
+
+
+def test_masks_are_filled_with_all_that_the_encoder_adds():
+    """The row of token types is not trained, and is not zero in this model."""
+    folder = GOLDEN / "hf" / "masked_lm"
+    config = checkpoint.read_config(str(folder))
+    model = fill_mask.load_network(config, checkpoint.resolve(str(folder)))
+    with np.load(GOLDEN / "hf" / "masked_lm_outputs.npz") as file:
+        golden = dict(file)
+    ids, mask = golden["input_ids"], golden["attention_mask"]
+    found = model(everywhere({"input_ids": ids, "input_mask": mask}))
+    assert_close(found["masked_lm_logits"], golden["logits"], mask)
 
 
 def test_byte_pairs_go_along_as_they_are(tmp_path):

@@ -43,7 +43,7 @@ def replacing(path: str, mode: str = "wb"):
     temporary = temporary_name(path)
     try:
         with open(temporary, mode, encoding=encoding) as file:
-            _try_lock(file, fcntl.LOCK_EX)  # see remove_temporaries
+            try_lock(file, fcntl.LOCK_EX)  # see remove_temporaries
             yield file
             file.flush()
             os.fsync(file.fileno())  # a power cut must not leave a name without data
@@ -135,7 +135,7 @@ def remove_temporaries(path: str) -> None:
             # The id of a process in a container means nothing here, so the lock decides.
             # NFS locks need the file open for writing.
             with contextlib.suppress(PermissionError), open(found, "r+b") as file:
-                if _try_lock(file, fcntl.LOCK_EX):
+                if try_lock(file, fcntl.LOCK_EX):
                     os.remove(found)
 
 
@@ -183,7 +183,7 @@ def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[N
     with contextlib.ExitStack() as stack:
         while True:
             file = stack.enter_context(open(place, "a+", encoding="utf-8"))
-            if not _try_lock(file, kind, place, wait):
+            if not try_lock(file, kind, place, wait):
                 file.seek(0)
                 raise UserError(
                     f"{path}: in use by {_holder(file.read())}; wait until it ends, or "
@@ -204,7 +204,7 @@ def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[N
             yield
         finally:
             # Others who share it still need it.
-            if not shared or _try_lock(file, fcntl.LOCK_EX):
+            if not shared or try_lock(file, fcntl.LOCK_EX):
                 with contextlib.suppress(OSError):
                     os.remove(place)
 
@@ -220,8 +220,15 @@ def _holder(noted):
     return "another process"
 
 
-def _try_lock(file, kind, place=None, wait=False):
-    """False if another process holds it; True if there are no locks."""
+def try_lock(file, kind, place=None, wait=False):
+    """Locks an open file; returns False if another process holds it.
+
+    Where there are no locks, it returns True, with a warning if `place` is given.
+
+    Args:
+        kind: fcntl.LOCK_EX or LOCK_SH.
+        place: the file's name, for the warning.
+    """
     try:
         fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
     except OSError as error:

@@ -7,6 +7,7 @@ import dataclasses
 import os
 
 import options
+from text.errors import UserError
 from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
@@ -34,7 +35,19 @@ def load_vocabulary(vocab_file: str) -> Vocabulary:
         UserError: the file is not a vocabulary.
         OSError: the file cannot be read.
     """
+    vocab_file = _file(vocab_file)
     return kind_of(vocab_file).load_vocabulary(vocab_file)
+
+
+def _file(path):
+    """The file, if a path is a folder."""
+    if not os.path.isdir(path):
+        return path
+    found = find_vocabulary(path)
+    if not found:
+        names = " or ".join(kind.vocabulary_file for kind in reversed(TOKENIZERS))
+        raise UserError(f"{path}: contains no {names}; pass the vocabulary's own path")
+    return found
 
 
 def find_vocabulary(folder: str) -> str | None:
@@ -62,10 +75,11 @@ class TokenizerOptions:
     )
 
     def load_tokenizer(self, vocab_file: str) -> Tokenizer:
-        """The tokenizer for a vocabulary and these flags.
+        """The tokenizer for a vocabulary, a file or its folder, and these flags.
 
         Raises:
             UserError: the file is not a vocabulary.
             OSError: the file cannot be read.
         """
+        vocab_file = _file(vocab_file)
         return kind_of(vocab_file).load(vocab_file, self)

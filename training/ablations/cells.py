@@ -9,6 +9,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import fcntl
+import math
 import os
 import shutil
 import signal
@@ -35,10 +36,11 @@ class Cell:
     Attributes:
         name: its folder, within that of the plan.
         script: at the root of the repository.
-        words: its flags; "{root}" is the plan's folder, so that it can be moved.
+        words: its flags; "{root}" is the plan's folder.
         kind: cells of a kind take about the same time.
         needs: names of the cells that must have finished.
         numbers: the file with its numbers, within its output; "" if it has none.
+        number: the one of them that is needed.
         keeps_output: False if only the numbers are needed later.
     """
 
@@ -48,6 +50,7 @@ class Cell:
     kind: str
     needs: tuple[str, ...] = ()
     numbers: str = ""
+    number: str = ""
     keeps_output: bool = True
 
     @property
@@ -55,7 +58,7 @@ class Cell:
         return f"{{root}}/{self.name}/{OUTPUT}"
 
     def command(self, root: str) -> list[str]:
-        words = (word.replace("{root}", root) for word in self.words)
+        words = (word.replace("{root}", os.path.abspath(root)) for word in self.words)
         return [sys.executable, os.path.join(_ROOT, self.script), *words]
 
 
@@ -68,8 +71,12 @@ def finished(root: str, cell: Cell) -> dict | None:
     path = os.path.join(root, cell.name, _DONE)
     if not os.path.exists(path):
         return None
-    done = local.read_json(path)
-    if done["words"] != list(cell.words):
+    try:
+        done = local.read_json(path)
+        before = _by_name(done["words"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{path}: damaged ({error!r}); delete it") from error
+    if before.items() ^ _by_name(cell.words).items():
         differ = sorted(set(done["words"]) ^ set(cell.words))
         raise UserError(
             f"{os.path.dirname(path)}: was run with other flags ({', '.join(differ)}); "
@@ -78,13 +85,21 @@ def finished(root: str, cell: Cell) -> dict | None:
     return done
 
 
+def _by_name(words):
+    """Flags and values; of a repeated flag, the value that counts."""
+    return dict(word.partition("=")[::2] for word in words)
+
+
 def check_flags(root: str, cells: Sequence[Cell]) -> None:
-    """Has each script check the flags of its first cell.
+    """Has each script check the flags of its first cell, frozen encoders apart.
 
     Raises:
         UserError: a script refuses them.
     """
-    first = {cell.script: cell for cell in reversed(cells)}
+    first = {
+        (cell.script, "--features" in _by_name(cell.words)): cell
+        for cell in reversed(cells)
+    }
     processes = [
         subprocess.Popen(
             [*cell.command(root), "--only_check_args"],
@@ -98,7 +113,8 @@ def check_flags(root: str, cells: Sequence[Cell]) -> None:
     for process, error in zip(processes, errors, strict=True):
         if process.returncode:
             # It begins with the script's name.
-            raise UserError(f"bad flags: {error.strip().splitlines()[-1]}")
+            last = (error.splitlines() or [f"status {process.returncode}"])[-1]
+            raise UserError(f"bad flags: {last}")
 
 
 class Runner:
@@ -135,6 +151,7 @@ class Runner:
             if cell.name in known:
                 seconds = known[cell.name]["seconds"]
                 self._seconds.setdefault(cell.kind, []).append(seconds)
+                self._clear(cell)  # unless it was killed just before that
         if known:
             _say(f"{len(known)} of {len(cells)} cells have finished earlier")
         return self._run(left, len(cells))
@@ -156,9 +173,9 @@ class Runner:
                     number = total - len(left) - len(running)
                     try:
                         ended = self._ended(cell, future.result())
-                    except _Failed as failed:
-                        failures[cell.name] = f"{cell.name}: {failed}"
-                        ended = f"failed: {failed}"
+                    except (_Failed, UserError, OSError, ValueError) as error:
+                        failures[cell.name] = f"{cell.name}: {error}"
+                        ended = f"failed: {error}"
                     time_left = self._time_left([*left.values(), *running.values()])
                     _say(f"[{number}/{total}{time_left}] {cell.name}: {ended}")
         return [*failures.values(), *(f"{name}: not run" for name in left)]
@@ -192,11 +209,19 @@ class Runner:
         return f"took {duration(done['seconds'])}"
 
     def _time_left(self, waiting: Sequence[Cell]) -> str:
-        """Estimated from finished cells of the same kinds; "" while one is unknown."""
-        if any(cell.kind not in self._seconds for cell in waiting):
+        """Estimated from finished cells of the same kind, of a similar one, or of any."""
+        if not waiting or not self._seconds:
             return ""
-        seconds = sum(statistics.median(self._seconds[cell.kind]) for cell in waiting)
-        return f", {duration(seconds / self._jobs)} left" if waiting else ""
+        seconds = sum(statistics.median(self._similar(cell.kind)) for cell in waiting)
+        return f", about {duration(seconds / self._jobs)} left"
+
+    def _similar(self, kind: str) -> list[float]:
+        if kind in self._seconds:
+            return self._seconds[kind]
+        begin = kind.split()[0]
+        every = list(self._seconds.items())
+        some = [item for item in every if item[0].split()[0] == begin] or every
+        return [seconds for _, known in some for seconds in known]
 
     def _one(self, cell: Cell) -> dict:
         """Runs a cell to its end; returns the content of cell.json."""
@@ -204,6 +229,8 @@ class Runner:
         os.makedirs(os.path.join(folder, OUTPUT), exist_ok=True)
         log = os.path.join(folder, _LOG)
         with open(log, "ab") as file, self._locked(folder) as lock:
+            if self._stopping.is_set():
+                raise _Failed("interrupted")
             _say(f"{cell.name}: started; see {log}")
             begun = time.monotonic()
             process = subprocess.Popen(
@@ -221,31 +248,33 @@ class Runner:
             self._processes.discard(process)
         if status:
             raise _Failed(f"exited with status {status}; {_last_line(log)} (see {log})")
-        output = os.path.join(folder, OUTPUT)
+        numbers = _numbers(os.path.join(folder, OUTPUT, cell.numbers))
+        if cell.number and not math.isfinite(numbers.get(cell.number, math.nan)):
+            raise _Failed(f"{cell.numbers} has no finite {cell.number} (see {log})")
         done = {
             "words": list(cell.words),
-            "script": cell.script,
             "seconds": time.monotonic() - begun,
-            "numbers": _numbers(os.path.join(output, cell.numbers)),
+            "numbers": numbers,
         }
         local.write_json(os.path.join(folder, _DONE), done)
-        if not cell.keeps_output:
-            shutil.rmtree(output)
+        self._clear(cell)
         return done
+
+    def _clear(self, cell):
+        output = os.path.join(self._root, cell.name, OUTPUT)
+        if not cell.keeps_output and os.path.exists(output):
+            shutil.rmtree(output)
 
     @contextlib.contextmanager
     def _locked(self, folder):
         """A lock that the cell's process inherits, so it outlives this one with it."""
         with open(os.path.join(folder, _LOCK), "ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not local.try_lock(file, fcntl.LOCK_EX):
                 _say(
                     f"{folder}: its process still runs since an earlier start; waiting"
                 )
                 while not self._stopping.is_set():
-                    with contextlib.suppress(OSError):
-                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if local.try_lock(file, fcntl.LOCK_EX):
                         break
                     time.sleep(0.5)
             yield file.fileno()

@@ -1,6 +1,7 @@
 """Writes what a plan has found so far: as JSON, as an HTML page, and a figure's picture."""
 
 import base64
+import dataclasses
 import html
 import io
 import math
@@ -8,6 +9,7 @@ import os
 import statistics
 from collections.abc import Mapping
 
+from text.errors import UserError
 from text.files import local
 from training.ablations.plan import Column, Plan, Value
 from training.ablations.tables import TABLES
@@ -34,20 +36,32 @@ img { max-width: 100%; }
 """
 
 
+def _earlier(path: str) -> dict:
+    if not os.path.exists(path):
+        return {}
+    try:
+        tables = local.read_json(path)["tables"]
+        for found in tables.values():
+            _rows(found), _scale(found["facts"], "")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path}: was not written by this version ({error!r}); delete it"
+        ) from error
+    return tables
+
+
 class Results:
     """The numbers of finished cells, and what is made of them.
 
     Args:
         root: the plan's folder. Other tables that were written there are kept.
-        facts: what a reader must know to compare: name to "here" and "in the papers".
+        facts: the scale of these runs: name to value.
     """
 
-    def __init__(self, root: str, plan: Plan, facts: Mapping[str, tuple[str, str]]):
+    def __init__(self, root: str, plan: Plan, facts: Mapping[str, str]):
         self._root, self._plan = root, plan
-        self._facts = {name: list(both) for name, both in facts.items()}
-        self._earlier = {}
-        if os.path.exists(os.path.join(root, JSON)):
-            self._earlier = local.read_json(os.path.join(root, JSON))["tables"]
+        self._facts = dict(facts)
+        self._earlier = _earlier(os.path.join(root, JSON))
         self.cells: dict[str, dict] = {}
 
     def write(self) -> dict:
@@ -68,7 +82,7 @@ class Results:
                 shown = _rows(found)
             parts.append(
                 f"<h2>{_escape(table.title)} ({_escape(table.paper)})</h2>\n{shown}"
-                f"<p>{_escape(table.note)}</p>\n{_scale(found['facts'])}"
+                f"<p>{_escape(table.note)}</p>\n{_scale(found['facts'], table.scale)}"
             )
         page = (
             '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
@@ -84,10 +98,11 @@ class Results:
     def _table(self, name: str) -> dict:
         rows = []
         for i, row in enumerate(TABLES[name].rows):
+            config = self._plan.configs[row.variant.name]
             columns = self._plan.columns[name]
             rows.append(
                 {
-                    "label": row.label,
+                    "label": row.label.format(**dataclasses.asdict(config)),
                     "here": {c.title: self._measured(c, i) for c in columns},
                     "published": dict(row.published),
                 }
@@ -112,8 +127,8 @@ class Results:
             for name in value.cells
             if name in self.cells
         ]
-        if value.number.endswith("_loss"):
-            runs = [math.exp(loss) for loss in runs]
+        if value.is_loss:
+            runs = [math.exp(min(loss, 700.0)) for loss in runs]
         return {
             "mean": statistics.mean(runs) if runs else None,
             "deviation": statistics.stdev(runs) if len(runs) > 1 else None,
@@ -150,16 +165,14 @@ def _number(summary: dict) -> str:
     return text
 
 
-def _scale(facts) -> str:
+def _scale(facts: dict, there: str) -> str:
     lines = "".join(
-        f"<tr><th>{_escape(name)}</th><td>{_escape(here)}</td>"
-        f'<td class="paper">{_escape(there)}</td></tr>'
-        for name, (here, there) in facts.items()
+        f"<tr><th>{_escape(name)}</th><td>{_escape(value)}</td></tr>"
+        for name, value in facts.items()
     )
     return (
-        "<details><summary>What differs from the paper</summary><table><tr><th></th>"
-        f'<th>here</th><th class="paper">BERT-Base in the paper</th></tr>{lines}</table>'
-        "</details>\n"
+        "<details><summary>What differs from the paper</summary>"
+        f"<table>{lines}</table><p>In {_escape(there)}.</p></details>\n"
     )
 
 
@@ -214,7 +227,7 @@ def _draw(found: dict) -> bytes:
                 label=row["label"],
             )
         axis.set_xlabel("pre-training steps")
-        axis.set_ylabel(f"{title}, dev")
+        axis.set_ylabel(f"{title}, dev".replace("$", r"\$"))
         axis.grid(alpha=0.3)
         axis.legend()
     picture = io.BytesIO()

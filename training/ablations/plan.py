@@ -2,7 +2,7 @@
 
 import dataclasses
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from modeling.encoders.config import EncoderConfig
@@ -12,7 +12,7 @@ from training.ablations.tables import TABLES, Head, Row, Table, Variant
 from training.ablations.tasks import Task
 
 _RECORDS = "records.tfrecord"
-_SHARDS = 8
+_FILES = {"train": 8, "held_out": 1}
 # What the plan sets itself, or what has a flag of its own.
 _PLANNED = frozenset(
     "do_train do_eval do_predict do_export input_file eval_input_file output_file "
@@ -20,7 +20,9 @@ _PLANNED = frozenset(
     "train_file predict_file seed num_trials num_train_steps max_predictions_per_seq "
     "objective masking instances mask_share keep_share random_share "
     "keep_checkpoints_at keep_checkpoint_max features lstm_layers lstm_size pooling "
-    "input_format do_lower_case strip_accents split_cjk".split()
+    "input_format do_lower_case strip_accents split_cjk label_kind "
+    # What would end a script before it works, or hide flags from this check.
+    "only_check_args flagfile undefok help helpshort helpfull helpxml".split()
 )
 
 
@@ -29,7 +31,8 @@ class Value(NamedTuple):
 
     cells: tuple[str, ...]
     number: str
-    factor: float = 100.0
+    factor: float = 1.0
+    is_loss: bool = False  # of which the perplexity is shown
 
 
 class Column(NamedTuple):
@@ -61,8 +64,7 @@ class Planner:
         given: the flags, see run_ablations.py.
         config: of the encoder that variants change.
         tasks: what to fine-tune for.
-        sources: flags that name text and vocabulary, by purpose ("train", "held_out",
-            "vocabulary"), and the cells that make them.
+        sources: text and vocabulary, and the cells that make them.
     """
 
     def __init__(self, given, config, tasks: Sequence[Task], sources: "Sources"):
@@ -93,8 +95,7 @@ class Planner:
         for seed in self._given.seeds:
             for name, found in columns.items():
                 for row in TABLES[name].rows:
-                    for _ in self._of_row(TABLES[name], row, found, seed):
-                        pass
+                    self._of_row(TABLES[name], row, found, seed)
         return Plan(
             tuple(self._cells.values()),
             self._configs,
@@ -104,13 +105,8 @@ class Planner:
     def _check(self, name, found):
         if not found:
             kinds = {kind for r in TABLES[name].readings for kind in r.kinds}
-            wanted = {"classification": "GLUE or custom", "spans": "SQuAD"} | {
-                "tags": "NER"
-            }
-            raise UserError(
-                f"--table={name} needs a task of its kind in --tasks: "
-                f"{' or '.join(sorted(wanted[kind] for kind in kinds))}"
-            )
+            wanted = " or ".join(sorted(_WANTED[kind] for kind in kinds))
+            raise UserError(f"--table={name} needs in --tasks: {wanted}")
         heads = [row.head for row in TABLES[name].rows] + [r.head for r, _ in found]
         fewest = max((head.num_layers for head in heads), default=1)
         if self._config.num_hidden_layers < fewest:
@@ -129,8 +125,7 @@ class Planner:
         """The table's columns, each with a value for every row."""
         runs = {
             row.label: [
-                list(self._of_row(table, row, found, seed))
-                for seed in self._given.seeds
+                self._of_row(table, row, found, seed) for seed in self._given.seeds
             ]
             for row in table.rows
         }
@@ -142,8 +137,8 @@ class Planner:
                         self._pretraining(row.variant, seed).name
                         for seed in self._given.seeds
                     ),
-                    "masked_lm_loss",
-                    1.0,
+                    _LOSS,
+                    is_loss=True,
                 )
                 for row in table.rows
             ]
@@ -170,19 +165,24 @@ class Planner:
 
     def _of_row(
         self, table: Table, row: Row, found, seed
-    ) -> Iterator[list[tuple[int, Cell]]]:
+    ) -> list[list[tuple[int, Cell]]]:
         """For each column, the cells of a row with their pre-training steps."""
         self._pretraining(row.variant, seed)
-        for reading, task in found:
-            head = reading.head if reading.head.name else row.head
-            yield [
+        return [
+            [
                 (step, self._fine_tuning(row.variant, head, task, seed, trial, step))
                 for step in self._steps(table.steps or (1.0,))
                 for trial in range(self._given.num_trials)
             ]
+            for head, task in (
+                (reading.head if reading.head.name else row.head, task)
+                for reading, task in found
+            )
+        ]
 
     def _steps(self, shares):
-        return [max(round(share * self._last_step), 1) for share in shares]
+        steps = (max(round(share * self._last_step), 1) for share in shares)
+        return list(dict.fromkeys(steps))
 
     # --- Cells -----------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Planner:
                 "create_pretraining_data.py",
                 (
                     *words(
-                        output_file=f"{_output(name)}/{_RECORDS}@{_SHARDS}",
+                        output_file=f"{_output(name)}/{_RECORDS}@{_FILES[split]}",
                         input_file=",".join(source),
                         vocab_file=self._sources.vocabulary,
                         max_seq_length=given.max_seq_length,
@@ -224,13 +224,15 @@ class Planner:
     def _pretraining(self, variant: Variant, seed: int) -> Cell:
         given = self._given
         records, held_out = (self._records(variant, s) for s in ("train", "held_out"))
-        self._configs[variant.name] = dataclasses.replace(
-            self._config, **variant.changes(self._config)
-        )
+        self._configs[variant.name] = self._changed(variant)
         name = f"pretraining/{variant.name}/seed_{seed}"
-        flags = {"do_eval": True} if held_out else {}
+        flags = {}
         if held_out:
-            flags["eval_input_file"] = f"{held_out.output}/{_RECORDS}-*"
+            flags = {
+                "do_eval": True,
+                "eval_input_file": f"{held_out.output}/{_RECORDS}-*",
+                "max_eval_steps": 10**9,  # all of them
+            }
         steps = self._steps(_steps_of(variant))
         if steps:
             flags["keep_checkpoints_at"] = ",".join(map(str, steps))
@@ -260,6 +262,16 @@ class Planner:
                 numbers="eval_results.txt" if held_out else "",
             )
         )
+
+    def _changed(self, variant: Variant) -> EncoderConfig:
+        changes = variant.changes(self._config)
+        try:
+            return dataclasses.replace(self._config, **changes)
+        except ValueError as error:
+            said = ", ".join(f"{name}={value}" for name, value in changes.items())
+            raise UserError(
+                f"the table's variant with {said}: {error}; use another --bert_config_file"
+            ) from error
 
     def _fine_tuning(
         self,
@@ -313,6 +325,7 @@ class Planner:
                 kind=f"{title} {head.name}",
                 needs=(start.name,),
                 numbers="eval_results.json",
+                number=task.number,
                 keeps_output=False,
             )
         )
@@ -333,6 +346,9 @@ class Sources(NamedTuple):
     cells: Sequence[Cell] = ()
 
 
+_LOSS = "masked_lm_loss"
+# What a task of each kind is called in --tasks.
+_WANTED = {"classification": "GLUE or custom", "spans": "SQuAD", "tags": "NER"}
 _FLAGS_OF = {
     "classification": "classifier_flags",
     "spans": "squad_flags",

@@ -17,6 +17,17 @@ _NOT_SAID = (
 )
 
 
+_BERT_SCALE = (
+    "the paper: 12 layers of 768 with 12 heads, if nothing else is said; 30,522 pieces; "
+    "BooksCorpus and Wikipedia, 3.3 billion words; a million updates of 256 rows of 128, "
+    "then 512 tokens"
+)
+_ROBERTA_SCALE = (
+    "the paper: 12 layers of 768 with 12 heads; about 50,000 byte-level pieces; "
+    "BooksCorpus and Wikipedia, 16 GB; a million updates of 256 rows of 512 tokens"
+)
+
+
 class Variant(NamedTuple):
     """A pre-trained encoder.
 
@@ -55,6 +66,7 @@ class Row(NamedTuple):
     """A row of a table.
 
     Attributes:
+        label: names it; keys of the config in braces become their values.
         published: the paper's numbers, by column.
     """
 
@@ -81,6 +93,7 @@ class Table(NamedTuple):
         rows: what is compared.
         readings: how each row's encoder is used.
         note: what a reader must know.
+        scale: of the paper's runs.
         perplexity: whether the pre-training's perplexity is a column.
         steps: shares of the updates at which encoders are compared: a figure.
     """
@@ -90,6 +103,7 @@ class Table(NamedTuple):
     rows: tuple[Row, ...]
     readings: tuple[Reading, ...] = (Reading(),)
     note: str = ""
+    scale: str = _BERT_SCALE
     perplexity: bool = False
     steps: tuple[float, ...] = ()
 
@@ -142,8 +156,7 @@ def _size(name: str, layers: float, wider: float = 1.0, heads: float = 1.0):
             "num_hidden_layers": max(round(config.num_hidden_layers * layers), 1),
             "num_attention_heads": max(round(number * heads), 1),
             "hidden_size": width,
-            "intermediate_size": width
-            * (config.intermediate_size // config.hidden_size),
+            "intermediate_size": config.intermediate_size * width // config.hidden_size,
         }
 
     return Variant(name, changes=changes)
@@ -171,6 +184,7 @@ def _numbers(columns, *numbers):
 
 
 _FIVE = ("MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD 1.1")
+_SIZE = "L={num_hidden_layers}, H={hidden_size}, A={num_attention_heads}"
 _SIX = ("perplexity", "MNLI-m", "MRPC", "SST-2")
 _EIGHT = ("MNLI", "NER fine-tuned", "NER features")
 _ROBERTA_1 = ("SQuAD 2.0", "MNLI-m", "SST-2")
@@ -213,39 +227,40 @@ TABLES = {
         "BERT, table 6",
         (
             Row(
-                "L/4",
+                _SIZE,
                 _size("quarter_layers", 1 / 4),
                 Head(),
                 _numbers(_SIX, 5.84, 77.9, 79.8, 88.4),
             ),
             Row(
-                "L/2, a quarter of the heads",
+                _SIZE,
                 _size("half_layers_few_heads", 1 / 2, heads=1 / 4),
                 Head(),
                 _numbers(_SIX, 5.24, 80.6, 82.2, 90.7),
             ),
             Row(
-                "L/2",
+                _SIZE,
                 _size("half_layers", 1 / 2),
                 Head(),
                 _numbers(_SIX, 4.68, 81.9, 84.8, 91.3),
             ),
-            Row("BERT", BERT, Head(), _numbers(_SIX, 3.99, 84.4, 86.7, 92.9)),
+            Row(_SIZE, BERT, Head(), _numbers(_SIX, 3.99, 84.4, 86.7, 92.9)),
             Row(
-                "4/3 as wide",
+                _SIZE,
                 _size("wide", 1, 4 / 3),
                 Head(),
                 _numbers(_SIX, 3.54, 85.7, 86.9, 93.3),
             ),
             Row(
-                "2 L, 4/3 as wide",
+                _SIZE,
                 _size("double_layers_wide", 2, 4 / 3),
                 Head(),
                 _numbers(_SIX, 3.23, 86.6, 87.8, 93.7),
             ),
         ),
         note="Sizes are relative to the config; for BERT-Base, they are the paper's. The "
-        "perplexity is that of masked words of the held-out text.",
+        "heads keep their size, so a width is rounded up to whole heads. The perplexity is "
+        "that of the masked words of the held-out text.",
         perplexity=True,
     ),
     "7": Table(
@@ -313,6 +328,7 @@ TABLES = {
             Row("Dynamic", _DYNAMIC, Head(), _numbers(_ROBERTA_1, 78.7, 84.0, 92.9)),
         ),
         note="Static masks differ between the passes over the text (--dupe_factor).",
+        scale=_ROBERTA_SCALE,
     ),
     "roberta2": Table(
         "Rows of records",
@@ -339,5 +355,6 @@ TABLES = {
         ),
         note="The table's other row, pairs of single sentences, has no counterpart here. "
         "Batches have the same number of rows, not of tokens.",
+        scale=_ROBERTA_SCALE,
     ),
 }

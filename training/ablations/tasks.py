@@ -38,11 +38,11 @@ def read_task(item: str) -> Task:
     Raises:
         UserError: the name is unknown, or a file is missing.
     """
-    name, colon, folder = item.partition(":")
+    name, _, folder = item.partition(":")
     known = {known.lower(): known for known in _OWN}
     kind = known.get(name.lower(), name.lower())
-    if not colon or not folder or (kind not in _OWN and kind not in glue.TASKS):
-        names = [*(name for name, data in glue.TASKS.items() if data.train), *_OWN]
+    names = [*(name for name, data in glue.TASKS.items() if data.train), *_OWN]
+    if not folder or kind not in names:
         raise UserError(
             f"--tasks={item}: must be NAME:FOLDER with a NAME of {', '.join(names)}"
         )
@@ -57,11 +57,15 @@ def read_task(item: str) -> Task:
             flags["version_2_with_negative"] = True
         return Task(kind, "spans", "run_squad.py", flags, f"eval_{_OWN[kind]}", 1.0)
     if kind == "NER":
+        for file in ("train.txt", "dev.txt"):
+            _only(item, folder, file)
         return Task(kind, "tags", "run_ner.py", {"data_dir": folder}, "eval_f1")
     flags = {"task_name": kind, "data_dir": folder}
     title, number = name, "eval_accuracy"
     if kind == "custom":
         title = os.path.basename(os.path.abspath(folder))
+        for file in ("train.tsv", "dev.tsv"):
+            _only(item, folder, file)
     else:
         data = glue.TASKS[kind]
         number = f"eval_{data.scores[0]}"

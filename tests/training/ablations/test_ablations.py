@@ -1,9 +1,11 @@
 """Ablations: what is planned, how cells run and continue, and what is reported."""
 
+import dataclasses
 import importlib
 import json
 import math
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -16,7 +18,7 @@ import options
 import run_ablations
 import tests
 from modeling.encoders import architectures
-from tests import jobs
+from tests import jobs, tiny
 from text.errors import UserError
 from training.ablations import cells, page, plan
 from training.ablations.tables import TABLES
@@ -35,6 +37,7 @@ def data(tmp_path, monkeypatch):
         "questions/train-v1.1.json",
         "questions/dev-v1.1.json",
         "names/train.txt",
+        "names/dev.txt",
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
@@ -74,9 +77,13 @@ def by_name(found: plan.Plan) -> dict[str, cells.Cell]:
 # === The plan ========================================================================
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", [*TABLES, "default"])
 def test_every_script_takes_the_flags_of_its_cells(data, table):
-    for cell in planned(table=[table], num_train_steps=100).cells:
+    if table == "default":
+        chosen = run_ablations.Options(table=["6"], num_train_steps=100)
+    else:
+        chosen = given(table=[table], num_train_steps=100)
+    for cell in run_ablations.make_plan(chosen).cells:
         script = importlib.import_module(cell.script.removesuffix(".py"))
         values = absl_flags.FlagValues()
         options.define(script.Options, values)
@@ -170,6 +177,11 @@ def test_sizes_of_bert_base_are_those_of_table_6(data):
         (24, 1024, 16),
     ]
     assert sizes[-1].intermediate_size == 4096
+    # Of any other size, only what a row names differs.
+    other = base | {"hidden_size": 312, "intermediate_size": 1200}
+    (data / "base.json").write_text(json.dumps(other))
+    configs = planned(table=["6"], bert_config_file="base.json").configs
+    assert {configs[n].intermediate_size for n in ("half_layers", "bert")} == {1200}
 
 
 def test_a_figure_starts_from_checkpoints_that_pretraining_keeps(data):
@@ -179,10 +191,10 @@ def test_a_figure_starts_from_checkpoints_that_pretraining_keeps(data):
     early = found["fine_tuning/sst-2/bert-step_400/seed_1-trial_0"]
     assert flag(early, "init_checkpoint").endswith("/output/model.ckpt-400")
     # Table 5 uses the same last one, whichever is asked for first.
-    assert flag(
-        by_name(planned(table=["5"], num_train_steps=1000))["pretraining/bert/seed_1"],
-        "keep_checkpoints_at",
-    ) == (kept)
+    again = by_name(planned(table=["5"], num_train_steps=1000))
+    assert flag(again["pretraining/bert/seed_1"], "keep_checkpoints_at") == kept
+    few = by_name(planned(table=["figure5"], num_train_steps=2))
+    assert flag(few["pretraining/bert/seed_1"], "keep_checkpoints_at") == "1,2"
 
 
 def test_own_flags_are_passed_on(data):
@@ -215,22 +227,35 @@ def test_own_flags_are_passed_on(data):
         ({"table": ["5", "5"]}, "--table: an item is repeated"),
         ({"tasks": ["SST-2"]}, "--tasks=SST-2: must be NAME:FOLDER"),
         ({"tasks": ["sst3:SST-2"]}, "with a NAME of cola, sst-2, .*custom"),
+        ({"tasks": ["AX:SST-2"]}, "with a NAME of cola, sst-2, .*custom"),
+        ({"tasks": ["NER:SST-2"]}, "SST-2 must contain one train.txt, not 0"),
+        ({"tasks": ["custom:names"]}, "names must contain one train.tsv, not 0"),
         ({"tasks": ["SST-2:nowhere"]}, "nowhere is not a folder"),
         ({"tasks": ["RTE:names"]}, "names must contain one train.tsv, not 0"),
         ({"tasks": ["SQuAD:names"]}, r"must contain one train\*.json, not 0"),
         (
             {"table": ["7"], "tasks": ["SST-2:SST-2"]},
-            "--table=7 needs a task of its kind in --tasks: NER",
+            "--table=7 needs in --tasks: NER",
         ),
         ({"table": ["6"], "held_out_file": []}, "need --held_out_file"),
         ({"max_seq_length": 600, "bert_config_file": "c.json"}, "has only 512 pos"),
         ({"classifier_flags": "--seed=3"}, "--classifier_flags: --seed is set by"),
+        ({"pretraining_flags": "--flagfile=x"}, "--flagfile is set by the plan"),
+        ({"output_dir": "out[1]"}, "--output_dir=out.1.: must not be empty or contain"),
+        (
+            {"bert_config_file": "left.json"},
+            "left.json: sets attention_direction or po",
+        ),
+        (
+            {"table": ["6"], "bert_config_file": "odd.json"},
+            "variant with num_hidden_layers=2, num_attention_heads=3, .*hidden_size is 11",
+        ),
         ({"ner_flags": "word_prefix=en:"}, "'word_prefix=en:' is not a flag"),
         ({"squad_flags": "'--a"}, "--squad_flags='--a: No closing quotation"),
         ({"seeds": [1000]}, "--seeds: must be whole numbers from 0 to 999"),
         (
             {"bert_config_file": "c.json", "vocab_file": None},
-            "the vocabulary has 8000 tokens, but vocab_size in c.json is 10",
+            "--vocab_size=8000: more than vocab_size=10 of c.json",
         ),
         ({"input_file": ["no.txt"]}, "no.txt"),
         ({"input_file": [], "held_out_file": []}, "--tasks needs --input_file"),
@@ -240,6 +265,10 @@ def test_own_flags_are_passed_on(data):
 def test_what_cannot_be_planned_is_refused(data, changes, message):
     config = {"vocab_size": 10, "num_hidden_layers": 2, "type_vocab_size": 2}
     (data / "c.json").write_text(json.dumps(config))
+    left = config | {"attention_direction": "left_to_right"}
+    (data / "left.json").write_text(json.dumps(left))
+    odd = {"num_hidden_layers": 4, "hidden_size": 11, "num_attention_heads": 11}
+    (data / "odd.json").write_text(json.dumps(config | odd))
     with pytest.raises(UserError, match=message):
         planned(**changes)
 
@@ -269,6 +298,8 @@ if what == "fail":
     sys.exit("script.py: error: it failed")
 if what == "wait":
     time.sleep(60)
+if what == "nothing":
+    sys.exit()
 (output / "numbers.json").write_text('{"eval_f1": %s}' % what)
 """
 
@@ -328,9 +359,44 @@ def test_a_failure_stops_only_what_needs_it(root, capfd):
     assert "working" in (root / "a" / "log.txt").read_text()
 
 
+@pytest.mark.parametrize(
+    "what, changes, message",
+    [
+        ("nothing", {}, "No such file"),
+        ("2", {"number": "eval_em"}, "numbers.json has no finite eval_em"),
+        ("NaN", {"number": "eval_f1"}, "numbers.json has no finite eval_f1"),
+    ],
+)
+def test_without_its_numbers_a_cell_has_failed(root, what, changes, message):
+    failures, found = run(root, [cell("a", what, **changes), cell("b")])
+    assert len(failures) == 1 and message in failures[0] and "b" in found
+    assert not (root / "a" / "cell.json").exists()
+
+
+def test_a_folder_may_be_spelled_in_another_way_and_moved(root, monkeypatch):
+    run(root, [cell("a")])
+    monkeypatch.chdir(root.parent)
+    root.rename(root.parent / "moved")
+    assert cells.finished("moved/", cell("a"))["numbers"] == {"eval_f1": 1}
+    command = cell("a").command("moved/")
+    assert command[2] == str(root.parent / "moved" / "a" / "output")
+
+
+def test_a_damaged_file_is_named(root):
+    run(root, [cell("a")])
+    (root / "a" / "cell.json").write_text("{}")
+    with pytest.raises(UserError, match="a/cell.json: damaged .*; delete it"):
+        cells.finished(str(root), cell("a"))
+
+
 def test_flags_that_a_script_refuses_are_found_before_anything_runs(root):
     with pytest.raises(UserError, match="bad flags: script.py: error: no such word"):
         cells.check_flags(str(root), [cell("a", "unknown"), cell("b")])
+    # Frozen encoders have flags of their own.
+    frozen = cell("c", "unknown")
+    frozen = dataclasses.replace(frozen, words=(*frozen.words, "--features=last"))
+    with pytest.raises(UserError, match="bad flags"):
+        cells.check_flags(str(root), [cell("b"), frozen])
     cells.check_flags(str(root), [cell("b")])
     assert not (root / "order.txt").exists()
 
@@ -339,6 +405,9 @@ def test_only_numbers_remain_where_nothing_else_is_needed(root):
     run(root, [cell("a", keeps_output=False), cell("b")])
     assert not (root / "a" / "output").exists() and (root / "b" / "output").exists()
     assert cells.finished(str(root), cell("a"))["numbers"] == {"eval_f1": 1}
+    (root / "a" / "output").mkdir()  # as if killed between the two
+    run(root, [cell("a", keeps_output=False)])
+    assert not (root / "a" / "output").exists()
 
 
 WAITING = """
@@ -386,7 +455,7 @@ def written(data, table, numbers, **changes):
     """The files after the first cells of each kind have these numbers."""
     found = planned(table=[table], seeds=[1, 2], num_trials=1, **changes)
     (data / "out").mkdir(exist_ok=True)
-    results = page.Results(str(data / "out"), found, {"updates": ("5", "1,000,000")})
+    results = page.Results(str(data / "out"), found, {"updates": "5"})
     for one in found.cells:
         if one.name in numbers:
             results.cells[one.name] = {"numbers": numbers[one.name], "seconds": 1.0}
@@ -446,9 +515,72 @@ def test_a_folder_of_others_is_not_touched(data):
 
 def test_another_config_than_that_of_the_folder_is_refused(data):
     found = planned()
-    run_ablations.make_folder("out", found)
-    run_ablations.make_folder("out", found)
+    run_ablations.make_folder("out")
+    run_ablations.write_configs("out", found)
+    run_ablations.make_folder("out")
+    run_ablations.write_configs("out", found)
     configs = {"bert": architectures.config_from_dict({"vocab_size": 10})}
     other = plan.Plan(found.cells, configs, found.columns)
     with pytest.raises(UserError, match="out/configs/bert.json: differs from what"):
-        run_ablations.make_folder("out", other)
+        run_ablations.write_configs("out", other)
+
+
+# === From text to a page ==============================================================
+
+
+class InThisProcess:
+    """Stands for a process; runs a script's main here."""
+
+    returncode = 0
+
+    def __init__(self, command, **_):
+        name = pathlib.Path(command[1]).stem
+        script = importlib.import_module(name)
+        values = absl_flags.FlagValues()
+        options.define(script.Options, values)
+        values([name, *(word for word in command[2:] if "only_check" not in word)])
+        given = options.from_flags(script.Options, values)
+        if "--only_check_args" not in command:
+            script.main(given)
+
+    def communicate(self):
+        return "", ""
+
+    def wait(self):
+        return 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("untraced")
+def test_a_table_is_filled_from_text_and_tasks(data, monkeypatch, capsys):
+    monkeypatch.setattr(cells.subprocess, "Popen", InThisProcess)
+    lines = [f"The {word} is here ." for word in "one two three four".split()]
+    (data / "text.txt").write_text("\n".join(lines * 10) + "\n\n" + "\n".join(lines))
+    rows = "".join(f"{line}\t{i % 2}\n" for i, line in enumerate(lines))
+    for split in ("train", "dev"):
+        (data / f"SST-2/{split}.tsv").write_text(f"sentence\tlabel\n{rows}")
+    chosen = {
+        "table": ["figure5", "6"],
+        "tasks": ["SST-2:SST-2"],
+        "held_out_file": ["text.txt"],
+        "output_dir": "out",
+        "num_trials": 1,
+        "num_train_steps": 2,
+        "pretraining_flags": "--train_batch_size=2",
+        "classifier_flags": "--num_train_epochs=1 --train_batch_size=4",
+        "bert_config_file": "config.json",
+    }
+    words = "the is here . one two three four".split()
+    tiny.write(data, words, tiny.config(max_position_embeddings=64))
+    run_ablations.main(given(**chosen))
+    tables = json.loads((data / "out" / "ablations.json").read_text())["tables"]
+    assert "Written to out/ablations.html" in capsys.readouterr().out
+    assert tables["6"]["rows"][5]["label"] == "L=2, H=24, A=3"
+    for row in tables["6"]["rows"]:
+        assert row["here"]["perplexity"]["mean"] > 1
+        assert 0 <= row["here"]["SST-2"]["mean"] <= 100
+    curve = tables["figure5"]["rows"][1]["here"]["SST-2"]
+    assert all(point["runs"] for point in curve.values()) and set(curve) == {"1", "2"}
+    # Nothing is run again.
+    monkeypatch.setattr(cells.subprocess, "Popen", None)
+    run_ablations.main(given(**chosen))

@@ -2,9 +2,9 @@
 
     python run_ablations.py --table=5
 
-This takes about twenty minutes on two cores: its text is the documentation of the
-installed Python packages, and its task to predict which package a sentence is from. With
-your own text, vocabulary, config and tasks:
+This takes 20 to 30 minutes on two cores: its text is the documentation of the installed
+Python packages, and its task to predict which package a sentence is from. With your own
+text, vocabulary, config and tasks:
 
     python run_ablations.py --table=5,8,figure5 --output_dir=ablations \\
         --input_file='corpus/*.txt' --held_out_file=held_out.txt \\

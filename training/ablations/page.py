@@ -150,6 +150,7 @@ def console(tables: dict) -> list[str]:
     """The lines of all tables, for a terminal."""
     lines = []
     for found in tables.values():
+        width = max(len(row["label"]) for row in found["rows"])
         lines += ["", f"{found['title']} ({found['paper']})"]
         for row in found["rows"]:
             cells = []
@@ -159,7 +160,7 @@ def console(tables: dict) -> list[str]:
                     f"{title}{f' at {step}' if step else ''} {_number(point)}"
                     for step, point in points
                 ]
-            lines.append(f"  {row['label']:34} {'  '.join(cells)}")
+            lines.append(f"  {row['label']:{width}}  {'  '.join(cells)}")
     return lines
 
 

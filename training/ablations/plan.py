@@ -123,12 +123,10 @@ class Planner:
 
     def _columns(self, table: Table, found) -> tuple[Column, ...]:
         """The table's columns, each with a value for every row."""
-        runs = {
-            row.label: [
-                self._of_row(table, row, found, seed) for seed in self._given.seeds
-            ]
+        runs = [
+            [self._of_row(table, row, found, seed) for seed in self._given.seeds]
             for row in table.rows
-        }
+        ]
         columns = []
         if table.perplexity:
             values = [
@@ -146,9 +144,9 @@ class Planner:
         for i, (reading, task) in enumerate(found):
             title = f"{task.title} {reading.title}".strip()
             values = []
-            for row in table.rows:
+            for of_row in runs:
                 by_step = {}
-                for seed_runs in runs[row.label]:
+                for seed_runs in of_row:
                     for step, cell in seed_runs[i]:
                         by_step.setdefault(step, []).append(cell.name)
                 points = {

@@ -132,6 +132,20 @@ def test_a_table_varies_what_it_says_and_nothing_else(data):
     )
 
 
+@pytest.mark.parametrize("table", TABLES)
+def test_each_row_shows_its_own_runs(data, table):
+    found = planned(table=[table], seeds=[1, 2])
+    for column in found.columns[table]:
+        values = [
+            value if isinstance(value, dict) else {0: value} for value in column.values
+        ]
+        shown = [one.cells for value in values for one in value.values()]
+        number = 2 if column.title == "perplexity" else 2 * 3
+        assert {len(set(names)) for names in shown} == {number}
+        names = [name for some in shown for name in some]
+        assert len(set(names)) == len(names), column.title
+
+
 def test_the_masks_of_table_8_are_the_papers():
     shares = [
         tuple(

@@ -302,4 +302,5 @@ def _last_line(path: str) -> str:
 
 
 def _say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+    # In one write, because several threads print.
+    print(f"{time.strftime('%H:%M:%S')} {line}\n", end="", flush=True)

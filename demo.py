@@ -15,7 +15,7 @@ from typing import NamedTuple
 import options
 from modeling.encoders.bert_config import BertConfig
 from text.errors import UserError
-from text.files.local import read_json, write_json
+from text.files import local
 from text.instances.kinds import RowOptions
 from text.progress import duration
 from text.records import encoding, framing
@@ -64,7 +64,7 @@ class Options:
 def main(given: Options) -> None:
     begun = time.monotonic()
     folder = os.path.join(given.output_dir, "short" if given.short else "full")
-    _make(folder)
+    local.take_folder(folder, _MARK)
     path = functools.partial(os.path.join, folder)
     size = _SHORT if given.short else _FULL
     print(
@@ -83,19 +83,6 @@ def main(given: Options) -> None:
         "mistakes (mistakes.html), and export/.\nNext, run the same commands on your own "
         "text: docs/pretraining.md explains them."
     )
-
-
-def _make(folder):
-    """Creates the demo's folder or reuses it; replaces no one else's files."""
-    mark = os.path.join(folder, _MARK)
-    if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(mark):
-        raise UserError(
-            f"{folder}: contains files that the demo did not make; choose another "
-            "--output_dir"
-        )
-    os.makedirs(folder, exist_ok=True)
-    with open(mark, "w"):
-        pass
 
 
 def _make_records(path, size):
@@ -146,7 +133,9 @@ def _make_records(path, size):
 
 def _pretrain(path, size):
     _step(5, "Pre-train a small encoder, and evaluate it on held-out modules")
-    write_json(path("bert_config.json"), dataclasses.asdict(_config(size.vocab_size)))
+    local.write_json(
+        path("bert_config.json"), dataclasses.asdict(_config(size.vocab_size))
+    )
     _run(
         "run_pretraining.py",
         do_train=True,
@@ -207,7 +196,9 @@ def _fine_tune(path, size):
             eval_batch_size=32,
             **start,
         )
-        accuracies[name] = read_json(path(name, "eval_results.json"))["eval_accuracy"]
+        accuracies[name] = local.read_json(path(name, "eval_results.json"))[
+            "eval_accuracy"
+        ]
     print("\nSentences of held-out modules          accuracy")
     print(
         f"  from random weights                  {accuracies['from_random_weights']:7.1%}"
@@ -261,15 +252,11 @@ def _step(number, what):
 
 def _run(script, **flags):
     """Runs a script as a user would, and shows the command."""
-    words = [f"--{name}={_flag(value)}" for name, value in flags.items()]
+    words = options.words(**flags)
     print(f"$ python {script} {shlex.join(words)}", flush=True)
     done = subprocess.run([sys.executable, os.path.join(_ROOT, script), *words])
     if done.returncode:
         raise UserError(f"{script} exited with status {done.returncode}; see above")
-
-
-def _flag(value):
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _compare(train_file, held_out_file, results_file, size):

@@ -92,6 +92,17 @@ class _Numbers(flags.ArgumentParser):
         return f"comma-separated list of {self._type.__name__}"
 
 
+def words(**flags) -> list[str]:
+    """Flags as a command line has them; a list is joined by commas."""
+    return [f"--{name}={_word(value)}" for name, value in flags.items()]
+
+
+def _word(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
 def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines one absl flag for each field of a dataclass.
 

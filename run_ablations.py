@@ -151,7 +151,7 @@ class Options(TokenizerOptions):
 def main(given: Options) -> int:
     planned = make_plan(given)
     root = given.output_dir
-    make_folder(root)
+    local.take_folder(root, _MARK)
     with local.locked(os.path.join(root, _MARK)):
         write_configs(root, planned)
         known = {cell.name: cells.finished(root, cell) for cell in planned.cells}
@@ -244,7 +244,7 @@ def _sources(given: Options) -> plan.Sources:
 
 
 def _text_cell(name, script, flags, needs=()):
-    return cells.Cell(name, script, tuple(plan.words(**flags)), name, needs)
+    return cells.Cell(name, script, tuple(options.words(**flags)), name, needs)
 
 
 def _config(given: Options) -> EncoderConfig:
@@ -293,23 +293,6 @@ def _check_config(given, config):
             f"--vocab_size={given.vocab_size}: more than vocab_size={config.vocab_size} of "
             f"{given.bert_config_file}"
         )
-
-
-def make_folder(root: str) -> None:
-    """Creates the folder, or takes up one that this script made.
-
-    Raises:
-        UserError: it has files of others.
-    """
-    mark = os.path.join(root, _MARK)
-    if os.path.isdir(root) and os.listdir(root) and not os.path.exists(mark):
-        raise UserError(
-            f"{root}: contains files that this script did not make; choose another "
-            "--output_dir"
-        )
-    os.makedirs(root, exist_ok=True)
-    with open(mark, "ab"):
-        pass
 
 
 def write_configs(root: str, planned: plan.Plan) -> None:

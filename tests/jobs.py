@@ -12,8 +12,11 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+import fill_mask
+import options
 import tests
 from training import checkpoint, loop, run_folder, tf
+from serving.predictor import Predictor
 
 # What a program of its own needs in order to find ours.
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(tests.ROOT)}
@@ -38,11 +41,7 @@ def run(script, flags: Mapping) -> None:
 
 def command(program: str, flags: Mapping) -> list[str]:
     """The command line of a program, by its path from the root."""
-    values = {
-        k: ",".join(map(str, v)) if isinstance(v, list) else v for k, v in flags.items()
-    }
-    line = [sys.executable, str(tests.ROOT / program)]
-    return [*line, *(f"--{name}={value}" for name, value in values.items())]
+    return [sys.executable, str(tests.ROOT / program), *options.words(**flags)]
 
 
 def finished(line: list[str], **given) -> subprocess.CompletedProcess:
@@ -108,6 +107,18 @@ def forget_after(step: int, folder: pathlib.Path, name: str = "output") -> None:
 def results(folder: pathlib.Path, name: str = "output") -> dict:
     """The numbers of an evaluation, from an output_dir within a folder."""
     return json.loads((folder / name / "eval_results.json").read_text())
+
+
+def check_masks(output: str, vocab_file: str, capsys) -> None:
+    """fill_mask.py and an export of the same run fill a mask alike."""
+    text = "the [MASK]"
+    capsys.readouterr()
+    fill_mask.main(
+        fill_mask.Options(init_checkpoint=output, vocab_file=vocab_file, text=text)
+    )
+    (line,) = capsys.readouterr().out.splitlines()[1:]
+    (answer,) = Predictor(output).predict([{"text": text}])
+    assert line.split()[1::2] == [each["token"] for each in answer["masks"][0]]
 
 
 def weights(folder: pathlib.Path, name: str = "output") -> dict[str, np.ndarray]:

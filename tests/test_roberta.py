@@ -7,7 +7,6 @@ import pytest
 
 import convert_checkpoint
 import extract_features
-import fill_mask
 import run_classifier
 import run_ner
 import run_pretraining
@@ -17,7 +16,6 @@ from training import checkpoint
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.roberta_config import RobertaConfig
 from serving import export
-from serving.predictor import Predictor
 from tests import jobs, test_run_ner, test_run_squad, test_run_swag, tiny
 from tests.test_run_pretraining import flags
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
@@ -82,13 +80,7 @@ def test_a_run_from_records_to_every_use_of_it(pretrained, tmp_path, capsys):
     }
     assert not any(f"{name}/adam_m" in learned for name in same)
 
-    text = "the [MASK]"
-    fill_mask.main(
-        fill_mask.Options(init_checkpoint=output, vocab_file=VOCAB_FILE, text=text)
-    )
-    line = capsys.readouterr().out.splitlines()[1]
-    (answer,) = Predictor(output).predict([{"text": text}])
-    assert line.split()[1::2] == [each["token"] for each in answer["masks"][0]]
+    jobs.check_masks(output, VOCAB_FILE, capsys)
 
     folder = str(tmp_path / "theirs")
     convert_checkpoint.main(

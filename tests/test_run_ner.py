@@ -454,6 +454,10 @@ def test_encoder_stays_as_it_is_under_features(frozen, tmp_path):
     ):
         run(folder, do_eval=True)
     with pytest.raises(
+        UserError, match="with --lstm_layers=0 --lstm_size=12; pass the"
+    ):
+        run(folder, do_eval=True, **changes | {"lstm_layers": 2})
+    with pytest.raises(
         UserError, match="features was 'weighted_sum_all' and is now 'last'"
     ):
         run(folder, do_train=True, **changes | {"features": "last"})

@@ -27,6 +27,7 @@ import extract_features
 import fill_mask
 import inspect_records
 import predict
+import run_ablations
 import run_classifier
 import run_ner
 import run_pretraining
@@ -391,6 +392,7 @@ SCRIPTS = {
     "conversion": (convert_checkpoint, of_nothing),
     "documentation": (collect_documentation, of_documentation),
     "demo": (demo, of_nothing),
+    "ablations": (run_ablations, of_nothing),
 }
 OUT = {"output_dir": "ROOT/output"}
 TRAIN = OUT | {"do_train": True}
@@ -615,6 +617,7 @@ REFUSED_JOBS = {
         arrange=EXISTS,
     ),
     "demo": Case("demo", OUT, "did not make", arrange=planted("full/notes.txt")),
+    "ablations": Case("ablations", {"table": ["5"]} | OUT, "did not make"),
 }
 for _name in (
     "notes.txt",

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 import convert_checkpoint
-import fill_mask
 import run_pretraining
 import tests
 from training import checkpoint
 from modeling.objectives import masked_lm, pretraining
 from serving import export
-from serving.predictor import Predictor
+from tests import jobs
 from tests.test_run_pretraining import TINY, flags, results
 from text.errors import UserError
 
@@ -84,13 +83,7 @@ def test_a_run_from_records_to_every_use_of_it(trained, tmp_path, capsys):
         assert np.array_equal(value, learned[name]) == ("/pooler/" in name), name
     assert not any("/pooler/" in name and "adam" in name for name in learned)
 
-    capsys.readouterr()
-    fill_mask.main(
-        fill_mask.Options(init_checkpoint=output, vocab_file=VOCAB, text="the [MASK]")
-    )
-    (line,) = capsys.readouterr().out.splitlines()[1:]
-    (answer,) = Predictor(output).predict([{"text": "the [MASK]"}])
-    assert line.split()[1::2] == [each["token"] for each in answer["masks"][0]]
+    jobs.check_masks(output, VOCAB, capsys)
 
     folder = str(tmp_path / "theirs")
     convert_checkpoint.main(

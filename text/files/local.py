@@ -85,6 +85,25 @@ def refuse_inputs(outputs: Iterable[str], read: Iterable[str]) -> None:
             raise UserError(f"{path}: is also an input; choose another output")
 
 
+def take_folder(folder: str, mark: str) -> None:
+    """Creates a folder, or takes up one that has the mark of an earlier call.
+
+    Args:
+        mark: the name of a file that no one else would make.
+    Raises:
+        UserError: the folder contains something, and no mark.
+    """
+    path = os.path.join(folder, mark)
+    if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(path):
+        raise UserError(
+            f"{folder}: contains files that this program did not make; choose another "
+            "--output_dir"
+        )
+    os.makedirs(folder, exist_ok=True)
+    with open(path, "ab"):
+        pass
+
+
 # --- Temporary files -----------------------------------------------------------------
 
 

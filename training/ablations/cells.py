@@ -1,7 +1,7 @@
 """Runs the cells of a plan: each a command in a process and a folder of its own.
 
 A folder has the command's output, log.txt and, once the command has succeeded, cell.json
-with the command, its time and its numbers. Finished cells are not run again; an
+with the command, its time and its results. Finished cells are not run again; an
 interrupted one continues as its script does.
 """
 
@@ -9,9 +9,9 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import math
 import os
-import shutil
 import signal
 import statistics
 import subprocess
@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from training import run_folder
 from text.errors import UserError
 from text.files import local
 from text.progress import duration
@@ -39,9 +40,9 @@ class Cell:
         words: its flags; "{root}" is the plan's folder.
         kind: cells of a kind take about the same time.
         needs: names of the cells that must have finished.
-        numbers: the file with its numbers, within its output; "" if it has none.
-        number: the one of them that is needed.
-        keeps_output: False if only the numbers are needed later.
+        results_file: within its output; "" if it has none.
+        metric: a result that it must have.
+        keeps_weights: False if only the results are needed later.
     """
 
     name: str
@@ -49,9 +50,9 @@ class Cell:
     words: tuple[str, ...]
     kind: str
     needs: tuple[str, ...] = ()
-    numbers: str = ""
-    number: str = ""
-    keeps_output: bool = True
+    results_file: str = ""
+    metric: str = ""
+    keeps_weights: bool = True
 
     @property
     def output(self) -> str:
@@ -209,19 +210,20 @@ class Runner:
         return f"took {duration(done['seconds'])}"
 
     def _time_left(self, waiting: Sequence[Cell]) -> str:
-        """Estimated from finished cells of the same kind, of a similar one, or of any."""
-        if not waiting or not self._seconds:
+        """Estimated from finished cells of the same kind, or of a similar one."""
+        known = [self._similar(cell.kind) for cell in waiting]
+        if not any(known):
             return ""
-        seconds = sum(statistics.median(self._similar(cell.kind)) for cell in waiting)
-        return f", about {duration(seconds / self._jobs)} left"
+        seconds = sum(statistics.median(some) for some in known if some)
+        about = "about" if all(known) else "more than"
+        return f", {about} {duration(seconds / self._jobs)} left"
 
     def _similar(self, kind: str) -> list[float]:
         if kind in self._seconds:
             return self._seconds[kind]
         begin = kind.split()[0]
-        every = list(self._seconds.items())
-        some = [item for item in every if item[0].split()[0] == begin] or every
-        return [seconds for _, known in some for seconds in known]
+        some = (s for k, s in self._seconds.items() if k.split()[0] == begin)
+        return list(itertools.chain.from_iterable(some))
 
     def _one(self, cell: Cell) -> dict:
         """Runs a cell to its end; returns the content of cell.json."""
@@ -248,13 +250,15 @@ class Runner:
             self._processes.discard(process)
         if status:
             raise _Failed(f"exited with status {status}; {_last_line(log)} (see {log})")
-        numbers = _numbers(os.path.join(folder, OUTPUT, cell.numbers))
-        if cell.number and not math.isfinite(numbers.get(cell.number, math.nan)):
-            raise _Failed(f"{cell.numbers} has no finite {cell.number} (see {log})")
+        results = _results(os.path.join(folder, OUTPUT, cell.results_file))
+        if cell.metric and not math.isfinite(results.get(cell.metric, math.nan)):
+            raise _Failed(
+                f"{cell.results_file} has no finite {cell.metric} (see {log})"
+            )
         done = {
             "words": list(cell.words),
             "seconds": time.monotonic() - begun,
-            "numbers": numbers,
+            "results": results,
         }
         local.write_json(os.path.join(folder, _DONE), done)
         self._clear(cell)
@@ -262,8 +266,9 @@ class Runner:
 
     def _clear(self, cell):
         output = os.path.join(self._root, cell.name, OUTPUT)
-        if not cell.keeps_output and os.path.exists(output):
-            shutil.rmtree(output)
+        if not cell.keeps_weights:
+            for folder in (output, os.path.join(output, run_folder.BEST)):
+                run_folder.drop_all(folder)
 
     @contextlib.contextmanager
     def _locked(self, folder):
@@ -284,8 +289,8 @@ class _Failed(Exception):
     """A command failed."""
 
 
-def _numbers(path: str) -> dict[str, float]:
-    """The numbers of an evaluation; none if `path` is a folder."""
+def _results(path: str) -> dict[str, float]:
+    """The results of an evaluation; none if `path` is a folder."""
     if path.endswith(".json"):
         return local.read_json(path)
     if os.path.isdir(path):

@@ -132,7 +132,7 @@ class Results:
     def _summary(self, value: Value) -> dict:
         """Mean and deviation of the runs that have finished."""
         runs = [
-            self.cells[name]["numbers"][value.number] * value.factor
+            self.cells[name]["results"][value.metric] * value.factor
             for name in value.cells
             if name in self.cells
         ]

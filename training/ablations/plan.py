@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import options
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from training.ablations.cells import OUTPUT, Cell
@@ -25,12 +26,15 @@ _PLANNED = frozenset(
     "only_check_args flagfile undefok help helpshort helpfull helpxml".split()
 )
 
+# What records and pre-training must agree on has a flag of its own.
+_OF_RECORDS = ("records_flags", "pretraining_flags")
+
 
 class Value(NamedTuple):
     """Where a number of a table comes from: one cell for each run."""
 
     cells: tuple[str, ...]
-    number: str
+    metric: str
     factor: float = 1.0
     is_loss: bool = False  # of which the perplexity is shown
 
@@ -150,7 +154,7 @@ class Planner:
                     for step, cell in seed_runs[i]:
                         by_step.setdefault(step, []).append(cell.name)
                 points = {
-                    step: Value(tuple(names), task.number, task.factor)
+                    step: Value(tuple(names), task.metric, task.factor)
                     for step, names in by_step.items()
                 }
                 values.append(points if table.steps else points[self._last_step])
@@ -202,7 +206,7 @@ class Planner:
                 name,
                 "create_pretraining_data.py",
                 (
-                    *words(
+                    *options.words(
                         output_file=f"{_output(name)}/{_RECORDS}@{_FILES[split]}",
                         input_file=",".join(source),
                         vocab_file=self._sources.vocabulary,
@@ -212,7 +216,7 @@ class Planner:
                         **given.text_flags(),
                     ),
                     *split_flags("records_flags", given.records_flags),
-                    *words(**flags),
+                    *options.words(**flags),
                 ),
                 kind=f"records {split}",
                 needs=tuple(cell.name for cell in self._sources.cells),
@@ -239,7 +243,7 @@ class Planner:
                 name,
                 "run_pretraining.py",
                 (
-                    *words(
+                    *options.words(
                         do_train=True,
                         input_file=f"{records.output}/{_RECORDS}-*",
                         bert_config_file=_config_file(variant),
@@ -253,11 +257,11 @@ class Planner:
                         **flags,
                     ),
                     *split_flags("pretraining_flags", given.pretraining_flags),
-                    *words(**variant.pretraining),
+                    *options.words(**variant.pretraining),
                 ),
                 kind=f"pretraining {variant.name}",
                 needs=tuple(cell.name for cell in (records, held_out) if cell),
-                numbers="eval_results.txt" if held_out else "",
+                results_file="eval_results.txt" if held_out else "",
             )
         )
 
@@ -300,7 +304,7 @@ class Planner:
                 name,
                 task.script,
                 (
-                    *words(
+                    *options.words(
                         **task.flags,
                         do_train=True,
                         do_eval=True,
@@ -318,13 +322,13 @@ class Planner:
                         for purpose in purposes
                         for word in split_flags(purpose, getattr(given, purpose))
                     ),
-                    *words(**flags),
+                    *options.words(**flags),
                 ),
                 kind=f"{title} {head.name}",
                 needs=(start.name,),
-                numbers="eval_results.json",
-                number=task.number,
-                keeps_output=False,
+                results_file="eval_results.json",
+                metric=task.metric,
+                keeps_weights=False,
             )
         )
 
@@ -370,7 +374,8 @@ def split_flags(flag: str, value: str) -> list[str]:
             raise UserError(
                 f"--{flag}: {word!r} is not a flag; write --name=value, with spaces between"
             )
-        if name in _PLANNED or name.removeprefix("no") in _PLANNED:
+        planned = _PLANNED | ({"max_seq_length"} if flag in _OF_RECORDS else set())
+        if name in planned or name.removeprefix("no") in planned:
             raise UserError(f"--{flag}: --{name} is set by the plan; remove it")
     return found
 
@@ -394,11 +399,3 @@ def _output(name):
 
 def _config_file(variant):
     return f"{{root}}/configs/{variant.name}.json"
-
-
-def words(**flags) -> list[str]:
-    """Flags as a command line has them."""
-    return [
-        f"--{name}={str(value).lower() if isinstance(value, bool) else value}"
-        for name, value in flags.items()
-    ]

@@ -17,7 +17,7 @@ class Task(NamedTuple):
         kind: "classification", "spans" or "tags".
         script: that fine-tunes for it.
         flags: that name its data.
-        number: of eval_results.json, what is compared.
+        metric: of eval_results.json, what is compared.
         factor: that makes it a percentage.
     """
 
@@ -25,7 +25,7 @@ class Task(NamedTuple):
     kind: str
     script: str
     flags: Mapping[str, object]
-    number: str
+    metric: str
     factor: float = 100.0
 
 
@@ -61,17 +61,17 @@ def read_task(item: str) -> Task:
             _only(item, folder, file)
         return Task(kind, "tags", "run_ner.py", {"data_dir": folder}, "eval_f1")
     flags = {"task_name": kind, "data_dir": folder}
-    title, number = name, "eval_accuracy"
+    title, metric = name, "eval_accuracy"
     if kind == "custom":
         title = os.path.basename(os.path.abspath(folder))
         for file in ("train.tsv", "dev.tsv"):
             _only(item, folder, file)
     else:
         data = glue.TASKS[kind]
-        number = f"eval_{data.scores[0]}"
+        metric = f"eval_{data.scores[0]}"
         for table in (data.train, *data.dev.values()):
             _only(item, folder, table.file)
-    return Task(title, "classification", "run_classifier.py", flags, number)
+    return Task(title, "classification", "run_classifier.py", flags, metric)
 
 
 def _only(item, folder, pattern):

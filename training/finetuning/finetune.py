@@ -167,10 +167,10 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
         learned |= {name: state[name] for name in learned if name in state}
         if learned == self.lstm_settings:
             return
-        had = [f"--{name}={value}" for name, value in learned.items() if value]
+        had = " ".join(f"--{name}={value}" for name, value in learned.items())
         raise UserError(
-            f"{folder}: the model was trained with {' '.join(had)}; pass the same"
-            if had
+            f"{folder}: the model was trained with {had}; pass the same"
+            if learned["lstm_size"]
             else f"{folder}: the model has no BiLSTM layers; remove --lstm_layers"
         )
 

@@ -8,6 +8,7 @@ import unicodedata
 
 import pytest
 import tensorflow as tf
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -317,3 +318,16 @@ def test_its_files_make_it_again(tokenizer, tmp_path):
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")
     other = TokenizerOptions().load_tokenizer(str(tmp_path))
     assert other.settings != tokenizer.settings
+
+
+def test_the_two_files_can_be_made_from_tokenizer_json(tmp_path):
+    """As docs/checkpoints.md says."""
+    ours = TokenizerOptions().load_tokenizer(str(GOLDEN))
+    files = (str(GOLDEN / name) for name in ("vocab.json", "merges.txt"))
+    model = tokenizers.models.BPE.from_file(*files)
+    path = str(tmp_path / "tokenizer.json")
+    tokenizers.Tokenizer(model).save(path)
+    tokenizers.Tokenizer.from_file(path).model.save(str(tmp_path))
+    again = TokenizerOptions().load_tokenizer(str(tmp_path))
+    text = "Hello world, it's 서울."
+    assert again.encode(text) == ours.encode(text)

@@ -1,0 +1,88 @@
+"""The whole script, from text to a page."""
+
+import importlib
+import json
+import pathlib
+
+import pytest
+from absl import flags as absl_flags
+
+import options
+import run_ablations
+from modeling.encoders import architectures
+from tests import tiny
+from tests.training.ablations.plans import given, planned
+from text.errors import UserError
+from training.ablations import cells, plan
+
+
+def test_another_config_than_that_of_the_folder_is_refused(data):
+    found = planned()
+    run_ablations.write_configs("out", found)
+    run_ablations.write_configs("out", found)
+    configs = {"bert": architectures.config_from_dict({"vocab_size": 10})}
+    other = plan.Plan(found.cells, configs, found.columns)
+    with pytest.raises(UserError, match="out/configs/bert.json: differs from what"):
+        run_ablations.write_configs("out", other)
+
+
+class InThisProcess:
+    """Stands for a process; runs a script's main here."""
+
+    returncode = 0
+
+    def __init__(self, command, **_):
+        name = pathlib.Path(command[1]).stem
+        script = importlib.import_module(name)
+        values = absl_flags.FlagValues()
+        options.define(script.Options, values)
+        values([name, *(word for word in command[2:] if "only_check" not in word)])
+        given = options.from_flags(script.Options, values)
+        if "--only_check_args" not in command:
+            script.main(given)
+
+    def communicate(self):
+        return "", ""
+
+    def wait(self):
+        return 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("untraced")
+def test_a_table_is_filled_from_text_and_tasks(data, monkeypatch, capsys):
+    monkeypatch.setattr(cells.subprocess, "Popen", InThisProcess)
+    lines = [f"The {word} is here ." for word in "one two three four".split()]
+    (data / "text.txt").write_text("\n".join(lines * 10) + "\n\n" + "\n".join(lines))
+    rows = "".join(f"{line}\t{i % 2}\n" for i, line in enumerate(lines))
+    for split in ("train", "dev"):
+        (data / f"SST-2/{split}.tsv").write_text(f"sentence\tlabel\n{rows}")
+    chosen = {
+        "table": ["figure5", "6"],
+        "tasks": ["SST-2:SST-2"],
+        "held_out_file": ["text.txt"],
+        "output_dir": "out",
+        "num_trials": 1,
+        "num_train_steps": 2,
+        "pretraining_flags": "--train_batch_size=2",
+        "classifier_flags": "--num_train_epochs=1 --train_batch_size=4",
+        "bert_config_file": "config.json",
+    }
+    words = "the is here . one two three four".split()
+    tiny.write(data, words, tiny.config(max_position_embeddings=64))
+    run_ablations.main(given(**chosen))
+    tables = json.loads((data / "out" / "ablations.json").read_text())["tables"]
+    assert "Written to out/ablations.html" in capsys.readouterr().out
+    assert tables["6"]["rows"][5]["label"] == "L=2, H=24, A=3"
+    for row in tables["6"]["rows"]:
+        assert row["here"]["perplexity"]["mean"] > 1
+        assert 0 <= row["here"]["SST-2"]["mean"] <= 100
+    curve = tables["figure5"]["rows"][1]["here"]["SST-2"]
+    assert all(point["runs"] for point in curve.values()) and set(curve) == {"1", "2"}
+    # Encoders are kept, for other tables; of fine-tuned models only the results are.
+    weights = {str(path) for path in data.glob("out/**/*.data-*")}
+    assert weights and all("/pretraining/" in path for path in weights)
+    assert list(data.glob("out/fine_tuning/**/mistakes.html"))
+    # Nothing is run again.
+    monkeypatch.setattr(cells.subprocess, "Popen", None)
+    run_ablations.main(given(**chosen))

@@ -129,7 +129,8 @@ class AdamWeightDecay:
             update = self._direction(first, second, epsilon, lacks)
             if self.decays(variable.path):
                 update += decay * variable
-            variable.assign(variable - learning_rate * update)
+            rate = self._adapted(learning_rate, variable, update)
+            variable.assign(variable - rate * update)
 
     def _lacks(self, step):
         """What the moments lack of their expectation, because they began at 0."""
@@ -143,6 +144,11 @@ class AdamWeightDecay:
             first, second = first / lacks[0], second / lacks[1]
         # As in the release, epsilon is outside the root.
         return first / (ops.sqrt(second) + epsilon)
+
+    def _adapted(self, learning_rate, variable, update):
+        """The learning rate of this variable."""
+        del variable, update
+        return learning_rate
 
 
 class FairseqAdam(AdamWeightDecay):
@@ -168,7 +174,30 @@ class FairseqAdam(AdamWeightDecay):
         return first / (ops.sqrt(second) + epsilon) * (ops.sqrt(lacks[1]) / lacks[0])
 
 
-OPTIMIZERS = {"adam_weight_decay": AdamWeightDecay, "fairseq_adam": FairseqAdam}
+class Lamb(AdamWeightDecay):
+    """LAMB, for large batches: gives the update of each variable the variable's own norm.
+
+    Layer normalization and biases are exempt, as they are from weight decay, and so are
+    variables and updates of norm 0. The schedule, and moments without bias correction, are
+    BERT's, as in ALBERT's release; the paper corrects them.
+
+    Source: arXiv:1904.00962; google-research/albert@b772393 lamb_optimizer.py.
+    """
+
+    def _adapted(self, learning_rate, variable, update):
+        if _NOT_DECAYED.search(variable.path):
+            return learning_rate
+        norm, of_update = (ops.sqrt(ops.sum(ops.square(x))) for x in (variable, update))
+        is_adapted = (norm > 0.0) & (of_update > 0.0)
+        ratio = norm / ops.where(is_adapted, of_update, 1.0)
+        return learning_rate * ops.where(is_adapted, ratio, 1.0)
+
+
+OPTIMIZERS = {
+    "adam_weight_decay": AdamWeightDecay,
+    "fairseq_adam": FairseqAdam,
+    "lamb": Lamb,
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -107,6 +107,43 @@ def test_roberta_s_optimizer_decays_everything_and_always_corrects():
     assert float(bias[0]) == pytest.approx(1.0 - update, rel=1e-6)
 
 
+def test_two_updates_of_lamb_equal_albert_s():
+    # The first has the rate 0, so both have the gradients of the first weights.
+    def golden(name):
+        with np.load(GOLDEN / "albert" / name) as file:
+            return dict(file)
+
+    start, gradients = golden("weights.npz"), golden("gradients.npz")
+    trace = golden("trace_lamb.npz")
+    variables = {
+        name: keras.Variable(start[name], dtype="float32", name=name.replace("/", "."))
+        for name in gradients
+    }
+    optimizer = optimization.Recipe("lamb").make(variables.values())
+    # Their clipping measured this norm, see tests/golden/README.md.
+    clipped = [ops.cast(g / 2.4779484, "float32") for g in gradients.values()]
+    for rate in trace["learning_rate"][:2]:
+        optimizer.apply(clipped, ops.cast(rate, "float32"))
+    for name, of_us in variables.items():
+        expected = trace[f"after_step_2/{name}"]
+        np.testing.assert_allclose(of_us, expected, atol=1e-6, err_msg=name)
+        if "kernel" in name:
+            assert np.abs(expected - start[name]).max() > 1e-4
+
+
+def test_lamb_leaves_the_rate_where_a_norm_is_0():
+    zeros, kernel = variable([0.0, 0.0], "kernel"), variable([3.0, 4.0], "kernel")
+    optimizer = optimization.Recipe("lamb", weight_decay=0.0).make([zeros, kernel])
+    optimizer.apply([ops.ones(2), ops.zeros(2)], 0.01)
+    np.testing.assert_allclose(zeros, [-0.0316218] * 2, rtol=1e-5)
+    np.testing.assert_array_equal(kernel, [3.0, 4.0])
+    optimizer.apply([ops.zeros(2), ops.full((2,), 1.0)], 0.01)
+    # An update of equal parts, as long as the variable, which has the norm 5.
+    np.testing.assert_allclose(
+        kernel, np.array([3.0, 4.0]) - 0.05 / np.sqrt(2), rtol=1e-5
+    )
+
+
 def test_slots_have_the_names_of_the_released_training_checkpoints():
     with keras.name_scope("bert"), keras.name_scope("pooler"):
         kernel = variable([1.0], "kernel")

@@ -53,7 +53,9 @@ def batches(chosen: Options) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors(batch).repeat()
 
 
-def updater(chosen: Options, dtype: str, xla: bool):
+def updater(
+    chosen: Options, dtype: str, xla: bool, recompute: bool = False, warm_up: int = 3
+):
     """A function that runs one update, traced and warm."""
     config = BertConfig(
         vocab_size=chosen.vocab_size,
@@ -74,6 +76,7 @@ def updater(chosen: Options, dtype: str, xla: bool):
             learning_rate=1e-4,
             batch_size=chosen.batch_size,
             xla=xla,
+            recompute=recompute,
         ),
     )
     iterator = distribution.distribute(trainer.strategy, lambda part: batches(chosen))
@@ -81,7 +84,7 @@ def updater(chosen: Options, dtype: str, xla: bool):
     def update():
         trainer.run_updates(iterator, 1)
 
-    for _ in range(3):
+    for _ in range(warm_up):
         update()
     return update
 

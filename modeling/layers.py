@@ -20,10 +20,12 @@ class Dropouts:
 
     Args:
         seed: int tensor [2], a new one for each pass.
+        recompute: see `apply_layer`.
     """
 
-    def __init__(self, seed):
+    def __init__(self, seed, recompute: bool = False):
         self._seed = seed
+        self._recompute = recompute
         self._num_calls = 0
 
     def __call__(self, x, rate: float):
@@ -42,11 +44,39 @@ class Dropouts:
         kept = keras.random.uniform(ops.shape(x), seed=_Seed(self._seed, site)) >= rate
         return x * (ops.cast(kept, x.dtype) * (1.0 / (1.0 - rate)))
 
+    def apply_layer(self, layer: Callable, x, **inputs):
+        """Calls layer(x, dropouts=..., **inputs).
+
+        With `recompute`, nothing inside the layer is kept for the gradients: they compute
+        it again, with the same masks.
+        """
+        if not self._recompute:
+            return layer(x, dropouts=self, **inputs)
+        begin, ends = self._num_calls, []
+
+        def run(x):
+            inner = Dropouts(self._seed)
+            inner._num_calls = begin
+            result = layer(x, dropouts=inner, **inputs)
+            ends.append(inner._num_calls)
+            return result
+
+        result = keras.remat(run)(x)
+        self._num_calls = ends[0]
+        return result
+
 
 def no_dropout(x, rate: float):
     """Replaces `Dropouts` outside training."""
     del rate
     return x
+
+
+def apply_layer(layer: Callable, x, dropouts, **inputs):
+    """Like `Dropouts.apply_layer`, which only training has."""
+    if dropouts is no_dropout:
+        return layer(x, **inputs)
+    return dropouts.apply_layer(layer, x, **inputs)
 
 
 class _Seed(keras.random.SeedGenerator):

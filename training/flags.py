@@ -82,6 +82,11 @@ class RunOptions:
     gradient_accumulation_steps: int = options.field(
         1, help="Micro-batches per update on every replica; saves memory."
     )
+    recompute: bool = options.field(
+        False,
+        help="Keep only the outputs of each layer for the gradients and compute the rest "
+        "again; saves memory, and takes about a third more time.",
+    )
     dtype: str = options.field(
         "float32",
         choices=("float32", "mixed_bfloat16"),
@@ -238,6 +243,7 @@ class RunOptions:
             learning_rate=learning_rate,
             batch_size=batch_size,
             accumulation_steps=self.gradient_accumulation_steps,
+            recompute=self.recompute,
             seed=seed,
             xla=self.xla,
             recipe=optimization.Recipe(

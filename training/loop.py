@@ -41,6 +41,7 @@ class Settings:
     learning_rate: float
     batch_size: int
     accumulation_steps: int = 1
+    recompute: bool = False
     seed: int = 0
     xla: bool = False
     recipe: optimization.Recipe = optimization.Recipe()
@@ -184,7 +185,8 @@ class Trainer:
     @_as_written
     def _micro_batch(self, batch, weights, seed):
         with tf.GradientTape() as tape:
-            outputs = self.model(batch, dropouts=layers.Dropouts(seed))
+            dropouts = layers.Dropouts(seed, self.settings.recompute)
+            outputs = self.model(batch, dropouts=dropouts)
             pairs = self.objective.losses(batch, outputs)
             loss = sum(
                 factor * losses.mean(pairs[name][0], weights[name])

@@ -107,7 +107,7 @@ class BertEncoder(Encoder):
             self.config.attention_direction,
         )
         for layer in self.transformer_layers:
-            hidden = layer(hidden, seen=seen, dropouts=dropouts)
+            hidden = layers.apply_layer(layer, hidden, dropouts, seen=seen)
             outputs["layer_outputs"].append(hidden)
         if not return_all:
             outputs = {}

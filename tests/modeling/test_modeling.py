@@ -280,6 +280,29 @@ def test_a_layer_that_is_used_twice_draws_twice():
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_recomputed_layers_give_the_same_gradients_and_later_masks(dtype):
+    model, batch = pretraining.PretrainingModel(TINY, dtype=dtype), tiny_batch()
+    objective = pretraining.MaskedLMNextSentence()
+    later = tf.ones(100)
+
+    @tf.function
+    def gradients(recompute):
+        dropouts = layers.Dropouts([1, 2], recompute)
+        with tf.GradientTape() as tape:
+            outputs = model(batch, dropouts=dropouts)
+            pairs = objective.losses(batch, outputs)
+            loss = sum(total / weight for total, weight in pairs.values())
+        variables = [v.value for v in model.trainable_variables]
+        found = tape.gradient(loss, variables)
+        return [loss, dropouts(later, 0.5), *map(tf.convert_to_tensor, found)]
+
+    plain, recomputed = gradients(False), gradients(True)
+    assert len(plain) == len(model.trainable_variables) + 2
+    for a, b in zip(plain, recomputed, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 # --- inputs -------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ import sys
 sys.modules["tensorflow"] = None  # any import of it fails
 
 import dataclasses  # noqa: E402
+import functools  # noqa: E402
 
 import jax  # noqa: E402
 import keras  # noqa: E402
@@ -46,6 +47,19 @@ for key in ("sequence_output", "pooled_output"):
 def logits(seed):
     return model(batch, dropouts=layers.Dropouts(seed))["next_sentence_logits"]
 
+
+# Recomputed layers have the same gradients.
+@functools.partial(jax.jit, static_argnums=1)
+@jax.grad
+def gradients(values, recompute):
+    dropouts = layers.Dropouts(np.array([1, 2]), recompute)
+    outputs, _ = model.stateless_call(values, [], batch, dropouts=dropouts)
+    return (outputs["next_sentence_logits"] ** 2).sum()
+
+
+values = [v.value for v in model.trainable_variables]
+for pair in zip(gradients(values, False), gradients(values, True), strict=True):
+    np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-6)
 
 first = logits(np.array([1, 2]))
 assert (first == logits(np.array([1, 2]))).all()

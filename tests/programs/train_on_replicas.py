@@ -45,7 +45,7 @@ class Log:
         self.rows.append(values)
 
 
-def train(strategy, data, accumulation_steps=1, xla=False):
+def train(strategy, data, accumulation_steps=1, xla=False, recompute=False):
     """Values by name: final variables, every update's report, an evaluation."""
     objective = pretraining.MaskedLMNextSentence()
     settings = loop.Settings(
@@ -54,6 +54,7 @@ def train(strategy, data, accumulation_steps=1, xla=False):
         learning_rate=1e-3,
         batch_size=32,
         accumulation_steps=accumulation_steps,
+        recompute=recompute,
         xla=xla,
         save_every_steps=0,
         log_every_steps=1,
@@ -122,7 +123,9 @@ def main(path):
     ways = {
         "accumulation": train(one, data, accumulation_steps=4),
         "replicas": train(mirrored, data),
-        "replicas and accumulation": train(mirrored, data, accumulation_steps=2),
+        "replicas, accumulation and recomputation": train(
+            mirrored, data, accumulation_steps=2, recompute=True
+        ),
         "xla": train(one, data, xla=True),
     }
     differences = {

@@ -116,7 +116,7 @@ def test_two_replicas_accumulation_and_xla_equal_one_big_batch():
     assert sorted(result["differences"]) == [
         "accumulation",
         "replicas",
-        "replicas and accumulation",
+        "replicas, accumulation and recomputation",
         "xla",
     ]
     for way, difference in result["differences"].items():

@@ -15,7 +15,7 @@ import os
 import options
 from text.errors import UserError
 from text.files import inputs
-from text.generation import stages
+from text.generation import run
 from text.generation.settings import GenerationOptions, Settings
 from text.instances.masking import prediction_counts
 from text.tokenizers import kinds
@@ -41,6 +41,15 @@ class Options(GenerationOptions):
         0,
         help="Number of processes; 0 uses one per core. The records do not depend on it.",
     )
+    num_shards: int = options.field(
+        1,
+        help="Number of commands, such as the tasks of a job array, that write these "
+        "records together, all with the same other flags and at the same time. The "
+        "records do not depend on it.",
+    )
+    shard_index: int = options.field(
+        0, help="Which of the --num_shards commands this is; the first is 0."
+    )
     overwrite: bool = options.field(
         False, help="Replace output files made from other flags or text."
     )
@@ -49,6 +58,8 @@ class Options(GenerationOptions):
         super().__post_init__()
         self.check_range(0, 1, "keep_share")
         self.check_range(0, None, "num_workers")
+        self.check_range(1, None, "num_shards")
+        self.check_range(0, self.num_shards - 1, "shard_index")
         total = self.mask_share + self.keep_share + self.random_share
         if abs(total - 1) > 1e-6:
             raise UserError(
@@ -71,9 +82,17 @@ def main(given: Options) -> None:
         **values,
     )
     _warn_of_lost_predictions(given)
-    description, was_there = stages.generate(
-        settings, given.num_workers or os.cpu_count() or 1, given.overwrite
+    description, was_there = run.generate(
+        settings,
+        given.num_workers or os.cpu_count() or 1,
+        given.overwrite,
+        (given.shard_index, given.num_shards),
     )
+    if given.shard_index:
+        _say(
+            f"Shard {given.shard_index} of {given.num_shards}: the records are finished"
+        )
+        return
     if was_there:
         _say("Already finished: this command's records exist.")
     _report(description, settings)

@@ -13,7 +13,8 @@ import time
 import options
 from text.corpus import documentation, formats
 from text.files import inputs
-from text.generation import stages, work
+from text.generation import work
+from text.generation.run import generate
 from text.generation.settings import Settings
 
 _STAGES = ("1/3 tokenizing", "2/3 planning", "3/3 writing")
@@ -72,7 +73,7 @@ def cpu_seconds() -> float:
 def run(settings: Settings, num_workers: int) -> tuple[dict, dict]:
     """Generates once; returns the counts, and seconds by stage with `all` and `cpu`."""
     cpu, begun = cpu_seconds(), time.monotonic()
-    description, _ = stages.generate(settings, num_workers, overwrite=True)
+    description, _ = generate(settings, num_workers, overwrite=True)
     seconds = dict(Timed.seconds)
     seconds |= {"all": time.monotonic() - begun, "cpu": cpu_seconds() - cpu}
     for path in (*settings.output_files, settings.description_file):

@@ -1,6 +1,6 @@
 """Decides whether records may be written under their names, or already exist.
 
-The settings are those of text/generation/stages.py; an origin is what
+The settings are those of text/generation/settings.py; an origin is what
 text/generation/work.py compares.
 """
 

@@ -12,8 +12,6 @@ or when. So neither the number of workers nor an interruption changes a byte.
 import bisect
 import collections
 import contextlib
-import dataclasses
-import errno
 import functools
 import glob
 import gzip
@@ -26,7 +24,7 @@ import numpy as np
 
 from text.corpus import formats, store
 from text.errors import UserError
-from text.files.local import read_json, replacing, write_json
+from text.files.local import read_json, replacing
 from text.generation import outputs, work
 from text.generation.permutation import permute, round_keys
 from text.generation.settings import Settings
@@ -40,7 +38,7 @@ _SEGMENT_ROWS = 1 << 16
 _BATCH_ROWS = 1 << 11  # both multiples of descriptions.OFFSET_EVERY
 _PLAN, _ORDER, _MASK = range(3)  # the uses of random generators
 # The files a run makes in its folder; earlier versions named pieces text-000000.
-_MADE = re.compile(
+MADE = re.compile(
     r"(origin|settings|room|file-\d+)\.json"
     r"|((piece|text)-\d+|corpus)\.(json|tokens|words|lengths|ends|sentences|documents)"
     r"|plan(-\d+-\d+)?\.(json|pairs|spans)"
@@ -48,83 +46,31 @@ _MADE = re.compile(
 )
 
 
-def generate(
-    settings: Settings, num_workers: int = 1, overwrite: bool = False
-) -> tuple[Description, bool]:
-    """Writes the records and their description, continuing an interrupted run.
+def make_all(
+    settings: Settings, folder: work.Folder, workers: work.Workers
+) -> tuple[collections.Counter, list[dict]]:
+    """Returns the counts, and a description of each file.
 
-    Args:
-        num_workers: number of processes; the records do not depend on it.
-        overwrite: replace outputs of other settings, finished or not.
-    Returns:
-        the description, and whether everything already existed.
     Raises:
-        UserError: the text or the outputs do not allow it, or another process is writing
-            one of the outputs.
+        UserError: the text does not allow it.
         OSError: a file cannot be read or written.
-        KeyboardInterrupt: with a line for the user.
     """
-    tokenizer = settings.load_tokenizer(settings.vocab_file)
-    tokenizer.check_release(settings.vocab_file)
-    outputs.refuse_overlaps(settings)
-    origin = outputs.origin(settings, tokenizer.vocabulary)
-    folder = work.Folder(settings.work_folder, origin, _MADE)
-    outputs.make_folders(settings)
-    with outputs.locked(settings), _disk_full_explained(folder):
-        unfinished = outputs.summarized(folder.unfinished_origin())
-        is_resumed = unfinished == origin
-        if description := outputs.finished(settings, origin):
-            if is_resumed or not (unfinished or folder.strangers()):
-                folder.remove()
-            return description, True
-        folder.refuse_strangers()
-        if not is_resumed:
-            if not overwrite:
-                outputs.refuse_what_is_there(settings, folder)
-            folder.begin()
-        flags = dataclasses.asdict(dataclasses.replace(settings, input_files=()))
-        write_json(settings.settings_file, flags)
-        try:
-            with work.Workers(num_workers) as workers:
-                description = _generate(settings, folder, workers, tokenizer)
-        except UserError:
-            # The input or a flag must change, so the work so far is useless.
-            folder.remove()
-            raise
-        except KeyboardInterrupt as interrupt:
-            outputs.remove_temporaries(settings)
-            raise KeyboardInterrupt(
-                "interrupted; run the same command again to continue"
-            ) from interrupt
-        finally:
-            _shared.cache_clear()
-        folder.remove()
-    return description, False
-
-
-@contextlib.contextmanager
-def _disk_full_explained(folder):
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise OSError(
-            error.errno,
-            "the disk is full; free some space and run the same command again to continue",
-            os.path.dirname(os.path.abspath(folder.path)),
-        ) from error
-
-
-# === The three stages ===
-
-
-def _generate(settings, folder, workers, tokenizer):
-    vocabulary, counts = tokenizer.vocabulary, collections.Counter()
+    counts = collections.Counter()
     _tokenize_all(settings, folder, workers, counts)
     _plan_all(settings, folder, workers, counts)
-    written = _write_all(settings, folder, workers, counts)
-    description = Description(
+    return counts, _write_all(settings, folder, workers, counts)
+
+
+def describe(
+    settings: Settings,
+    folder: work.Folder,
+    tokenizer: Tokenizer,
+    counts: collections.Counter,
+    written: list[dict],
+) -> Description:
+    """The description of what `make_all` returned."""
+    vocabulary = tokenizer.vocabulary
+    return Description(
         format=_FORMAT,
         max_seq_length=settings.max_seq_length,
         max_predictions_per_seq=settings.max_predictions_per_seq,
@@ -137,12 +83,14 @@ def _generate(settings, folder, workers, tokenizer):
         counts=dict(counts),
         origin=folder.origin,
     )
-    description.write(settings.description_file)
-    return description
 
 
 def _tokenize_all(settings, folder, workers, counts):
-    noted = work.do(f"{folder.path}/corpus", _make_corpus, settings, folder, workers)
+    path = f"{folder.path}/corpus"
+    noted = work.noted(path)
+    if noted is None:
+        prefixes, found = _tokenize_pieces(settings, folder, workers)
+        noted = workers.share.do_once(path, _join_corpus, settings, prefixes, found)
     counts.update(noted)
     if "sentences" not in noted:  # by an earlier version, which counted by piece
         for path in sorted(glob.glob(f"{glob.escape(folder.path)}/text-*.json")):
@@ -157,7 +105,8 @@ def _tokenize_all(settings, folder, workers, counts):
         raise UserError(f"{settings.input_files[0]}: {refusal}")
 
 
-def _make_corpus(path, settings, folder, workers):
+def _tokenize_pieces(settings, folder, workers):
+    """Returns the prefixes of the pieces' files, and what they contain together."""
     total = folder.origin["inputs"]["bytes"]
     prefixes = []
 
@@ -171,11 +120,15 @@ def _make_corpus(path, settings, folder, workers):
     counts = collections.Counter()
     for noted in workers.do_all(tasks(), total, "1/3 tokenizing", "MB", scale=1e6):
         counts.update(noted)
+    return prefixes, counts
+
+
+def _join_corpus(path, settings, prefixes, counts):
     if not os.path.exists(f"{path}.documents"):  # join writes it last
         store.join(prefixes, path, settings.words_from_spaces)
     store.remove_pieces(prefixes)
-    counts["documents"] = _shared(settings.settings_file).corpus.num_documents
-    return counts
+    num_documents = _shared(settings.settings_file).corpus.num_documents
+    return {**counts, "documents": num_documents}
 
 
 def _plan_all(settings, folder, workers, counts):
@@ -192,7 +145,7 @@ def _plan_all(settings, folder, workers, counts):
         counts.update(noted)
     instances = settings.make()
     prefixes = [task[0] for task in tasks]
-    work.do(f"{folder.path}/plan", _join_plan, prefixes, instances.suffix)
+    workers.share.do_once(f"{folder.path}/plan", _join_plan, prefixes, instances.suffix)
     if not counts["instances"]:
         raise UserError(f"{settings.input_files[0]}: {instances.none_planned}")
     if counts["instances"] < len(settings.output_files):
@@ -204,7 +157,7 @@ def _plan_all(settings, folder, workers, counts):
 
 def _write_all(settings, folder, workers, counts):
     outputs.remove_temporaries(settings)
-    work.do(f"{folder.path}/room", _make_room, settings)
+    workers.share.do_once(f"{folder.path}/room", _make_room, settings)
     tasks, joins, written = [], [], []
     total, num_files = counts["instances"], len(settings.output_files)
     for file, path in enumerate(settings.output_files):
@@ -283,6 +236,11 @@ class _Shared:
 
 
 _shared = functools.lru_cache(maxsize=1)(_Shared)
+
+
+def forget() -> None:
+    """Closes what tasks in this process have opened."""
+    _shared.cache_clear()
 
 
 def _tokenize(prefix, settings_file, spans):

@@ -7,6 +7,7 @@ not done again, so a killed job continues where it stopped.
 import collections
 import concurrent.futures
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 import re
@@ -15,15 +16,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from text.errors import UserError
 from text.files import local
 from text.files.local import read_json, write_json
-from text.progress import Progress
+from text.progress import Progress, duration
 
 _ORIGIN = "origin.json"
 _ENDED = "ended~bert~.json"  # the origin of a job whose files are being removed
+_FAILED = "failed.json"  # why a run that shares the job has given up
 _EARLIER_LOCK = "lock"  # an empty file made by earlier versions
+_POLL_SECONDS = 0.2
+_NEWS_SECONDS = 60.0
 
 
 class Folder:
@@ -72,6 +77,15 @@ class Folder:
                 f"else ({_some(names)}); move it, or choose another output"
             )
 
+    def fail(self, message: str) -> None:
+        """Lets the other runs of the job know that it cannot be finished."""
+        write_json(self._file(_FAILED), {"message": message})
+
+    def failure(self) -> str | None:
+        """What a run of this job said when it gave up."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return read_json(self._file(_FAILED))["message"]
+
     def begin(self) -> None:
         """Starts the job over, removing what an earlier one left in the folder."""
         os.makedirs(self.path, exist_ok=True)
@@ -104,7 +118,9 @@ class Folder:
                 self._remove_file(name)
 
     def _is_made(self, name):
-        return self._is_earlier_lock(name) or self._made.fullmatch(name) is not None
+        if name == _FAILED or self._is_earlier_lock(name):
+            return True
+        return self._made.fullmatch(name) is not None
 
     def _is_earlier_lock(self, name):
         path = self._file(name)
@@ -148,15 +164,78 @@ def do(path: str, function: Callable[..., dict], *arguments) -> dict:
     return outcome
 
 
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """One of several runs, on one machine or many, that do a job's tasks together.
+
+    Run `index` of `count` does every count-th task, and takes the results of the others
+    from their notes. What is to be done once is for run 0.
+
+    Attributes:
+        check: called again and again while it waits for another run; raises what ends this
+            one.
+    """
+
+    index: int = 0
+    count: int = 1
+    check: Callable[[], None] = lambda: None
+
+    def has(self, number: int) -> bool:
+        """Whether the task of this number is for this run."""
+        return number % self.count == self.index
+
+    def do_once(self, path: str, function: Callable[..., dict], *arguments) -> dict:
+        """Like `do`, for a task that only one run does."""
+        if self.index == 0:
+            return do(path, function, *arguments)
+        return self.wait_until(lambda: noted(path), "shard 0")
+
+    def wait_until(self, ready: Callable[[], Any], whom: str) -> Any:
+        """Waits for a value, with a line on stderr every minute.
+
+        Args:
+            ready: returns None or False until then.
+        """
+        begun = told = time.monotonic()
+        while (found := ready()) is None or found is False:
+            self.check()
+            time.sleep(_POLL_SECONDS)
+            now = time.monotonic()
+            if now - told >= _NEWS_SECONDS:
+                told = now
+                waited = duration(now - begun)
+                print(f"waiting for {whom} since {waited}", file=sys.stderr, flush=True)
+        return found
+
+
+class _Elsewhere:
+    """Stands for a task of another run, where a future does for one of our own."""
+
+    def __init__(self, path: str, number: int, share: Share):
+        self._path, self._share = path, share
+        self._whom = f"shard {number % share.count}"
+
+    def done(self) -> bool:
+        return noted(self._path) is not None
+
+    def result(self) -> dict:
+        return self._share.wait_until(lambda: noted(self._path), self._whom)
+
+
 class Workers:
     """Does tasks in this process, or in several others.
 
     Use it in a `with` block. The other processes are spawned, never forked, end with this
     process however it ends, and leave Ctrl-C to it. If the block fails, they end at once:
     unfinished tasks are lost, noted ones are not.
+
+    Args:
+        count: number of processes.
+        share: which tasks are for this run.
     """
 
-    def __init__(self, count: int):
+    def __init__(self, count: int, share: Share | None = None):
+        self.share = share or Share()
         self._executor = None
         # One task per process and one waiting, because a task's arguments take memory.
         self._most_unfinished = count + 1
@@ -215,12 +294,17 @@ class Workers:
         """Yields each task's size, its note, and whether it was noted before this run."""
         ahead = collections.deque()
         unfinished = set()
-        for size, task in tasks:
+        for number, (size, task) in enumerate(tasks):
             outcome = noted(task[0])
             was_noted = outcome is not None
-            future = _known(outcome) if was_noted else self._submit(task)
+            if was_noted:
+                future = _known(outcome)
+            elif self.share.has(number):
+                future = self._submit(task)
+                unfinished.add(future)
+            else:
+                future = _Elsewhere(task[0], number, self.share)
             ahead.append((size, future, was_noted))
-            unfinished.add(future)
             if len(unfinished) > self._most_unfinished:
                 _, unfinished = concurrent.futures.wait(
                     unfinished, return_when=concurrent.futures.FIRST_COMPLETED

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import tests
+from tests.text.generation.settings import TEXT, VOCAB_FILE, made_in, make_settings
 from text.corpus import formats
 from text.errors import UserError
 from text.files import local
 from text.generation import stages, work
-from text.generation.settings import Settings
-from text.generation.stages import generate
+from text.generation.run import generate
 from text.instances import pairs, static_masks
 from text.instances.kinds import RowOptions
 from text.records import descriptions, encoding, framing
@@ -25,50 +25,6 @@ from text.records.descriptions import Description
 from text.tokenizers.vocabulary import Vocabulary
 
 GOLDEN = tests.GOLDEN
-VOCAB_FILE = str(GOLDEN / "checkpoint" / "vocab.txt")
-TEXT = "\n\n".join(
-    "\n".join(f"The {n} of document {d} says that it is so." for n in range(9))
-    for d in range(12)
-)
-
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda file: None)
-
-
-def make_settings(folder, **changed):
-    """Settings for a text file in the folder."""
-    given = {
-        "input_files": (str(folder / "text.txt"),),
-        "output_files": (str(folder / "out.tfrecord"),),
-        "vocab_file": VOCAB_FILE,
-        "input_format": "sentences",
-        "json_field": "text",
-        "documents_span_files": False,
-        "do_lower_case": True,
-        "strip_accents": True,
-        "split_cjk": True,
-        "do_whole_word_mask": False,
-        "word_boundaries": "pieces",
-        "max_seq_length": 24,
-        "max_predictions_per_seq": 4,
-        "random_seed": 1,
-        "dupe_factor": 2,
-        "masked_lm_prob": 0.15,
-        "short_seq_prob": 0.1,
-        "mask_share": 0.8,
-        "random_share": 0.1,
-        "random_next_sentences": True,
-        "gzip_compress": False,
-    }
-    return Settings(**(given | changed))
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "text.txt").write_text(TEXT)
-    return tmp_path
 
 
 def read(settings):
@@ -87,26 +43,7 @@ def read(settings):
     return batch
 
 
-def made_in(folder):
-    """Names and contents of what a run leaves."""
-    return {
-        path.name: path.read_bytes()
-        for path in folder.iterdir()
-        if path.name != "text.txt"
-    }
-
-
 # === What decides the bytes ===
-
-
-@pytest.fixture
-def many_tasks(monkeypatch):
-    """Pieces so small that a short text makes many tasks."""
-    monkeypatch.setattr(descriptions, "OFFSET_EVERY", 8)
-    monkeypatch.setattr(formats, "_PIECE_BYTES", 1000)
-    monkeypatch.setattr(stages, "_BLOCK_TOKENS", 300)
-    monkeypatch.setattr(stages, "_SEGMENT_ROWS", 40)
-    monkeypatch.setattr(stages, "_BATCH_ROWS", 16)
 
 
 def test_small_tasks_make_the_whole(folder, many_tasks):
@@ -383,7 +320,7 @@ def test_started_again_it_does_only_what_is_missing(folder, many_tasks, monkeypa
     with pytest.raises(Killed):
         generate(settings)
     monkeypatch.setattr(stages, "_write", write)
-    for name in ("_tokenize", "_make_corpus", "_plan", "_join_plan"):
+    for name in ("_tokenize", "_join_corpus", "_plan", "_join_plan"):
         monkeypatch.setattr(stages, name, fail)
     description, was_there = generate(settings)
     assert not was_there and description.counts["sentences"] == 108

@@ -13,7 +13,7 @@ from tests.text.generation.test_generation import (
     make_settings,
     read,
 )
-from text.generation.stages import generate
+from text.generation.run import generate
 from text.instances import pairs, static_masks
 from text.instances.kinds import RowOptions
 from text.records import encoding, framing

@@ -1,0 +1,31 @@
+"""A folder with a text, and the sizes of tasks."""
+
+import os
+
+import pytest
+
+from tests.text.generation.settings import TEXT
+from text.corpus import formats
+from text.generation import stages
+from text.records import descriptions
+
+
+@pytest.fixture(autouse=True)
+def no_fsync(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    return tmp_path
+
+
+@pytest.fixture
+def many_tasks(monkeypatch):
+    """Pieces so small that a short text makes many tasks."""
+    monkeypatch.setattr(descriptions, "OFFSET_EVERY", 8)
+    monkeypatch.setattr(formats, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(stages, "_BLOCK_TOKENS", 300)
+    monkeypatch.setattr(stages, "_SEGMENT_ROWS", 40)
+    monkeypatch.setattr(stages, "_BATCH_ROWS", 16)

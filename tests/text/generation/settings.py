@@ -1,0 +1,47 @@
+"""A short text, and what makes records of it."""
+
+import tests
+from text.generation.settings import Settings
+
+VOCAB_FILE = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
+TEXT = "\n\n".join(
+    "\n".join(f"The {n} of document {d} says that it is so." for n in range(9))
+    for d in range(12)
+)
+
+
+def make_settings(folder, **changed):
+    """Settings for a text file in the folder."""
+    given = {
+        "input_files": (str(folder / "text.txt"),),
+        "output_files": (str(folder / "out.tfrecord"),),
+        "vocab_file": VOCAB_FILE,
+        "input_format": "sentences",
+        "json_field": "text",
+        "documents_span_files": False,
+        "do_lower_case": True,
+        "strip_accents": True,
+        "split_cjk": True,
+        "do_whole_word_mask": False,
+        "word_boundaries": "pieces",
+        "max_seq_length": 24,
+        "max_predictions_per_seq": 4,
+        "random_seed": 1,
+        "dupe_factor": 2,
+        "masked_lm_prob": 0.15,
+        "short_seq_prob": 0.1,
+        "mask_share": 0.8,
+        "random_share": 0.1,
+        "random_next_sentences": True,
+        "gzip_compress": False,
+    }
+    return Settings(**(given | changed))
+
+
+def made_in(folder):
+    """Names and contents of what a run leaves."""
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.name != "text.txt"
+    }

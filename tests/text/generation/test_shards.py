@@ -1,0 +1,177 @@
+"""Several runs that write the same records together."""
+
+import os
+import shutil
+import signal
+import threading
+import time
+
+import pytest
+
+from tests import jobs
+from tests.text.generation.settings import VOCAB_FILE, made_in, make_settings
+from text.errors import UserError
+from text.files import local
+from text.generation import outputs, stages, work
+from text.generation.run import generate
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch):
+    monkeypatch.setattr(work, "_POLL_SECONDS", 0.01)
+
+
+@pytest.fixture
+def settings(folder, many_tasks):
+    outputs = tuple(f"{folder}/out-{i}" for i in range(3))
+    return make_settings(folder, output_files=outputs, dupe_factor=4)
+
+
+def together(settings, number, order=None):
+    """Runs all shards at once; returns the result or error of each."""
+    ended = {}
+
+    def run(index):
+        try:
+            ended[index] = generate(settings, shard=(index, number))
+        except UserError as error:
+            ended[index] = error
+
+    threads = []
+    for index in order or range(number):
+        threads.append(threading.Thread(target=run, args=[index], daemon=True))
+        threads[-1].start()
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join(60)
+    assert sorted(ended) == list(range(number))
+    return ended
+
+
+@pytest.mark.parametrize(("number", "order"), [(2, [1, 0]), (3, [2, 0, 1])])
+def test_shards_write_the_bytes_of_one_run(settings, folder, number, order):
+    described, _ = generate(settings)
+    expected = made_in(folder)
+    for path in expected:
+        (folder / path).unlink()
+    done = []
+
+    def counted(prefix, *rest, original=stages._write):
+        done.append(os.path.basename(prefix))
+        return original(prefix, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "_write", counted)
+        ended = together(settings, number, order)
+    assert [ended[index][0] for index in range(number)] == [described] * number
+    assert made_in(folder) == expected
+    assert len(done) == len(set(done)) > number  # each task was done by one shard
+
+
+def test_each_shard_does_its_part(settings, folder, monkeypatch):
+    by_shard = {}
+
+    def noting(self, task, original=work.Workers._submit):
+        by_shard.setdefault(self.share.index, []).append(task[0])
+        return original(self, task)
+
+    monkeypatch.setattr(work.Workers, "_submit", noting)
+    together(settings, 3)
+    sizes = [len(by_shard[index]) for index in range(3)]
+    assert min(sizes) > 0.8 * max(sizes) and min(sizes) > 5
+
+
+def test_a_shard_that_comes_late_finds_everything_finished(settings, folder):
+    described, _ = generate(settings)
+    found = made_in(folder)
+    assert generate(settings, shard=(1, 2)) == (described, False)
+    assert made_in(folder) == found
+
+
+def test_an_error_of_one_shard_ends_all(settings, folder):
+    (folder / "text.txt").write_bytes(b"One line.\n" * 300 + b"\xff\xfe\n" * 3)
+    for error in together(settings, 2).values():
+        assert isinstance(error, UserError) and "UTF-8" in str(error)
+    assert sorted(os.listdir(settings.work_folder)) == ["failed.json", "origin.json"]
+    (folder / "text.txt").write_bytes(b"A word.\nTwo words.\n\n" * 200)
+    for ended in together(settings, 2, [1, 0]).values():
+        assert not isinstance(ended, UserError), ended
+    assert not os.path.exists(settings.work_folder)
+
+
+def test_a_shard_ends_if_the_first_gives_up(settings, folder):
+    (folder / "text.txt").write_text("\n \n")
+    for order in ([0, 1, 2], [2, 1, 0]):
+        for error in together(settings, 3, order).values():
+            assert isinstance(error, UserError) and "no line" in str(error)
+    with pytest.raises(UserError, match="no line"):  # alone, it cleans up
+        generate(settings)
+    assert not made_in(folder)
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_shard_with_other_flags_is_refused(settings, folder, is_finished):
+    if is_finished:
+        generate(settings)
+    else:
+        origin = outputs.origin(
+            settings, settings.load_tokenizer(VOCAB_FILE).vocabulary
+        )
+        work.Folder(settings.work_folder, origin, stages.MADE).begin()
+    found = made_in(folder) if is_finished else None
+    other = make_settings(folder, output_files=settings.output_files, dupe_factor=5)
+    with pytest.raises(UserError, match="--dupe_factor=4 there, 5 here"):
+        generate(other, shard=(1, 2))
+    assert found is None or made_in(folder) == found
+
+
+def test_the_same_shard_does_not_run_twice(settings, folder):
+    origin = outputs.origin(settings, settings.load_tokenizer(VOCAB_FILE).vocabulary)
+    work.Folder(settings.work_folder, origin, stages.MADE).begin()
+    local.write_json(settings.settings_file, {})
+    with local.locked(f"{settings.work_folder}/shard-1"):
+        with pytest.raises(UserError, match="shard-1: in use by process"):
+            generate(settings, shard=(1, 2))
+    shutil.rmtree(settings.work_folder)
+
+
+@pytest.mark.slow
+def test_killed_shards_continue(tmp_path):
+    text = "\n\n".join(
+        "\n".join(f"Line {n} of text {d} says so." for n in range(60))
+        for d in range(600)
+    )
+    (tmp_path / "text.txt").write_text(text)
+    flags = {
+        "input_file": tmp_path / "text.txt",
+        "vocab_file": VOCAB_FILE,
+        "max_seq_length": 64,
+        "dupe_factor": 8,
+        "num_workers": 1,
+    }
+
+    def line(folder, **more):
+        outputs = {"output_file": tmp_path / folder / "out@6"}
+        return jobs.command("create_pretraining_data.py", flags | outputs | more)
+
+    assert jobs.finished(line("one")).returncode == 0
+    shards = [line("two", num_shards=2, shard_index=i) for i in range(2)]
+    kills = 0
+    for delay in (0.9, 1.1, 1.3):
+        runs = [jobs.started(shard) for shard in shards]
+        time.sleep(delay)
+        for run in runs:
+            if run.poll() is None:
+                kills += 1
+                os.killpg(run.pid, signal.SIGKILL)
+            run.communicate()
+    runs = [jobs.started(shard) for shard in shards]
+    for run in runs:
+        run.communicate(timeout=120)
+    assert [run.returncode for run in runs] == [0, 0]
+    assert kills >= 2
+    one, two = (made_in(tmp_path / folder) for folder in ("one", "two"))
+    assert one.keys() == two.keys()
+    for name in one:
+        if not name.endswith(".json"):  # which contains the names of the outputs
+            assert one[name] == two[name], name

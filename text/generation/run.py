@@ -1,0 +1,173 @@
+"""Runs the stages of generation, alone or as one of several that share the tasks.
+
+Shards meet in the folder of the unfinished work. The first one leads: it begins the folder,
+describes the records and removes the folder. The others join in.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import functools
+import os
+
+from text.errors import UserError
+from text.files import local
+from text.generation import outputs, stages, work
+from text.generation.settings import Settings
+from text.records.descriptions import Description
+
+
+def generate(
+    settings: Settings,
+    num_workers: int = 1,
+    overwrite: bool = False,
+    shard: tuple[int, int] = (0, 1),
+) -> tuple[Description, bool]:
+    """Writes the records and their description, continuing an interrupted run.
+
+    Args:
+        num_workers: number of processes; the records do not depend on it.
+        overwrite: replace outputs of other settings, finished or not.
+        shard: which run this is of how many that write these records together. The first
+            begins and ends the work; the others wait for it.
+    Returns:
+        the description, and whether everything already existed.
+    Raises:
+        UserError: the text or the outputs do not allow it, or another process is writing
+            one of the outputs.
+        OSError: a file cannot be read or written.
+        KeyboardInterrupt: with a line for the user.
+    """
+    tokenizer = settings.load_tokenizer(settings.vocab_file)
+    tokenizer.check_release(settings.vocab_file)
+    outputs.refuse_overlaps(settings)
+    origin = outputs.origin(settings, tokenizer.vocabulary)
+    folder = work.Folder(settings.work_folder, origin, stages.MADE)
+    with _disk_full_explained(folder):
+        if shard[0]:
+            return _join_in(settings, folder, num_workers, overwrite, shard), False
+        return _lead(settings, folder, tokenizer, num_workers, overwrite, shard)
+
+
+def _lead(settings, folder, tokenizer, num_workers, overwrite, shard):
+    """Begins the work, does its share, describes the records, removes the work."""
+    outputs.make_folders(settings)
+    with outputs.locked(settings):
+        unfinished = outputs.summarized(folder.unfinished_origin())
+        has_failed = folder.failure() is not None
+        is_resumed = unfinished == folder.origin and not has_failed
+        if description := outputs.finished(settings, folder.origin):
+            if is_resumed or not (unfinished or folder.strangers()):
+                folder.remove()
+            return description, True
+        folder.refuse_strangers()
+        if not is_resumed:
+            if not (overwrite or has_failed):
+                outputs.refuse_what_is_there(settings, folder)
+            folder.begin()
+        flags = dataclasses.asdict(dataclasses.replace(settings, input_files=()))
+        local.write_json(settings.settings_file, flags)
+        share = work.Share(*shard, functools.partial(_check_failure, folder))
+        try:
+            with _working(settings, num_workers, share) as workers:
+                counts, written = stages.make_all(settings, folder, workers)
+        except UserError as error:
+            # The input or a flag must change, so the work so far is useless.
+            if share.count == 1:
+                folder.remove()
+            else:
+                folder.begin()
+                folder.fail(str(error))  # for runs that start later
+            raise
+        description = stages.describe(settings, folder, tokenizer, counts, written)
+        description.write(settings.description_file)
+        folder.remove()
+    return description, False
+
+
+def _join_in(settings, folder, num_workers, overwrite, shard):
+    """Shares the work that another run leads; returns the description."""
+    index, _ = shard
+
+    def is_begun():
+        return outputs.summarized(folder.unfinished_origin()) == folder.origin
+
+    def is_ready():
+        return is_begun() and os.path.exists(settings.settings_file)
+
+    def check():
+        if description := outputs.finished(settings, folder.origin):
+            raise _Finished(description)
+        if is_begun():
+            _check_failure(folder)
+
+    def check_before():
+        check()
+        if not (overwrite or is_begun() or folder.failure()):
+            outputs.refuse_what_is_there(settings, folder)
+
+    def check_within():
+        check()
+        if not is_begun():
+            raise UserError(
+                f"{folder.path}: shard 0 has ended without finishing; see its message"
+            )
+
+    try:
+        work.Share(*shard, check_before).wait_until(is_ready, "shard 0 to begin")
+        share = work.Share(*shard, check_within)
+        with local.locked(f"{folder.path}/shard-{index}"):
+            with _working(settings, num_workers, share) as workers:
+                stages.make_all(settings, folder, workers)
+            # So that this run fails if the leading one does.
+            share.wait_until(lambda: False, "shard 0 to end")
+    except _Finished as finished:
+        return finished.description
+    except UserError as error:
+        if is_begun() and not folder.failure():
+            folder.fail(f"shard {index}: {error}")
+        raise
+    except FileNotFoundError:
+        check()
+        raise
+
+
+class _Finished(Exception):
+    """Shard 0 has finished while this one waited for it."""
+
+    def __init__(self, description: Description):
+        super().__init__()
+        self.description = description
+
+
+def _check_failure(folder):
+    if message := folder.failure():
+        raise UserError(message)
+
+
+@contextlib.contextmanager
+def _working(settings, num_workers, share):
+    try:
+        with work.Workers(num_workers, share) as workers:
+            yield workers
+    except KeyboardInterrupt as interrupt:
+        outputs.remove_temporaries(settings)
+        raise KeyboardInterrupt(
+            "interrupted; run the same command again to continue"
+        ) from interrupt
+    finally:
+        stages.forget()
+
+
+@contextlib.contextmanager
+def _disk_full_explained(folder):
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise OSError(
+            error.errno,
+            "the disk is full; free some space and run the same command again to continue",
+            os.path.dirname(os.path.abspath(folder.path)),
+        ) from error

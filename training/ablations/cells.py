@@ -211,12 +211,14 @@ class Runner:
 
     def _time_left(self, waiting: Sequence[Cell]) -> str:
         """Estimated from finished cells of the same kind, or of a similar one."""
-        known = [self._similar(cell.kind) for cell in waiting]
-        if not any(known):
+        if not waiting:
             return ""
-        seconds = sum(statistics.median(some) for some in known if some)
-        about = "about" if all(known) else "more than"
-        return f", {about} {duration(seconds / self._jobs)} left"
+        known = [self._similar(cell.kind) for cell in waiting]
+        seconds = sum(statistics.median(some) for some in known if some) / self._jobs
+        if all(known):
+            return f", about {duration(seconds)} left"
+        # A few seconds of records say nothing about the training that follows.
+        return f", more than {duration(seconds)} left" if seconds >= 60 else ""
 
     def _similar(self, kind: str) -> list[float]:
         if kind in self._seconds:

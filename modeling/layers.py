@@ -149,11 +149,11 @@ def gelu_erf(x):
     return ops.cast((wide * 0.5) * twice_cdf, x.dtype), gradient
 
 
-def layer_norm(epsilon: float, dtype: str) -> keras.layers.LayerNormalization:
+def layer_norm(
+    epsilon: float, dtype: str, name: str = "LayerNorm"
+) -> keras.layers.LayerNormalization:
     """Layer normalization over the last axis with the release's name."""
-    return keras.layers.LayerNormalization(
-        epsilon=epsilon, dtype=dtype, name="LayerNorm"
-    )
+    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name=name)
 
 
 def last_token(hidden, input_mask=None):

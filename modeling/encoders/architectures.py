@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from modeling.encoders.albert import AlbertEncoder
+from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import DEFAULT_ARCHITECTURE, EncoderConfig
@@ -26,6 +28,7 @@ class Architecture(NamedTuple):
 # By the key "architecture" of a config file.
 ARCHITECTURES = {
     DEFAULT_ARCHITECTURE: Architecture(BertConfig, BertEncoder, ("bert",)),
+    "albert": Architecture(AlbertConfig, AlbertEncoder, ("albert",)),
     "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
 }
 
@@ -51,10 +54,18 @@ def config_from_dict(values: dict) -> EncoderConfig:
             for name in row.model_types
         }
     else:
-        found, key = values.get("architecture", DEFAULT_ARCHITECTURE), "architecture"
+        found, key = values.get("architecture", _recognized(values)), "architecture"
         known = {name: row.config for name, row in ARCHITECTURES.items()}
     if not isinstance(found, str) or found not in known:
         raise ValueError(
             f"{key} is {found!r:.40}; it must be one of {', '.join(map(repr, known))}"
         )
     return known[found].from_dict(values)
+
+
+def _recognized(values) -> str:
+    """The architecture of a file that does not name it."""
+    for name, row in ARCHITECTURES.items():
+        if not row.config.telling_keys.isdisjoint(values):
+            return name
+    return DEFAULT_ARCHITECTURE

@@ -20,7 +20,7 @@ class BertEncoder(Encoder):
 
     Every variable exists once the object does, and its `path` is the name that the
     released checkpoints give it ("bert/encoder/layer_0/attention/self/query/kernel"); it
-    begins with the config's architecture.
+    begins with the config's scope.
 
     Args:
         config: the sizes, and the constants in which BERT and RoBERTa differ.
@@ -34,16 +34,13 @@ class BertEncoder(Encoder):
     optional_parts = ("pooler/",)
 
     def __init__(self, config: BertConfig, *, seed: int = 0, dtype: str = "float32"):
-        super().__init__(name=config.architecture, dtype=dtype)
+        super().__init__(name=config.scope, dtype=dtype)
         self.config = config
         initializers = layers.weight_initializers(
             config.initializer_range, f"encoder {seed}"
         )
-        self.embeddings = _Embeddings(config, initializers, dtype=dtype)
-        self.transformer_layers = [
-            _TransformerLayer(config, initializers, index, dtype=dtype)
-            for index in range(config.num_hidden_layers)
-        ]
+        self.embeddings = Embeddings(config, initializers, dtype=dtype)
+        self.transformer_layers = self.make_layers(initializers, dtype)
         self.pooler = keras.layers.Dense(
             config.hidden_size,
             activation="tanh",
@@ -53,13 +50,33 @@ class BertEncoder(Encoder):
         )
         self.build()
 
+    def make_layers(self, initializers, dtype) -> list[keras.layers.Layer]:
+        """The transformer layers in the order of their calls, not built."""
+        return [
+            _TransformerLayer(self.config, initializers, index, dtype=dtype)
+            for index in range(self.config.num_hidden_layers)
+        ]
+
+    def build_layers(self) -> None:
+        """Builds what is between the embeddings and the pooler."""
+        for layer in self.transformer_layers:
+            layer.build((None, None, self.config.hidden_size))
+
+    def embed(self, inputs, dropouts):
+        """[b, s, h]: what the first transformer layer reads."""
+        return self.embeddings(
+            inputs["input_ids"],
+            segment_ids=inputs.get("segment_ids"),
+            dropouts=dropouts,
+        )
+
     @property
     def hidden_size(self) -> int:
         return self.config.hidden_size
 
     @property
     def word_embeddings(self):
-        """The table [vocab_size, hidden_size]."""
+        """The table [vocab_size, embedding_size]."""
         return self.embeddings.word_embeddings
 
     @property
@@ -67,11 +84,9 @@ class BertEncoder(Encoder):
         return self.embeddings.position_embeddings
 
     def build(self, input_shape=None):
-        hidden_shape = (None, None, self.config.hidden_size)
         self.embeddings.build()
         with keras.name_scope("encoder"):
-            for layer in self.transformer_layers:
-                layer.build(hidden_shape)
+            self.build_layers()
         with keras.name_scope("pooler"):
             self.pooler.build((None, self.config.hidden_size))
         self.built = True
@@ -95,11 +110,7 @@ class BertEncoder(Encoder):
         Raises:
             ValueError: the sequence is too long.
         """
-        hidden = self.embeddings(
-            inputs["input_ids"],
-            segment_ids=inputs.get("segment_ids"),
-            dropouts=dropouts,
-        )
+        hidden = self.embed(inputs, dropouts)
         outputs = {"embedding_output": hidden, "layer_outputs": []}
         seen = _seen(
             inputs.get("input_mask"),
@@ -131,7 +142,9 @@ def _seen(input_mask, seq_length, direction):
     return seen
 
 
-class _Embeddings(keras.layers.Layer):
+class Embeddings(keras.layers.Layer):
+    """Token ids [b, s] -> the normalized sums [b, s, embedding_size] of their vectors."""
+
     def __init__(self, config, initializers, dtype):
         # In float32 throughout: the gradient of a lookup adds up hundreds of rows for a
         # frequent token, and in bfloat16 the later ones would vanish in the sum.
@@ -144,19 +157,21 @@ class _Embeddings(keras.layers.Layer):
         config = self.config
         words, types, positions = self.initializers
         self.word_embeddings = self.add_weight(
-            (config.vocab_size, config.hidden_size), words, name="word_embeddings"
+            (config.vocab_size, config.embedding_size), words, name="word_embeddings"
         )
         self.token_type_embeddings = self.add_weight(
-            (config.type_vocab_size, config.hidden_size),
+            (config.type_vocab_size, config.embedding_size),
             types if config.has_segments else "zeros",
             trainable=config.has_segments,
             name="token_type_embeddings",
         )
         num_positions = config.position_offset + config.max_position_embeddings
         self.position_embeddings = self.add_weight(
-            (num_positions, config.hidden_size), positions, name="position_embeddings"
+            (num_positions, config.embedding_size),
+            positions,
+            name="position_embeddings",
         )
-        self.norm.build((None, None, config.hidden_size))
+        self.norm.build((None, None, config.embedding_size))
         self.built = True
 
     def call(self, input_ids, segment_ids=None, dropouts=layers.no_dropout):
@@ -192,7 +207,7 @@ class _TransformerLayer(keras.layers.Layer):
 
     def __init__(self, config, initializers, index, dtype):
         super().__init__(name=f"layer_{index}", dtype=dtype)
-        self.attention = _SelfAttention(config, initializers, dtype)
+        self.attention = SelfAttention(config, initializers, dtype)
         self.attention_output = _Output(config, initializers, dtype)
         self.intermediate = keras.layers.Dense(
             config.intermediate_size,
@@ -220,7 +235,7 @@ class _TransformerLayer(keras.layers.Layer):
         return self.output_layer(inner, residual=hidden, dropouts=dropouts)
 
 
-class _SelfAttention(keras.layers.Layer):
+class SelfAttention(keras.layers.Layer):
     """[b, s, h] -> [b, s, h]: what each position reads from the others."""
 
     def __init__(self, config, initializers, dtype):

@@ -34,6 +34,8 @@ class EncoderConfig:
         own_keys: keys that released files do not have; written only if they differ from
             their default, so that other readers of the file do not meet them.
         keys_without_shape: keys that change what the same weights compute, but no shape.
+        telling_keys: keys by which its released files, which do not name their
+            architecture, are recognized.
         has_segments: whether the network tells the segments of a row apart.
         their_pooled_classes: Hugging Face's classes whose head reads the first token of a
             row, whatever the direction.
@@ -46,8 +48,19 @@ class EncoderConfig:
     tolerated_keys: typing.ClassVar[frozenset[str]] = frozenset()
     own_keys: typing.ClassVar[frozenset[str]] = frozenset()
     keys_without_shape: typing.ClassVar[tuple[str, ...]] = ()
+    telling_keys: typing.ClassVar[frozenset[str]] = frozenset()
     has_segments: typing.ClassVar[bool] = True
     their_pooled_classes: typing.ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def scope(self) -> str:
+        """The first part of the names of the encoder's variables."""
+        return self.architecture
+
+    @property
+    def embedding_size(self) -> int:
+        """The width of the table of word embeddings."""
+        return self.hidden_size
 
     @property
     def attention_direction(self) -> str:

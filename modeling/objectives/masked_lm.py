@@ -78,7 +78,7 @@ class MaskedLMHead(keras.layers.Layer):
         super().__init__(name="predictions", dtype=dtype)
         self.config = config
         self.dense = keras.layers.Dense(
-            config.hidden_size,
+            config.embedding_size,
             activation=layers.activation(config.hidden_act),
             kernel_initializer=next(initializers),
             dtype=dtype,
@@ -87,17 +87,16 @@ class MaskedLMHead(keras.layers.Layer):
         self.norm = layers.layer_norm(config.layer_norm_eps, dtype)
 
     def build(self, input_shape=None):
-        hidden_shape = (None, None, self.config.hidden_size)
         with keras.name_scope("transform"):
-            self.dense.build(hidden_shape)
-            self.norm.build(hidden_shape)
+            self.dense.build((None, None, self.config.hidden_size))
+            self.norm.build((None, None, self.config.embedding_size))
         self.output_bias = self.add_weight(
             (self.config.vocab_size,), "zeros", name="output_bias"
         )
         self.built = True
 
     def transform(self, hidden):
-        """[..., h] -> [..., h]: what is multiplied by the table."""
+        """[..., h] -> [..., embedding_size]: what is multiplied by the table."""
         return self.norm(self.dense(hidden))
 
     def call(self, sequence_output, positions=None, word_embeddings=None):
@@ -105,7 +104,7 @@ class MaskedLMHead(keras.layers.Layer):
         picks = ops.one_hot(
             positions, ops.shape(sequence_output)[1], dtype=sequence_output.dtype
         )
-        hidden = self.transform(ops.matmul(picks, sequence_output))  # [b, p, h]
+        hidden = self.transform(ops.matmul(picks, sequence_output))
         logits = ops.matmul(hidden, ops.transpose(word_embeddings))
         return ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
 

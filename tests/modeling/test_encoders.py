@@ -23,7 +23,7 @@ class ToyConfig(BertConfig):
     architecture = "toy"
     choices = BertConfig.choices | {"direction": ("both", "left_to_right")}
     direction: str = "both"
-    embedding_size: int | None = None
+    memory_size: int | None = None
     ties_weights: bool = True
 
 
@@ -64,12 +64,12 @@ def test_only_an_architecture_of_the_table_is_read(tmp_path):
     [
         ({"ties_weights": 1}, "ties_weights is 1.*bool"),
         ({"ties_weights": None}, "ties_weights is None.*bool"),
-        ({"embedding_size": True}, "embedding_size is True.*int"),
-        ({"embedding_size": 0}, "embedding_size is 0.*above 0"),
+        ({"memory_size": True}, "memory_size is True.*int"),
+        ({"memory_size": 0}, "memory_size is 0.*above 0"),
         ({"direction": "up"}, "direction is 'up'.*one of both, left_to_right"),
     ],
 )
 def test_keys_of_all_kinds_are_checked(values, message):
-    assert ToyConfig(9, embedding_size=4, ties_weights=False).embedding_size == 4
+    assert ToyConfig(9, memory_size=4, ties_weights=False).memory_size == 4
     with pytest.raises(ValueError, match=message):
         ToyConfig.from_dict({"vocab_size": 9} | values)

@@ -113,7 +113,7 @@ def test_two_updates_of_lamb_equal_albert_s():
         with np.load(GOLDEN / "albert" / name) as file:
             return dict(file)
 
-    start, gradients = golden("weights.npz"), golden("gradients.npz")
+    start, gradients = golden("base/weights.npz"), golden("base/gradients.npz")
     trace = golden("trace_lamb.npz")
     variables = {
         name: keras.Variable(start[name], dtype="float32", name=name.replace("/", "."))

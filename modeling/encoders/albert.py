@@ -1,0 +1,109 @@
+"""The encoder of ALBERT: BERT's, with a narrow table of words and shared layers.
+
+Axes: b batch, s seq_length, h hidden_size, e embedding_size.
+"""
+
+import keras
+
+from modeling import layers
+from modeling.encoders.albert_config import AlbertConfig
+from modeling.encoders.bert import BertEncoder, SelfAttention
+
+
+class AlbertEncoder(BertEncoder):
+    """Embeddings, a projection to hidden_size, shared transformer layers, and pooler.
+
+    Every variable exists once the object does, and its `path` is the name that the
+    released checkpoints give it.
+
+    Args:
+        config: the sizes.
+        seed: the same seed gives the same initial weights.
+        dtype: "float32" or "mixed_bfloat16".
+    Source: google-research/albert@b772393 modeling.py, class AlbertModel.
+    """
+
+    def __init__(self, config: AlbertConfig, *, seed: int = 0, dtype: str = "float32"):
+        super().__init__(config, seed=seed, dtype=dtype)
+
+    def make_layers(self, initializers, dtype):
+        config = self.config
+        self.projection = None
+        if config.embedding_size != config.hidden_size:
+            self.projection = keras.layers.Dense(
+                config.hidden_size,
+                kernel_initializer=next(initializers),
+                dtype=dtype,
+                name="embedding_hidden_mapping_in",
+            )
+        self.groups = [
+            [
+                _SharedLayer(config, initializers, index, dtype)
+                for index in range(config.inner_group_num)
+            ]
+            for _ in range(config.num_hidden_groups)
+        ]
+        numbers = map(config.group, range(config.num_hidden_layers))
+        return [layer for number in numbers for layer in self.groups[number]]
+
+    def build_layers(self):
+        config = self.config
+        if self.projection:
+            self.projection.build((None, None, config.embedding_size))
+        with keras.name_scope("transformer"):
+            for number, group in enumerate(self.groups):
+                with keras.name_scope(f"group_{number}"):
+                    for layer in group:
+                        layer.build((None, None, config.hidden_size))
+
+    def embed(self, inputs, dropouts):
+        embedded = super().embed(inputs, dropouts)
+        return self.projection(embedded) if self.projection else embedded
+
+
+class _SharedLayer(keras.layers.Layer):
+    """[b, s, h] -> [b, s, h]: attention, then a position-wise network."""
+
+    def __init__(self, config, initializers, index, dtype):
+        super().__init__(name=f"inner_group_{index}", dtype=dtype)
+
+        def dense(units, activation=None):
+            return keras.layers.Dense(
+                units,
+                activation=activation,
+                kernel_initializer=next(initializers),
+                dtype=dtype,
+                name="dense",
+            )
+
+        self.dropout_prob = config.hidden_dropout_prob
+        self.attention = SelfAttention(config, initializers, dtype)
+        self.attention_output = dense(config.hidden_size)
+        self.attention_norm = layers.layer_norm(config.layer_norm_eps, dtype)
+        self.intermediate = dense(
+            config.intermediate_size, layers.activation(config.hidden_act)
+        )
+        self.output_dense = dense(config.hidden_size)
+        self.norm = layers.layer_norm(config.layer_norm_eps, dtype, "LayerNorm_1")
+        self.intermediate_size = config.intermediate_size
+
+    def build(self, input_shape):
+        inner_shape = (*input_shape[:-1], self.intermediate_size)
+        with keras.name_scope("attention_1"):
+            self.attention.build(input_shape)
+            with keras.name_scope("output"):
+                self.attention_output.build(input_shape)
+        self.attention_norm.build(input_shape)
+        with keras.name_scope("ffn_1"), keras.name_scope("intermediate"):
+            self.intermediate.build(input_shape)
+            with keras.name_scope("output"):
+                self.output_dense.build(inner_shape)
+        self.norm.build(input_shape)
+        self.built = True
+
+    def call(self, hidden, seen=None, dropouts=layers.no_dropout):
+        context = self.attention(hidden, seen=seen, dropouts=dropouts)
+        context = dropouts(self.attention_output(context), self.dropout_prob)
+        hidden = self.attention_norm(context + hidden)
+        inner = self.output_dense(self.intermediate(hidden))
+        return self.norm(dropouts(inner, self.dropout_prob) + hidden)

@@ -1,0 +1,53 @@
+"""The config of an ALBERT, read from albert_config.json."""
+
+import dataclasses
+
+from modeling.encoders.bert_config import BertConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class AlbertConfig(BertConfig):
+    """Sizes, rates and activation of one encoder; the keys of albert_config.json.
+
+    `embedding_size` is the width of the tables, which a projection makes hidden_size. The
+    layers are divided evenly into `num_hidden_groups`. Those of a group share weights: each
+    runs the group's `inner_group_num` transformer layers in turn.
+
+    The defaults are those of the release, which are xxlarge's.
+
+    Source: google-research/albert@b772393 modeling.py, class AlbertConfig.
+    """
+
+    architecture = "albert"
+    keys_without_shape = (*BertConfig.keys_without_shape, "num_hidden_layers")
+    telling_keys = frozenset({"embedding_size", "num_hidden_groups", "inner_group_num"})
+    tolerated_keys = frozenset(
+        {"down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks"}
+    )
+
+    hidden_size: int = 4096
+    num_attention_heads: int = 64
+    intermediate_size: int = 16384
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    type_vocab_size: int = 2
+    embedding_size: int = 128
+    num_hidden_groups: int = 1
+    inner_group_num: int = 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.num_hidden_groups > self.num_hidden_layers:
+            raise ValueError(
+                f"num_hidden_groups is {self.num_hidden_groups}; it must be at most "
+                f"num_hidden_layers, which is {self.num_hidden_layers}"
+            )
+
+    @property
+    def scope(self) -> str:
+        return "bert"
+
+    def group(self, layer: int) -> int:
+        """The group of weights that a layer runs."""
+        # In this order, as in the release: others round differently for some sizes.
+        return int(layer / self.num_hidden_layers * self.num_hidden_groups)

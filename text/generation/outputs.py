@@ -186,7 +186,8 @@ def refuse_what_is_there(settings, folder) -> None:
     Raises:
         UserError: an output exists, or an unfinished run with other settings.
     """
-    if other := folder.unfinished_origin():
+    other = folder.unfinished_origin()
+    if other and not folder.failure():
         raise UserError(
             f"{folder.path}: contains an unfinished run with other settings; different: "
             f"{_differences(folder.origin, other)}; run its command to continue it, add "

@@ -54,15 +54,14 @@ def _lead(settings, folder, tokenizer, num_workers, overwrite, shard):
     outputs.make_folders(settings)
     with outputs.locked(settings):
         unfinished = outputs.summarized(folder.unfinished_origin())
-        has_failed = folder.failure() is not None
-        is_resumed = unfinished == folder.origin and not has_failed
+        is_resumed = unfinished == folder.origin and not folder.failure()
         if description := outputs.finished(settings, folder.origin):
             if is_resumed or not (unfinished or folder.strangers()):
                 folder.remove()
             return description, True
         folder.refuse_strangers()
         if not is_resumed:
-            if not (overwrite or has_failed):
+            if not overwrite:
                 outputs.refuse_what_is_there(settings, folder)
             folder.begin()
         flags = dataclasses.asdict(dataclasses.replace(settings, input_files=()))
@@ -103,7 +102,7 @@ def _join_in(settings, folder, num_workers, overwrite, shard):
 
     def check_before():
         check()
-        if not (overwrite or is_begun() or folder.failure()):
+        if not (overwrite or is_begun()):
             outputs.refuse_what_is_there(settings, folder)
 
     def check_within():

@@ -82,7 +82,9 @@ class Folder:
         write_json(self._file(_FAILED), {"message": message})
 
     def failure(self) -> str | None:
-        """What a run of this job said when it gave up."""
+        """What a run of this job said when it gave up; a new one starts over."""
+        if not self.unfinished_origin():
+            return None
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return read_json(self._file(_FAILED))["message"]
 

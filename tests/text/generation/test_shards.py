@@ -99,6 +99,21 @@ def test_an_error_of_one_shard_ends_all(settings, folder):
     assert not os.path.exists(settings.work_folder)
 
 
+def test_a_failed_run_does_not_free_the_outputs_of_another(settings, folder):
+    generate(settings)
+    records = made_in(folder)
+    (folder / "text.txt").write_text(" ")
+    for shard in ((0, 2), (1, 2)):
+        with pytest.raises(UserError, match="no line of the|--overwrite"):
+            generate(settings, overwrite=not shard[0], shard=shard)
+    (folder / "text.txt").write_text("A word.\nTwo words.\n\n" * 200)
+    for index in range(2):
+        with pytest.raises(UserError, match="already exists .*add --overwrite"):
+            generate(settings, shard=(index, 2))
+    shutil.rmtree(settings.work_folder)
+    assert made_in(folder) == records
+
+
 def test_a_shard_ends_if_the_first_gives_up(settings, folder):
     (folder / "text.txt").write_text("\n \n")
     for order in ([0, 1, 2], [2, 1, 0]):

@@ -28,7 +28,7 @@ class Architecture(NamedTuple):
 # By the key "architecture" of a config file.
 ARCHITECTURES = {
     DEFAULT_ARCHITECTURE: Architecture(BertConfig, BertEncoder, ("bert",)),
-    "albert": Architecture(AlbertConfig, AlbertEncoder, ("albert",)),
+    "albert": Architecture(AlbertConfig, AlbertEncoder, ()),
     "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
 }
 

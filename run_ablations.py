@@ -79,7 +79,7 @@ class Options(TokenizerOptions):
         3, help="Fine-tuning runs per task and pre-trained encoder, with other seeds."
     )
     num_train_steps: int = options.field(
-        1500, help="Pre-training updates; a tenth of them is warm-up."
+        1200, help="Pre-training updates; a tenth of them is warm-up."
     )
     max_seq_length: int = options.field(64, help="Tokens per row, for all scripts.")
     max_predictions_per_seq: int = options.field(

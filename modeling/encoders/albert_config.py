@@ -4,6 +4,11 @@ import dataclasses
 
 from modeling.encoders.bert_config import BertConfig
 
+_PROJECTED = (
+    "embedding_size and hidden_size are both {}; Hugging Face's albert projects the "
+    "embeddings even then, and the release does not"
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class AlbertConfig(BertConfig):
@@ -15,7 +20,10 @@ class AlbertConfig(BertConfig):
 
     The defaults are those of the release, which are xxlarge's.
 
-    Source: google-research/albert@b772393 modeling.py, class AlbertConfig.
+    Hugging Face's network always has a projection, and sees both sides.
+
+    Source: google-research/albert@b772393 modeling.py, class AlbertConfig;
+    huggingface/transformers v5.23.0 models/albert/configuration_albert.py.
     """
 
     architecture = "albert"
@@ -24,6 +32,11 @@ class AlbertConfig(BertConfig):
     tolerated_keys = frozenset(
         {"down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks"}
     )
+
+    their_defaults = BertConfig.their_defaults | {
+        "vocab_size": 30000,
+        "hidden_act": "gelu_new",
+    }
 
     hidden_size: int = 4096
     num_attention_heads: int = 64
@@ -42,6 +55,24 @@ class AlbertConfig(BertConfig):
                 f"num_hidden_groups is {self.num_hidden_groups}; it must be at most "
                 f"num_hidden_layers, which is {self.num_hidden_layers}"
             )
+
+    @classmethod
+    def _translated(cls, values) -> dict:
+        width = values.get("embedding_size", cls.embedding_size)
+        if width == values.get("hidden_size", cls.hidden_size):
+            raise ValueError(_PROJECTED.format(width))
+        # Which their class does not read.
+        return super()._translated({**values, "is_decoder": False})
+
+    def to_hugging_face(self) -> dict:
+        if self.embedding_size == self.hidden_size:
+            raise ValueError(_PROJECTED.format(self.hidden_size))
+        if self.attention_direction != "both":
+            raise ValueError(
+                f"attention_direction is {self.attention_direction!r}, for which Hugging "
+                "Face's albert has no key"
+            )
+        return super().to_hugging_face()
 
     @property
     def scope(self) -> str:

@@ -28,7 +28,7 @@ class Architecture(NamedTuple):
 # By the key "architecture" of a config file.
 ARCHITECTURES = {
     DEFAULT_ARCHITECTURE: Architecture(BertConfig, BertEncoder, ("bert",)),
-    "albert": Architecture(AlbertConfig, AlbertEncoder, ()),
+    "albert": Architecture(AlbertConfig, AlbertEncoder, ("albert",)),
     "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
 }
 

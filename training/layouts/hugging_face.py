@@ -21,6 +21,7 @@ from modeling.encoders import architectures
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
+from training.layouts.albert_names import ALBERT
 from training.layouts.bert_names import BERT
 from training.layouts.names import Names
 from training.layouts.roberta_names import ROBERTA
@@ -28,7 +29,7 @@ from training.layouts.roberta_names import ROBERTA
 WEIGHTS = "model.safetensors"
 
 # By the architecture of a config.
-NAMES = {"bert": BERT, "roberta": ROBERTA}
+NAMES = {"bert": BERT, "albert": ALBERT, "roberta": ROBERTA}
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
 

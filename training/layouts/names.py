@@ -15,8 +15,10 @@ _ENDINGS = {
     "head": (("output_weights", ".weight", False), ("output_bias", ".bias", False)),
     "bias": (("/output_bias", ".bias", False),),
 }
-_RELEASED_LAYER = re.compile(r"(?<=/layer_)\d+(?=/)")
-_THEIR_LAYER = re.compile(r"(?<=\.layer\.)\d+(?=\.)")
+_RELEASED_LAYER = re.compile(r"((?<=/layer_)|(?<=group_))\d+(?=/)")
+_THEIR_LAYER = re.compile(
+    r"((?<=\.layer\.)|(?<=_layer_groups\.)|(?<=_layers\.))\d+(?=\.)"
+)
 # Always 0, 1, 2 ... and 0, 0, 0 ...
 _CONSTANT = r"({}\.)?embeddings\.(position|token_type)_ids"
 
@@ -35,7 +37,7 @@ class Names:
 
     Attributes:
         modules: the released scope, Hugging Face's module, and the kind of module; # is
-            the number of a layer.
+            a number of a layer.
         encoder: their encoder module, which an encoder saved alone omits, and its parts.
         masked_lm: the released name that only a masked-LM head has.
         tied: name of a duplicate that a file may contain -> the released name of the
@@ -60,7 +62,7 @@ class Names:
 
     @functools.cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """The pairs of all weights; those of all layers are one pair, with a #."""
+        """The pairs of all weights; those of all layers are one pair, with # in it."""
         return tuple(
             Pair(scope + released, module + theirs, transposed)
             for scope, module, kind in self.modules
@@ -132,11 +134,10 @@ class Names:
 
 
 def _find(name, layer, table) -> Pair | None:
-    number = layer.search(name)
-    if not number:
-        return table.get(name)
-    pair = table.get(name[: number.start()] + "#" + name[number.end() :])
-    return pair and pair._replace(
-        released=pair.released.replace("#", number[0]),
-        theirs=pair.theirs.replace("#", number[0]),
-    )
+    pair = table.get(layer.sub("#", name))
+    for number in layer.finditer(name) if pair else ():
+        pair = pair._replace(
+            released=pair.released.replace("#", number[0], 1),
+            theirs=pair.theirs.replace("#", number[0], 1),
+        )
+    return pair

@@ -1,0 +1,115 @@
+"""ALBERT in Hugging Face's layout: the same numbers, there and back."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import convert_checkpoint
+import tests
+from training import checkpoint
+from modeling.encoders.albert_config import AlbertConfig
+from modeling.encoders.architectures import make_encoder
+from modeling.objectives import masked_lm, pretraining, tasks
+from text.errors import UserError
+from training.layouts import hugging_face
+
+GOLDEN = tests.GOLDEN / "albert" / "hf"
+OBJECTIVES = {
+    "masked_lm": (masked_lm.MaskedLM(), "AlbertForMaskedLM"),
+    "pretraining": (pretraining.MaskedLMNextSentence(), "AlbertForPreTraining"),
+    "classifier": (tasks.Classification(3), "AlbertForSequenceClassification"),
+    "qa": (tasks.Span(), "AlbertForQuestionAnswering"),
+}
+# Their names for the outputs -> ours.
+OURS = {
+    "masked_lm": {"logits": "masked_lm_logits"},
+    "pretraining": {
+        "prediction_logits": "masked_lm_logits",
+        "sop_logits": "next_sentence_logits",
+    },
+}
+
+
+def golden(path):
+    with np.load(GOLDEN / path) as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
+    objective, their_class = OBJECTIVES[kind]
+    source = GOLDEN / kind
+    model = objective.network(checkpoint.read_config(str(source)))
+    assert isinstance(model.config, AlbertConfig)
+    report = checkpoint.load(
+        {v.path: v for v in model.weights},
+        str(source),
+        required=model.encoder.required,
+    )
+    poolers = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
+    assert report.initial == (poolers if kind in ("masked_lm", "qa") else [])
+    given, expected = golden("inputs.npz"), golden(f"{kind}/outputs.npz")
+    mask = given["attention_mask"]
+    outputs = model(
+        {
+            "input_ids": given["input_ids"],
+            "input_mask": mask,
+            "segment_ids": given["token_type_ids"],
+            "masked_lm_positions": np.tile(np.arange(12), (3, 1)),
+        }
+    )
+    compared = 0
+    for theirs, value in expected.items():
+        if "logits" in theirs:
+            found = np.array(outputs[OURS.get(kind, {}).get(theirs, theirs)])
+            # Nothing reads padding, which differs.
+            real = mask > 0 if found.shape[:2] == mask.shape else slice(None)
+            np.testing.assert_allclose(found[real], value[real], rtol=0, atol=1e-5)
+            compared += 1
+    assert compared == 1 + (kind in ("pretraining", "qa"))
+
+    for layout, folder, start in (
+        ("release", tmp_path / "released", source),
+        ("hugging_face", tmp_path / "theirs", tmp_path / "released"),
+    ):
+        convert_checkpoint.main(
+            convert_checkpoint.Options(
+                input=[str(start)], layout=layout, output_dir=str(folder)
+            )
+        )
+    said = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert said["architectures"] == [their_class]
+    theirs = json.loads((source / "config.json").read_text())
+    for key in ("model_type", "hidden_act", "embedding_size", "num_hidden_groups"):
+        assert said[key] == theirs[key]
+    before = load_file(source / "model.safetensors")
+    after = load_file(tmp_path / "theirs" / "model.safetensors")
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(value, after[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"embedding_size": 16}, "embedding_size and hidden_size are both 16"),
+        ({"attention_direction": "left_to_right"}, "Face's albert has no key"),
+    ],
+)
+def test_what_their_layout_lacks_is_not_written(tmp_path, change, message):
+    config = AlbertConfig(
+        vocab_size=9,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=4,
+        max_position_embeddings=8,
+        **{"embedding_size": 4, "hidden_size": 16} | change,
+    )
+    weights = {v.path: v.numpy() for v in make_encoder(config).weights}
+    with pytest.raises((UserError, ValueError), match=message):
+        hugging_face.write(str(tmp_path / "theirs"), weights, config)
+    theirs = {"model_type": "albert", "vocab_size": 9, "hidden_size": 128}
+    with pytest.raises(ValueError, match="both 128"):
+        checkpoint.architectures.config_from_dict(theirs)

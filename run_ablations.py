@@ -90,7 +90,7 @@ class Options(TokenizerOptions):
         help="More flags of create_pretraining_data.py, separated by spaces.",
     )
     pretraining_flags: str = options.field(
-        "--train_batch_size=32 --learning_rate=1e-3",
+        "--train_batch_size=32 --learning_rate=5e-4",
         help="More flags of run_pretraining.py.",
     )
     classifier_flags: str = options.field(

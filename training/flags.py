@@ -85,7 +85,7 @@ class RunOptions:
     recompute: bool = options.field(
         False,
         help="Keep only the outputs of each layer for the gradients and compute the rest "
-        "again; saves memory, and takes about a third more time.",
+        "again; saves memory, for one more forward pass per update.",
     )
     dtype: str = options.field(
         "float32",

@@ -6,7 +6,6 @@ Axes: b batch, s seq_length, h hidden_size, e embedding_size.
 import keras
 
 from modeling import layers
-from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert import BertEncoder, SelfAttention
 
 
@@ -17,14 +16,10 @@ class AlbertEncoder(BertEncoder):
     released checkpoints give it.
 
     Args:
-        config: the sizes.
-        seed: the same seed gives the same initial weights.
-        dtype: "float32" or "mixed_bfloat16".
+        config: an AlbertConfig.
+        seed, dtype: as for `BertEncoder`.
     Source: google-research/albert@b772393 modeling.py, class AlbertModel.
     """
-
-    def __init__(self, config: AlbertConfig, *, seed: int = 0, dtype: str = "float32"):
-        super().__init__(config, seed=seed, dtype=dtype)
 
     def make_layers(self, initializers, dtype):
         config = self.config

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 import keras
 from keras import ops
 
-# 2**32 / golden ratio, as a signed 32-bit number: its multiples lie far apart.
-_SITE_STRIDE = -1640531527
+from modeling import fusion, row_random
 
 
 class Dropouts:
@@ -40,9 +39,12 @@ class Dropouts:
         self._num_calls += 1  # even at a rate of 0, so that later masks do not change
         if rate == 0.0:
             return x
-        # uniform takes its seed as a tensor on JAX only; elsewhere it needs an object.
-        kept = keras.random.uniform(ops.shape(x), seed=_Seed(self._seed, site)) >= rate
-        return x * (ops.cast(kept, x.dtype) * (1.0 / (1.0 - rate)))
+
+        def masked(x):
+            return _drop(x, *row_random.state(self._seed, site), rate)
+
+        # The gradient draws the mask again: faster than to keep it, and smaller.
+        return ops.custom_gradient(lambda x: (masked(x), masked))(x)
 
     def apply_layer(self, layer: Callable, x, **inputs):
         """Calls layer(x, dropouts=..., **inputs).
@@ -79,25 +81,13 @@ def apply_layer(layer: Callable, x, dropouts, **inputs):
     return dropouts.apply_layer(layer, x, **inputs)
 
 
-class _Seed(keras.random.SeedGenerator):
-    """A seed without state: the tensor that a caller chose."""
-
-    def __init__(self, seed, site):
-        words = ops.convert_to_tensor(seed, "int32") + ops.convert_to_tensor(
-            [_wrap_int32(site * _SITE_STRIDE), 0], "int32"
-        )
-        self._words = ops.cast(words, _seed_dtype())
-
-    def next(self, ordered=True):
-        return self._words
-
-
-def _wrap_int32(value):
-    return (value + 2**31) % 2**32 - 2**31
-
-
-def _seed_dtype():
-    return "uint32" if keras.backend.backend() == "jax" else "int32"
+@fusion.fused
+def _drop(x, first, second, rate):
+    shape = ops.shape(x)
+    positions = ops.reshape(ops.arange(math.prod(shape), dtype="int32"), shape)
+    dropped = row_random.below(row_random.word_at(first, second, positions), rate)
+    scale = ops.cast(1.0 / (1.0 - rate), x.dtype)
+    return ops.where(dropped, ops.zeros((), x.dtype), x * scale)
 
 
 def activation(name: str) -> Callable:
@@ -115,45 +105,123 @@ def activation(name: str) -> Callable:
 
 
 # Both GELUs are x times a distribution function. Their gradients are written out, because
-# automatic ones take a quarter of a training step on a CPU. They compute in float32, which
-# is more accurate than bfloat16 and faster there.
+# automatic ones take a quarter of a training step on a CPU; they need nothing but x. They
+# compute in float32, which is more accurate than bfloat16 and faster there.
+
+# (1 + tanh(u)) / 2 is sigmoid(2 u), which keeps its precision if x is negative.
+_TANH_SCALE = 2.0 * math.sqrt(2.0 / math.pi)
+_TANH_CUBE = 0.044715 * _TANH_SCALE
 
 
 @ops.custom_gradient
 def gelu_tanh(x):
     """x times an approximation, by tanh, of the normal distribution function."""
+    return _gelu_tanh(x), lambda upstream: _gelu_tanh_gradient(x, upstream)
+
+
+@fusion.fused
+def _gelu_tanh(x):
+    wide = ops.cast(x, "float32")
+    cdf = ops.sigmoid(wide * (_TANH_SCALE + _TANH_CUBE * (wide * wide)))
+    return ops.cast(wide * cdf, x.dtype)
+
+
+@fusion.fused
+def _gelu_tanh_gradient(x, upstream):
     wide = ops.cast(x, "float32")
     square = wide * wide
-    # (1 + tanh(u)) / 2 is sigmoid(2 u), which keeps its precision if x is negative.
-    scale = 2.0 * math.sqrt(2.0 / math.pi)
-    cdf = ops.sigmoid(wide * (scale + (0.044715 * scale) * square))
-
-    def gradient(upstream):
-        density = cdf * (1.0 - cdf) * (scale + (3.0 * 0.044715 * scale) * square)
-        return upstream * ops.cast(cdf + wide * density, x.dtype)
-
-    return ops.cast(wide * cdf, x.dtype), gradient
+    cdf = ops.sigmoid(wide * (_TANH_SCALE + _TANH_CUBE * square))
+    density = cdf * (1.0 - cdf) * (_TANH_SCALE + 3.0 * _TANH_CUBE * square)
+    return upstream * ops.cast(cdf + wide * density, x.dtype)
 
 
 @ops.custom_gradient
 def gelu_erf(x):
     """x times the normal distribution function, by erf."""
+    return _gelu_erf(x), lambda upstream: _gelu_erf_gradient(x, upstream)
+
+
+@fusion.fused
+def _gelu_erf(x):
     wide = ops.cast(x, "float32")
+    # In this order, so that LiteRT, which has no erf, recognizes its own GELU.
     twice_cdf = 1.0 + ops.erf(wide * math.sqrt(0.5))
+    return ops.cast((wide * 0.5) * twice_cdf, x.dtype)
+
+
+@fusion.fused
+def _gelu_erf_gradient(x, upstream):
+    wide = ops.cast(x, "float32")
+    cdf = 0.5 * (1.0 + ops.erf(wide * math.sqrt(0.5)))
+    density = ops.exp(-0.5 * wide * wide) * (1.0 / math.sqrt(2.0 * math.pi))
+    return upstream * ops.cast(cdf + wide * density, x.dtype)
+
+
+class LayerNorm(keras.layers.LayerNormalization):
+    """Layer normalization over the last axis, with the release's name.
+
+    Computes in float32; the gradient is written out.
+    """
+
+    def __init__(self, epsilon: float, dtype: str, name: str = "LayerNorm"):
+        super().__init__(epsilon=epsilon, dtype=dtype, name=name)
+
+    def call(self, inputs):
+        @ops.custom_gradient
+        def normalize(x, gamma, beta):
+            result, mean, inverse = _normalize(x, gamma, beta, self.epsilon)
+
+            def gradient(upstream):
+                of_x, of_gamma = _normalize_gradient(x, gamma, mean, inverse, upstream)
+                return of_x, sum_of_rows(of_gamma), sum_of_rows(upstream)
+
+            return result, gradient
+
+        gamma, beta = ops.copy(self.gamma), ops.copy(self.beta)
+        return normalize(inputs, gamma, beta)
+
+
+@fusion.fused
+def _normalize(x, gamma, beta, epsilon):
+    """Also returns the mean and the inverse of the deviation of each row."""
+    wide = ops.cast(x, "float32")
+    mean = ops.mean(wide, axis=-1, keepdims=True)
+    centered = wide - mean
+    variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
+    inverse = ops.rsqrt(variance + epsilon)
+    return ops.cast(centered * inverse * gamma + beta, x.dtype), mean, inverse
+
+
+@fusion.fused
+def _normalize_gradient(x, gamma, mean, inverse, upstream):
+    """By x; and by gamma, but for the sum over all rows."""
+    normal = (ops.cast(x, "float32") - mean) * inverse
+    upstream = ops.cast(upstream, "float32")
+    of_normal = upstream * gamma
+    shift = ops.mean(of_normal, axis=-1, keepdims=True)
+    slope = ops.mean(of_normal * normal, axis=-1, keepdims=True)
+    of_x = inverse * (of_normal - shift - normal * slope)
+    return ops.cast(of_x, x.dtype), upstream * normal
+
+
+@ops.custom_gradient
+def add_wide(x, bias):
+    """[..., n] + [n] -> float32 [..., n]"""
 
     def gradient(upstream):
-        density = ops.exp(-0.5 * wide * wide) * (1.0 / math.sqrt(2.0 * math.pi))
-        return upstream * ops.cast(0.5 * twice_cdf + wide * density, x.dtype)
+        return ops.cast(upstream, x.dtype), sum_of_rows(upstream)
 
-    # In this order, so that LiteRT, which has no erf, recognizes its own GELU.
-    return ops.cast((wide * 0.5) * twice_cdf, x.dtype), gradient
+    return _add_wide(x, bias), gradient
 
 
-def layer_norm(
-    epsilon: float, dtype: str, name: str = "LayerNorm"
-) -> keras.layers.LayerNormalization:
-    """Layer normalization over the last axis with the release's name."""
-    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name=name)
+@fusion.fused
+def _add_wide(x, bias):
+    return ops.cast(x, "float32") + bias
+
+
+def sum_of_rows(x):
+    """[..., n] -> float32 [n]"""
+    return ops.sum(ops.cast(x, "float32"), axis=tuple(range(len(x.shape) - 1)))
 
 
 def last_token(hidden, input_mask=None):

@@ -7,10 +7,12 @@ import contextlib
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 from keras import ops
+
+from modeling import fusion
 
 # Matched anywhere in a variable's path. "bias" also exempts cls/predictions/output_bias.
 _NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
@@ -94,25 +96,29 @@ class AdamWeightDecay:
         """Whether weight decay acts on the variable of this path."""
         return self.weight_decay_rate > 0 and not _NOT_DECAYED.search(path)
 
-    def apply(self, gradients: Sequence, learning_rate, step=None) -> None:
+    def apply(self, gradients: Sequence, learning_rate, step=None, scale=1.0) -> None:
         """Updates variables and slots once.
 
         Args:
             gradients: one dense tensor for each variable, in the same order.
             learning_rate: float32 scalar.
             step: int scalar, the number of earlier updates; bias correction needs it.
+            scale: float32 scalar, multiplies the gradients; see `clip_scale`.
         """
-        lacks = self._lacks(step) if self.bias_correction else None
+        lacks = self._lacks(step) if self.bias_correction else ()
         # Once for all variables: hundreds of constants would slow down the tracing.
-        beta_1, rest_1, beta_2, rest_2, epsilon, decay = (
+        numbers = tuple(
             ops.convert_to_tensor(number, "float32")
             for number in (
+                learning_rate,
+                scale,
                 self.beta_1,
                 1.0 - self.beta_1,
                 self.beta_2,
                 1.0 - self.beta_2,
                 self.epsilon,
                 self.weight_decay_rate,
+                *lacks,
             )
         )
         for variable, m, v, gradient in zip(
@@ -122,15 +128,17 @@ class AdamWeightDecay:
             gradients,
             strict=True,
         ):
-            first = beta_1 * m + rest_1 * gradient
-            second = beta_2 * v + rest_2 * ops.square(gradient)
+            value, first, second = _updated(
+                *(ops.convert_to_tensor(x) for x in (variable, m, v)),
+                gradient,
+                self._direction,
+                self._rate_of(variable.path),
+                self.decays(variable.path),
+                *numbers,
+            )
             m.assign(first)
             v.assign(second)
-            update = self._direction(first, second, epsilon, lacks)
-            if self.decays(variable.path):
-                update += decay * variable
-            rate = self._adapted(learning_rate, variable, update)
-            variable.assign(variable - rate * update)
+            variable.assign(value)
 
     def _lacks(self, step):
         """What the moments lack of their expectation, because they began at 0."""
@@ -139,16 +147,51 @@ class AdamWeightDecay:
         betas = (self.beta_1, self.beta_2)
         return tuple(-ops.expm1(updates * math.log(beta)) for beta in betas)
 
-    def _direction(self, first, second, epsilon, lacks):
+    @staticmethod
+    def _direction(first, second, epsilon, *lacks):
         if lacks:
             first, second = first / lacks[0], second / lacks[1]
         # As in the release, epsilon is outside the root.
         return first / (ops.sqrt(second) + epsilon)
 
-    def _adapted(self, learning_rate, variable, update):
-        """The learning rate of this variable."""
-        del variable, update
-        return learning_rate
+    def _rate_of(self, path: str) -> Callable:
+        """Maps (learning rate, variable, update) to the variable's own rate."""
+        del path
+        return _common_rate
+
+
+def _common_rate(learning_rate, variable, update):
+    del variable, update
+    return learning_rate
+
+
+@fusion.fused
+def _updated(
+    variable,
+    first,
+    second,
+    gradient,
+    direction,
+    rate_of,
+    decays,
+    rate,
+    scale,
+    beta_1,
+    rest_1,
+    beta_2,
+    rest_2,
+    epsilon,
+    decay,
+    *lacks,
+):
+    """The new values of a variable and of its moments."""
+    gradient *= scale
+    first = beta_1 * first + rest_1 * gradient
+    second = beta_2 * second + rest_2 * ops.square(gradient)
+    update = direction(first, second, epsilon, *lacks)
+    if decays:
+        update += decay * variable
+    return variable - rate_of(rate, variable, update) * update, first, second
 
 
 class FairseqAdam(AdamWeightDecay):
@@ -170,7 +213,8 @@ class FairseqAdam(AdamWeightDecay):
         del path
         return self.weight_decay_rate > 0
 
-    def _direction(self, first, second, epsilon, lacks):
+    @staticmethod
+    def _direction(first, second, epsilon, *lacks):
         return first / (ops.sqrt(second) + epsilon) * (ops.sqrt(lacks[1]) / lacks[0])
 
 
@@ -184,13 +228,15 @@ class Lamb(AdamWeightDecay):
     Source: arXiv:1904.00962; google-research/albert@b772393 lamb_optimizer.py.
     """
 
-    def _adapted(self, learning_rate, variable, update):
-        if _NOT_DECAYED.search(variable.path):
-            return learning_rate
-        norm, of_update = (ops.sqrt(ops.sum(ops.square(x))) for x in (variable, update))
-        is_adapted = (norm > 0.0) & (of_update > 0.0)
-        ratio = norm / ops.where(is_adapted, of_update, 1.0)
-        return learning_rate * ops.where(is_adapted, ratio, 1.0)
+    def _rate_of(self, path: str) -> Callable:
+        return _common_rate if _NOT_DECAYED.search(path) else _rate_by_norm
+
+
+def _rate_by_norm(learning_rate, variable, update):
+    norm, of_update = (ops.sqrt(ops.sum(ops.square(x))) for x in (variable, update))
+    is_adapted = (norm > 0.0) & (of_update > 0.0)
+    ratio = norm / ops.where(is_adapted, of_update, 1.0)
+    return learning_rate * ops.where(is_adapted, ratio, 1.0)
 
 
 OPTIMIZERS = {
@@ -224,6 +270,10 @@ class Recipe:
             bias_correction=self.bias_correction,
         )
 
+    def clip_scale(self, gradients: Sequence) -> tuple:
+        """See `clip_scale`."""
+        return clip_scale(gradients, self.clip_norm)
+
 
 def _slot(variable, name):
     with contextlib.ExitStack() as stack:
@@ -234,19 +284,17 @@ def _slot(variable, name):
         )
 
 
-def clip_by_global_norm(gradients: Sequence, clip_norm: float) -> tuple[list, object]:
-    """Scales gradients so that their norm, taken together, is at most `clip_norm`.
+def clip_scale(gradients: Sequence, clip_norm: float) -> tuple:
+    """What to multiply gradients by, so that their common norm is at most `clip_norm`.
 
     Args:
         gradients: dense float32 tensors.
         clip_norm: 0 leaves them as they are.
     Returns:
-        the scaled tensors (all NaN if the norm is not finite), and the norm before, a
-        float32 scalar.
+        float32 scalars: the factor (NaN if the norm is not finite), and the norm before.
     """
     norm = ops.sqrt(ops.sum(ops.stack([ops.sum(ops.square(g)) for g in gradients])))
     if not clip_norm:
-        return list(gradients), norm
+        return ops.ones(()), norm
     scale = clip_norm / ops.maximum(norm, clip_norm)
-    scale = ops.where(ops.isfinite(norm), scale, float("nan"))
-    return [g * scale for g in gradients], norm
+    return ops.where(ops.isfinite(norm), scale, float("nan")), norm

@@ -1,8 +1,8 @@
-"""Random numbers that belong to rows, whichever device draws them.
+"""Random numbers from a hash of integers, the same on every backend.
 
-A number depends on the run's seed, its purpose, the row's number in the run and the
+Those of a row depend on the run's seed, their purpose, the row's number in the run and the
 position in the row. So one device, eight replicas, micro-batches and a resumed run draw
-the same numbers, on every backend: they come from a hash of integers.
+the same numbers.
 """
 
 import numpy as np
@@ -41,9 +41,36 @@ def bits(seed: int, purpose: int, rows, width: int):
     rows = ops.cast(rows, "uint32")
     first = _hash(ops.bitwise_xor(rows, _word(key)))[:, None]
     second = _hash(ops.bitwise_xor(rows, _word(_hash_number(key + 1))))[:, None]
-    positions = np.arange(width, dtype=np.uint32) * np.uint32(_STRIDE)
-    positions = ops.convert_to_tensor(positions)[None]
-    return _hash(ops.bitwise_xor(first, _hash(ops.add(second, positions))))
+    return word_at(first, second, ops.arange(width, dtype="int32")[None])
+
+
+def state(seed, purpose: int) -> tuple:
+    """The two words from which `word_at` draws numbers for one purpose.
+
+    Args:
+        seed: int32 tensor [2].
+    Returns:
+        two uint32 scalars.
+    """
+    words = ops.cast(ops.convert_to_tensor(seed, "int32"), "uint32")
+    key = _hash(ops.bitwise_xor(words[0], _word(_hash_number(purpose))))
+    first = _hash(ops.bitwise_xor(words[1], key))
+    second = _hash(ops.bitwise_xor(words[1], _hash(ops.add(key, _word(1)))))
+    return first, second
+
+
+def word_at(first, second, positions):
+    """32 random bits for each position: uint32, of a state and int32 positions.
+
+    The shapes of the arguments are broadcast.
+    """
+    places = ops.multiply(ops.cast(positions, "uint32"), _word(_STRIDE))
+    return _hash(ops.bitwise_xor(first, _hash(ops.add(second, places))))
+
+
+def below(words, share: float):
+    """bool, True with the probability `share`, for random words."""
+    return ops.less(words, _word(round(share * 2**32)))
 
 
 def _hash(words):

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
-from training import checkpoint, distribution, report
-from modeling import layers, losses, optimization
+from training import checkpoint, compiler, distribution, report
+from modeling import fusion, layers, losses, optimization
 
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
@@ -98,13 +98,13 @@ class Trainer:
         self.weights = {v.path: v for v in self.model.weights}
         self.variables = self.weights | {v.path: v for v in self.optimizer.variables}
         self.progress = _Progress()
+        self._compiler = compiler.for_model(self.model)
         # XLA compiles the expensive part; communication between replicas stays outside.
-        self._gradients = tf.function(self._gradients, jit_compile=settings.xla)
+        xla = settings.xla
+        self._gradients = tf.function(self._gradients, jit_compile=xla)
         self._updates = tf.function(self._updates)
         self._evaluations = tf.function(self._evaluations)
-        self._forward = tf.function(
-            self._forward, jit_compile=settings.xla, autograph=False
-        )
+        self._forward = tf.function(self._forward, jit_compile=xla, autograph=False)
         self._predictions = tf.function(self._predictions)
 
     @property
@@ -136,15 +136,15 @@ class Trainer:
         gradients, sums = self._gradients(batch, weights, self._seeds(context, step))
         gradients, sums = context.all_reduce("SUM", (gradients, sums))
         # Differs from the release, which clips each core's gradient before adding them.
-        clip_norm = self.settings.recipe.clip_norm
-        gradients, norm = optimization.clip_by_global_norm(gradients, clip_norm)
+        scale, norm = self.settings.recipe.clip_scale(gradients)
         finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
-        tf.cond(finite, lambda: self._apply(gradients, step), lambda: None)
+        tf.cond(finite, lambda: self._apply(gradients, step, scale), lambda: None)
         sums = tf.concat([sums, [[norm, 1.0]]], axis=0)
         return tf.where(finite, sums, 0.0), tf.cast(finite, tf.int64)
 
-    def _apply(self, gradients, step):
-        self.optimizer.apply(gradients, self._learning_rate(step), step)
+    def _apply(self, gradients, step, scale):
+        with fusion.compiled_by(self._compiler):
+            self.optimizer.apply(gradients, self._learning_rate(step), step, scale)
 
     def _learning_rate(self, step):
         settings = self.settings
@@ -184,20 +184,21 @@ class Trainer:
 
     @_as_written
     def _micro_batch(self, batch, weights, seed):
-        with tf.GradientTape() as tape:
-            dropouts = layers.Dropouts(seed, self.settings.recompute)
-            outputs = self.model(batch, dropouts=dropouts)
-            pairs = self.objective.losses(batch, outputs)
-            loss = sum(
-                factor * losses.mean(pairs[name][0], weights[name])
-                for name, factor in self.objective.loss_weights.items()
+        with fusion.compiled_by(self._compiler):
+            with tf.GradientTape() as tape:
+                dropouts = layers.Dropouts(seed, self.settings.recompute)
+                outputs = self.model(batch, dropouts=dropouts)
+                pairs = self.objective.losses(batch, outputs)
+                loss = sum(
+                    factor * losses.mean(pairs[name][0], weights[name])
+                    for name, factor in self.objective.loss_weights.items()
+                )
+            gradients = tape.gradient(
+                loss,
+                [v.value for v in self.model.trainable_variables],
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
-        gradients = tape.gradient(
-            loss,
-            [v.value for v in self.model.trainable_variables],
-            unconnected_gradients=tf.UnconnectedGradients.ZERO,
-        )
-        sums = self._sums(pairs, self.objective.metrics(batch, outputs))
+            sums = self._sums(pairs, self.objective.metrics(batch, outputs))
         return [tf.convert_to_tensor(g) for g in gradients], sums
 
     def _sums(self, losses, metrics):

@@ -74,12 +74,12 @@ class _SharedLayer(keras.layers.Layer):
         self.dropout_prob = config.hidden_dropout_prob
         self.attention = SelfAttention(config, initializers, dtype)
         self.attention_output = dense(config.hidden_size)
-        self.attention_norm = layers.layer_norm(config.layer_norm_eps, dtype)
+        self.attention_norm = layers.LayerNorm(config.layer_norm_eps, dtype)
         self.intermediate = dense(
             config.intermediate_size, layers.activation(config.hidden_act)
         )
         self.output_dense = dense(config.hidden_size)
-        self.norm = layers.layer_norm(config.layer_norm_eps, dtype, "LayerNorm_1")
+        self.norm = layers.LayerNorm(config.layer_norm_eps, dtype, "LayerNorm_1")
         self.intermediate_size = config.intermediate_size
 
     def build(self, input_shape):

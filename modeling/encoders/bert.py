@@ -151,7 +151,7 @@ class Embeddings(keras.layers.Layer):
         super().__init__(name="embeddings", dtype=dtype, autocast=False)
         self.config = config
         self.initializers = [next(initializers) for _ in range(3)]
-        self.norm = layers.layer_norm(config.layer_norm_eps, "float32")
+        self.norm = layers.LayerNorm(config.layer_norm_eps, "float32")
 
     def build(self, input_shape=None):
         config = self.config
@@ -260,10 +260,10 @@ class SelfAttention(keras.layers.Layer):
 
     def call(self, hidden, seen=None, dropouts=layers.no_dropout):
         # Scaled here rather than in the scores: the same result from far fewer numbers.
-        query = self._split_heads(self.query(hidden)) * self.head_size**-0.5
-        key = self._split_heads(self.key(hidden))
+        query = self._split_heads(self.query(hidden) * self.head_size**-0.5)
+        key = self._split_heads(self.key(hidden), (0, 2, 3, 1))  # [b, n, d, s]
         value = self._split_heads(self.value(hidden))
-        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [b, n, s, s]
+        scores = ops.matmul(query, key)  # [b, n, s, s]
         scores = ops.cast(scores, "float32")
         if seen is not None:
             # One penalty, whether a position is padding, on the other side, or both.
@@ -273,10 +273,10 @@ class SelfAttention(keras.layers.Layer):
         context = ops.matmul(probs, value)  # [b, n, s, d]
         return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(hidden))
 
-    def _split_heads(self, x):
-        """[b, s, h] -> [b, n, s, d]"""
+    def _split_heads(self, x, order=(0, 2, 1, 3)):
+        """[b, s, h] -> [b, n, s, d], or these axes in another order."""
         split = ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, self.head_size))
-        return ops.transpose(split, (0, 2, 1, 3))
+        return ops.transpose(split, order)
 
 
 class _Output(keras.layers.Layer):
@@ -291,7 +291,7 @@ class _Output(keras.layers.Layer):
             dtype=dtype,
             name="dense",
         )
-        self.norm = layers.layer_norm(config.layer_norm_eps, dtype)
+        self.norm = layers.LayerNorm(config.layer_norm_eps, dtype)
 
     def build(self, input_shape):
         self.dense.build(input_shape)

@@ -84,14 +84,14 @@ class MaskedLMHead(keras.layers.Layer):
             dtype=dtype,
             name="dense",
         )
-        self.norm = layers.layer_norm(config.layer_norm_eps, dtype)
+        self.norm = layers.LayerNorm(config.layer_norm_eps, dtype)
 
     def build(self, input_shape=None):
         with keras.name_scope("transform"):
             self.dense.build((None, None, self.config.hidden_size))
             self.norm.build((None, None, self.config.embedding_size))
         self.output_bias = self.add_weight(
-            (self.config.vocab_size,), "zeros", name="output_bias"
+            (self.config.vocab_size,), "zeros", name="output_bias", autocast=False
         )
         self.built = True
 
@@ -106,7 +106,7 @@ class MaskedLMHead(keras.layers.Layer):
         )
         hidden = self.transform(ops.matmul(picks, sequence_output))
         logits = ops.matmul(hidden, ops.transpose(word_embeddings))
-        return ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")
+        return layers.add_wide(logits, ops.copy(self.output_bias))
 
 
 class MaskedLM(Objective):

@@ -142,10 +142,10 @@ def test_twenty_updates_equal_the_release(trace, optimizer, batch):
         loss, found = loss_and_gradients()
         np.testing.assert_allclose(loss, expected["total_loss"][step], rtol=1e-4)
         paths = [v.path for v in optimizer.trainable_variables]
-        clipped, _ = optimization.clip_by_global_norm([found[p] for p in paths], 1.0)
-        found = dict(zip(paths, clipped, strict=True))
+        scale, _ = optimization.clip_scale([found[path] for path in paths], 1.0)
         found[types] = tf.math.unsorted_segment_sum(found[types], segments, 2)
-        optimizer.apply([found[path] for path in paths], tf.constant(rate))
+        ordered = [found[path] for path in paths]
+        optimizer.apply(ordered, tf.constant(rate), scale=scale)
         if step == 1:
             _check_variables(variables, expected, "after_step_2/", 1e-5)
     _check_variables(variables, expected, "final/", 1e-4)

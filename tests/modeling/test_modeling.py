@@ -247,11 +247,11 @@ def test_a_rate_of_zero_moves_no_other_mask():
     np.testing.assert_array_equal(*masked)
 
 
-MASKS = "fbe42707 395393f0 f60f40a2 358c9d7a b9b119e1 5fd50e2f 139f8d58 965adc2a"
+MASKS = "91c5581e 35a9311b 0a062bc1 5a784b25 91c15548 ab8565e2 5915fa4b 8646ebfc"
 
 
 def test_masks_stay_from_one_version_to_the_next():
-    """So that a run survives an upgrade; drawn when every site still had a number."""
+    """So that a run survives an upgrade."""
     dropouts = layers.Dropouts([12345, 7])
     masks = [dropouts(tf.ones(32), 0.5).numpy() > 0 for _ in range(8)]
     found = [np.packbits(mask).tobytes().hex() for mask in masks]
@@ -439,15 +439,13 @@ def test_a_training_step_compiles_with_xla(dtype):
         np.testing.assert_allclose(a, b, atol=tolerance, err_msg=variable.path)
 
 
-def test_dropout_compiles_with_xla_and_follows_the_seed():
-    # XLA draws other masks than TensorFlow does, by the same rule.
-    compiled = tf.function(
-        lambda seed: layers.Dropouts(seed)(tf.ones(10_000), 0.1),
-        jit_compile=True,
-    )
+def test_xla_draws_the_same_masks():
+    def drop(seed):
+        return layers.Dropouts(seed)(tf.ones(10_000), 0.1)
+
+    compiled = tf.function(drop, jit_compile=True)
     first = compiled(tf.constant([5, 7])).numpy()
-    assert (first == 0).mean() == pytest.approx(0.1, abs=0.01)
-    assert (first == compiled(tf.constant([5, 7])).numpy()).all()
+    np.testing.assert_array_equal(first, drop([5, 7]))
     assert (first != compiled(tf.constant([5, 8])).numpy()).any()
 
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 from keras import ops
 
 import tests
-from modeling import losses, optimization
+from training import compiler
+from modeling import fusion, losses, optimization
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from tests import forked, jobs
@@ -189,37 +190,39 @@ def test_learning_rate_of_roberta_without_warmup_or_without_a_fall():
 # --- clipping -----------------------------------------------------------------------
 
 
+def clip_scale(values, clip_norm):
+    gradients = [ops.convert_to_tensor(value) for value in values]
+    return tuple(map(float, optimization.clip_scale(gradients, clip_norm)))
+
+
 def test_clipping_scales_the_common_norm_to_one():
-    clipped, norm = optimization.clip_by_global_norm(
-        [ops.convert_to_tensor([3.0]), ops.convert_to_tensor([[0.0, 4.0]])], 1.0
-    )
-    assert float(norm) == 5.0
-    np.testing.assert_allclose(clipped[0], [0.6], rtol=1e-6)
-    np.testing.assert_allclose(clipped[1], [[0.0, 0.8]], rtol=1e-6)
+    scale, norm = clip_scale([[3.0], [[0.0, 4.0]]], 1.0)
+    assert (scale, norm) == (pytest.approx(0.2, rel=1e-6), 5.0)
 
 
 def test_small_gradients_pass_unclipped():
     for value in (0.25, 0.0):
-        clipped, norm = optimization.clip_by_global_norm(
-            [ops.convert_to_tensor([value])], 1.0
-        )
-        assert (float(norm), float(clipped[0][0])) == (value, value)
+        assert clip_scale([[value]], 1.0) == (1.0, value)
 
 
 def test_a_norm_of_zero_does_not_clip():
-    gradients = [ops.convert_to_tensor([30.0]), ops.convert_to_tensor([40.0])]
-    clipped, norm = optimization.clip_by_global_norm(gradients, 0.0)
-    assert float(norm) == 50.0
-    assert [float(x[0]) for x in clipped] == [30.0, 40.0]
+    assert clip_scale([[30.0], [40.0]], 0.0) == (1.0, 50.0)
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
-def test_a_norm_that_is_not_finite_shows_in_every_gradient(bad):
-    clipped, norm = optimization.clip_by_global_norm(
-        [ops.convert_to_tensor([bad]), ops.convert_to_tensor([1.0])], 1.0
-    )
-    assert not np.isfinite(norm)
-    assert np.isnan(clipped[0]).all() and np.isnan(clipped[1]).all()
+def test_a_norm_that_is_not_finite_shows_in_the_scale(bad):
+    scale, norm = clip_scale([[bad], [1.0]], 1.0)
+    assert np.isnan(scale) and not np.isfinite(norm)
+
+
+def test_the_scale_multiplies_gradients():
+    variables = [keras.Variable([1.0, 2.0], name=name) for name in ("a", "b")]
+    for variable, gradient, scale in zip(
+        variables, (3.0, 0.75), (0.25, 1.0), strict=True
+    ):
+        optimizer = optimization.AdamWeightDecay([variable])
+        optimizer.apply([ops.full((2,), gradient)], 0.1, scale=scale)
+    np.testing.assert_array_equal(*variables)
 
 
 # --- the release's trace ------------------------------------------------------------
@@ -248,7 +251,8 @@ def golden_batches():
 
 
 @pytest.mark.slow
-def test_twenty_updates_equal_the_release():
+@pytest.mark.parametrize("compile", [None, compiler.compiled], ids=["plain", "fused"])
+def test_twenty_updates_equal_the_release(compile):
     directory = GOLDEN / "checkpoint"
     config = dataclasses.replace(
         BertConfig.from_json_file(directory / "bert_config.json"),
@@ -271,15 +275,17 @@ def test_twenty_updates_equal_the_release():
             loss = sum(means.values())
         values = [weight.value for weight in model.trainable_variables]
         gradients = tape.gradient(loss, values)
-        gradients, norm = optimization.clip_by_global_norm(gradients, 1.0)
+        scale, norm = optimization.clip_scale(gradients, 1.0)
         rate = optimization.learning_rate(step, 1e-3, 20, 5)
-        optimizer.apply(gradients, rate)
+        optimizer.apply(gradients, rate, scale=scale)
         return means | {"loss": loss, "global_norm": norm, "learning_rate": rate}
 
     with np.load(directory / "training_trace.npz") as file:
         trace = dict(file)
     for step, batch in enumerate(golden_batches()):
-        for name, value in update(batch, tf.constant(step)).items():
+        with fusion.compiled_by(compile):
+            results = update(batch, tf.constant(step))
+        for name, value in results.items():
             assert float(value) == pytest.approx(trace[name][step], rel=1e-5), (
                 f"{name} of update {step}"
             )

@@ -92,3 +92,36 @@ def test_a_row_has_the_same_numbers_in_every_batch():
         lambda rows: row_random.uniform(12345, 0, rows, 128), jit_compile=True
     )
     np.testing.assert_array_equal(whole, compiled(tf.range(64, dtype=tf.int64)).numpy())
+
+
+# --- masks of dropout ---------------------------------------------------------------
+
+
+def draw_of_pass(seed, site, size=1 << 19):
+    """The numbers of one dropout, as fractions."""
+    words = row_random.word_at(*row_random.state(seed, site), np.arange(size))
+    return words.numpy() / 2.0**32
+
+
+def test_numbers_of_a_dropout_are_even_and_independent_of_their_neighbors():
+    numbers = draw_of_pass([12345, 7], 3)
+    assert chi_square(numbers) < DEVIATIONS
+    for apart in (1, 2, 64, 128, 16_384):
+        assert chi_square(numbers[apart:], numbers[:-apart]) < DEVIATIONS
+    for rate in (0.1, 0.5):
+        dropped = row_random.below(
+            row_random.word_at(*row_random.state([1, 2], 0), np.arange(1 << 20)), rate
+        )
+        deviation = np.sqrt(rate * (1 - rate) / (1 << 20))
+        assert abs(dropped.numpy().mean() - rate) < DEVIATIONS * deviation
+
+
+def test_dropouts_of_a_pass_and_of_the_next_are_independent():
+    numbers = draw_of_pass([12345, 7], 3)
+    others = [([12345, 7], 4), ([12345, 8], 3), ([12346, 7], 3), ([7, 12345], 3)]
+    for other in others:
+        others_numbers = draw_of_pass(*other)
+        assert chi_square(numbers, others_numbers) < DEVIATIONS
+        for apart in (1, 128):
+            shifted = chi_square(numbers[apart:], others_numbers[:-apart])
+            assert shifted < DEVIATIONS

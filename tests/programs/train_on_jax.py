@@ -84,10 +84,11 @@ def loss(values, batch):
 @jax.jit
 def update(values, slots, batch, step):
     total, gradients = jax.value_and_grad(loss)(values, batch)
-    gradients, norm = optimization.clip_by_global_norm(gradients, 1.0)
+    scale, norm = optimization.clip_scale(gradients, 1.0)
     state = list(zip(trained + optimizer.variables, values + slots, strict=True))
     with keras.StatelessScope(state) as scope:
-        optimizer.apply(gradients, optimization.learning_rate(step, 1e-3, 20, 5))
+        rate = optimization.learning_rate(step, 1e-3, 20, 5)
+        optimizer.apply(gradients, rate, scale=scale)
     new = [scope.get_current_value(variable) for variable, _ in state]
     return new[: len(values)], new[len(values) :], total, norm
 

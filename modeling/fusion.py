@@ -1,0 +1,48 @@
+"""Chains of elementwise operations, computed in one pass over memory.
+
+An operation at a time, a CPU spends most of a training step outside matrix products on
+reading and writing the numbers between two operations. A compiler merges such a chain;
+the matrix products are faster without it. So only what is `fused` is compiled, and only
+within `compiled_by`.
+"""
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Callable, Iterator
+
+_compiler: contextvars.ContextVar[Callable | None] = contextvars.ContextVar(
+    "compiler", default=None
+)
+
+
+@contextlib.contextmanager
+def compiled_by(compiler: Callable[[Callable], Callable] | None) -> Iterator[None]:
+    """Compiles what `fused` functions compute, where they are called or traced in here.
+
+    Args:
+        compiler: maps a function of tensors to one that computes the same. It is asked
+            once for each function. None: operations run one at a time.
+    """
+    token = _compiler.set(compiler)
+    try:
+        yield
+    finally:
+        _compiler.reset(token)
+
+
+def fused(function: Callable) -> Callable:
+    """Decorates a function to be compiled within `compiled_by`.
+
+    Args:
+        function: takes tensors and Python constants, by position, and returns tensors; it
+            needs no gradient, which its caller writes out.
+    """
+    compiled = functools.cache(lambda compiler: compiler(function))
+
+    @functools.wraps(function)
+    def call(*args):
+        compiler = _compiler.get()
+        return (compiled(compiler) if compiler else function)(*args)
+
+    return call

@@ -21,8 +21,9 @@ def compiled_by(compiler: Callable[[Callable], Callable] | None) -> Iterator[Non
     """Compiles what `fused` functions compute, where they are called or traced in here.
 
     Args:
-        compiler: maps a function of tensors to one that computes the same. It is asked
-            once for each function. None: operations run one at a time.
+        compiler: maps a function of tensors to one that computes the same, and whose
+            gradient computes it again. It is asked once for each function. None:
+            operations run one at a time.
     """
     token = _compiler.set(compiler)
     try:
@@ -35,8 +36,7 @@ def fused(function: Callable) -> Callable:
     """Decorates a function to be compiled within `compiled_by`.
 
     Args:
-        function: takes tensors and Python constants, by position, and returns tensors; it
-            needs no gradient, which its caller writes out.
+        function: takes tensors and Python constants, by position, and returns tensors.
     """
     compiled = functools.cache(lambda compiler: compiler(function))
 

@@ -35,16 +35,13 @@ class Dropouts:
         Returns:
             tensor like x.
         """
+        return _drop(x, rate, *self.key(rate))
+
+    def key(self, rate: float) -> tuple:
+        """Counts as a call; for `dropped` inside a function that is `fusion.fused`."""
         site = self._num_calls
         self._num_calls += 1  # even at a rate of 0, so that later masks do not change
-        if rate == 0.0:
-            return x
-
-        def masked(x):
-            return _drop(x, *row_random.state(self._seed, site), rate)
-
-        # The gradient draws the mask again: faster than to keep it, and smaller.
-        return ops.custom_gradient(lambda x: (masked(x), masked))(x)
+        return row_random.state(self._seed, site) if rate else ()
 
     def apply_layer(self, layer: Callable, x, **inputs):
         """Calls layer(x, dropouts=..., **inputs).
@@ -68,10 +65,17 @@ class Dropouts:
         return result
 
 
-def no_dropout(x, rate: float):
+class _NoDropout:
     """Replaces `Dropouts` outside training."""
-    del rate
-    return x
+
+    def __call__(self, x, rate: float):
+        return x
+
+    def key(self, rate: float) -> tuple:
+        return ()
+
+
+no_dropout = _NoDropout()
 
 
 def apply_layer(layer: Callable, x, dropouts, **inputs):
@@ -81,13 +85,69 @@ def apply_layer(layer: Callable, x, dropouts, **inputs):
     return dropouts.apply_layer(layer, x, **inputs)
 
 
-@fusion.fused
-def _drop(x, first, second, rate):
-    shape = ops.shape(x)
-    positions = ops.reshape(ops.arange(math.prod(shape), dtype="int32"), shape)
-    dropped = row_random.below(row_random.word_at(first, second, positions), rate)
+def dropped(x, rate: float, *key):
+    """x after a dropout; see `Dropouts.key`."""
+    if not key:
+        return x
+    words = row_random.words(key, ops.shape(x))
     scale = ops.cast(1.0 / (1.0 - rate), x.dtype)
-    return ops.where(dropped, ops.zeros((), x.dtype), x * scale)
+    return ops.where(row_random.below(words, rate), ops.zeros((), x.dtype), x * scale)
+
+
+_drop = fusion.fused(dropped)
+
+
+@fusion.fused
+def drop_and_add(x, bias, residual, rate: float, *key):
+    """x + bias, after a dropout, + residual; x is a `Dense.product`."""
+    return dropped(biased(x, bias), rate, *key) + residual
+
+
+class Dense(keras.layers.Dense):
+    """Keras's with a name; adds its bias and applies its activation in one pass."""
+
+    def __init__(
+        self, units: int, initializer, dtype: str, activation=None, name: str = "dense"
+    ):
+        super().__init__(
+            units,
+            activation=activation,
+            kernel_initializer=initializer,
+            dtype=dtype,
+            name=name,
+        )
+
+    def product(self, x):
+        """Without the activation and the bias, which what follows adds by `biased`."""
+
+        # Here, because a compiler is slow to add up rows.
+        @ops.custom_gradient
+        def with_gradient_of_bias(product, bias):
+            def gradient(upstream):
+                return upstream, ops.cast(_sum_of_rows(upstream), bias.dtype)
+
+            return ops.copy(product), gradient
+
+        return with_gradient_of_bias(ops.matmul(x, self.kernel), ops.copy(self.bias))
+
+    def call(self, x):
+        return _activate(self.product(x), self.bias, self.activation)
+
+
+def biased(product, bias):
+    """Adds the bias to a `Dense.product`."""
+    return ops.add(product, ops.stop_gradient(ops.copy(bias)))
+
+
+@fusion.fused
+def _activate(x, bias, function):
+    return function(biased(x, bias))
+
+
+def _sum_of_rows(x):
+    """[..., n] -> [n], in the type of x; as a product faster than as a sum."""
+    rows = ops.reshape(x, (-1, x.shape[-1]))
+    return ops.matmul(ops.ones((1, ops.shape(rows)[0]), x.dtype), rows)[0]
 
 
 def activation(name: str) -> Callable:
@@ -105,80 +165,63 @@ def activation(name: str) -> Callable:
 
 
 # Both GELUs are x times a distribution function. Their gradients are written out, because
-# automatic ones take a quarter of a training step on a CPU; they need nothing but x. They
-# compute in float32, which is more accurate than bfloat16 and faster there.
-
-# (1 + tanh(u)) / 2 is sigmoid(2 u), which keeps its precision if x is negative.
-_TANH_SCALE = 2.0 * math.sqrt(2.0 / math.pi)
-_TANH_CUBE = 0.044715 * _TANH_SCALE
+# automatic ones take a quarter of a training step on a CPU, where nothing compiles them.
+# They compute in float32, which is more accurate than bfloat16 and faster there.
 
 
 @ops.custom_gradient
 def gelu_tanh(x):
     """x times an approximation, by tanh, of the normal distribution function."""
-    return _gelu_tanh(x), lambda upstream: _gelu_tanh_gradient(x, upstream)
-
-
-@fusion.fused
-def _gelu_tanh(x):
-    wide = ops.cast(x, "float32")
-    cdf = ops.sigmoid(wide * (_TANH_SCALE + _TANH_CUBE * (wide * wide)))
-    return ops.cast(wide * cdf, x.dtype)
-
-
-@fusion.fused
-def _gelu_tanh_gradient(x, upstream):
     wide = ops.cast(x, "float32")
     square = wide * wide
-    cdf = ops.sigmoid(wide * (_TANH_SCALE + _TANH_CUBE * square))
-    density = cdf * (1.0 - cdf) * (_TANH_SCALE + 3.0 * _TANH_CUBE * square)
-    return upstream * ops.cast(cdf + wide * density, x.dtype)
+    # (1 + tanh(u)) / 2 is sigmoid(2 u), which keeps its precision if x is negative.
+    scale = 2.0 * math.sqrt(2.0 / math.pi)
+    cdf = ops.sigmoid(wide * (scale + (0.044715 * scale) * square))
+
+    def gradient(upstream):
+        density = cdf * (1.0 - cdf) * (scale + (3.0 * 0.044715 * scale) * square)
+        return upstream * ops.cast(cdf + wide * density, x.dtype)
+
+    return ops.cast(wide * cdf, x.dtype), gradient
 
 
 @ops.custom_gradient
 def gelu_erf(x):
     """x times the normal distribution function, by erf."""
-    return _gelu_erf(x), lambda upstream: _gelu_erf_gradient(x, upstream)
-
-
-@fusion.fused
-def _gelu_erf(x):
     wide = ops.cast(x, "float32")
-    # In this order, so that LiteRT, which has no erf, recognizes its own GELU.
     twice_cdf = 1.0 + ops.erf(wide * math.sqrt(0.5))
-    return ops.cast((wide * 0.5) * twice_cdf, x.dtype)
 
+    def gradient(upstream):
+        density = ops.exp(-0.5 * wide * wide) * (1.0 / math.sqrt(2.0 * math.pi))
+        return upstream * ops.cast(0.5 * twice_cdf + wide * density, x.dtype)
 
-@fusion.fused
-def _gelu_erf_gradient(x, upstream):
-    wide = ops.cast(x, "float32")
-    cdf = 0.5 * (1.0 + ops.erf(wide * math.sqrt(0.5)))
-    density = ops.exp(-0.5 * wide * wide) * (1.0 / math.sqrt(2.0 * math.pi))
-    return upstream * ops.cast(cdf + wide * density, x.dtype)
+    # In this order, so that LiteRT, which has no erf, recognizes its own GELU.
+    return ops.cast((wide * 0.5) * twice_cdf, x.dtype), gradient
 
 
 class LayerNorm(keras.layers.LayerNormalization):
     """Layer normalization over the last axis, with the release's name.
 
-    Computes in float32; the gradient is written out.
+    Computes in float32.
     """
 
     def __init__(self, epsilon: float, dtype: str, name: str = "LayerNorm"):
         super().__init__(epsilon=epsilon, dtype=dtype, name=name)
 
     def call(self, inputs):
+        # Written out, because a compiler is slow to add up rows.
         @ops.custom_gradient
         def normalize(x, gamma, beta):
             result, mean, inverse = _normalize(x, gamma, beta, self.epsilon)
 
             def gradient(upstream):
                 of_x, of_gamma = _normalize_gradient(x, gamma, mean, inverse, upstream)
-                return of_x, sum_of_rows(of_gamma), sum_of_rows(upstream)
+                of_beta = _sum_of_rows(ops.cast(upstream, "float32"))
+                return of_x, _sum_of_rows(of_gamma), of_beta
 
             return result, gradient
 
-        gamma, beta = ops.copy(self.gamma), ops.copy(self.beta)
-        return normalize(inputs, gamma, beta)
+        return normalize(inputs, ops.copy(self.gamma), ops.copy(self.beta))
 
 
 @fusion.fused
@@ -209,7 +252,7 @@ def add_wide(x, bias):
     """[..., n] + [n] -> float32 [..., n]"""
 
     def gradient(upstream):
-        return ops.cast(upstream, x.dtype), sum_of_rows(upstream)
+        return ops.cast(upstream, x.dtype), _sum_of_rows(upstream)
 
     return _add_wide(x, bias), gradient
 
@@ -217,11 +260,6 @@ def add_wide(x, bias):
 @fusion.fused
 def _add_wide(x, bias):
     return ops.cast(x, "float32") + bias
-
-
-def sum_of_rows(x):
-    """[..., n] -> float32 [n]"""
-    return ops.sum(ops.cast(x, "float32"), axis=tuple(range(len(x.shape) - 1)))
 
 
 def last_token(hidden, input_mask=None):

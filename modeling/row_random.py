@@ -5,6 +5,8 @@ position in the row. So one device, eight replicas, micro-batches and a resumed 
 the same numbers.
 """
 
+import math
+
 import numpy as np
 from keras import ops
 
@@ -41,31 +43,36 @@ def bits(seed: int, purpose: int, rows, width: int):
     rows = ops.cast(rows, "uint32")
     first = _hash(ops.bitwise_xor(rows, _word(key)))[:, None]
     second = _hash(ops.bitwise_xor(rows, _word(_hash_number(key + 1))))[:, None]
-    return word_at(first, second, ops.arange(width, dtype="int32")[None])
+    positions = np.arange(width, dtype=np.uint32) * np.uint32(_STRIDE)
+    positions = ops.convert_to_tensor(positions)[None]
+    return _hash(ops.bitwise_xor(first, _hash(ops.add(second, positions))))
 
 
 def state(seed, purpose: int) -> tuple:
-    """The two words from which `word_at` draws numbers for one purpose.
+    """What `words` draws from.
 
     Args:
         seed: int32 tensor [2].
     Returns:
         two uint32 scalars.
     """
-    words = ops.cast(ops.convert_to_tensor(seed, "int32"), "uint32")
-    key = _hash(ops.bitwise_xor(words[0], _word(_hash_number(purpose))))
-    first = _hash(ops.bitwise_xor(words[1], key))
-    second = _hash(ops.bitwise_xor(words[1], _hash(ops.add(key, _word(1)))))
+    parts = ops.cast(ops.convert_to_tensor(seed, "int32"), "uint32")
+    key = _hash(ops.bitwise_xor(parts[0], _word(_hash_number(purpose))))
+    first = _hash(ops.bitwise_xor(parts[1], key))
+    second = _hash(ops.bitwise_xor(parts[1], _hash(ops.add(key, _word(1)))))
     return first, second
 
 
-def word_at(first, second, positions):
-    """32 random bits for each position: uint32, of a state and int32 positions.
+def words(state: tuple, shape):
+    """Draws 32 random bits for each place of a tensor of this shape: uint32.
 
-    The shapes of the arguments are broadcast.
+    Unlike `bits`, for many numbers of few states: at half the work, two states may share
+    numbers here and there, but never a run of them.
     """
-    places = ops.multiply(ops.cast(positions, "uint32"), _word(_STRIDE))
-    return _hash(ops.bitwise_xor(first, _hash(ops.add(second, places))))
+    first, second = state
+    places = ops.reshape(ops.arange(math.prod(shape), dtype="int32"), shape)
+    places = ops.multiply(ops.cast(places, "uint32"), _word(_STRIDE))
+    return _hash(ops.bitwise_xor(first, ops.add(second, places)))
 
 
 def below(words, share: float):

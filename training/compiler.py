@@ -1,8 +1,9 @@
 """Which parts of a training step TensorFlow compiles; see modeling/fusion.py."""
 
+import functools
 from collections.abc import Callable
 
-import keras
+import numpy as np
 import tensorflow as tf
 
 # With fewer weights, compiling (seconds) takes longer than it saves.
@@ -25,17 +26,56 @@ def _is_tpu():
 
 
 def compiled(function: Callable) -> Callable:
-    """Compiles `function` for the shapes and constants of each call."""
-    compiled = tf.function(function, jit_compile=True, autograph=False)
+    """Compiles `function` and its gradient for the shapes and constants of each call.
+
+    Args:
+        function: takes tensors, and hashable constants, by position; returns tensors.
+    """
+
+    @functools.cache
+    def of_tensors(constants):
+        def merged(*tensors):
+            args = list(tensors)
+            for place, value in constants:
+                args.insert(place, value)
+            return function(*args)
+
+        return _with_gradient(merged)
 
     def call(*args):
-        # A variable would be given by reference, and be read at another time.
-        return compiled(
-            *(tf.convert_to_tensor(a) if _is_variable(a) else a for a in args)
-        )
+        constants = tuple((i, x) for i, x in enumerate(args) if not _is_array(x))
+        # A variable would be passed as such, and read at another time.
+        tensors = [tf.convert_to_tensor(x) for x in args if _is_array(x)]
+        return of_tensors(constants)(*tensors)
 
     return call
 
 
-def _is_variable(value):
-    return isinstance(value, (keras.Variable, tf.Variable))
+def _is_array(value):
+    return tf.is_tensor(value) or isinstance(value, np.ndarray)
+
+
+def _with_gradient(function):
+    forward = tf.function(function, jit_compile=True, autograph=False)
+
+    @functools.partial(tf.function, jit_compile=True, autograph=False)
+    def backward(tensors, upstream):
+        floats = [x for x in tensors if x.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(floats)
+            results = function(*tensors)
+        found = iter(
+            tape.gradient(
+                results,
+                floats,
+                output_gradients=tf.nest.pack_sequence_as(results, upstream),
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+        )
+        return [next(found) if x.dtype.is_floating else None for x in tensors]
+
+    @tf.custom_gradient
+    def call(*tensors):
+        return forward(*tensors), lambda *upstream: backward(tensors, upstream)
+
+    return call

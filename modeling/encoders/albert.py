@@ -63,13 +63,7 @@ class _SharedLayer(keras.layers.Layer):
         super().__init__(name=f"inner_group_{index}", dtype=dtype)
 
         def dense(units, activation=None):
-            return keras.layers.Dense(
-                units,
-                activation=activation,
-                kernel_initializer=next(initializers),
-                dtype=dtype,
-                name="dense",
-            )
+            return layers.Dense(units, next(initializers), dtype, activation)
 
         self.dropout_prob = config.hidden_dropout_prob
         self.attention = SelfAttention(config, initializers, dtype)
@@ -98,7 +92,14 @@ class _SharedLayer(keras.layers.Layer):
 
     def call(self, hidden, seen=None, dropouts=layers.no_dropout):
         context = self.attention(hidden, seen=seen, dropouts=dropouts)
-        context = dropouts(self.attention_output(context), self.dropout_prob)
-        hidden = self.attention_norm(context + hidden)
-        inner = self.output_dense(self.intermediate(hidden))
-        return self.norm(dropouts(inner, self.dropout_prob) + hidden)
+        hidden = self._back(
+            context, hidden, self.attention_output, self.attention_norm, dropouts
+        )
+        inner = self.intermediate(hidden)
+        return self._back(inner, hidden, self.output_dense, self.norm, dropouts)
+
+    def _back(self, x, residual, dense, norm, dropouts):
+        rate = self.dropout_prob
+        key = dropouts.key(rate)
+        x = dense.product(x)
+        return norm(layers.drop_and_add(x, dense.bias, residual, rate, *key))

@@ -6,7 +6,7 @@ Axes: b batch, s seq_length, h hidden_size, n num_heads, d head_size.
 import keras
 from keras import ops
 
-from modeling import layers
+from modeling import fusion, layers
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.encoder import Encoder
 
@@ -209,12 +209,11 @@ class _TransformerLayer(keras.layers.Layer):
         super().__init__(name=f"layer_{index}", dtype=dtype)
         self.attention = SelfAttention(config, initializers, dtype)
         self.attention_output = _Output(config, initializers, dtype)
-        self.intermediate = keras.layers.Dense(
+        self.intermediate = layers.Dense(
             config.intermediate_size,
-            activation=layers.activation(config.hidden_act),
-            kernel_initializer=next(initializers),
-            dtype=dtype,
-            name="dense",
+            next(initializers),
+            dtype,
+            layers.activation(config.hidden_act),
         )
         self.output_layer = _Output(config, initializers, dtype)
         self.intermediate_size = config.intermediate_size
@@ -244,12 +243,7 @@ class SelfAttention(keras.layers.Layer):
         self.head_size = config.hidden_size // config.num_attention_heads
         self.dropout_prob = config.attention_probs_dropout_prob
         self.query, self.key, self.value = (
-            keras.layers.Dense(
-                config.hidden_size,
-                kernel_initializer=next(initializers),
-                dtype=dtype,
-                name=name,
-            )
+            layers.Dense(config.hidden_size, next(initializers), dtype, name=name)
             for name in ("query", "key", "value")
         )
 
@@ -260,23 +254,36 @@ class SelfAttention(keras.layers.Layer):
 
     def call(self, hidden, seen=None, dropouts=layers.no_dropout):
         # Scaled here rather than in the scores: the same result from far fewer numbers.
-        query = self._split_heads(self.query(hidden) * self.head_size**-0.5)
-        key = self._split_heads(self.key(hidden), (0, 2, 3, 1))  # [b, n, d, s]
-        value = self._split_heads(self.value(hidden))
+        query = self._heads(self.query, hidden, self.head_size**-0.5)
+        key = self._heads(self.key, hidden, order=(0, 2, 3, 1))  # [b, n, d, s]
+        value = self._heads(self.value, hidden)
         scores = ops.matmul(query, key)  # [b, n, s, s]
-        scores = ops.cast(scores, "float32")
-        if seen is not None:
-            # One penalty, whether a position is padding, on the other side, or both.
-            scores += _UNSEEN_SCORE * (1.0 - ops.cast(seen, "float32"))
-        probs = ops.cast(ops.softmax(scores), value.dtype)
-        probs = dropouts(probs, self.dropout_prob)
+        # Not fused: a CPU's own softmax is faster than what a compiler makes of it.
+        probs = ops.softmax(_seen_scores(scores, seen))
+        probs = dropouts(ops.cast(probs, value.dtype), self.dropout_prob)
         context = ops.matmul(probs, value)  # [b, n, s, d]
         return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(hidden))
 
-    def _split_heads(self, x, order=(0, 2, 1, 3)):
+    def _heads(self, dense, hidden, scale=1.0, order=(0, 2, 1, 3)):
         """[b, s, h] -> [b, n, s, d], or these axes in another order."""
-        split = ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, self.head_size))
-        return ops.transpose(split, order)
+        x = dense.product(hidden)
+        return _split_heads(x, dense.bias, self.num_heads, scale, order)
+
+
+@fusion.fused
+def _split_heads(x, bias, num_heads, scale, order):
+    x = layers.biased(x, bias) * scale
+    split = (*ops.shape(x)[:2], num_heads, x.shape[2] // num_heads)
+    return ops.transpose(ops.reshape(x, split), order)
+
+
+@fusion.fused
+def _seen_scores(scores, seen):
+    """float32, with one penalty for what is padding, on the other side, or both."""
+    wide = ops.cast(scores, "float32")
+    if seen is None:
+        return wide
+    return wide + _UNSEEN_SCORE * (1.0 - ops.cast(seen, "float32"))
 
 
 class _Output(keras.layers.Layer):
@@ -285,12 +292,7 @@ class _Output(keras.layers.Layer):
     def __init__(self, config, initializers, dtype):
         super().__init__(name="output", dtype=dtype)
         self.dropout_prob = config.hidden_dropout_prob
-        self.dense = keras.layers.Dense(
-            config.hidden_size,
-            kernel_initializer=next(initializers),
-            dtype=dtype,
-            name="dense",
-        )
+        self.dense = layers.Dense(config.hidden_size, next(initializers), dtype)
         self.norm = layers.LayerNorm(config.layer_norm_eps, dtype)
 
     def build(self, input_shape):
@@ -299,4 +301,7 @@ class _Output(keras.layers.Layer):
         self.built = True
 
     def call(self, x, residual=None, dropouts=layers.no_dropout):
-        return self.norm(dropouts(self.dense(x), self.dropout_prob) + residual)
+        rate = self.dropout_prob
+        x = self.dense.product(x)
+        key = dropouts.key(rate)
+        return self.norm(layers.drop_and_add(x, self.dense.bias, residual, rate, *key))

@@ -77,12 +77,11 @@ class MaskedLMHead(keras.layers.Layer):
     def __init__(self, config, initializers, dtype):
         super().__init__(name="predictions", dtype=dtype)
         self.config = config
-        self.dense = keras.layers.Dense(
+        self.dense = layers.Dense(
             config.embedding_size,
-            activation=layers.activation(config.hidden_act),
-            kernel_initializer=next(initializers),
-            dtype=dtype,
-            name="dense",
+            next(initializers),
+            dtype,
+            layers.activation(config.hidden_act),
         )
         self.norm = layers.LayerNorm(config.layer_norm_eps, dtype)
 

@@ -95,7 +95,7 @@ def test_a_run_says_and_notes_what_its_head_reads(folder, capsys):
         folder,
         do_train=True,
         do_eval=True,
-        num_train_epochs=[8.0],
+        num_train_epochs=[12.0],
         learning_rate=[1e-2],
     )
     assert "on 1 device; its head reads the last token" in capsys.readouterr().out

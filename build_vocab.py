@@ -24,7 +24,7 @@ import options
 from text import progress
 from text.corpus import formats
 from text.errors import UserError
-from text.files import inputs, local
+from text.files import inputs, local, sources
 from text.tokenizers import byte_bpe, kinds, wordpiece
 from text.tokenizers.byte_bpe import ByteBpe, ByteSplitter
 from text.tokenizers.kinds import TokenizerOptions
@@ -88,6 +88,7 @@ class Options(TokenizerOptions):
         for name in ("num_unused", "min_character_count", "min_frequency"):
             if getattr(self, name) < 0:
                 raise UserError(f"--{name}={getattr(self, name)} is less than 0")
+        sources.refuse_remote(self.output_file)
         if not self.output_file or os.path.isdir(self.output_file):
             raise UserError(f"--output_file={self.output_file}: must name a file")
         least = self.num_unused + len(SPECIAL_TOKENS)
@@ -271,7 +272,7 @@ def _lines(paths, chosen, what):
     """Yields each line of the text, and whether it is held out."""
     every = round(1 / chosen.heldout_share) if chosen.heldout_share else 0
     line_format = "jsonl" if chosen.input_format == "jsonl" else "sentences"
-    size = sum(map(os.path.getsize, paths))
+    size = sum(map(sources.size, paths))
     pieces = formats.pieces(paths, line_format, size)
     number = 0
     with progress.Progress(what, size, "MB", scale=1e6) as shown:

@@ -27,7 +27,7 @@ from training import checkpoint, keras, run, run_folder, tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives import pretraining
 from text.errors import UserError
-from text.files import anywhere, inputs, local
+from text.files import anywhere, inputs, local, sources
 from text.tasks import tags
 from text.tokenizers import kinds
 from text.tokenizers.tokenizer import Tokenizer
@@ -345,7 +345,7 @@ def _check_place(directory: str) -> None:
 def _alone(directory: str) -> Iterator[None]:
     """Keeps other conversions out of a folder, if it can be locked."""
     with contextlib.ExitStack() as stack:
-        if not anywhere.is_remote(directory):
+        if not sources.is_remote(directory):
             with anywhere.access(directory):
                 parent = os.path.dirname(os.path.abspath(directory))
                 os.makedirs(parent, exist_ok=True)

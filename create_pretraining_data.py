@@ -14,7 +14,7 @@ import os
 
 import options
 from text.errors import UserError
-from text.files import inputs
+from text.files import inputs, sources
 from text.generation import run
 from text.generation.settings import GenerationOptions, Settings
 from text.instances.masking import prediction_counts
@@ -111,6 +111,8 @@ def _output_files(patterns):
             files.append(pattern)
     if not files or "" in files:
         raise UserError("--output_file: a name is empty")
+    for path in files:
+        sources.refuse_remote(path)
     [(name, times)] = collections.Counter(map(os.path.realpath, files)).most_common(1)
     if times > 1:
         raise UserError(f"--output_file: {name} is named twice")

@@ -14,7 +14,7 @@ import sys
 
 import options
 from text.errors import UserError
-from text.files import inputs, local
+from text.files import inputs, local, sources
 from text.inspection import inspect, report, words
 from text.records import descriptions
 from text.tokenizers import kinds
@@ -56,6 +56,7 @@ def main(given: Options) -> int:
     paths = descriptions.records_among(inputs.expand(given.input_file))
     if given.report_file:
         local.refuse_inputs([given.report_file], [*paths, given.vocab_file])
+        sources.refuse_remote(given.report_file)
         os.makedirs(os.path.dirname(given.report_file) or ".", exist_ok=True)
     found = inspect.Inspection(
         vocabulary,

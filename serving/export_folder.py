@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from serving import predictor
 from text.errors import UserError
-from text.files import anywhere, local
+from text.files import anywhere, local, sources
 
 NAME = "export"  # in an output_dir
 _REPLACED = ".replaced"
@@ -73,7 +73,7 @@ def _held(final: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with anywhere.access(final):
             tf.io.gfile.makedirs(os.path.dirname(final))
-            if not anywhere.is_remote(final):
+            if not sources.is_remote(final):
                 stack.enter_context(local.locked(final))
         yield
 
@@ -86,7 +86,7 @@ def _clear(final: str) -> None:
             parts = local.temporary_parts(found.rstrip("/"))
             if not parts or parts[0] not in (name, name + _REPLACED):
                 continue
-            elsewhere = parts[1] != local.host() and not anywhere.is_remote(final)
+            elsewhere = parts[1] != local.host() and not sources.is_remote(final)
             if elsewhere or local.is_left_over(parts):
                 _remove(os.path.join(parent, found.rstrip("/")))
 

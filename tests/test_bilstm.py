@@ -109,9 +109,8 @@ def test_the_input_of_every_layer_has_dropout_and_the_head_its_own(head):
 
     outputs(network(head), head, batch(), dropouts=Noting([1, 2]))
     own = [] if head == "span" else [2 * SIZE]  # as in the release
-    assert seen[-len(own) - 3 :] == [(16, 0.2)] + [
-        (width, 0.2) for width in (16, 2 * SIZE, *own)
-    ]
+    widths = 16, 2 * SIZE, *own
+    assert seen[-len(widths) :] == [(width, 0.2) for width in widths]
 
 
 def test_layers_follow_from_the_seed_and_heads_without_them_are_as_ever():

@@ -144,7 +144,7 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
     if hugging_face.is_weights(prefix):
         return hugging_face.read(prefix, names)
     try:
-        reader = tf.train.load_checkpoint(prefix)
+        reader = _reader(prefix)
         if names is None:
             names = sorted(reader.get_variable_to_shape_map())
         return {name: reader.get_tensor(name) for name in names}
@@ -152,11 +152,17 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
         raise _damaged(prefix, error) from error
 
 
+def _reader(prefix):
+    # Not tf.train.load_checkpoint, which takes a prefix for a folder where the file system
+    # has none: it lists what begins with the name.
+    return tf.compat.v1.train.NewCheckpointReader(prefix)
+
+
 def _shapes(prefix: str) -> dict[str, tuple[int, ...]]:
     if hugging_face.is_weights(prefix):
         return hugging_face.shapes(prefix)
     try:
-        shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+        shapes = _reader(prefix).get_variable_to_shape_map()
     except _DAMAGE as error:
         raise _damaged(prefix, error) from error
     return {name: tuple(shape) for name, shape in shapes.items()}

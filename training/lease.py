@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from training import run_folder
 from text.errors import UserError
-from text.files import anywhere, local
+from text.files import anywhere, local, sources
 
 _leases = []  # those that this process holds
 
@@ -32,7 +32,7 @@ def held(directory: str, say: Callable[[str], None]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with anywhere.access(directory):
             tf.io.gfile.makedirs(directory)
-            if anywhere.is_remote(directory):
+            if sources.is_remote(directory):
                 stack.enter_context(_leased(directory, say))
             else:
                 path = os.path.join(directory, run_folder.SETTINGS)

@@ -23,7 +23,7 @@ from training import (
 from modeling.encoders.config import EncoderConfig
 from serving import export_folder
 from text.errors import UserError
-from text.records import reading, shards
+from text.records import descriptions, reading, shards
 
 _CONTENT = "input_file_sha256"  # a setting of a run
 
@@ -41,7 +41,7 @@ def pretrain(given) -> None:
     strategy = given.strategy()
     _check_divisions(given, strategy.num_replicas_in_sync)
     paths = shards.find([*given.input_file, *given.eval_input_file])
-    described = shards.describe(paths)
+    described = descriptions.find(paths)
     objective, schema, drawn = pretraining_records.choose_objective(
         given, paths, described
     )

@@ -9,7 +9,7 @@ import time
 import tensorflow as tf
 
 from training import run_folder
-from text.files import anywhere
+from text.files import anywhere, sources
 from text.progress import duration
 
 _SECONDS_PER_WRITE = 60  # on gs://, where appending rewrites the file
@@ -40,7 +40,7 @@ class Report:
         self._events = {}
         self._path = os.path.join(directory, run_folder.METRICS)
         self._unwritten, self._written = [], 0.0
-        if anywhere.is_remote(directory):
+        if sources.is_remote(directory):
             atexit.register(self._flush)
 
     def begin(self, step: int) -> None:
@@ -83,7 +83,7 @@ class Report:
             return
         self._unwritten.append(json.dumps({"step": step, "kind": kind, **values}))
         recently = time.monotonic() - self._written < _SECONDS_PER_WRITE
-        if not (recently and anywhere.is_remote(self._path)):
+        if not (recently and sources.is_remote(self._path)):
             self._flush()
         # Like the Estimator, puts held-out values in their own folder, so that
         # TensorBoard draws both in one chart.

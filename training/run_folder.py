@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import tensorflow as tf
 
 from text.errors import UserError
-from text.files import anywhere, local
+from text.files import anywhere, local, sources
 from text.tokenizers.tokenizer import Tokenizer
 
 # What early stopping leaves: its history, and a folder with the best weights.
@@ -195,7 +195,7 @@ def _changing(directory) -> Iterator[set[str]]:
     """The names in a directory's record, to be changed; one process at a time."""
     path = os.path.join(directory, RECORD)
     with contextlib.ExitStack() as stack:
-        if not anywhere.is_remote(path):
+        if not sources.is_remote(path):
             os.makedirs(directory or ".", exist_ok=True)
             stack.enter_context(local.locked(path, wait=True))
         names = made(directory)
@@ -338,7 +338,7 @@ def clear(directory: str) -> None:
             written, host, _ = parts
             if not written.startswith(_CHECKPOINT):
                 # Another process may be writing it. On gs:// files appear complete.
-                if not anywhere.is_remote(path):
+                if not sources.is_remote(path):
                     local.remove_temporaries(os.path.join(directory, written))
             elif host != local.host() or local.is_left_over(parts):
                 tf.io.gfile.remove(path)

@@ -167,9 +167,9 @@ def test_shared_layers_draw_dropout_anew():
     drawn = []
 
     class Noting(layers.Dropouts):
-        def __call__(self, x, rate):
-            drawn.append(super().__call__(tf.ones(64), 0.5).numpy().tobytes())
-            return x
+        def key(self, rate):
+            drawn.append(tuple(map(int, super().key(0.5))))
+            return ()
 
     AlbertEncoder(config)(
         {"input_ids": np.ones((1, 4), np.int32)}, dropouts=Noting([1, 2])

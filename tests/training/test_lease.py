@@ -7,7 +7,7 @@ import pytest
 
 from training import checkpoint, lease, run_folder
 from text.errors import UserError
-from text.files import anywhere, local
+from text.files import local, sources
 
 
 def save(folder, step):
@@ -32,7 +32,7 @@ def test_where_there_are_no_locks_the_last_to_come_has_the_folder(
     tmp_path, monkeypatch
 ):
     """As on gs://, where the machine that held it may be gone."""
-    monkeypatch.setattr(anywhere, "is_remote", lambda path: True)
+    monkeypatch.setattr(sources, "is_remote", lambda path: True)
     said = []
     first = lease.held(str(tmp_path), said.append)
     first.__enter__()
@@ -57,7 +57,7 @@ def test_where_there_are_no_locks_the_last_to_come_has_the_folder(
 
 
 def test_a_training_survives_one_that_was_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(anywhere, "is_remote", lambda path: True)
+    monkeypatch.setattr(sources, "is_remote", lambda path: True)
     with lease.held(str(tmp_path), print):
         ours, lease._leases = lease._leases, []  # as in another process
         with (

@@ -12,7 +12,7 @@ from training import checkpoint, distribution, loop, report, run_folder, tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from tests import forked, jobs, tiny
-from text.files import anywhere
+from text.files import sources
 from text.instances.kinds import RowOptions
 from text.records import framing, reading, shards
 
@@ -363,7 +363,7 @@ def test_a_bad_line_of_metrics_hides_none_behind_it(tmp_path, drawn):
 
 def test_where_appending_is_dear_lines_are_written_together(tmp_path, monkeypatch):
     """On gs:// to append is to write the whole file again."""
-    monkeypatch.setattr(anywhere, "is_remote", lambda path: True)
+    monkeypatch.setattr(sources, "is_remote", lambda path: True)
     path = tmp_path / "metrics.jsonl"
     log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
     log.begin(0)

@@ -2,13 +2,12 @@
 
 import gzip
 import json
-import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from text.corpus.sentences import split_sentences
 from text.errors import UserError
-from text.files import inputs
+from text.files import inputs, sources
 
 FORMATS = ("sentences", "paragraphs", "files", "jsonl")
 
@@ -60,7 +59,7 @@ def pieces(paths: Iterable[str], input_format: str, total: int) -> Iterator[list
 
 
 def _spans(path, input_format, total):
-    size = os.path.getsize(path)
+    size = sources.size(path)
     if path.endswith(".gz"):
         if size > max(_PIECE_BYTES // 4, total // _MANY_FILES):
             yield from _unpacked(path, input_format, size)
@@ -69,7 +68,7 @@ def _spans(path, input_format, total):
         return
     start = 0
     if size > _PIECE_BYTES:
-        with open(path, "rb") as file:
+        with sources.opened(path) as file:
             while size - start > _PIECE_BYTES:
                 file.seek(start + _PIECE_BYTES)
                 for _ in _to_next_cut(file, input_format):
@@ -84,7 +83,7 @@ def _spans(path, input_format, total):
 
 def _unpacked(path, input_format, size):
     start = read = 0
-    with open(path, "rb") as packed, gzip.GzipFile(fileobj=packed) as file:
+    with sources.opened(path) as packed, gzip.GzipFile(fileobj=packed) as file:
         try:
             while True:
                 block = _block(file, input_format)

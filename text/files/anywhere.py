@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import tensorflow as tf
 
 from text.errors import UserError
-from text.files import local
+from text.files import local, sources
 
 
 @contextlib.contextmanager
@@ -33,11 +33,6 @@ def access(path: str) -> Iterator[None]:
         raise UserError(f"{path}: cannot be read or written: {reason}") from error
 
 
-def is_remote(path: str) -> bool:
-    """Whether it is on a file system that only TensorFlow can access, such as gs://."""
-    return "://" in path
-
-
 @contextlib.contextmanager
 def replacing(path: str, mode: str = "wb"):
     """Like `local.replacing`, on any file system; creates the folder.
@@ -47,7 +42,7 @@ def replacing(path: str, mode: str = "wb"):
     """
     with access(path):
         tf.io.gfile.makedirs(os.path.dirname(path) or ".")
-        if not is_remote(path):
+        if not sources.is_remote(path):
             with local.replacing(path, mode) as file:
                 yield file
             return
@@ -63,7 +58,7 @@ def sync(path: str) -> None:
     Call it before writing a name that means "complete": a power cut must not leave the name
     without the data. A remote file is complete once it is closed.
     """
-    if not is_remote(path):
+    if not sources.is_remote(path):
         with open(path, "rb") as file:
             os.fsync(file.fileno())
 

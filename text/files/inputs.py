@@ -1,7 +1,6 @@
 """Finds and reads text files: comma-separated lists, globs, gzip, strict UTF-8."""
 
 import contextlib
-import glob
 import gzip
 import io
 import os
@@ -10,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 
 from text.errors import UserError
+from text.files import sources
 
 STANDARD_INPUT = "-"
 DAMAGE = gzip.BadGzipFile, EOFError, zlib.error  # what damaged gzip data raises
@@ -28,20 +28,18 @@ def expand(patterns: list[str]) -> list[str]:
     """
     files = {}
     for pattern in patterns:
-        if os.path.isdir(pattern):
+        if sources.is_folder(pattern):
             raise UserError(
                 f"{pattern}: is a folder; name its files, such as "
                 f"{os.path.join(pattern, '*.txt')!r}"
             )
-        is_name = os.path.exists(pattern)
+        is_name = sources.exists(pattern)
         found = []
-        for path in (
-            [pattern] if is_name else sorted(glob.glob(pattern, recursive=True))
-        ):
+        for path in [pattern] if is_name else sources.matching(pattern):
             # There may be millions, so most need only one system call.
-            if os.path.isfile(path):
+            if sources.is_file(path):
                 found.append(path)
-            elif not os.path.isdir(path):
+            elif not sources.is_folder(path):
                 raise UserError(
                     f"{path}: is not a regular file; a pipe can be read only once, so "
                     "write its text to a file"
@@ -110,7 +108,18 @@ def name(path: str) -> str:
 def _open(path):
     if path == STANDARD_INPUT:
         return contextlib.nullcontext(sys.stdin.buffer)
-    return gzip.open(path) if path.endswith(".gz") else open(path, "rb")
+    file = sources.opened(path)
+    return _Unpacked(fileobj=file) if path.endswith(".gz") else file
+
+
+class _Unpacked(gzip.GzipFile):
+    """Closes the file that it unpacks."""
+
+    def close(self):
+        packed = self.fileobj
+        super().close()
+        if packed:
+            packed.close()
 
 
 def lines_before(path: str, position: int) -> int:

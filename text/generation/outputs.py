@@ -7,6 +7,7 @@ text/generation/work.py compares.
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import resource
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from text.errors import UserError
-from text.files import local
+from text.files import local, sources
 from text.instances.kinds import RowOptions
 from text.records.descriptions import Description
 
@@ -54,7 +55,8 @@ def refuse_overlaps(settings) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             there[_identity(os.stat(path))] = path
     if there:  # otherwise no output can be one of what may be millions of inputs
-        for path in (settings.vocab_file, *settings.input_files):
+        read = (settings.vocab_file, *settings.input_files)
+        for path in itertools.filterfalse(sources.is_remote, read):
             if output := there.get(_identity(os.stat(path))):
                 raise UserError(
                     f"{output}: is also an input; choose another --output_file"
@@ -133,8 +135,7 @@ def origin(settings, vocabulary) -> dict:
 
 def _with_status(paths):
     for path in paths:
-        status = os.stat(path)
-        yield path, status.st_size, status.st_mtime_ns
+        yield path, *sources.status(path)
 
 
 def _summary(listed: Iterable[tuple[str, int, int]]) -> dict:

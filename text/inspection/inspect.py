@@ -3,9 +3,9 @@
 import collections
 import dataclasses
 import itertools
-import os
 
 from text.errors import UserError
+from text.files import sources
 from text.inspection.rules import first_broken
 from text.inspection.statistics import Statistics
 from text.instances.kinds import RowOptions
@@ -132,7 +132,7 @@ class Inspection:
 
         A damaged file is read up to the damage.
         """
-        sizes = [os.path.getsize(path) for path in paths]
+        sizes = [sources.size(path) for path in paths]
         with Progress("inspecting", sum(sizes), "MB", scale=1e6) as progress:
             for path, size in zip(paths, sizes, strict=True):
                 self._read_file(path, size, progress)
@@ -146,8 +146,8 @@ class Inspection:
     def _read_file(self, path, size, progress):
         opened, position, number = [], 0, 0
 
-        def opener(path, mode):
-            opened[:] = [open(path, mode)]
+        def opener(path):
+            opened[:] = [sources.opened(path)]
             return opened[0]
 
         source = itertools.islice(framing.read(path, opener), self._max_records)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from text.errors import UserError
-from text.files import local
+from text.files import local, sources
 
 SUFFIX = ".description.json"
 
@@ -50,17 +50,15 @@ class Description:
     path: str = dataclasses.field(default="", compare=False)
 
     @classmethod
-    def read(cls, path: str, opener=open) -> "Description":
+    def read(cls, path: str) -> "Description":
         """Reads a description, ignoring unknown keys.
 
-        Args:
-            opener: called like `open`, for paths that are not on this machine.
         Raises:
             UserError: the file is not a description.
             OSError: it cannot be read.
         """
         try:
-            with opener(path, "r") as file:
+            with sources.opened(path) as file:
                 content = json.load(file)
             names = {field.name for field in dataclasses.fields(cls)} - {"path"}
             found = {key: value for key, value in content.items() if key in names}
@@ -117,13 +115,9 @@ def records_among(paths: Iterable[str]) -> list[str]:
     return kept
 
 
-def find(
-    paths: Iterable[str], matching=glob.glob, opener=open
-) -> dict[str, Description]:
+def find(paths: Iterable[str]) -> dict[str, Description]:
     """Looks next to record files for the descriptions that list them.
 
-    Args:
-        matching, opener: glob and open of the file system that the files are on.
     Returns:
         dict of record file to its description, in the order of `paths`, without files
         that have none.
@@ -133,8 +127,8 @@ def find(
     paths = list(paths)
     found = {}
     for folder in dict.fromkeys(map(os.path.dirname, paths)):
-        for name in sorted(matching(os.path.join(glob.escape(folder), f"*{SUFFIX}"))):
-            description = Description.read(name, opener)
+        for name in sources.matching(os.path.join(glob.escape(folder), f"*{SUFFIX}")):
+            description = Description.read(name)
             for output in description.outputs:
                 found[os.path.join(folder, output["file"])] = description
     return {path: found[path] for path in paths if path in found}

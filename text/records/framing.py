@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import google_crc32c
 
 from text.errors import UserError
+from text.files import sources
 
 FRAME = 16  # bytes around a record: its length, and two checksums
 
@@ -35,24 +36,24 @@ def frame(examples: list[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def is_gzip(path: str, opener=open) -> bool:
+def is_gzip(path: str) -> bool:
     """Whether a TFRecord file is compressed with gzip, judging by its first bytes."""
-    with opener(path, "rb") as file:
+    with sources.opened(path) as file:
         return file.read(3) == b"\x1f\x8b\x08"
 
 
-def read(path: str, opener=open) -> Iterator[bytes]:
+def read(path: str, opener=sources.opened) -> Iterator[bytes]:
     """Yields the serialized examples of a TFRecord file.
 
     Args:
-        opener: called like `open`, for paths that are not on this machine.
+        opener: maps the path to the open file.
     Raises:
         UserError: the file is not a TFRecord file, ends within a record or is damaged; the
             message names the file and the record, counted from 1.
     """
     number = 0
-    packed = is_gzip(path, opener)
-    with opener(path, "rb") as raw:
+    packed = is_gzip(path)
+    with opener(path) as raw:
         file = gzip.GzipFile(fileobj=raw) if packed else raw
         try:
             while header := file.read(12):

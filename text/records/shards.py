@@ -52,11 +52,6 @@ def find(patterns: Iterable[str]) -> list[str]:
     return paths
 
 
-def describe(paths: Iterable[str]) -> dict[str, Description]:
-    """The descriptions next to record files; see `descriptions.find`."""
-    return descriptions.find(paths, tf.io.gfile.glob, tf.io.gfile.GFile)
-
-
 def survey(
     patterns: Iterable[str], described: Mapping[str, Description]
 ) -> list[RecordFile]:
@@ -80,7 +75,7 @@ def survey(
         if not size:
             raise UserError(f"{path}: the file is empty; write its records again")
         with anywhere.access(path):
-            compression = "GZIP" if framing.is_gzip(path, tf.io.gfile.GFile) else ""
+            compression = "GZIP" if framing.is_gzip(path) else ""
         if number is None or (offsets is None and not compression):
             found, offsets = count(path, compression)
             check_number(path, found, found if number is None else number)
@@ -168,4 +163,4 @@ def _index(lengths):
 def scan(path: str) -> Iterator[bytes]:
     """Yields the records of a file in order; see `framing.read`."""
     with anywhere.access(path):
-        yield from framing.read(path, tf.io.gfile.GFile)
+        yield from framing.read(path)

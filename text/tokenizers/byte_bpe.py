@@ -17,6 +17,7 @@ import re
 import tokenizers
 
 from text.errors import UserError
+from text.files import sources
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
@@ -98,7 +99,7 @@ class ByteBpe(Tokenizer):
 
     @classmethod
     def reads(cls, vocab_file):
-        return vocab_file.endswith(".json") or os.path.isdir(vocab_file)
+        return vocab_file.endswith(".json") or sources.is_folder(vocab_file)
 
     @classmethod
     def load(cls, vocab_file, options):
@@ -111,7 +112,7 @@ class ByteBpe(Tokenizer):
 
     @classmethod
     def _path(cls, vocab_file):
-        if os.path.isdir(vocab_file):
+        if sources.is_folder(vocab_file):
             return os.path.join(vocab_file, cls.vocabulary_file)
         return vocab_file
 
@@ -190,7 +191,7 @@ def _merges_path(vocab_file):
 
 
 def _content(path):
-    with open(path, "rb") as file:
+    with sources.opened(path) as file:
         return file.read()
 
 
@@ -202,7 +203,7 @@ def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
     """
     merges_path = _merges_path(path)
     for needed in (path, merges_path):
-        if not os.path.isfile(needed):
+        if not sources.is_file(needed):
             raise UserError(
                 f"{needed}: no such file; a byte-level vocabulary is two files in one "
                 f"folder, vocab.json and {MERGES}"

@@ -8,6 +8,7 @@ import os
 
 import options
 from text.errors import UserError
+from text.files import sources
 from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
@@ -41,7 +42,7 @@ def load_vocabulary(vocab_file: str) -> Vocabulary:
 
 def _file(path):
     """The file, if a path is a folder."""
-    if not os.path.isdir(path):
+    if not sources.is_folder(path):
         return path
     found = find_vocabulary(path)
     if not found:
@@ -53,7 +54,7 @@ def _file(path):
 def find_vocabulary(folder: str) -> str | None:
     """The vocabulary in the folder of a checkpoint, if there is one."""
     paths = [os.path.join(folder, kind.vocabulary_file) for kind in TOKENIZERS]
-    return next(filter(os.path.exists, reversed(paths)), None)
+    return next(filter(sources.exists, reversed(paths)), None)
 
 
 @dataclasses.dataclass(frozen=True)

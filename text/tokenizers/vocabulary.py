@@ -12,7 +12,7 @@ import numpy as np
 from absl import logging
 
 from text.errors import UserError
-from text.files import inputs
+from text.files import inputs, sources
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = (
     "[PAD]",
@@ -122,7 +122,7 @@ class Vocabulary:
             OSError: the file cannot be read.
         Source: google-research/bert@eedf571 tokenization.py, load_vocab.
         """
-        with open(path, "rb") as file:
+        with sources.opened(path) as file:
             digest = hashlib.sha256(file.read()).hexdigest()
         tokens = [line.strip() for line in inputs.lines(path)]
         # Differs from the release: empty lines at the end are not tokens. No text becomes

@@ -13,6 +13,7 @@ import unicodedata
 from itertools import chain
 
 from text.errors import UserError
+from text.files import sources
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import UNK, Vocabulary
 
@@ -267,7 +268,7 @@ class WordPiece(Tokenizer):
 
     @property
     def files(self):
-        with open(self.vocabulary.path, "rb") as file:
+        with sources.opened(self.vocabulary.path) as file:
             return {self.vocabulary_file: file.read()}
 
     def encode(self, text):

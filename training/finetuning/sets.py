@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from training import distribution, run_folder
 from text.errors import UserError
-from text.files import anywhere, local
+from text.files import anywhere, local, sources
 from text.progress import Progress
 from text.records import rows
 from training.finetuning.task import Task
@@ -130,7 +130,7 @@ class Sets:
         """Makes sure that a file has these rows and keeps them until `close`."""
         with anywhere.access(path):
             tf.io.gfile.makedirs(self.given.output_dir)
-            if anywhere.is_remote(path):
+            if sources.is_remote(path):
                 self._refresh(path, made, layout, fingerprint)
                 return
             waiting = False

@@ -9,7 +9,7 @@ import pytest
 
 from training import tf
 from text.errors import UserError
-from text.records import blocks, framing, reading, shards
+from text.records import blocks, descriptions, framing, reading, shards
 from text.records.schema import Feature
 
 SCHEMA = (
@@ -37,7 +37,7 @@ def write(path, numbers, **kwargs):
 
 
 def opened(*paths, schema=SCHEMA):
-    return reading.Records(shards.survey(paths, shards.describe(paths)), schema)
+    return reading.Records(shards.survey(paths, descriptions.find(paths)), schema)
 
 
 def numbers(dataset, batches):
@@ -259,7 +259,7 @@ def test_description_gives_the_number_of_records(tmp_path):
     a, b = write(tmp_path / "a", range(3)), write(tmp_path / "b", [])
     c = write(tmp_path / "c", range(2))
     describe(tmp_path / "a.description.json", [(a, 3), (b, 0)])
-    described = shards.describe([a, b, c])
+    described = descriptions.find([a, b, c])
     assert sorted(described) == [a, b]
     assert described[a].max_seq_length == 2
     files = shards.survey([a, b, c], described)
@@ -378,7 +378,7 @@ def test_bad_description_and_missing_file_are_named(tmp_path):
     a = write(tmp_path / "a", range(3))
     (tmp_path / "x.description.json").write_text("{}")
     with pytest.raises(UserError, match="x.description.json: is not a description"):
-        shards.describe([a])
+        descriptions.find([a])
     with pytest.raises(UserError, match="nothing: no file matches"):
         shards.find([f"{tmp_path}/nothing"])
 

@@ -51,6 +51,11 @@ class Options(TokenizerOptions, flags.RunOptions):
         "modelling on records with --masking=dynamic, for a config whose "
         "attention_direction is left_to_right or right_to_left.",
     )
+    dry_run: bool = options.field(
+        False,
+        help="Only run a few updates, say what the whole training takes, and write "
+        "nothing.",
+    )
     eval_input_file: list[str] = options.field(
         [], help="Held-out records to evaluate on; by default, input_file."
     )
@@ -67,6 +72,8 @@ class Options(TokenizerOptions, flags.RunOptions):
             )
         if (self.do_train or self.do_eval) and not self.input_file:
             raise UserError("--do_train and --do_eval need --input_file")
+        if self.dry_run and not self.do_train:
+            raise UserError("--dry_run tells what a training takes; pass --do_train")
         if self.do_export and not self.vocab_file:
             raise UserError("--do_export needs the --vocab_file of the records")
         self.check_at_least(

@@ -10,19 +10,16 @@ import tensorflow as tf
 _FEWEST_WEIGHTS = 1_000_000
 
 
-def for_model(model) -> Callable | None:
+def for_model(model, strategy) -> Callable | None:
     """The compiler for `fusion.compiled_by` while this model trains.
 
     None on GPUs and TPUs: the first were never measured and need parts of CUDA that
     are often absent; the second compile everything.
     """
     weights = sum(v.shape.num_elements() for v in model.weights)
-    on_cpu = not tf.config.list_logical_devices("GPU") and not _is_tpu()
+    on_cpu = not tf.config.list_logical_devices("GPU")
+    on_cpu &= not isinstance(strategy, tf.distribute.TPUStrategy)
     return compiled if on_cpu and weights >= _FEWEST_WEIGHTS else None
-
-
-def _is_tpu():
-    return isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
 
 def compiled(function: Callable) -> Callable:

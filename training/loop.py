@@ -98,7 +98,7 @@ class Trainer:
         self.weights = {v.path: v for v in self.model.weights}
         self.variables = self.weights | {v.path: v for v in self.optimizer.variables}
         self.progress = _Progress()
-        self._compiler = compiler.for_model(self.model)
+        self._compiler = compiler.for_model(self.model, strategy)
         # XLA compiles the expensive part; communication between replicas stays outside.
         xla = settings.xla
         self._gradients = tf.function(self._gradients, jit_compile=xla)

@@ -12,6 +12,7 @@ import numpy as np
 
 from training import (
     distribution,
+    dry_run,
     encoder_export,
     flags,
     loop,
@@ -52,6 +53,10 @@ def pretrain(given) -> None:
         for files in (given.input_file, given.eval_input_file)
     )
     pretraining_records.check_vocabularies(described, given, tokenizer)
+
+    if given.dry_run:
+        _tell_needs(given, _make_trainer(given, config, objective, strategy), data)
+        return
     log = report.Report(
         given.output_dir,
         total_steps=given.num_train_steps,
@@ -69,20 +74,35 @@ def pretrain(given) -> None:
                 _write_text(given, described, tokenizer)
 
             stack.enter_context(run.held(strategy, given.output_dir, log))
-        trainer = loop.Trainer(
-            strategy,
-            lambda: objective.network(config, seed=given.seed, dtype=given.dtype),
-            objective,
-            given.settings(
-                num_train_steps=given.num_train_steps,
-                num_warmup_steps=given.num_warmup_steps,
-                learning_rate=given.learning_rate,
-                batch_size=given.train_batch_size,
-                seed=given.seed,
-            ),
-        )
+        trainer = _make_trainer(given, config, objective, strategy)
         log.say(trainer.description)
         _run(given, config, tokenizer, trainer, data, held_out, prepare, log)
+
+
+def _make_trainer(given, config, objective, strategy) -> loop.Trainer:
+    return loop.Trainer(
+        strategy,
+        lambda: objective.network(config, seed=given.seed, dtype=given.dtype),
+        objective,
+        given.settings(
+            num_train_steps=given.num_train_steps,
+            num_warmup_steps=given.num_warmup_steps,
+            learning_rate=given.learning_rate,
+            batch_size=given.train_batch_size,
+            seed=given.seed,
+        ),
+    )
+
+
+def _tell_needs(given, trainer, data) -> None:
+    """Prints what --dry_run asks for."""
+    is_masked = "masked_lm_loss" in trainer.objective.loss_weights
+    length = given.max_seq_length
+    predictions = given.max_predictions_per_seq if is_masked else length
+    needs = dry_run.measure(trainer, data, length, predictions)
+    epochs = given.num_train_steps * given.train_batch_size / data.total
+    if distribution.is_chief(trainer.strategy):
+        print(*needs.lines(given.num_train_steps, epochs), sep="\n")
 
 
 def _check_divisions(given, replicas):

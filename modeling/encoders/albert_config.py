@@ -78,6 +78,12 @@ class AlbertConfig(BertConfig):
     def scope(self) -> str:
         return "bert"
 
+    def multiplications(self, seq_length: int) -> int:
+        of_layers = self.inner_group_num * super().multiplications(seq_length)
+        if self.embedding_size == self.hidden_size:
+            return of_layers
+        return of_layers + seq_length * self.embedding_size * self.hidden_size
+
     def group(self, layer: int) -> int:
         """The group of weights that a layer runs."""
         # In this order, as in the release: others round differently for some sizes.

@@ -112,6 +112,12 @@ class BertConfig(EncoderConfig):
         """The row of the table of positions that the first token of a row reads."""
         return 0
 
+    def multiplications(self, seq_length: int) -> int:
+        """Of the products of matrices in one pass over a row."""
+        width = self.hidden_size
+        dense = width * (4 * width + 2 * self.intermediate_size)
+        return self.num_hidden_layers * seq_length * (dense + 2 * seq_length * width)
+
     @property
     def row_pooling(self) -> str:
         sees_all = "last" if self.attention_direction == "left_to_right" else "first"

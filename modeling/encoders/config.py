@@ -62,6 +62,10 @@ class EncoderConfig:
         """The width of the table of word embeddings."""
         return self.hidden_size
 
+    def multiplications(self, seq_length: int) -> int:
+        """Of the products of matrices in the encoder's pass over one row."""
+        raise NotImplementedError
+
     @property
     def attention_direction(self) -> str:
         """The sides that a position sees: "both", "left_to_right" or "right_to_left"."""

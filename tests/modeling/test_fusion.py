@@ -159,7 +159,8 @@ def test_small_models_and_gpus_are_not_compiled(monkeypatch):
         )
         return pretraining.PretrainingModel(config)
 
-    assert compiler.for_model(network(100)) is None
-    assert compiler.for_model(network(16_000)) is compiler.compiled
+    one = tf.distribute.get_strategy()
+    assert compiler.for_model(network(100), one) is None
+    assert compiler.for_model(network(16_000), one) is compiler.compiled
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
-    assert compiler.for_model(network(16_000)) is None
+    assert compiler.for_model(network(16_000), one) is None

@@ -10,10 +10,12 @@ import pytest
 import tests
 from training import checkpoint, distribution, loop, report, run_folder, tf
 from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from modeling.objectives import masked_lm, next_token, pretraining
+from modeling.objectives.dynamic_masks import DynamicMasks
 from tests import forked, jobs, tiny
 from text.files import sources
 from text.instances.kinds import RowOptions
+from text.instances.masking import prediction_counts
 from text.records import framing, reading, shards
 
 GOLDEN = str(tests.GOLDEN / "checkpoint")
@@ -49,7 +51,7 @@ class Log:
         self.said.append(message)
 
 
-def trainer(config=TINY, **settings):
+def trainer(config=TINY, objective=OBJECTIVE, **settings):
     settings = {
         "num_train_steps": 6,
         "num_warmup_steps": 2,
@@ -60,8 +62,8 @@ def trainer(config=TINY, **settings):
     } | settings
     return loop.Trainer(
         distribution.make("one"),
-        lambda: OBJECTIVE.network(config, seed=1),
-        OBJECTIVE,
+        lambda: objective.network(config, seed=1),
+        objective,
         loop.Settings(**settings),
     )
 
@@ -126,15 +128,42 @@ def test_two_replicas_accumulation_and_xla_equal_one_big_batch():
     assert result["by dropout"]["repetitions"] == 0.0
 
 
+DYNAMIC = DynamicMasks(
+    masked_lm.MaskedLM(),
+    counts=prediction_counts(np.arange(65), 0.15),
+    max_predictions_per_seq=10,
+    mask_share=0.8,
+    random_share=0.1,
+    whole_words=False,
+    vocab_size=TINY.vocab_size,
+    mask_id=103,
+    special_ids=(101, 102),
+)
+LEFT_TO_RIGHT = dataclasses.replace(TINY, attention_direction="left_to_right")
+
+
 @pytest.mark.slow
-def test_whole_update_compiles_with_xla():
-    run = trainer(accumulation_steps=2)
+@pytest.mark.parametrize(
+    ("objective", "config"),
+    [
+        (OBJECTIVE, TINY),
+        (masked_lm.MaskedLM(), TINY),
+        (DYNAMIC, TINY),
+        (next_token.NextToken(), LEFT_TO_RIGHT),
+    ],
+    ids=["pairs", "masked", "dynamic", "next token"],
+)
+def test_whole_update_compiles_with_xla(objective, config):
+    """As on a TPU: nothing in it has a varying shape, or is a string."""
+    run = trainer(config, objective, accumulation_steps=2)
     batch = next(iter(parsed().training(8, seed=0)))
-    before = run.variables["bert/pooler/dense/kernel"].numpy()
+    batch["row_numbers"] = tf.range(8, dtype=tf.int64)
+    name = "bert/encoder/layer_0/output/dense/kernel"
+    before = run.variables[name].numpy()
     update = tf.function(run.update, jit_compile=True)
     sums, finite = update(batch, tf.constant(1, tf.int64))
-    assert sums.shape == [5, 2] and finite == 1
-    assert np.any(run.variables["bert/pooler/dense/kernel"].numpy() != before)
+    assert sums.shape == [len(run.names), 2] and finite == 1
+    assert np.any(run.variables[name].numpy() != before)
 
 
 def poisoned(first, bad):

@@ -1,0 +1,94 @@
+"""What --dry_run says, and that it leaves nothing."""
+
+import re
+
+import pytest
+
+import run_pretraining
+import tests
+from training import dry_run
+from modeling.encoders.albert_config import AlbertConfig
+from modeling.encoders.bert_config import BertConfig
+from tests import jobs, tiny
+from text.errors import UserError
+
+RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")
+BASE = BertConfig(vocab_size=30522)
+LARGE = BertConfig(
+    vocab_size=30522,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=4096,
+)
+
+
+def test_operations_of_a_row():
+    # Six for each weight that multiplies a token, twice over what attention adds.
+    weights = 12 * (4 * 768**2 + 2 * 768 * 3072)
+    attention = 12 * 2 * 128 * 768
+    head = 20 * 768 * (768 + 30522)
+    found = dry_run.flops(BASE, 128, 20)
+    assert found == 6 * (128 * (weights + attention) + head)
+    shared = AlbertConfig(
+        vocab_size=30522,
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=3072,
+    )
+    assert dry_run.flops(shared, 128, 0) == 6 * 128 * (weights + attention + 128 * 768)
+
+
+@pytest.mark.parametrize(
+    ("name", "config"), [("BERT-Base", BASE), ("BERT-Large", LARGE)]
+)
+def test_runs_of_the_paper(name, config):
+    rows = 256 * 900_000, 256 * 100_000
+    total = rows[0] * dry_run.flops(config, 128, 20)
+    total += rows[1] * dry_run.flops(config, 512, 76)
+    assert dry_run.PAPER[name] == pytest.approx(total, rel=5e-3)
+
+
+def test_it_says_what_a_run_takes_and_writes_nothing(tmp_path, capsys):
+    config = tiny.config(
+        vocab_size=3000,
+        hidden_size=64,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    tiny.write(tmp_path, (), config)
+    flags = {
+        "input_file": [RECORDS],
+        "bert_config_file": str(tmp_path / "config.json"),
+        "output_dir": str(tmp_path / "output"),
+        "do_train": True,
+        "max_seq_length": 64,
+        "max_predictions_per_seq": 10,
+        "train_batch_size": 8,
+        "num_train_steps": 419,
+    }
+    before = sorted(tmp_path.iterdir())
+    jobs.run(run_pretraining, flags | {"dry_run": True})
+    assert sorted(tmp_path.iterdir()) == before
+    said = capsys.readouterr().out
+    assert "the run: 419 updates, 4.0 epochs" in said
+    operations = 8 * dry_run.flops(config, 64, 10)
+    assert f"an update: {operations / 1e12:.3g} TFLOP" in said
+    jobs.run(run_pretraining, flags | {"num_train_steps": 1})
+    size = sum(p.stat().st_size for p in (tmp_path / "output").glob("model.ckpt-1.*"))
+    promised = float(re.search(r"a checkpoint takes ([\d.]+) MB", said)[1]) * 1e6
+    assert promised == pytest.approx(size, rel=0.02)
+    counted = dry_run.Needs(1, size, 1.0, 2.0, 1).lines(86_400, 1.0)
+    assert "2d 0h without evaluations" in counted[2]
+
+
+def test_it_is_about_training(tmp_path):
+    with pytest.raises(UserError, match="--dry_run tells what a training takes"):
+        run_pretraining.Options(
+            bert_config_file="a",
+            output_dir="b",
+            input_file=["c"],
+            do_eval=True,
+            dry_run=True,
+        )

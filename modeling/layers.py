@@ -160,7 +160,7 @@ def activation(name: str) -> Callable:
         "gelu_erf": gelu_erf,
         "relu": ops.relu,
         "tanh": ops.tanh,
-        "linear": lambda x: x,
+        "linear": keras.activations.linear,
     }[name]
 
 

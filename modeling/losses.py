@@ -156,13 +156,13 @@ def _in_parts(hidden, table, bias, labels, weights, with_gradient):
     def step(part, sums, *gradients):
         some, some_labels, some_weights = (x[part] for x in of_rows)
         logits = ops.cast(ops.matmul(some, transposed), "float32") + bias
-        loss, _ = cross_entropy(logits, some_labels, some_weights)
+        probs = ops.softmax(logits)
+        loss = ops.sum(_entropy(logits, probs, some_labels) * some_weights)
         correct, _ = accuracy(logits, some_labels, some_weights)
         sums += ops.stack([loss, correct])
         if with_gradient:
             of_hidden, of_table, of_bias = gradients
-            change = ops.softmax(logits) - ops.one_hot(some_labels, vocab_size)
-            change *= some_weights[:, None]
+            change = _cross_entropy_gradient(probs, some_labels, some_weights)
             of_bias += ops.sum(change, axis=0)
             change = ops.cast(change, some.dtype)
             of_table += ops.cast(ops.matmul(ops.transpose(change), some), "float32")

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 # With fewer weights, compiling (seconds) takes longer than it saves.
-_FEWEST_WEIGHTS = 1_000_000
+_FEWEST_WEIGHTS = 3_000_000
 
 
 def for_model(model, strategy) -> Callable | None:

@@ -161,6 +161,6 @@ def test_small_models_and_gpus_are_not_compiled(monkeypatch):
 
     one = tf.distribute.get_strategy()
     assert compiler.for_model(network(100), one) is None
-    assert compiler.for_model(network(16_000), one) is compiler.compiled
+    assert compiler.for_model(network(48_000), one) is compiler.compiled
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
-    assert compiler.for_model(network(16_000), one) is None
+    assert compiler.for_model(network(48_000), one) is None

@@ -17,10 +17,24 @@ from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 
 _PREDICTIONS = 20
-# Many weights: 30,522 words of 64.
-_WEIGHTS = {"vocab_size": 30522, "layers": 1, "heads": 2, "rows": 16, "length": 128}
+# Many weights: 30,522 words of 128, so that chains of operations are compiled, too.
+_WEIGHTS = {
+    "vocab_size": 30522,
+    "hidden": 128,
+    "layers": 1,
+    "heads": 2,
+    "rows": 16,
+    "length": 128,
+}
 # Many activations: attention of 8 heads over 512 tokens.
-_ACTIVATIONS = {"vocab_size": 1000, "layers": 1, "heads": 8, "rows": 8, "length": 512}
+_ACTIVATIONS = {
+    "vocab_size": 1000,
+    "hidden": 64,
+    "layers": 1,
+    "heads": 8,
+    "rows": 8,
+    "length": 512,
+}
 
 
 def batches(vocab_size, rows, length):
@@ -46,7 +60,7 @@ def digest(strategy, size, updates, *, dtype="float32", accumulation=1, xla=Fals
     """SHA-256 of all weights and slots after some updates with dropout."""
     config = BertConfig(
         vocab_size=size["vocab_size"],
-        hidden_size=64,
+        hidden_size=size["hidden"],
         num_hidden_layers=size["layers"],
         num_attention_heads=size["heads"],
         intermediate_size=256,

@@ -147,11 +147,10 @@ LEFT_TO_RIGHT = dataclasses.replace(TINY, attention_direction="left_to_right")
     ("objective", "config"),
     [
         (OBJECTIVE, TINY),
-        (masked_lm.MaskedLM(), TINY),
         (DYNAMIC, TINY),
         (next_token.NextToken(), LEFT_TO_RIGHT),
     ],
-    ids=["pairs", "masked", "dynamic", "next token"],
+    ids=["pairs", "dynamic", "next token"],
 )
 def test_whole_update_compiles_with_xla(objective, config):
     """As on a TPU: nothing in it has a varying shape, or is a string."""

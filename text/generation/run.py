@@ -9,12 +9,16 @@ import dataclasses
 import errno
 import functools
 import os
+import time
 
 from text.errors import UserError
 from text.files import local
 from text.generation import outputs, stages, work
 from text.generation.settings import Settings
 from text.records.descriptions import Description
+
+# In which shard 0, started again with another number of shards, notes that number.
+_SECONDS_TO_AGREE = 20.0
 
 
 def generate(
@@ -64,6 +68,7 @@ def _lead(settings, folder, tokenizer, num_workers, overwrite, shard):
             if not overwrite:
                 outputs.refuse_what_is_there(settings, folder)
             folder.begin()
+        folder.share_among(shard[1])
         flags = dataclasses.asdict(dataclasses.replace(settings, input_files=()))
         local.write_json(settings.settings_file, flags)
         share = work.Share(*shard, functools.partial(_check_failure, folder))
@@ -114,6 +119,7 @@ def _join_in(settings, folder, num_workers, overwrite, shard):
 
     try:
         work.Share(*shard, check_before).wait_until(is_ready, "shard 0 to begin")
+        _agree(folder, shard, check)
         share = work.Share(*shard, check_within)
         with local.locked(f"{folder.path}/shard-{index}"):
             with _working(settings, num_workers, share) as workers:
@@ -129,6 +135,26 @@ def _join_in(settings, folder, num_workers, overwrite, shard):
     except FileNotFoundError:
         check()
         raise
+
+
+def _agree(folder, shard, check):
+    """Refuses another number of shards than the leading run's."""
+    _, number = shard
+    begun = time.monotonic()
+
+    def agrees():
+        return folder.number_of_shards() in (None, number)  # None: an earlier version
+
+    def check_time():
+        check()
+        led = folder.number_of_shards()
+        if not agrees() and time.monotonic() - begun > _SECONDS_TO_AGREE:
+            raise UserError(
+                f"--num_shards={number}, but shard 0 has --num_shards={led}; all must "
+                "have the same"
+            )
+
+    work.Share(*shard, check_time).wait_until(agrees, "shard 0 to begin")
 
 
 class _Finished(Exception):

@@ -26,6 +26,7 @@ from text.progress import Progress, duration
 _ORIGIN = "origin.json"
 _ENDED = "ended~bert~.json"  # the origin of a job whose files are being removed
 _FAILED = "failed.json"  # why a run that shares the job has given up
+_SHARDS = "shards.json"  # among how many runs the job is shared
 _EARLIER_LOCK = "lock"  # an empty file made by earlier versions
 _POLL_SECONDS = 0.2
 _NEWS_SECONDS = 60.0
@@ -88,6 +89,15 @@ class Folder:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return read_json(self._file(_FAILED))["message"]
 
+    def share_among(self, number: int) -> None:
+        """Lets the other runs of the job know how many they must be."""
+        write_json(self._file(_SHARDS), {"number": number})
+
+    def number_of_shards(self) -> int | None:
+        """What the leading run noted; an earlier one may have noted another number."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return read_json(self._file(_SHARDS))["number"]
+
     def begin(self) -> None:
         """Starts the job over, removing what an earlier one left in the folder."""
         os.makedirs(self.path, exist_ok=True)
@@ -120,7 +130,7 @@ class Folder:
                 self._remove_file(name)
 
     def _is_made(self, name):
-        if name == _FAILED or self._is_earlier_lock(name):
+        if name in (_FAILED, _SHARDS) or self._is_earlier_lock(name):
             return True
         return self._made.fullmatch(name) is not None
 

@@ -13,6 +13,7 @@ from tests.text.generation.settings import VOCAB_FILE, made_in, make_settings
 from text.errors import UserError
 from text.files import local
 from text.generation import outputs, stages, work
+from text.generation import run as generation_run
 from text.generation.run import generate
 
 
@@ -66,6 +67,29 @@ def test_shards_write_the_bytes_of_one_run(settings, folder, number, order):
     assert [ended[index][0] for index in range(number)] == [described] * number
     assert made_in(folder) == expected
     assert len(done) == len(set(done)) > number  # each task was done by one shard
+
+
+def test_shards_that_disagree_on_their_number_are_refused(
+    settings, folder, monkeypatch
+):
+    monkeypatch.setattr(generation_run, "_SECONDS_TO_AGREE", 0.5)
+    ended = {}
+
+    def lead():
+        try:
+            generate(settings, shard=(0, 2))
+        except UserError as error:
+            ended[0] = str(error)
+
+    leading = threading.Thread(target=lead, daemon=True)
+    leading.start()
+    message = "--num_shards=3, but shard 0 has --num_shards=2; all must have the same"
+    with pytest.raises(UserError, match=message):
+        generate(settings, shard=(1, 3))
+    leading.join(60)
+    assert message in ended[0]  # it would wait for ever
+    ended = together(settings, 3)  # another number, once all are started again
+    assert not any(isinstance(result, UserError) for result in ended.values())
 
 
 def test_each_shard_does_its_part(settings, folder, monkeypatch):

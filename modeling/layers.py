@@ -97,12 +97,6 @@ def dropped(x, rate: float, *key):
 _drop = fusion.fused(dropped)
 
 
-@fusion.fused
-def drop_and_add(x, bias, residual, rate: float, *key):
-    """x + bias, after a dropout, + residual; x is a `Dense.product`."""
-    return dropped(biased(x, bias), rate, *key) + residual
-
-
 class Dense(keras.layers.Dense):
     """Keras's with a name; adds its bias and applies its activation in one pass."""
 
@@ -120,7 +114,7 @@ class Dense(keras.layers.Dense):
     def product(self, x):
         """Without the activation and the bias, which what follows adds by `biased`."""
 
-        # Here, because a compiler is slow to add up rows.
+        # The gradient of the bias, because a compiler is slow to add up rows.
         @ops.custom_gradient
         def with_gradient_of_bias(product, bias):
             def gradient(upstream):
@@ -133,10 +127,20 @@ class Dense(keras.layers.Dense):
     def call(self, x):
         return _activate(self.product(x), self.bias, self.activation)
 
+    def added_to(self, residual, x, dropouts, rate: float):
+        """residual + the dropout of what the layer makes of x, without an activation."""
+        key = dropouts.key(rate)
+        return _drop_and_add(self.product(x), self.bias, residual, rate, *key)
+
 
 def biased(product, bias):
     """Adds the bias to a `Dense.product`."""
     return ops.add(product, ops.stop_gradient(ops.copy(bias)))
+
+
+@fusion.fused
+def _drop_and_add(x, bias, residual, rate, *key):
+    return dropped(biased(x, bias), rate, *key) + residual
 
 
 @fusion.fused

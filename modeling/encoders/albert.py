@@ -92,14 +92,8 @@ class _SharedLayer(keras.layers.Layer):
 
     def call(self, hidden, seen=None, dropouts=layers.no_dropout):
         context = self.attention(hidden, seen=seen, dropouts=dropouts)
-        hidden = self._back(
-            context, hidden, self.attention_output, self.attention_norm, dropouts
-        )
-        inner = self.intermediate(hidden)
-        return self._back(inner, hidden, self.output_dense, self.norm, dropouts)
-
-    def _back(self, x, residual, dense, norm, dropouts):
         rate = self.dropout_prob
-        key = dropouts.key(rate)
-        x = dense.product(x)
-        return norm(layers.drop_and_add(x, dense.bias, residual, rate, *key))
+        sums = self.attention_output.added_to(hidden, context, dropouts, rate)
+        hidden = self.attention_norm(sums)
+        inner = self.intermediate(hidden)
+        return self.norm(self.output_dense.added_to(hidden, inner, dropouts, rate))

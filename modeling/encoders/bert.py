@@ -301,7 +301,4 @@ class _Output(keras.layers.Layer):
         self.built = True
 
     def call(self, x, residual=None, dropouts=layers.no_dropout):
-        rate = self.dropout_prob
-        x = self.dense.product(x)
-        key = dropouts.key(rate)
-        return self.norm(layers.drop_and_add(x, self.dense.bias, residual, rate, *key))
+        return self.norm(self.dense.added_to(residual, x, dropouts, self.dropout_prob))

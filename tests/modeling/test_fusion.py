@@ -37,7 +37,7 @@ CHAINS = {
         [(3, 5, 8), (8,)],
     ),
     "output": (
-        lambda x, b, y: layers.drop_and_add(
+        lambda x, b, y: layers._drop_and_add(
             x,
             tf.cast(b, x.dtype),
             tf.cast(y, x.dtype),

@@ -37,6 +37,7 @@ def make(kind: str, *, tpu: str | None = None, zone=None, project=None):
         return tf.distribute.MirroredStrategy([device.name for device in devices])
     if kind == "multi_worker":
         _check_tf_config()
+        tf.get_logger().setLevel("ERROR")  # it notes every exchange between hosts
         return tf.distribute.MultiWorkerMirroredStrategy()
     if kind == "tpu":
         return _connect_tpu(tpu, zone, project)

@@ -23,7 +23,7 @@ import sys
 import options
 from training import checkpoint, distribution, run
 from text.errors import UserError
-from text.files import inputs, local
+from text.files import inputs, local, sources
 from text.instances import packing
 from text.progress import Progress
 from text.tokenizers import kinds
@@ -212,6 +212,7 @@ def _check_paths(given):
             raise UserError(f"{given.input_file}: matches {len(found)} files; name one")
         read += found
     path = given.output_file
+    sources.refuse_remote(path)
     if os.path.isdir(path):
         raise UserError(f"{path}: is a folder; name a file in it")
     is_stream = path == _STANDARD_OUTPUT or local.is_stream(path)
@@ -257,7 +258,7 @@ def _tokenizer(given, prefix, config):
     folder = checkpoint.folder_of(prefix)
     path = given.vocab_file or kinds.find_vocabulary(folder)
     path = path or os.path.join(folder, "vocab.txt")
-    if not os.path.exists(path):
+    if not sources.exists(path):
         raise UserError(f"{path}: no such file; pass the model's --vocab_file")
     tokenizer = run.make_tokenizer(dataclasses.replace(given, vocab_file=path))
     where = given.bert_config_file or folder

@@ -26,7 +26,7 @@ import options
 from serving import forms
 from serving.predictor import Predictor
 from text.errors import UserError
-from text.files import inputs, local, tables
+from text.files import inputs, local, sources, tables
 from text.progress import Progress
 
 _WINDOW = 64  # batches whose rows are sorted by length together
@@ -86,6 +86,7 @@ def main(given: Options) -> int | None:
     if given.serve is not None:
         return _serve(given)
     if given.output_file:
+        sources.refuse_remote(given.output_file)
         local.refuse_inputs([given.output_file], [given.input_file])
     predictor = Predictor(given.model_dir)
     table = Table(given.input_file, given.input_format, predictor)

@@ -10,29 +10,28 @@ has no next-sentence loss; transformers computes both.
 import contextlib
 import dataclasses
 import json
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 
 import options
+from benchmarks import peers_theirs
+from text.errors import UserError
 
 # Name -> what `peers_theirs.py` is asked for. "Everywhere" projects every position on the
 # vocabulary, as transformers' own model does; the others only the predicted ones.
 THEIRS = {
     "keras-hub": {"system": "keras_hub", "jit": False},
-    "keras-hub, XLA": {"system": "keras_hub", "jit": True},
-    "transformers, eager": {"system": "transformers", "attention": "eager"},
-    "transformers, SDPA": {"system": "transformers", "attention": "sdpa"},
-    "transformers, compiled": {
+    "keras-hub XLA": {"system": "keras_hub", "jit": True},
+    "transformers eager": {"system": "transformers", "attention": "eager"},
+    "transformers SDPA": {"system": "transformers", "attention": "sdpa"},
+    "transformers compiled": {
         "system": "transformers",
         "attention": "sdpa",
         "compile": True,
     },
-    "transformers, everywhere": {
+    "transformers everywhere": {
         "system": "transformers",
         "attention": "sdpa",
         "everywhere": True,
@@ -52,22 +51,14 @@ class Options:
     max_seq_length: int = options.field(128, help="Tokens per example.")
     dtype: str = options.field("float32", help="float32 or mixed_bfloat16.")
     rounds: int = options.field(9, help="Updates of each; medians are printed.")
-    systems: list[str] = options.field(
-        (), help="Only these; a comma in a name is left out, as in 'keras-hub XLA'."
-    )
+    systems: list[str] = options.field((), help=f"Only these of {', '.join(THEIRS)}.")
     json_file: str | None = options.field(None, help="Also writes the table there.")
     serve: bool = options.field(False, help="Used by the processes that it starts.")
 
-
-def answer(update: Callable[[], None]) -> None:
-    """Runs an update for each line of standard input; replies with time and memory."""
-    print(json.dumps("ready"), flush=True)
-    for _ in sys.stdin:
-        began = time.perf_counter()
-        update()
-        seconds = time.perf_counter() - began
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({"seconds": seconds, "bytes": peak}), flush=True)
+    def __post_init__(self):
+        for name in self.systems:
+            if name not in THEIRS:
+                raise UserError(f"--systems: {name!r} is none of {', '.join(THEIRS)}")
 
 
 def _ours(chosen: Options) -> None:
@@ -76,7 +67,7 @@ def _ours(chosen: Options) -> None:
     names = {field.name for field in dataclasses.fields(training.Options)}
     given = dataclasses.asdict(chosen)
     sizes = training.Options(**{name: given[name] for name in names & given.keys()})
-    answer(training.updater(sizes, chosen.dtype, xla=False))
+    peers_theirs.answer(training.updater(sizes, chosen.dtype, xla=False))
 
 
 class _System:
@@ -103,7 +94,10 @@ class _System:
     def update(self) -> None:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        self.figures.append(self.answer())
+        figure = self.answer()
+        if figure is None:
+            raise UserError(f"a system ended: {self.last_message()}")
+        self.figures.append(figure)
 
     def last_message(self) -> str:
         self.messages.seek(0)
@@ -122,7 +116,7 @@ def _commands(chosen: Options) -> dict[str, list[str]]:
     commands = {"ours": ours + options.words(**given)}
     if chosen.peers_python:
         for name, how in THEIRS.items():
-            if not chosen.systems or name.replace(",", "") in chosen.systems:
+            if not chosen.systems or name in chosen.systems:
                 settings = json.dumps(given | how)
                 script = "benchmarks/peers_theirs.py"
                 commands[name] = [chosen.peers_python, script, settings]

@@ -126,13 +126,8 @@ def transformers(settings):
     return update
 
 
-def main() -> None:
-    settings = json.loads(sys.argv[1])
-    update = {"keras_hub": keras_hub, "transformers": transformers}[settings["system"]](
-        settings
-    )
-    for _ in range(3):
-        update()
+def answer(update) -> None:
+    """Runs an update for each line of standard input; replies with time and memory."""
     print(json.dumps("ready"), flush=True)
     for _ in sys.stdin:
         began = time.perf_counter()
@@ -140,6 +135,16 @@ def main() -> None:
         seconds = time.perf_counter() - began
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"seconds": seconds, "bytes": peak}), flush=True)
+
+
+def main() -> None:
+    settings = json.loads(sys.argv[1])
+    update = {"keras_hub": keras_hub, "transformers": transformers}[settings["system"]](
+        settings
+    )
+    for _ in range(3):
+        update()
+    answer(update)
 
 
 if __name__ == "__main__":

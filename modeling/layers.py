@@ -1,4 +1,4 @@
-"""The parts that encoders and heads share: dropout, activations, initial weights."""
+"""The parts that encoders and heads share: dropout, dense layers, norms, weights."""
 
 import math
 import random

@@ -7,6 +7,7 @@ import pytest
 
 import build_vocab
 import create_pretraining_data
+import extract_features
 import inspect_records
 import run_classifier
 import run_pretraining
@@ -100,6 +101,14 @@ def test_what_is_written_locally_alone_says_so(folder):
             generate(folder, output_file=[path])
         with pytest.raises(UserError, match="only be written to a local folder"):
             build_vocab.Options(input_file=["a"], output_file=path)
+        features = {
+            "input_file": far(folder / "text.txt"),
+            "output_file": path,
+            "bert_config_file": far(folder / "config.json"),
+            "init_checkpoint": "none",
+        }
+        with pytest.raises(UserError, match="only be written to a local folder"):
+            jobs.run(extract_features, features)
 
 
 def test_files_that_cannot_be_reached(folder):
@@ -108,6 +117,10 @@ def test_files_that_cannot_be_reached(folder):
     with pytest.raises(OSError, match="scheme 'nowhere' not implemented") as raised:
         generate(folder, vocab_file="nowhere://bucket/vocab.txt")
     assert raised.value.filename == "nowhere://bucket/vocab.txt"
+    # As a local file would: what is absent is told from what cannot be read.
+    with pytest.raises(FileNotFoundError, match="No such file") as raised:
+        generate(folder, vocab_file=far(folder / "nothing.txt"))
+    assert raised.value.filename == far(folder / "nothing.txt")
 
 
 def test_a_file_is_read_in_parts(tmp_path):

@@ -53,7 +53,6 @@ def pretrain(given) -> None:
         for files in (given.input_file, given.eval_input_file)
     )
     pretraining_records.check_vocabularies(described, given, tokenizer)
-
     if given.dry_run:
         _tell_needs(given, _make_trainer(given, config, objective, strategy), data)
         return
@@ -96,10 +95,11 @@ def _make_trainer(given, config, objective, strategy) -> loop.Trainer:
 
 def _tell_needs(given, trainer, data) -> None:
     """Prints what --dry_run asks for."""
-    is_masked = "masked_lm_loss" in trainer.objective.loss_weights
+    objective = pretraining_records.OBJECTIVES[given.objective]
     length = given.max_seq_length
-    predictions = given.max_predictions_per_seq if is_masked else length
-    needs = dry_run.measure(trainer, data, length, predictions)
+    predictions = given.max_predictions_per_seq if objective.reads_masks else length
+    with pretraining_records.blaming(data):
+        needs = dry_run.measure(trainer, data, length, predictions)
     epochs = given.num_train_steps * given.train_batch_size / data.total
     if distribution.is_chief(trainer.strategy):
         print(*needs.lines(given.num_train_steps, epochs), sep="\n")

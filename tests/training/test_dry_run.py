@@ -1,5 +1,6 @@
 """What --dry_run says, and that it leaves nothing."""
 
+import pathlib
 import re
 
 import pytest
@@ -81,6 +82,26 @@ def test_it_says_what_a_run_takes_and_writes_nothing(tmp_path, capsys):
     assert promised == pytest.approx(size, rel=0.02)
     counted = dry_run.Needs(1, size, 1.0, 2.0, 1).lines(86_400, 1.0)
     assert "2d 0h without evaluations" in counted[2]
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    tiny.write(tmp_path, (), tiny.config(vocab_size=3000, max_position_embeddings=64))
+    content = bytearray(pathlib.Path(RECORDS).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "damaged").write_bytes(content)
+    flags = {
+        "input_file": [str(tmp_path / "damaged")],
+        "bert_config_file": str(tmp_path / "config.json"),
+        "output_dir": str(tmp_path / "output"),
+        "do_train": True,
+        "dry_run": True,
+        "max_seq_length": 64,
+        "max_predictions_per_seq": 10,
+        "train_batch_size": 256,
+        "num_train_steps": 4,
+    }
+    with pytest.raises(UserError, match="damaged: record"):
+        jobs.run(run_pretraining, flags)
 
 
 def test_it_is_about_training(tmp_path):

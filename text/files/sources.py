@@ -4,6 +4,7 @@ TensorFlow is loaded for the latter alone: importing it takes a process seconds 
 """
 
 import contextlib
+import errno
 import glob
 import io
 import os
@@ -123,5 +124,11 @@ def _gfile(path) -> Iterator:
     try:
         yield tf.io.gfile
     except tf.errors.OpError as error:
+        # TensorFlow has numbers of its own, which mean other things to OSError.
+        number = errno.EIO
+        if isinstance(error, tf.errors.NotFoundError):
+            number = errno.ENOENT
+        elif isinstance(error, tf.errors.PermissionDeniedError):
+            number = errno.EACCES
         reason = " ".join(error.message.rpartition("; ")[2].split())
-        raise OSError(error.error_code, reason, path) from error
+        raise OSError(number, reason or os.strerror(number), path) from error

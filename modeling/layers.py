@@ -9,6 +9,8 @@ from keras import ops
 
 from modeling import fusion, row_random
 
+_SITES = 64  # whose masks are prepared together
+
 
 class Dropouts:
     """The dropouts of one forward pass, which the layers call in turn.
@@ -26,6 +28,7 @@ class Dropouts:
         self._seed = seed
         self._recompute = recompute
         self._num_calls = 0
+        self._states = {}
 
     def __call__(self, x, rate: float):
         """Zeroes each number of x with probability `rate` and scales up the others.
@@ -41,7 +44,14 @@ class Dropouts:
         """Counts as a call; for `dropped` inside a function that is `fusion.fused`."""
         site = self._num_calls
         self._num_calls += 1  # even at a rate of 0, so that later masks do not change
-        return row_random.state(self._seed, site) if rate else ()
+        if not rate:
+            return ()
+        if site not in self._states:
+            # Many at once, because each takes fifty operations.
+            sites = range(site, site + _SITES)
+            states = row_random.states(self._seed, sites)
+            self._states |= zip(sites, states, strict=True)
+        return self._states[site]
 
     def apply_layer(self, layer: Callable, x, **inputs):
         """Calls layer(x, dropouts=..., **inputs).
@@ -151,7 +161,8 @@ def _activate(x, bias, function):
 def _sum_of_rows(x):
     """[..., n] -> [n], in the type of x; as a product faster than as a sum."""
     rows = ops.reshape(x, (-1, x.shape[-1]))
-    return ops.matmul(ops.ones((1, ops.shape(rows)[0]), x.dtype), rows)[0]
+    ones = ops.ones((1, ops.shape(rows)[0]), x.dtype)
+    return ops.reshape(ops.matmul(ones, rows), (-1,))
 
 
 def activation(name: str) -> Callable:

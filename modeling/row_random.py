@@ -48,19 +48,21 @@ def bits(seed: int, purpose: int, rows, width: int):
     return _hash(ops.bitwise_xor(first, _hash(ops.add(second, positions))))
 
 
-def state(seed, purpose: int) -> tuple:
-    """What `words` draws from.
+def states(seed, purposes) -> list[tuple]:
+    """What `words` draws from, for each purpose.
 
     Args:
         seed: int32 tensor [2].
+        purposes: ints.
     Returns:
-        two uint32 scalars.
+        for each purpose, two uint32 scalars.
     """
     parts = ops.cast(ops.convert_to_tensor(seed, "int32"), "uint32")
-    key = _hash(ops.bitwise_xor(parts[0], _word(_hash_number(purpose))))
+    hashes = [_hash_number(purpose) for purpose in purposes]
+    key = _hash(ops.bitwise_xor(parts[0], _word(hashes)))
     first = _hash(ops.bitwise_xor(parts[1], key))
     second = _hash(ops.bitwise_xor(parts[1], _hash(ops.add(key, _word(1)))))
-    return first, second
+    return list(zip(ops.unstack(first), ops.unstack(second), strict=True))
 
 
 def words(state: tuple, shape):

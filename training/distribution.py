@@ -120,6 +120,14 @@ def first(strategy, values):
     )
 
 
+def total(values):
+    """The sum over all replicas of each tensor of a structure; called by every replica."""
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return values  # TensorFlow would trace six operations for each
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+
 def _everyones(strategy, number):
     """The replicas' numbers, in order; waits for all hosts."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -134,7 +142,7 @@ def _everyones(strategy, number):
             on_value=number,
             dtype=tf.int32,
         )
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+        return total(mine)
 
     return first(strategy, strategy.run(tf.function(gather))).numpy().tolist()
 

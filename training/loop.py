@@ -132,9 +132,9 @@ class Trainer:
         """
         context = tf.distribute.get_replica_context()
         batch = self.objective.prepare(batch, self.settings.seed)
-        weights = context.all_reduce("SUM", self.objective.weights(batch))
+        weights = distribution.total(self.objective.weights(batch))
         gradients, sums = self._gradients(batch, weights, self._seeds(context, step))
-        gradients, sums = context.all_reduce("SUM", (gradients, sums))
+        gradients, sums = distribution.total((gradients, sums))
         # Differs from the release, which clips each core's gradient before adding them.
         scale, norm = self.settings.recipe.clip_scale(gradients)
         finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
@@ -253,7 +253,7 @@ class Trainer:
     @_as_written
     def _evaluate_batch(self, batch):
         _, sums = self._forward(batch)
-        return tf.distribute.get_replica_context().all_reduce("SUM", sums)
+        return distribution.total(sums)
 
     def values(self, sums) -> dict[str, float]:
         """Turns sums and weights into means; the loss to minimize is their weighted sum."""
@@ -290,7 +290,7 @@ class Trainer:
         outputs, sums = self._forward(batch)
         context = tf.distribute.get_replica_context()
         outputs = {name: context.all_gather(x, axis=0) for name, x in outputs.items()}
-        return outputs, context.all_reduce("SUM", sums)
+        return outputs, distribution.total(sums)
 
     def _forward(self, batch):
         batch = self.objective.prepare(batch, self.settings.seed)

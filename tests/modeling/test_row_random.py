@@ -99,7 +99,9 @@ def test_a_row_has_the_same_numbers_in_every_batch():
 
 def draw_of_pass(seed, site, size=1 << 19):
     """The numbers of one dropout, as fractions."""
-    return row_random.words(row_random.state(seed, site), (size,)).numpy() / 2.0**32
+    return (
+        row_random.words(row_random.states(seed, [site])[0], (size,)).numpy() / 2.0**32
+    )
 
 
 def test_numbers_of_a_dropout_are_even_and_independent_of_their_neighbors():
@@ -108,7 +110,7 @@ def test_numbers_of_a_dropout_are_even_and_independent_of_their_neighbors():
     for apart in (1, 2, 64, 128, 16_384):
         assert chi_square(numbers[apart:], numbers[:-apart]) < DEVIATIONS
     for rate in (0.1, 0.5):
-        words = row_random.words(row_random.state([1, 2], 0), (1 << 20,))
+        words = row_random.words(row_random.states([1, 2], [0])[0], (1 << 20,))
         dropped = row_random.below(words, rate)
         deviation = np.sqrt(rate * (1 - rate) / (1 << 20))
         assert abs(dropped.numpy().mean() - rate) < DEVIATIONS * deviation

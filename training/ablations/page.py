@@ -236,6 +236,8 @@ def _draw(found: dict) -> bytes:
                 capsize=3,
                 label=row["label"],
             )
+        steps = {int(step) for row in found["rows"] for step in row["here"][title]}
+        axis.set_xticks(sorted(steps), labels=[f"{step:,}" for step in sorted(steps)])
         axis.set_xlabel("pre-training steps")
         axis.set_ylabel(f"{title}, dev".replace("$", r"\$"))
         axis.grid(alpha=0.3)

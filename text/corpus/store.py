@@ -11,6 +11,7 @@ Processes write it in pieces, which are then joined.
 
 import array
 import contextlib
+import itertools
 import os
 import shutil
 import weakref
@@ -139,9 +140,12 @@ class FlatFile:
 
     def __getitem__(self, index):
         """An element, or a slice with a start and a stop."""
-        if isinstance(index, slice):
-            return self.gather([index.start], [index.stop - index.start])
-        return self.gather([index], [1])[0]
+        if not isinstance(index, slice):
+            return self[index : index + 1][0]
+        size = self.dtype.itemsize
+        length = (index.stop - index.start) * size
+        content = os.pread(self._file, length, index.start * size)
+        return np.frombuffer(content, self.dtype)
 
     def gather(self, starts, lengths) -> np.ndarray:
         """Reads several runs of elements and concatenates them.
@@ -152,9 +156,14 @@ class FlatFile:
             array of the file's type [sum of lengths].
         """
         size, file = self.dtype.itemsize, self._file
-        offsets = (np.asarray(starts, np.int64) * size).tolist()
-        sizes = (np.asarray(lengths, np.int64) * size).tolist()
-        runs = [os.pread(file, n, o) for n, o in zip(sizes, offsets, strict=True)]
+        starts, lengths = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
+        # What follows its predecessor in the file, too, is read with it.
+        follows = starts[1:] == starts[:-1] + lengths[:-1]
+        firsts = np.flatnonzero(np.append(True, ~follows)[: len(starts)])
+        ends = np.append(np.cumsum(lengths)[firsts[1:] - 1], lengths.sum())
+        sizes = np.diff(ends, prepend=0)[: len(firsts)] * size
+        offsets = (starts[firsts] * size).tolist()
+        runs = map(os.pread, itertools.repeat(file), sizes.tolist(), offsets)
         return np.frombuffer(b"".join(runs), self.dtype)
 
 

@@ -94,20 +94,20 @@ class FullSentences(Instances):
         is_sep = columns == last
         rows, positions = _inner_seps(corpus, planned)
         is_sep[rows, positions] = True
-        row_starts = (np.cumsum(lengths) - lengths)[:, None]
-        sources = row_starts + columns - 1 - np.cumsum(is_sep, axis=1)
-        sources[(columns == 0) | is_sep | (columns > last)] = -1
-        input_ids = tokens.take(sources, mode="clip").astype(np.int32)
-        input_ids[:, 0] = vocabulary.cls_id
-        input_ids[is_sep] = vocabulary.sep_id
         input_mask = columns <= last
-        input_ids[~input_mask] = vocabulary.pad_id
+        is_text = input_mask & ~is_sep
+        is_text[:, 0] = False
+        input_ids = np.where(
+            input_mask, np.int32(vocabulary.sep_id), np.int32(vocabulary.pad_id)
+        )
+        input_ids[:, 0] = vocabulary.cls_id
+        input_ids[is_text] = tokens
         batch = {
             "input_ids": input_ids,
             "input_mask": input_mask.view(np.uint8),
             "segment_ids": np.zeros(input_mask.shape, np.uint8),
         }
-        return batch, sources
+        return batch, is_text
 
     # --- Inspection ------------------------------------------------------------------
 

@@ -219,9 +219,8 @@ class Instances(abc.ABC):
         Args:
             tokens: int [sum of all runs], the concatenated runs of tokens.
         Returns:
-            dict of the features of `schema`, without those of the masks; and int64
-            [batch, max_seq_length]: where in `tokens` each position comes from, -1 if it
-            is not from the text.
+            dict of the features of `schema`, without those of the masks; and bool
+            [batch, max_seq_length]: the positions of `tokens`, in their order.
         """
 
     def labels(self) -> tuple[Feature, ...]:
@@ -249,17 +248,16 @@ class Instances(abc.ABC):
         """Makes a batch of planned rows, and counts."""
         starts, lengths = self.runs(planned)
         tokens = corpus.ids.gather(starts, lengths)
-        batch, sources = self.pack(corpus, planned, tokens, vocabulary)
+        batch, is_text = self.pack(corpus, planned, tokens, vocabulary)
         word_starts = None
         if self.recipe.words_from_spaces:
             words = corpus.word_starts.gather(starts, lengths)
-            word_starts = words.take(sources, mode="clip").astype(bool)
+            word_starts = np.zeros(is_text.shape, bool)
+            word_starts[is_text] = words
         elif self.recipe.do_whole_word_mask:
             word_starts = ~vocabulary.is_continuation[batch["input_ids"]]
         counts = {"instance_tokens": int(batch["input_mask"].sum(dtype=np.int64))}
-        masked, noted = self.masks.apply(
-            batch, sources >= 0, word_starts, vocabulary, rng
-        )
+        masked, noted = self.masks.apply(batch, is_text, word_starts, vocabulary, rng)
         return batch | masked, counts | noted
 
     # --- How records of this kind are checked and shown ------------------------------

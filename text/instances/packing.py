@@ -47,32 +47,29 @@ def pack_pairs(
         max_seq_length: the length of every row.
     Returns:
         dict of `input_ids` int32, `input_mask` uint8, `segment_ids` uint8, each
-        [batch, max_seq_length]; and int64 [batch, max_seq_length]: where in `tokens` each
-        position comes from, -1 for [CLS], [SEP] and padding.
+        [batch, max_seq_length]; and bool [batch, max_seq_length]: which positions are
+        tokens of the spans, all others being [CLS], [SEP] or padding.
     """
-    columns = np.arange(max_seq_length)
-    first_sep = a_lengths[:, None] + 1
-    b_begin = first_sep + vocabulary.separators
-    last_sep = b_begin + b_lengths[:, None]
+    columns = np.arange(max_seq_length, dtype=np.int32)
+    first_sep = (a_lengths[:, None] + 1).astype(np.int32)
+    b_begin = first_sep + np.int32(vocabulary.separators)
+    last_sep = b_begin + b_lengths[:, None].astype(np.int32)
     in_b = columns >= b_begin
-    ends = np.cumsum(a_lengths + b_lengths)
-    row_starts = ends - a_lengths - b_lengths
-    sources = row_starts[:, None] + (columns - 1) - vocabulary.separators * in_b
-    is_sep = (columns >= first_sep) & ~in_b | (columns == last_sep)
-    sources[(columns == 0) | is_sep | (columns > last_sep)] = -1
-    input_ids = tokens.take(sources, mode="clip").astype(np.int32)
-    input_ids[:, 0] = vocabulary.cls_id
-    # Differs from the release: it pads with 0, the id of [PAD] in all of its vocabularies.
-    input_ids[columns > last_sep] = vocabulary.pad_id
-    input_ids[is_sep] = vocabulary.sep_id
     input_mask = columns <= last_sep
-    segments = (in_b & input_mask) * np.uint8(vocabulary.second_segment)
+    is_text = (columns < first_sep) | in_b & (columns < last_sep)
+    is_text[:, 0] = False
+    # Differs from the release: it pads with 0, the id of [PAD] in all of its vocabularies.
+    input_ids = np.where(
+        input_mask, np.int32(vocabulary.sep_id), np.int32(vocabulary.pad_id)
+    )
+    input_ids[:, 0] = vocabulary.cls_id
+    input_ids[is_text] = tokens
     batch = {
         "input_ids": input_ids,
         "input_mask": input_mask.view(np.uint8),
-        "segment_ids": segments,
+        "segment_ids": (in_b & input_mask) * np.uint8(vocabulary.second_segment),
     }
-    return batch, sources
+    return batch, is_text
 
 
 def pack(

@@ -84,11 +84,11 @@ class Pairs(Instances):
 
     def pack(self, corpus, planned, tokens, vocabulary):
         lengths = (planned[f"{side}_length"].astype(np.int64) for side in "ab")
-        batch, sources = packing.pack_pairs(
+        batch, is_text = packing.pack_pairs(
             tokens, *lengths, vocabulary, self.recipe.max_seq_length
         )
         labels = planned["is_random"].astype(np.uint8)[:, None]
-        return batch | {"next_sentence_labels": labels}, sources
+        return batch | {"next_sentence_labels": labels}, is_text
 
     def labels(self) -> tuple[Feature, ...]:
         return (Feature("next_sentence_labels", "int64", 1, 2),)

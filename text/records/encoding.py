@@ -10,6 +10,8 @@ from text.records.schema import Feature
 
 # === A batch as one array of bytes ===
 
+_ROWS_AT_A_TIME = 256
+
 
 class _Columns:
     """The bytes of all rows in columns, before each row's unused bytes are removed.
@@ -26,7 +28,8 @@ class _Columns:
     def of(cls, values, used=None):
         if used is None:
             return cls([(values, None)], np.full(len(values), values.shape[1]))
-        return cls([(values, used)], used.sum(axis=1))
+        sizes = np.add.reduce(used.view(np.uint8), axis=1, dtype=np.int32)
+        return cls([(values, used)], sizes)
 
     @classmethod
     def constant(cls, content, batch_size):
@@ -40,12 +43,13 @@ class _Columns:
         if width == 1:
             return cls.of(numbers.astype(np.uint8))
         values = np.empty((*numbers.shape, width), np.uint8)
-        used = np.ones(values.shape, bool)
+        used = np.empty(values.shape, bool)
+        is_used = np.True_
         for k in range(width):
-            values[..., k] = (numbers >> 7 * k) & 0x7F
-            if k:
-                used[..., k] = goes_on = numbers >= 1 << 7 * k
-                values[..., k - 1] |= goes_on.view(np.uint8) << 7
+            goes_on = numbers >= 1 << 7 * (k + 1)
+            low = (numbers >> 7 * k).astype(np.uint8) & np.uint8(0x7F)
+            values[..., k] = low | goes_on.view(np.uint8) << 7
+            used[..., k], is_used = is_used, goes_on
         rows = len(numbers)
         return cls.of(values.reshape(rows, -1), used.reshape(rows, -1))
 
@@ -54,15 +58,20 @@ class _Columns:
 
     def rows(self):
         """The bytes of each row."""
-        values = np.concatenate([values for values, _ in self.blocks], axis=1)
-        used = np.ones(values.shape, bool)
-        start = 0
-        for block, block_used in self.blocks:
-            stop = start + block.shape[1]
-            if block_used is not None:
-                used[:, start:stop] = block_used
-            start = stop
-        content = values[used].tobytes()
+        content = []
+        # As many at a time as fit into a cache.
+        for first in range(0, len(self.sizes), _ROWS_AT_A_TIME):
+            some = slice(first, first + _ROWS_AT_A_TIME)
+            values = np.concatenate([values[some] for values, _ in self.blocks], axis=1)
+            used = np.ones(values.shape, bool)
+            start = 0
+            for block, block_used in self.blocks:
+                stop = start + block.shape[1]
+                if block_used is not None:
+                    used[:, start:stop] = block_used[some]
+                start = stop
+            content.append(values[used])
+        content = np.concatenate(content).tobytes()
         ends = np.cumsum(self.sizes).tolist()
         return [content[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 

@@ -47,6 +47,7 @@ _ABBREVIATIONS = frozenset(
 _BEFORE_NUMBER = frozenset(
     "no nos nr fig figs eq eqs sec secs ch chap vol vols p pp art tab ca app".split()
 )
+_SHORTENED = _TITLES | _ABBREVIATIONS | _BEFORE_NUMBER
 
 
 def split_sentences(text: str) -> list[str]:
@@ -69,8 +70,11 @@ def split_sentences(text: str) -> list[str]:
             sentences.append(text[start : stop.end()])
             start = stop.end()
     sentences.append(text[start:])
-    collapsed = (" ".join(sentence.split()) for sentence in sentences)
-    return [sentence for sentence in collapsed if sentence]
+    if text.isprintable() and "  " not in text:  # single spaces, and no others
+        stripped = map(str.strip, sentences)
+    else:
+        stripped = [" ".join(sentence.split()) for sentence in sentences]
+    return list(filter(None, stripped))
 
 
 def _is_end(text, start, stop, is_cased):
@@ -78,12 +82,14 @@ def _is_end(text, start, stop, is_cased):
     mark, end = stop.group(), stop.end()
     if end == len(text) or mark[0] == "\n":
         return True
-    if any(wide in mark for wide in _WIDE_STOPS):
+    if not mark.isascii() and any(wide in mark for wide in _WIDE_STOPS):
         # After a quotation, a Japanese sentence continues in hiragana.
         return not (mark[-1] in _WIDE_CLOSERS and "\u3041" <= text[end] <= "\u309f")
     if not text[end].isspace():
         return False
-    following = _SPACES.match(text, end).end()
+    following = end + 1
+    if text[following : following + 1].isspace():
+        following = _SPACES.match(text, following).end()
     if following == len(text):
         return True
     if is_cased and text[following].islower():
@@ -97,8 +103,12 @@ def _is_abbreviation(text, start, stop, following):
     before = text[max(start, stop - 24) : stop]
     if not before or before[-1].isspace():
         return False
-    word = before.split()[-1].lstrip("([{\"'\u201c\u2018\u00ab\u201e\u00bf\u00a1")
+    word = before.rsplit(None, 1)[-1].lstrip(
+        "([{\"'\u201c\u2018\u00ab\u201e\u00bf\u00a1"
+    )
     lowered = word.lower()
+    if len(word) > 1 and word.isalpha() and lowered not in _SHORTENED:
+        return False  # nearly all words
     if lowered in _TITLES:
         return True
     if text[following].isdigit() and lowered in _BEFORE_NUMBER:

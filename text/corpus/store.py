@@ -23,25 +23,21 @@ from text.files.local import replacing
 _FLUSHED_TOKENS = 1 << 20
 
 
-def id_type(vocabulary_size: int) -> np.dtype:
-    return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.uint32)
-
-
 class PieceWriter(contextlib.ExitStack):
     """Writes a piece: tokens, lengths of sentences, ends of documents.
 
     Use it in a `with` block; the files appear when the block succeeds.
     """
 
-    def __init__(self, prefix: str, vocabulary_size: int, with_words: bool):
+    def __init__(self, prefix: str, id_type: np.dtype, with_words: bool):
         """Args:
         prefix: start of the files' names.
-        vocabulary_size: determines the type of the ids.
+        id_type: that of the vocabulary.
         with_words: whether `add` receives words.
         """
         super().__init__()
         columns = {
-            "tokens": array.array(id_type(vocabulary_size).char),
+            "tokens": array.array(id_type.char),
             "lengths": array.array("q"),
             "ends": array.array("q"),
         }
@@ -54,15 +50,15 @@ class PieceWriter(contextlib.ExitStack):
         self.callback(self._flush)
         self.num_sentences = 0
 
-    def add(self, ids: list[int], words: list[int] | None = None) -> None:
-        """Adds a sentence; one without tokens is ignored."""
-        if not ids:
+    def add(self, packed: bytes, words: list[int] | None = None) -> None:
+        """Adds the ids of a sentence, as bytes; a sentence without tokens is ignored."""
+        if not packed:
             return
         tokens = self._columns["tokens"][0]
-        tokens.extend(ids)
+        tokens.frombytes(packed)
         if words is not None:
             self._columns["words"][0].extend(words)
-        self._columns["lengths"][0].append(len(ids))
+        self._columns["lengths"][0].append(len(packed) // tokens.itemsize)
         self.num_sentences += 1
         if len(tokens) >= _FLUSHED_TOKENS:
             self._flush()
@@ -176,8 +172,8 @@ class Corpus:
         word_starts: uint8 [num_tokens] or None.
     """
 
-    def __init__(self, path: str, vocabulary_size: int, with_words: bool):
-        self.ids = FlatFile(f"{path}.tokens", id_type(vocabulary_size))
+    def __init__(self, path: str, id_type: np.dtype, with_words: bool):
+        self.ids = FlatFile(f"{path}.tokens", id_type)
         self.sentences = FlatFile(f"{path}.sentences", np.int64)
         self.documents = FlatFile(f"{path}.documents", np.int64)
         self.word_starts = FlatFile(f"{path}.words", np.uint8) if with_words else None

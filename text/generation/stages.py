@@ -230,7 +230,7 @@ class _Shared:
     def corpus(self) -> store.Corpus:
         return store.Corpus(
             f"{self.settings.work_folder}/corpus",
-            len(self.tokenizer.vocabulary),
+            self.tokenizer.vocabulary.id_type,
             self.settings.words_from_spaces,
         )
 
@@ -246,33 +246,38 @@ def forget() -> None:
 def _tokenize(prefix, settings_file, spans):
     shared = _shared(settings_file)
     settings, tokenizer = shared.settings, shared.tokenizer
-    vocabulary = tokenizer.vocabulary
-    counts = collections.Counter()
-    most = shared.instances.max_num_tokens(vocabulary)
+    id_type, with_words = tokenizer.vocabulary.id_type, settings.words_from_spaces
+    given = decomposed = 0
     words = None
     # Where spaces matter to the tokenizer, sentences are separated by one.
     space = ""
-    with store.PieceWriter(
-        prefix, len(vocabulary), settings.words_from_spaces
-    ) as writer:
+    with store.PieceWriter(prefix, id_type, with_words) as writer:
         for sentence in _sentences(settings, spans):
             if sentence is None:
                 writer.end_document()
                 space = ""
                 continue
             sentence, space = space + sentence, " "
-            if settings.words_from_spaces:
+            if with_words:
                 ids, words = tokenizer.encode_words(sentence)
+                packed = np.array(ids, id_type).tobytes()
             else:
-                ids = tokenizer.encode(sentence)
-            writer.add(ids, words)
-            counts["tokens"] += len(ids)
-            counts["unknown_tokens"] += ids.count(vocabulary.unk_id)
-            counts["empty_sentences"] += not ids
-            counts["long_sentences"] += len(ids) > most
-            counts["decomposed_sentences"] += tokenizer.decomposes(sentence)
-        counts["sentences"] = writer.num_sentences
-    return counts
+                packed = tokenizer.encode_packed(sentence)
+            writer.add(packed, words)
+            given += 1
+            if not sentence.isascii():
+                decomposed += tokenizer.decomposes(sentence)
+    lengths = np.fromfile(f"{prefix}.lengths", np.int64)
+    ids = np.fromfile(f"{prefix}.tokens", id_type)
+    most = shared.instances.max_num_tokens(tokenizer.vocabulary)
+    return {
+        "tokens": len(ids),
+        "unknown_tokens": int((ids == tokenizer.vocabulary.unk_id).sum()),
+        "sentences": len(lengths),
+        "empty_sentences": given - len(lengths),
+        "long_sentences": int((lengths > most).sum()),
+        "decomposed_sentences": decomposed,
+    }
 
 
 def _sentences(settings, spans):

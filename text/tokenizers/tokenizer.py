@@ -1,6 +1,7 @@
 """Declares the interface of a tokenizer: text to ids, with offsets, and a graph twin."""
 
 import abc
+import array
 import typing
 from collections.abc import Mapping
 
@@ -75,6 +76,10 @@ class Tokenizer(abc.ABC):
     @abc.abstractmethod
     def encode(self, text: str) -> list[int]:
         """Text to ids; special tokens written in it are split like any text."""
+
+    def encode_packed(self, text: str) -> bytes:
+        """`encode` for much text: ids of `vocabulary.id_type`, one after another."""
+        return array.array(self.vocabulary.id_type.char, self.encode(text)).tobytes()
 
     @abc.abstractmethod
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:

@@ -96,6 +96,11 @@ class Vocabulary:
         self.second_segment = special.second_segment
 
     @property
+    def id_type(self) -> np.dtype:
+        """The unsigned integers that ids are kept in where there are many of them."""
+        return np.dtype(np.uint16 if len(self) <= 1 << 16 else np.uint32)
+
+    @property
     def special_ids(self) -> dict[str, int]:
         """The special ids by BERT's names for them, in the order of SPECIAL_TOKENS."""
         ids = self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id

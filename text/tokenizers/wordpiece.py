@@ -3,14 +3,14 @@
 Every code point is treated as in the release. What the release does in five passes over
 the text (clean, space out CJK, lowercase, strip accents, split at punctuation) is one table
 from code points to replacements, applied to the text between two spaces. Because words
-repeat, the results are cached.
+repeat, the results are cached, as bytes: joining them is faster than joining lists.
 """
 
+import array
 import os
 import pathlib
 import re
 import unicodedata
-from itertools import chain
 
 from text.errors import UserError
 from text.files import sources
@@ -213,6 +213,7 @@ class WordPiece(Tokenizer):
         """Args: as for `WordSplitter`."""
         self.vocabulary = vocabulary
         self.splitter = WordSplitter(do_lower_case, strip_accents, split_cjk)
+        self._id_type = vocabulary.id_type.char
         self._word_ids = _Cache(self._encode_word)
         self._chunk_ids = _Cache(self._encode_chunk)
         self._chunk_spans = _Cache(self._align_chunk)
@@ -272,15 +273,19 @@ class WordPiece(Tokenizer):
             return {self.vocabulary_file: file.read()}
 
     def encode(self, text):
+        return array.array(self._id_type, self.encode_packed(text)).tolist()
+
+    def encode_packed(self, text):
         chunks = self.splitter.chunks(text)
-        return list(chain.from_iterable(map(self._chunk_ids.__getitem__, chunks)))
+        return b"".join(map(self._chunk_ids.__getitem__, chunks))
 
     def encode_words(self, text):
-        ids, word_starts = [], []
+        ids, word_starts = array.array(self._id_type), []
         for chunk in map(self._chunk_ids.__getitem__, self.splitter.chunks(text)):
-            ids += chunk
-            word_starts += [1, *[0] * (len(chunk) - 1)][: len(chunk)]
-        return ids, word_starts
+            ids.frombytes(chunk)
+            number = len(chunk) // ids.itemsize
+            word_starts += [1, *[0] * (number - 1)][:number]
+        return ids.tolist(), word_starts
 
     def encode_with_offsets(self, text):
         """See `Tokenizer`: a dropped accent belongs to its letter, and pieces of one
@@ -312,11 +317,11 @@ class WordPiece(Tokenizer):
 
     def _encode_chunk(self, chunk):
         words = self.splitter.words(chunk)
-        return tuple(chain.from_iterable(map(self._word_ids.__getitem__, words)))
+        return b"".join(map(self._word_ids.__getitem__, words))
 
     def _encode_word(self, word):
-        ids = self.vocabulary.ids
-        return tuple([ids[piece] for piece in self._pieces(word)])
+        ids = [self.vocabulary.ids[piece] for piece in self._pieces(word)]
+        return array.array(self._id_type, ids).tobytes()
 
     def _align_chunk(self, chunk):
         text, starts, ends = self.splitter.aligned(chunk)

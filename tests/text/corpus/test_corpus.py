@@ -8,6 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from text.corpus import store
+from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+UINT16 = np.dtype(np.uint16)
 
 
 @pytest.fixture(scope="module")
@@ -15,21 +18,22 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("corpus")
 
 
-def write(folder, pieces, vocabulary_size=100, with_words=False):
+def write(folder, pieces, id_type=UINT16, with_words=False):
     """Pieces are lists of sentences, None where a document ends."""
     prefixes = []
     for number, piece in enumerate(pieces):
         prefixes.append(f"{folder}/piece-{number}")
-        with store.PieceWriter(prefixes[-1], vocabulary_size, with_words) as writer:
+        with store.PieceWriter(prefixes[-1], id_type, with_words) as writer:
             for sentence in piece:
                 if sentence is None:
                     writer.end_document()
                 else:
                     words = [i % 2 for i in range(len(sentence))]
-                    writer.add(sentence, words if with_words else None)
+                    packed = np.array(sentence, id_type).tobytes()
+                    writer.add(packed, words if with_words else None)
     store.join(prefixes, f"{folder}/corpus", with_words)
     store.remove_pieces(prefixes)
-    return store.Corpus(f"{folder}/corpus", vocabulary_size, with_words)
+    return store.Corpus(f"{folder}/corpus", id_type, with_words)
 
 
 def documents_in(whole):
@@ -69,8 +73,11 @@ def test_pieces_are_joined_to_documents(folder, pieces):
     "vocabulary_size, dtype", [(65536, np.uint16), (65537, np.uint32)]
 )
 def test_ids_are_as_wide_as_the_vocabulary_needs(tmp_path, vocabulary_size, dtype):
+    special = list(SPECIAL_TOKENS)
+    vocabulary = Vocabulary([*special, *map(str, range(vocabulary_size - 5))])
+    assert vocabulary.id_type == dtype
     ids = [0, vocabulary_size - 1]
-    whole = write(tmp_path, [[ids]], vocabulary_size)
+    whole = write(tmp_path, [[ids]], vocabulary.id_type)
     assert whole.ids.dtype == dtype
     assert documents_in(whole) == [[ids]]
 
@@ -89,8 +96,8 @@ def test_more_than_a_buffer_of_tokens(tmp_path, monkeypatch):
 
 def test_a_piece_that_fails_leaves_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError):
-        with store.PieceWriter(f"{tmp_path}/piece", 100, True) as writer:
-            writer.add([1], [1])
+        with store.PieceWriter(f"{tmp_path}/piece", UINT16, True) as writer:
+            writer.add(b"\1\0", [1])
             raise ZeroDivisionError
     assert os.listdir(tmp_path) == []
 

@@ -46,9 +46,9 @@ def packed(folder, documents, kind):
     planned, counts = instances.plan(corpus, 0, len(documents), VOCABULARY, None)
     starts, lengths = instances.runs(planned)
     tokens = corpus.ids.gather(starts, lengths)
-    batch, sources = instances.pack(corpus, planned, tokens, VOCABULARY)
+    batch, is_text = instances.pack(corpus, planned, tokens, VOCABULARY)
     ids = batch["input_ids"]
-    np.testing.assert_array_equal(tokens[sources[sources >= 0]], ids[sources >= 0])
+    np.testing.assert_array_equal(tokens, ids[is_text])
     rows = [
         row[mask].tolist()
         for row, mask in zip(ids, batch["input_mask"] > 0, strict=True)

@@ -35,9 +35,9 @@ def make_rows(lengths, seed, max_seq_length=SEQ_LENGTH):
     tokens = rng.integers(SPECIALS, SPECIALS + NUM_WORDS, lengths.sum())
     goes_on = rng.random(len(tokens)) < 0.4
     tokens[goes_on] = rng.integers(SPECIALS + NUM_WORDS, len(VOCABULARY), goes_on.sum())
-    batch, sources = packing.pack_pairs(tokens, *lengths.T, VOCABULARY, max_seq_length)
+    batch, is_text = packing.pack_pairs(tokens, *lengths.T, VOCABULARY, max_seq_length)
     ids = batch["input_ids"]
-    return ids, sources >= 0, ~VOCABULARY.is_continuation[ids]
+    return ids, is_text, ~VOCABULARY.is_continuation[ids]
 
 
 def words_of(candidates, word_starts):

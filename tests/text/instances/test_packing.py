@@ -14,7 +14,7 @@ PAD, SEP, CLS = 5, 2, 7
 
 def test_rows_are_laid_out_as_in_the_release():
     tokens = np.array([10, 11, 12, 13, 20, 21], np.uint16)
-    batch, sources = packing.pack_pairs(
+    batch, is_text = packing.pack_pairs(
         tokens, np.array([3, 1]), np.array([1, 1]), VOCABULARY, max_seq_length=8
     )
     assert batch["input_ids"].tolist() == [
@@ -29,9 +29,9 @@ def test_rows_are_laid_out_as_in_the_release():
         [0, 0, 0, 0, 0, 1, 1, 0],
         [0, 0, 0, 1, 1, 0, 0, 0],
     ]
-    assert sources.tolist() == [
-        [-1, 0, 1, 2, -1, 3, -1, -1],
-        [-1, 4, -1, 5, -1, -1, -1, -1],
+    assert is_text.astype(int).tolist() == [
+        [0, 1, 1, 1, 0, 1, 0, 0],
+        [0, 1, 0, 1, 0, 0, 0, 0],
     ]
 
 

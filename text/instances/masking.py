@@ -88,8 +88,7 @@ def mask(
     )
 
     shape = (len(input_ids), masking.max_predictions_per_seq)
-    numbers = np.bincount(rows, minlength=len(input_ids))
-    slots = np.arange(len(rows)) - (np.cumsum(numbers) - numbers)[rows]
+    slots = _ranks(rows, len(input_ids))
     batch = {
         "input_ids": corrupted,
         "masked_lm_positions": np.zeros(shape, np.int32),
@@ -101,6 +100,12 @@ def mask(
     batch["masked_lm_weights"][rows, slots] = 1.0
     outcomes = is_mask.sum(), (~is_mask & ~is_random).sum(), is_random.sum()
     return batch, np.array(outcomes, np.int64)
+
+
+def _ranks(rows, number):
+    """How many elements of a sorted list of rows are of the same row, and before it."""
+    counts = np.bincount(rows, minlength=number)
+    return np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
 
 
 def _choose_tokens(candidates, counts, rng):
@@ -134,7 +139,7 @@ def _choose_words(candidates, word_starts, counts, rng):
     flat_starts = rows * candidates.shape[1] + starts
     lengths = bounds[np.searchsorted(bounds, flat_starts) + 1] - flat_starts
     order = np.lexsort((rng.random(len(rows)), rows))
-    ranks = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    ranks = _ranks(rows, len(candidates))
     flat_starts, lengths = flat_starts[order], lengths[order]
 
     taken = np.zeros(len(rows), bool)

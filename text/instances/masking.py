@@ -71,8 +71,7 @@ def mask(
         chosen = _choose_words(candidates, word_starts, counts, rng)
     else:
         chosen = _choose_tokens(candidates, counts, rng)
-    # Much faster than np.nonzero of two axes.
-    places = np.flatnonzero(chosen)
+    places = np.flatnonzero(chosen)  # much faster than np.nonzero of two axes
     rows, positions = np.divmod(places, chosen.shape[1])
     originals = input_ids.ravel()[places]
 
@@ -80,8 +79,8 @@ def mask(
     draws = rng.random(len(rows))
     random_tokens = rng.integers(0, len(vocabulary), len(rows), dtype=np.int32)
     is_mask = draws < masking.mask_share
-    is_random = draws >= 1 - masking.random_share
-    is_random &= ~is_mask  # the shares may miss 1 by a rounding error
+    # The shares may miss 1 by a rounding error.
+    is_random = ~is_mask & (draws >= 1 - masking.random_share)
     corrupted = input_ids.copy()
     corrupted.ravel()[places] = np.where(
         is_mask, vocabulary.mask_id, np.where(is_random, random_tokens, originals)

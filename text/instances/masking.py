@@ -85,18 +85,17 @@ def mask(
     corrupted.ravel()[places] = np.where(
         is_mask, vocabulary.mask_id, np.where(is_random, random_tokens, originals)
     )
-
-    shape = (len(input_ids), masking.max_predictions_per_seq)
-    slots = _ranks(rows, len(input_ids))
+    shape = len(input_ids), masking.max_predictions_per_seq
     batch = {
         "input_ids": corrupted,
         "masked_lm_positions": np.zeros(shape, np.int32),
         "masked_lm_ids": np.zeros(shape, np.int32),
         "masked_lm_weights": np.zeros(shape, np.float32),
     }
-    batch["masked_lm_positions"][rows, slots] = positions
-    batch["masked_lm_ids"][rows, slots] = originals
-    batch["masked_lm_weights"][rows, slots] = 1.0
+    slots = rows, _ranks(rows, len(input_ids))
+    batch["masked_lm_positions"][slots] = positions
+    batch["masked_lm_ids"][slots] = originals
+    batch["masked_lm_weights"][slots] = 1.0
     outcomes = is_mask.sum(), (~is_mask & ~is_random).sum(), is_random.sum()
     return batch, np.array(outcomes, np.int64)
 

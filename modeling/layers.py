@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import keras
 from keras import ops
 
-from modeling import fusion, row_random
+from modeling import derivatives, fusion, row_random
 
 _SITES = 64  # whose masks are prepared together
 
@@ -125,7 +125,7 @@ class Dense(keras.layers.Dense):
         """Without the activation and the bias, which what follows adds by `biased`."""
 
         # The gradient of the bias, because a compiler is slow to add up rows.
-        @ops.custom_gradient
+        @derivatives.written
         def with_gradient_of_bias(product, bias):
             def gradient(upstream):
                 return upstream, ops.cast(_sum_of_rows(upstream), bias.dtype)
@@ -144,8 +144,11 @@ class Dense(keras.layers.Dense):
 
 
 def biased(product, bias):
-    """Adds the bias to a `Dense.product`."""
-    return ops.add(product, ops.stop_gradient(ops.copy(bias)))
+    """Adds the bias to a `Dense.product`, which has its gradient."""
+    bias = ops.copy(bias)
+    return ops.add(
+        product, bias if derivatives.are_automatic() else ops.stop_gradient(bias)
+    )
 
 
 @fusion.fused
@@ -184,7 +187,7 @@ def activation(name: str) -> Callable:
 # They compute in float32, which is more accurate than bfloat16 and faster there.
 
 
-@ops.custom_gradient
+@derivatives.written
 def gelu_tanh(x):
     """x times an approximation, by tanh, of the normal distribution function."""
     wide = ops.cast(x, "float32")
@@ -200,7 +203,7 @@ def gelu_tanh(x):
     return ops.cast(wide * cdf, x.dtype), gradient
 
 
-@ops.custom_gradient
+@derivatives.written
 def gelu_erf(x):
     """x times the normal distribution function, by erf."""
     wide = ops.cast(x, "float32")
@@ -225,7 +228,7 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     def call(self, inputs):
         # Written out, because a compiler is slow to add up rows.
-        @ops.custom_gradient
+        @derivatives.written
         def normalize(x, gamma, beta):
             result, mean, inverse = _normalize(x, gamma, beta, self.epsilon)
 
@@ -262,7 +265,7 @@ def _normalize_gradient(x, gamma, mean, inverse, upstream):
     return ops.cast(of_x, x.dtype), upstream * normal
 
 
-@ops.custom_gradient
+@derivatives.written
 def add_wide(x, bias):
     """[..., n] + [n] -> float32 [..., n]"""
 

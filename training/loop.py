@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from training import checkpoint, compiler, distribution, report
-from modeling import fusion, layers, losses, optimization
+from modeling import derivatives, fusion, layers, losses, optimization
 
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
@@ -294,12 +294,10 @@ class Trainer:
 
     def _forward(self, batch):
         batch = self.objective.prepare(batch, self.settings.seed)
-        outputs = self.model(batch)
-        sums = self._sums(
-            self.objective.losses(batch, outputs),
-            self.objective.metrics(batch, outputs),
-        )
-        return outputs, sums
+        with derivatives.automatic():
+            outputs = self.model(batch)
+            pairs = self.objective.losses(batch, outputs)
+            return outputs, self._sums(pairs, self.objective.metrics(batch, outputs))
 
     # --- The run ---------------------------------------------------------------------
 

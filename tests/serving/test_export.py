@@ -14,6 +14,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from ai_edge_litert import interpreter as litert
+from tensorflow.core.protobuf import saved_model_pb2
 
 import extract_features
 import fill_mask
@@ -23,7 +24,7 @@ import tests
 from training import checkpoint, encoder_export, tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
-from serving import export, portable
+from serving import export, export_folder, portable
 from serving.predictor import Predictor
 from tests import jobs, tiny
 from tests.serving.test_export_folder import left_by_a_killed_process
@@ -136,6 +137,17 @@ def assert_gives_the_scripts_predictions(output, predictor):
     for line, answer in zip(written, predictor.predict(requests), strict=True):
         del line["gold"], line["index"]
         assert same(line, answer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [export.TEXT, export.TENSORS])
+def test_no_gradient_is_saved_as_a_function_of_its_own(exported, part):
+    """They would take as long to load as the network."""
+    path = exported / "output" / export_folder.NAME / part / "saved_model.pb"
+    content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    (graph,) = content.meta_graphs
+    assert graph.graph_def.library.function
+    assert not graph.graph_def.library.registered_gradients
 
 
 @pytest.mark.slow

@@ -60,7 +60,8 @@ def _of_label(values, labels):
     fits = None not in values.shape and math.prod(values.shape) < 2**31
     labels = ops.cast(labels, "int32" if fits else "int64")
     flat = ops.reshape(labels, (-1,))
-    first = ops.arange(ops.shape(flat)[0], dtype=flat.dtype) * values.shape[-1]
+    classes = ops.cast(ops.shape(values)[-1], flat.dtype)
+    first = ops.arange(ops.shape(flat)[0], dtype=flat.dtype) * classes
     taken = ops.take(ops.reshape(values, (-1,)), first + flat)
     return ops.reshape(taken, ops.shape(labels))
 

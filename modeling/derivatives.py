@@ -1,7 +1,7 @@
 """Gradients that are written out, because automatic ones are slower.
 
-They are for training. Without it they only cost: each is traced as a function of its own,
-and a SavedModel with them takes twice as long to write and to load.
+Only training asks for them. Elsewhere they would cost: each is traced as a function of its
+own, and a SavedModel with them takes twice as long to write and to load.
 """
 
 import contextlib
@@ -11,38 +11,38 @@ from collections.abc import Callable, Iterator
 
 from keras import ops
 
-_are_automatic: contextvars.ContextVar[bool] = contextvars.ContextVar(
-    "are_automatic", default=False
-)
+_wanted: contextvars.ContextVar[bool] = contextvars.ContextVar("wanted", default=False)
 
 
 @contextlib.contextmanager
-def automatic() -> Iterator[None]:
-    """Leaves gradients to the backend, of all that is called or traced in here."""
-    token = _are_automatic.set(True)
+def written_out(wanted: bool = True) -> Iterator[None]:
+    """What is called or traced in here has the gradients of `written` functions."""
+    token = _wanted.set(wanted)
     try:
         yield
     finally:
-        _are_automatic.reset(token)
+        _wanted.reset(token)
 
 
-def are_automatic() -> bool:
-    """Whether the caller is within `automatic`."""
-    return _are_automatic.get()
+def are_written_out() -> bool:
+    """Whether the caller is within `written_out`."""
+    return _wanted.get()
 
 
 def written(function: Callable) -> Callable:
-    """Decorates a function with its gradient; see `keras.ops.custom_gradient`.
+    """Decorates a function that comes with its gradient.
 
     Args:
-        function: maps tensors to a result and to the function of its gradient.
+        function: as for `keras.ops.custom_gradient`: maps tensors to a result, and to the
+            function of its gradient.
     Returns:
-        the function of the result alone.
+        the function of the result alone. It has that gradient within `written_out`, and
+        the backend's elsewhere.
     """
     differentiable = ops.custom_gradient(function)
 
     @functools.wraps(function)
     def call(*args):
-        return function(*args)[0] if are_automatic() else differentiable(*args)
+        return differentiable(*args) if are_written_out() else function(*args)[0]
 
     return call

@@ -11,6 +11,8 @@ import contextvars
 import functools
 from collections.abc import Callable, Iterator
 
+from modeling import derivatives
+
 _compiler: contextvars.ContextVar[Callable | None] = contextvars.ContextVar(
     "compiler", default=None
 )
@@ -38,11 +40,19 @@ def fused(function: Callable) -> Callable:
     Args:
         function: takes tensors and Python constants, by position, and returns tensors.
     """
-    compiled = functools.cache(lambda compiler: compiler(function))
+
+    @functools.cache
+    def compiled(compiler, written_out):
+        def traced(*args):  # again for the gradient, which may be taken elsewhere
+            with derivatives.written_out(written_out):
+                return function(*args)
+
+        return compiler(traced)
 
     @functools.wraps(function)
     def call(*args):
-        compiler = _compiler.get()
-        return (compiled(compiler) if compiler else function)(*args)
+        if compiler := _compiler.get():
+            return compiled(compiler, derivatives.are_written_out())(*args)
+        return function(*args)
 
     return call

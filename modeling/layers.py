@@ -1,5 +1,6 @@
 """The parts that encoders and heads share: dropout, dense layers, norms, weights."""
 
+import copy
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from keras import ops
 
 from modeling import derivatives, fusion, row_random
 
-_SITES = 64  # whose masks are prepared together
+_SITES = 128  # for so many calls, `Dropouts` prepares what they need at once
 
 
 class Dropouts:
@@ -18,6 +19,8 @@ class Dropouts:
     A mask is determined by the seed and by the number of calls before this one. So a
     resumed run draws the same masks, replicas with different seeds draw different ones,
     and a layer that is used several times draws a new one each time.
+
+    Make it where the pass begins, not in a branch or a loop of the graph.
 
     Args:
         seed: int tensor [2], a new one for each pass.
@@ -28,7 +31,8 @@ class Dropouts:
         self._seed = seed
         self._recompute = recompute
         self._num_calls = 0
-        self._states = {}
+        # One at a time, they would be most of the operations of a dropout.
+        self._states = row_random.states(seed, range(_SITES))
 
     def __call__(self, x, rate: float):
         """Zeroes each number of x with probability `rate` and scales up the others.
@@ -46,12 +50,9 @@ class Dropouts:
         self._num_calls += 1  # even at a rate of 0, so that later masks do not change
         if not rate:
             return ()
-        if site not in self._states:
-            # Many at once, because each takes fifty operations.
-            sites = range(site, site + _SITES)
-            states = row_random.states(self._seed, sites)
-            self._states |= zip(sites, states, strict=True)
-        return self._states[site]
+        if site < _SITES:
+            return self._states[site]
+        return row_random.states(self._seed, [site])[0]
 
     def apply_layer(self, layer: Callable, x, **inputs):
         """Calls layer(x, dropouts=..., **inputs).
@@ -62,11 +63,13 @@ class Dropouts:
         if not self._recompute:
             return layer(x, dropouts=self, **inputs)
         begin, ends = self._num_calls, []
+        written_out = derivatives.are_written_out()
 
         def run(x):
-            inner = Dropouts(self._seed)
-            inner._num_calls = begin
-            result = layer(x, dropouts=inner, **inputs)
+            inner = copy.copy(self)
+            inner._recompute, inner._num_calls = False, begin
+            with derivatives.written_out(written_out):
+                result = layer(x, dropouts=inner, **inputs)
             ends.append(inner._num_calls)
             return result
 
@@ -144,11 +147,11 @@ class Dense(keras.layers.Dense):
 
 
 def biased(product, bias):
-    """Adds the bias to a `Dense.product`, which has its gradient."""
+    """Adds the bias to a `Dense.product`."""
     bias = ops.copy(bias)
-    return ops.add(
-        product, bias if derivatives.are_automatic() else ops.stop_gradient(bias)
-    )
+    if derivatives.are_written_out():  # by the product
+        bias = ops.stop_gradient(bias)
+    return ops.add(product, bias)
 
 
 @fusion.fused

@@ -4,8 +4,6 @@ Pairs from replicas and micro-batches are added, and `mean` of the total is the 
 minimize or report, so it does not depend on how a batch was divided.
 """
 
-import math
-
 from keras import ops
 
 from modeling import derivatives, fusion
@@ -56,14 +54,7 @@ def _entropy(logits, probs, labels):
 
 def _of_label(values, labels):
     """[..., classes], [...] -> [...]"""
-    # Keras's take_along_axis has twice as many operations.
-    fits = None not in values.shape and math.prod(values.shape) < 2**31
-    labels = ops.cast(labels, "int32" if fits else "int64")
-    flat = ops.reshape(labels, (-1,))
-    classes = ops.cast(ops.shape(values)[-1], flat.dtype)
-    first = ops.arange(ops.shape(flat)[0], dtype=flat.dtype) * classes
-    taken = ops.take(ops.reshape(values, (-1,)), first + flat)
-    return ops.reshape(taken, ops.shape(labels))
+    return ops.take_along_axis(values, ops.cast(labels, "int32")[..., None], -1)[..., 0]
 
 
 @fusion.fused

@@ -32,7 +32,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from modeling import derivatives
 from modeling.encoders.config import EncoderConfig
 from serving import export_folder, forms, portable, predictor
 from text.errors import UserError
@@ -134,7 +133,7 @@ def save(output_dir: str, product: Product) -> str:
 
 
 def _write(product: Product, directory: str) -> None:
-    with tempfile.TemporaryDirectory() as scratch, derivatives.automatic():
+    with tempfile.TemporaryDirectory() as scratch:
         tokenizer = product.tokenizer.graph(scratch)
         network = _network(product)
         more = {name: function for name, (function, _) in product.more.items()}

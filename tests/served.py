@@ -32,7 +32,7 @@ class Served:
             for name, kind in task.inputs.items()
         }
 
-        # As serving/export.py does, and traced once.
+        # As serving/export.py does.
         @functools.partial(tf.function, autograph=False)
         def serve(**texts):
             return task.serve(module.tokenizer, model, **texts)

@@ -184,7 +184,7 @@ class Trainer:
 
     @_as_written
     def _micro_batch(self, batch, weights, seed):
-        with fusion.compiled_by(self._compiler):
+        with fusion.compiled_by(self._compiler), derivatives.written_out():
             with tf.GradientTape() as tape:
                 dropouts = layers.Dropouts(seed, self.settings.recompute)
                 outputs = self.model(batch, dropouts=dropouts)
@@ -294,10 +294,9 @@ class Trainer:
 
     def _forward(self, batch):
         batch = self.objective.prepare(batch, self.settings.seed)
-        with derivatives.automatic():
-            outputs = self.model(batch)
-            pairs = self.objective.losses(batch, outputs)
-            return outputs, self._sums(pairs, self.objective.metrics(batch, outputs))
+        outputs = self.model(batch)
+        pairs = self.objective.losses(batch, outputs)
+        return outputs, self._sums(pairs, self.objective.metrics(batch, outputs))
 
     # --- The run ---------------------------------------------------------------------
 

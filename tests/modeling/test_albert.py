@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import initializers
 
 import tests
-from modeling import layers, losses, optimization
+from modeling import derivatives, layers, losses, optimization
 from modeling.encoders.albert import AlbertEncoder
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.architectures import config_from_dict
@@ -62,7 +62,7 @@ def make_model(name, **changes):
 def gradients(model, batch):
     """The loss, and the gradient of each variable."""
     variables = {v.path: v for v in model.trainable_variables}
-    with tf.GradientTape() as tape:
+    with derivatives.written_out(), tf.GradientTape() as tape:
         outputs = model(batch)
         pairs = OBJECTIVE.losses(batch, outputs)
         loss = sum(losses.mean(*pair) for pair in pairs.values())

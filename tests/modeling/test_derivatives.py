@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tests.tiny as tiny
-from training import tf
-from modeling import derivatives, layers
+from training import compiler, tf
+from modeling import derivatives, fusion, layers
 from modeling.objectives import pretraining
 
 BATCH = {
@@ -21,25 +21,26 @@ BATCH = {
 }
 
 
+@pytest.mark.parametrize("compile", [None, compiler.compiled], ids=["plain", "fused"])
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf"])
-def test_a_network_has_the_same_gradients_either_way(hidden_act):
+def test_a_network_has_the_same_gradients_either_way(hidden_act, compile):
     objective = pretraining.MaskedLMNextSentence()
     model = objective.network(tiny.config(hidden_act=hidden_act), seed=0)
     found = []
-    for context in (contextlib.nullcontext, derivatives.automatic):
-        with context(), tf.GradientTape() as tape:
+    for context in (contextlib.nullcontext, derivatives.written_out):
+        with fusion.compiled_by(compile), context(), tf.GradientTape() as tape:
             outputs = model(BATCH, dropouts=layers.Dropouts([1, 2]))
             pairs = objective.losses(BATCH, outputs)
             loss = sum(total for total, _ in pairs.values())
         variables = model.trainable_variables
         found.append([loss, *tape.gradient(loss, [v.value for v in variables])])
     assert len(found[0]) == 1 + len(variables)
-    for written, automatic in zip(*found, strict=True):
+    for automatic, written in zip(*found, strict=True):
         written, automatic = map(tf.convert_to_tensor, (written, automatic))
         np.testing.assert_allclose(written, automatic, rtol=1e-4, atol=1e-6)
 
 
-def test_only_inside():
+def test_only_where_they_are_asked_for():
     @derivatives.written
     def twice(x):
         return 2.0 * x, lambda upstream: 100.0 * upstream
@@ -51,8 +52,8 @@ def test_only_inside():
             y = twice(x)
         return float(tape.gradient(y, x))
 
-    assert gradient() == 100.0
-    with pytest.raises(ZeroDivisionError), derivatives.automatic():
-        assert derivatives.are_automatic() and gradient() == 2.0
+    assert gradient() == 2.0
+    with pytest.raises(ZeroDivisionError), derivatives.written_out():
+        assert derivatives.are_written_out() and gradient() == 100.0
         raise ZeroDivisionError
-    assert gradient() == 100.0 and not derivatives.are_automatic()
+    assert gradient() == 2.0 and not derivatives.are_written_out()

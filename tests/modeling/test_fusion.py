@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from training import compiler, tf
-from modeling import fusion, layers, losses
+from modeling import derivatives, fusion, layers, losses
 from modeling.encoders import bert
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
@@ -18,7 +18,7 @@ def normal(*shape, dtype="float32"):
 
 
 def with_gradients(function, *given):
-    with tf.GradientTape() as tape:
+    with derivatives.written_out(), tf.GradientTape() as tape:
         tape.watch(given)
         result = function(*given)
         first = result[0] if isinstance(result, tuple) else result
@@ -102,7 +102,11 @@ def test_layer_norm_and_its_gradients_equal_keras(compile, dtype):
     for one in (layer, theirs):
         one.build(x.shape)
         one.set_weights(values)
-        with fusion.compiled_by(compile), tf.GradientTape() as tape:
+        with (
+            fusion.compiled_by(compile),
+            derivatives.written_out(),
+            tf.GradientTape() as tape,
+        ):
             tape.watch(x)
             y = one(x)
             loss = tf.reduce_sum(tf.cast(y, "float32") * weights)
@@ -119,7 +123,7 @@ def test_layer_norm_and_its_gradients_equal_keras(compile, dtype):
 def test_cross_entropy_and_its_gradient_equal_keras(scale):
     logits = scale * normal(6, 50)
     labels, weights = np.array([0, 1, 2, 3, 4, 49]), np.float32([1, 1, 0, 0.5, 2, 1])
-    with tf.GradientTape(persistent=True) as tape:
+    with derivatives.written_out(), tf.GradientTape(persistent=True) as tape:
         tape.watch(logits)
         ours, weight = losses.cross_entropy(logits, labels, weights)
         entropy = keras.ops.sparse_categorical_crossentropy(

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras import ops
 
 import tests
-from modeling import layers, losses
+from modeling import derivatives, layers, losses
 from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
@@ -158,7 +158,7 @@ def erf_reference(x):
 )
 def test_gelu_and_its_slope_equal_float64(name, reference):
     x = tf.constant(POINTS, "float32")
-    with tf.GradientTape() as tape:
+    with derivatives.written_out(), tf.GradientTape() as tape:
         tape.watch(x)
         y = layers.activation(name)(x)
     np.testing.assert_allclose(y, [reference(p) for p in POINTS], rtol=2e-6, atol=2e-7)
@@ -176,7 +176,7 @@ def test_the_two_gelus_differ():
 
 def test_gelu_keeps_the_dtype():
     x = tf.constant([1.0], "bfloat16")
-    with tf.GradientTape() as tape:
+    with derivatives.written_out(), tf.GradientTape() as tape:
         tape.watch(x)
         y = layers.gelu_tanh(x)
     assert (y.dtype, tape.gradient(y, x).dtype) == ("bfloat16", "bfloat16")
@@ -289,7 +289,7 @@ def test_recomputed_layers_give_the_same_gradients_and_later_masks(dtype):
     @tf.function
     def gradients(recompute):
         dropouts = layers.Dropouts([1, 2], recompute)
-        with tf.GradientTape() as tape:
+        with derivatives.written_out(), tf.GradientTape() as tape:
             outputs = model(batch, dropouts=dropouts)
             pairs = objective.losses(batch, outputs)
             loss = sum(total / weight for total, weight in pairs.values())
@@ -417,7 +417,7 @@ def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
 
 def gradients(model, batch, seed):
     objective = pretraining.MaskedLMNextSentence()
-    with tf.GradientTape() as tape:
+    with derivatives.written_out(), tf.GradientTape() as tape:
         dropouts = {} if seed is None else {"dropouts": layers.Dropouts(seed)}
         outputs = model(batch, **dropouts)
         pairs = objective.losses(batch, outputs)

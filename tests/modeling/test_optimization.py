@@ -13,7 +13,7 @@ from keras import ops
 
 import tests
 from training import compiler
-from modeling import fusion, losses, optimization
+from modeling import derivatives, fusion, losses, optimization
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from tests import forked, jobs
@@ -268,7 +268,7 @@ def test_twenty_updates_equal_the_release(compile):
 
     @tf.function
     def update(batch, step):
-        with tf.GradientTape() as tape:
+        with derivatives.written_out(), tf.GradientTape() as tape:
             outputs = model(batch)
             pairs = objective.losses(batch, outputs)
             means = {name: losses.mean(*pair) for name, pair in pairs.items()}

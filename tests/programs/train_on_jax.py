@@ -11,7 +11,7 @@ import jax  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-from modeling import layers, losses, optimization  # noqa: E402
+from modeling import derivatives, layers, losses, optimization  # noqa: E402
 from modeling.encoders.bert_config import BertConfig  # noqa: E402
 from modeling.objectives import pretraining  # noqa: E402
 
@@ -77,8 +77,10 @@ trained = model.trainable_variables
 
 
 def loss(values, batch):
-    outputs, _ = model.stateless_call(values, [], batch)
-    return sum(losses.mean(*x) for x in objective.losses(batch, outputs).values())
+    with derivatives.written_out():
+        outputs, _ = model.stateless_call(values, [], batch)
+        pairs = objective.losses(batch, outputs)
+    return sum(losses.mean(*x) for x in pairs.values())
 
 
 @jax.jit

@@ -15,6 +15,7 @@ import itertools
 import os
 import shutil
 import weakref
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -50,14 +51,19 @@ class PieceWriter(contextlib.ExitStack):
         self.callback(self._flush)
         self.num_sentences = 0
 
-    def add(self, packed: bytes, words: list[int] | None = None) -> None:
-        """Adds the ids of a sentence, as bytes; a sentence without tokens is ignored."""
+    def add(self, packed: bytes, words: bytes | None = None) -> None:
+        """Adds a sentence; one without tokens is ignored.
+
+        Args:
+            packed: its ids, of `id_type`.
+            words: uint8, one for each id.
+        """
         if not packed:
             return
         tokens = self._columns["tokens"][0]
         tokens.frombytes(packed)
         if words is not None:
-            self._columns["words"][0].extend(words)
+            self._columns["words"][0].frombytes(words)
         self._columns["lengths"][0].append(len(packed) // tokens.itemsize)
         self.num_sentences += 1
         if len(tokens) >= _FLUSHED_TOKENS:
@@ -71,6 +77,13 @@ class PieceWriter(contextlib.ExitStack):
         for values, file in self._columns.values():
             values.tofile(file)
             del values[:]
+
+
+def blocks(path: str, dtype: np.dtype) -> Iterator[np.ndarray]:
+    """Reads a file as arrays, a megabyte at a time."""
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            yield np.frombuffer(block, dtype)
 
 
 def join(prefixes: list[str], path: str, with_words: bool) -> None:
@@ -97,12 +110,11 @@ def join(prefixes: list[str], path: str, with_words: bool) -> None:
             ends = np.unique(np.fromfile(f"{prefix}.ends", np.int64) + num_sentences)
             documents.write(ends[ends > last_end].tobytes())
             last_end = int(ends.max(initial=last_end))
-            with open(f"{prefix}.lengths", "rb") as piece:
-                while block := piece.read(1 << 20):
-                    offsets = num_tokens + np.frombuffer(block, np.int64).cumsum()
-                    sentences.write(offsets.tobytes())
-                    num_tokens = int(offsets[-1])
-                    num_sentences += len(offsets)
+            for lengths in blocks(f"{prefix}.lengths", np.dtype(np.int64)):
+                offsets = num_tokens + lengths.cumsum()
+                sentences.write(offsets.tobytes())
+                num_tokens = int(offsets[-1])
+                num_sentences += len(offsets)
         if num_sentences > last_end:
             documents.write(np.int64(num_sentences).tobytes())
 

@@ -259,24 +259,26 @@ def _tokenize(prefix, settings_file, spans):
                 continue
             sentence, space = space + sentence, " "
             if with_words:
-                ids, words = tokenizer.encode_words(sentence)
-                packed = np.array(ids, id_type).tobytes()
+                packed, words = tokenizer.encode_words(sentence)
             else:
                 packed = tokenizer.encode_packed(sentence)
             writer.add(packed, words)
             given += 1
-            if not sentence.isascii():
-                decomposed += tokenizer.decomposes(sentence)
-    lengths = np.fromfile(f"{prefix}.lengths", np.int64)
-    ids = np.fromfile(f"{prefix}.tokens", id_type)
+            decomposed += tokenizer.decomposes(sentence)
     most = shared.instances.max_num_tokens(tokenizer.vocabulary)
+    tokens = unknown = long = 0
+    for ids in store.blocks(f"{prefix}.tokens", id_type):
+        tokens += len(ids)
+        unknown += int((ids == tokenizer.vocabulary.unk_id).sum())
+    for lengths in store.blocks(f"{prefix}.lengths", np.dtype(np.int64)):
+        long += int((lengths > most).sum())
     return {
-        "tokens": len(ids),
-        "unknown_tokens": int((ids == tokenizer.vocabulary.unk_id).sum()),
-        "sentences": len(lengths),
-        "empty_sentences": given - len(lengths),
-        "long_sentences": int((lengths > most).sum()),
+        "tokens": tokens,
+        "unknown_tokens": unknown,
+        "empty_sentences": given - writer.num_sentences,
+        "long_sentences": long,
         "decomposed_sentences": decomposed,
+        "sentences": writer.num_sentences,
     }
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from text.instances import figures
+from text.instances import figures, packing
 from text.instances.instances import Instances, Rule
 
 # One planned row: a run of the corpus, the document where it begins, and the number of
@@ -165,7 +165,7 @@ def _inner_seps(corpus, planned):
     rows = np.repeat(np.arange(len(planned)), inner)
     ends = corpus.documents.gather(planned["document"] + 1, inner)  # in sentences
     offsets = corpus.sentences.gather(ends, np.ones_like(ends))
-    number = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    number = packing.ranks(rows, len(planned))
     return rows, 1 + offsets - planned["start"][rows] + number
 
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from text.instances.packing import ranks
 from text.tokenizers.vocabulary import Vocabulary
 
 
@@ -92,18 +93,12 @@ def mask(
         "masked_lm_ids": np.zeros(shape, np.int32),
         "masked_lm_weights": np.zeros(shape, np.float32),
     }
-    slots = rows, _ranks(rows, len(input_ids))
+    slots = rows, ranks(rows, len(input_ids))
     batch["masked_lm_positions"][slots] = positions
     batch["masked_lm_ids"][slots] = originals
     batch["masked_lm_weights"][slots] = 1.0
     outcomes = is_mask.sum(), (~is_mask & ~is_random).sum(), is_random.sum()
     return batch, np.array(outcomes, np.int64)
-
-
-def _ranks(rows, number):
-    """How many elements of a sorted list of rows are of the same row, and before it."""
-    counts = np.bincount(rows, minlength=number)
-    return np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
 
 
 def _choose_tokens(candidates, counts, rng):
@@ -137,13 +132,15 @@ def _choose_words(candidates, word_starts, counts, rng):
     flat_starts = rows * candidates.shape[1] + starts
     lengths = bounds[np.searchsorted(bounds, flat_starts) + 1] - flat_starts
     order = np.lexsort((rng.random(len(rows)), rows))
-    ranks = _ranks(rows, len(candidates))
+    order_in_row = ranks(rows, len(candidates))
     flat_starts, lengths = flat_starts[order], lengths[order]
 
     taken = np.zeros(len(rows), bool)
     totals = np.zeros(len(candidates), np.int64)
-    by_rank = np.argsort(ranks, kind="stable")  # all rows' first words, then all second
-    ends = np.cumsum(np.bincount(ranks))
+    by_rank = np.argsort(
+        order_in_row, kind="stable"
+    )  # all rows' first words, then all second
+    ends = np.cumsum(np.bincount(order_in_row))
     for words in np.split(by_rank, ends[:-1]):
         fits = totals[rows[words]] + lengths[words] <= counts[rows[words]]
         taken[words] = fits

@@ -72,6 +72,18 @@ def pack_pairs(
     return batch, is_text
 
 
+def ranks(rows: np.ndarray, num_rows: int) -> np.ndarray:
+    """Each element's place among those of its row.
+
+    Args:
+        rows: int [elements], in ascending order, below `num_rows`.
+    Returns:
+        int64 [elements].
+    """
+    counts = np.bincount(rows, minlength=num_rows)
+    return np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
+
+
 def pack(
     vocabulary: Vocabulary, a: list[int], b: list[int] | None, max_seq_length: int
 ) -> tuple[list[int], list[int], bool]:

@@ -22,7 +22,7 @@ class _Columns:
     def __init__(self, blocks, sizes):
         # (uint8 [batch, width], bool [batch, width] of the bytes used; None: all)
         self.blocks = blocks
-        self.sizes = sizes  # int64 [batch], the number of bytes of each row
+        self.sizes = sizes  # int [batch], the number of bytes of each row
 
     @classmethod
     def of(cls, values, used=None):
@@ -70,8 +70,8 @@ class _Columns:
                 if block_used is not None:
                     used[:, start:stop] = block_used[some]
                 start = stop
-            content.append(values[used])
-        content = np.concatenate(content).tobytes()
+            content.append(values[used].tobytes())
+        content = b"".join(content)
         ends = np.cumsum(self.sizes).tolist()
         return [content[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 

@@ -20,7 +20,7 @@ def length_at(content, position: int) -> int:
 
 
 def _masked(crc):
-    """int, or uint64 array."""
+    """The checksums as TFRecord files have them: int, or uint64 [records]."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

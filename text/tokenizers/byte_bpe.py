@@ -14,6 +14,7 @@ import json
 import os
 import re
 
+import numpy as np
 import tokenizers
 
 from text.errors import UserError
@@ -155,9 +156,10 @@ class ByteBpe(Tokenizer):
         return self._plain.encode(_clean(text)).ids
 
     def encode_words(self, text):
-        ids = self.encode(text)
-        starts = [int(not self.vocabulary.is_continuation[id]) for id in ids]
-        return ids, [1, *starts[1:]][: len(ids)]
+        ids = np.array(self.encode(text), self.vocabulary.id_type)
+        starts = ~self.vocabulary.is_continuation[ids]
+        starts[:1] = True
+        return ids.tobytes(), starts.tobytes()
 
     def encode_with_offsets(self, text):
         """See `Tokenizer`: pieces of one character's bytes share its offsets; a piece of

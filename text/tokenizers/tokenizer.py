@@ -82,8 +82,8 @@ class Tokenizer(abc.ABC):
         return array.array(self.vocabulary.id_type.char, self.encode(text)).tobytes()
 
     @abc.abstractmethod
-    def encode_words(self, text: str) -> tuple[list[int], list[int]]:
-        """Text to ids, and for each, 1 if it is the first between two spaces, or 0."""
+    def encode_words(self, text: str) -> tuple[bytes, bytes]:
+        """Like `encode_packed`, and uint8: 1 for the first id between two spaces, or 0."""
 
     @abc.abstractmethod
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[int], list[int]]:

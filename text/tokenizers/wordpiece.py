@@ -280,12 +280,10 @@ class WordPiece(Tokenizer):
         return b"".join(map(self._chunk_ids.__getitem__, chunks))
 
     def encode_words(self, text):
-        ids, word_starts = array.array(self._id_type), []
-        for chunk in map(self._chunk_ids.__getitem__, self.splitter.chunks(text)):
-            ids.frombytes(chunk)
-            number = len(chunk) // ids.itemsize
-            word_starts += [1, *[0] * (number - 1)][:number]
-        return ids.tolist(), word_starts
+        chunks = [self._chunk_ids[chunk] for chunk in self.splitter.chunks(text)]
+        size = self.vocabulary.id_type.itemsize
+        starts = [b"\1" + bytes(len(ids) // size - 1) for ids in chunks if ids]
+        return b"".join(chunks), b"".join(starts)
 
     def encode_with_offsets(self, text):
         """See `Tokenizer`: a dropped accent belongs to its letter, and pieces of one

@@ -28,7 +28,7 @@ def write(folder, pieces, id_type=UINT16, with_words=False):
                 if sentence is None:
                     writer.end_document()
                 else:
-                    words = [i % 2 for i in range(len(sentence))]
+                    words = bytes(i % 2 for i in range(len(sentence)))
                     packed = np.array(sentence, id_type).tobytes()
                     writer.add(packed, words if with_words else None)
     store.join(prefixes, f"{folder}/corpus", with_words)
@@ -97,7 +97,7 @@ def test_more_than_a_buffer_of_tokens(tmp_path, monkeypatch):
 def test_a_piece_that_fails_leaves_nothing(tmp_path):
     with pytest.raises(ZeroDivisionError):
         with store.PieceWriter(f"{tmp_path}/piece", UINT16, True) as writer:
-            writer.add(b"\1\0", [1])
+            writer.add(b"\1\0", b"\1")
             raise ZeroDivisionError
     assert os.listdir(tmp_path) == []
 

@@ -6,6 +6,7 @@ import random
 import shutil
 import unicodedata
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import tokenizers
@@ -217,12 +218,15 @@ def test_a_graph_merges_in_the_order_of_any_file(tmp_path, merges):
 
 
 def test_words_are_what_spaces_separate(tokenizer):
-    ids, starts = tokenizer.encode_words("Hello, world of 한국!")
+    packed, starts = tokenizer.encode_words("Hello, world of 한국!")
+    ids = np.frombuffer(packed, tokenizer.vocabulary.id_type).tolist()
+    assert ids == tokenizer.encode("Hello, world of 한국!")
+    assert packed == tokenizer.encode_packed("Hello, world of 한국!")
     pieces = [tokenizer.vocabulary.tokens[id] for id in ids]
     words = "".join(f"|{p}" if s else p for p, s in zip(pieces, starts, strict=True))
     assert words.count("|") == 4
     assert [w[:1] for w in words.split("|")[2:]] == ["\u0120"] * 3
-    assert tokenizer.encode_words("") == ([], [])
+    assert tokenizer.encode_words("") == (b"", b"")
 
 
 # --- Files ---------------------------------------------------------------------------

@@ -258,6 +258,11 @@ def test_masks_stay_from_one_version_to_the_next():
     assert found == MASKS.split()
 
 
+def test_masks_stay_however_many_are_prepared_at_once(monkeypatch):
+    monkeypatch.setattr(layers, "_SITES", 3)
+    test_masks_stay_from_one_version_to_the_next()
+
+
 def test_model_dropout_follows_the_seed():
     model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
 

@@ -109,3 +109,22 @@ def test_runs_are_gathered_side_by_side(tmp_path):
     assert flat[5:8].tolist() == [5, 6, 7]
     gathered = flat.gather([90, 0, 50], np.array([3, 0, 2]))
     assert gathered.tolist() == [90, 91, 92, 50, 51]
+    assert flat.gather([], []).tolist() == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=12))
+def test_runs_may_follow_each_other(folder, runs):
+    path = folder / "flat"
+    np.arange(100, dtype=np.int64).tofile(path)
+    ends = np.cumsum([length for _, length in runs])
+    # Each begins where the one before it ends, or a few elements later.
+    starts = [int(e) - n + (s > 35) for e, (s, n) in zip(ends, runs, strict=True)]
+    starts = [s if 0 <= s <= 90 else 0 for s in starts]
+    lengths = [length for _, length in runs]
+    flat = store.FlatFile(str(path), np.int64)
+    whole = np.arange(100)
+    expected = [
+        x for s, n in zip(starts, lengths, strict=True) for x in whole[s : s + n]
+    ]
+    assert flat.gather(starts, lengths).tolist() == expected
+    path.unlink()

@@ -59,6 +59,21 @@ def test_tensorflow_reads_what_is_framed(tmp_path, compression):
     assert list(framing.read(str(path))) == examples
 
 
+def test_a_large_batch_is_encoded_as_its_rows():
+    schema = (Feature("ids", "int64", 5), Feature("weights", "float32", 2))
+    rng = np.random.default_rng(0)
+    batch = {
+        "ids": rng.choice([0, 127, 128, 16383, 16384, 1 << 40], (600, 5)),
+        "weights": rng.random((600, 2), np.float32),
+    }
+    examples = encoding.encode(batch, schema)
+    for row, example in enumerate(examples):
+        one = {name: values[row : row + 1] for name, values in batch.items()}
+        assert encoding.encode(one, schema) == [example]
+    nothing = {name: values[:0] for name, values in batch.items()}
+    assert encoding.encode(nothing, schema) == []
+
+
 def test_the_bytes_of_an_example():
     schema = (Feature("ab", "int64", 3), Feature("c", "float32", 1))
     batch = {"ab": np.array([[1, 300, 0]]), "c": np.array([[1.0]], np.float32)}

@@ -4,6 +4,7 @@ import json
 import unicodedata
 
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import strategies
 
@@ -195,6 +196,10 @@ def test_offsets_agree_with_encode(text, lower, strip):
     )
     ids, starts, ends = both.encode_with_offsets(text)
     assert ids == both.encode(text)
+    packed = np.array(ids, np.uint16).tobytes()
+    words, word_starts = both.encode_words(text)
+    assert both.encode_packed(text) == words == packed
+    assert len(word_starts) == len(ids) and word_starts[:1] in (b"", b"\1")
     assert starts == sorted(starts) and ends == sorted(ends)
     assert all(0 <= a < b <= len(text) for a, b in zip(starts, ends, strict=True))
 

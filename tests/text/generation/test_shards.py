@@ -196,9 +196,13 @@ def test_killed_shards_continue(tmp_path):
     assert jobs.finished(line("one")).returncode == 0
     shards = [line("two", num_shards=2, shard_index=i) for i in range(2)]
     kills = 0
-    for delay in (0.9, 1.1, 1.3):
+    # When all is tokenized, when all is planned, and when records are being written.
+    for noted in ("corpus.json", "plan.json", "room.json"):
         runs = [jobs.started(shard) for shard in shards]
-        time.sleep(delay)
+        while not [*(tmp_path / "two").rglob(noted)]:
+            if all(run.poll() is not None for run in runs):
+                break
+            time.sleep(0.01)
         for run in runs:
             if run.poll() is None:
                 kills += 1

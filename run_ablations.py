@@ -87,26 +87,27 @@ class Options(TokenizerOptions):
     )
     records_flags: str = options.field(
         "--dupe_factor=5",
-        help="More flags of create_pretraining_data.py, separated by spaces.",
+        help="Flags for create_pretraining_data.py, separated by spaces; these and the "
+        "next ones replace their defaults.",
     )
     pretraining_flags: str = options.field(
         "--train_batch_size=32 --learning_rate=5e-4",
-        help="More flags of run_pretraining.py.",
+        help="Flags for run_pretraining.py.",
     )
     classifier_flags: str = options.field(
         "--learning_rate=3e-4 --num_train_epochs=10 --eval_batch_size=32",
-        help="More flags of run_classifier.py.",
+        help="Flags for run_classifier.py.",
     )
     squad_flags: str = options.field(
         "--learning_rate=3e-4 --num_train_epochs=2 --max_query_length=24 --doc_stride=32",
-        help="More flags of run_squad.py.",
+        help="Flags for run_squad.py.",
     )
     ner_flags: str = options.field(
-        "--learning_rate=3e-4 --num_train_epochs=3", help="More flags of run_ner.py."
+        "--learning_rate=3e-4 --num_train_epochs=3", help="Flags for run_ner.py."
     )
     features_flags: str = options.field(
         "--learning_rate=1e-3",
-        help="More flags of run_ner.py where the encoder is frozen.",
+        help="Flags for run_ner.py where the encoder is frozen, besides --ner_flags.",
     )
     jobs: int = options.field(
         1, help="Number of processes at a time; they share the cores."
@@ -118,8 +119,10 @@ class Options(TokenizerOptions):
                 f"--table={','.join(self.table)}: must be any of {', '.join(TABLES)}"
             )
         for name in ("table", "seeds", "tasks"):
-            if len(set(getattr(self, name))) < len(getattr(self, name)):
-                raise UserError(f"--{name}: an item is repeated")
+            given = getattr(self, name)
+            for item in given:
+                if given.count(item) > 1:
+                    raise UserError(f"--{name}: {item} is repeated")
         if not self.seeds or min(self.seeds) < 0 or max(self.seeds) >= 1000:
             raise UserError("--seeds: must be whole numbers from 0 to 999")
         for name in ("num_trials", "num_train_steps", "jobs", "vocab_size"):
@@ -153,10 +156,10 @@ def main(given: Options) -> int:
     root = given.output_dir
     local.take_folder(root, _MARK)
     with local.locked(os.path.join(root, _MARK)):
-        write_configs(root, planned)
         known = {cell.name: cells.finished(root, cell) for cell in planned.cells}
         known = {name: done for name, done in known.items() if done}
         cells.check_flags(root, [c for c in planned.cells if c.name not in known])
+        write_configs(root, planned)
         results = page.Results(root, planned, _facts(given))
         results.cells.update(known)
         results.write()

@@ -91,6 +91,16 @@ def _by_name(words):
     return dict(word.partition("=")[::2] for word in words)
 
 
+# The flags of run_ablations.py that contain those for another script.
+_PASSED = {
+    "create_pretraining_data.py": "--records_flags",
+    "run_pretraining.py": "--pretraining_flags",
+    "run_classifier.py": "--classifier_flags",
+    "run_squad.py": "--squad_flags",
+    "run_ner.py": "--ner_flags or --features_flags",
+}
+
+
 def check_flags(root: str, cells: Sequence[Cell]) -> None:
     """Has each script check the flags of its first cell, frozen encoders apart.
 
@@ -115,7 +125,8 @@ def check_flags(root: str, cells: Sequence[Cell]) -> None:
         if process.returncode:
             # It begins with the script's name.
             last = (error.splitlines() or [f"status {process.returncode}"])[-1]
-            raise UserError(f"bad flags: {last}")
+            passed = _PASSED.get(last.partition(":")[0], "bad flags")
+            raise UserError(f"{passed}: {last}")
 
 
 class Runner:

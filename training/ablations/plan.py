@@ -110,7 +110,8 @@ class Planner:
         if not found:
             kinds = {kind for r in TABLES[name].readings for kind in r.kinds}
             wanted = " or ".join(sorted(_WANTED[kind] for kind in kinds))
-            raise UserError(f"--table={name} needs in --tasks: {wanted}")
+            titles = ", ".join(task.title for task in self._tasks)
+            raise UserError(f"--table={name} needs in --tasks: {wanted}; not {titles}")
         heads = [row.head for row in TABLES[name].rows] + [r.head for r, _ in found]
         fewest = max((head.num_layers for head in heads), default=1)
         if self._config.num_hidden_layers < fewest:

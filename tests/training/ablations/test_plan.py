@@ -174,7 +174,7 @@ def test_own_flags_are_passed_on(data):
     "changes, message",
     [
         ({"table": ["9"]}, "--table=9: must be any of 5, 6, 7, 8, figure5, roberta1"),
-        ({"table": ["5", "5"]}, "--table: an item is repeated"),
+        ({"table": ["5", "5"]}, "--table: 5 is repeated"),
         ({"tasks": ["SST-2"]}, "--tasks=SST-2: must be NAME:FOLDER"),
         ({"tasks": ["sst3:SST-2"]}, "with a NAME of cola, sst-2, .*custom"),
         ({"tasks": ["AX:SST-2"]}, "with a NAME of cola, sst-2, .*custom"),

@@ -2,7 +2,7 @@
 
     python run_ablations.py --table=5
 
-This takes 20 to 30 minutes on two cores: its text is the documentation of the installed
+This takes 15 to 25 minutes on two cores: its text is the documentation of the installed
 Python packages, and its task to predict which package a sentence is from. With your own
 text, vocabulary, config and tasks:
 

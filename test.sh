@@ -2,8 +2,8 @@
 # Sets everything up and runs all tests, in up to four processes: one more than there are
 # cores, because some tests wait. Arguments go to pytest: `./test.sh -m 'not slow'` takes a
 # minute or two.
-# Files run in the order of their names. By default, those with few but long tests would come
-# last.
+# Files run in the order of tests/conftest.py. By default, those with few but long tests would
+# come last.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements/dev.txt
 cd "$root"

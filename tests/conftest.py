@@ -14,6 +14,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 gc.set_threshold(50_000, 20, 20)
 
 
+def pytest_collection_modifyitems(items):
+    """The longest files first: as the last, they would leave the other processes idle."""
+    items.sort(key=lambda item: "training" not in item.path.parent.parts)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _drawing():
     """A picture takes as long as the training of most models here: curves.png is empty."""

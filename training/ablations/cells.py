@@ -121,12 +121,11 @@ def check_flags(root: str, cells: Sequence[Cell]) -> None:
         for cell in first.values()
     ]
     errors = [process.communicate()[1] for process in processes]
-    for process, error in zip(processes, errors, strict=True):
+    for cell, process, error in zip(first.values(), processes, errors, strict=True):
         if process.returncode:
             # It begins with the script's name.
             last = (error.splitlines() or [f"status {process.returncode}"])[-1]
-            passed = _PASSED.get(last.partition(":")[0], "bad flags")
-            raise UserError(f"{passed}: {last}")
+            raise UserError(f"{_PASSED.get(cell.script, 'bad flags')}: {last}")
 
 
 class Runner:

@@ -128,6 +128,11 @@ def test_flags_that_a_script_refuses_are_found_before_anything_runs(root):
     with pytest.raises(UserError, match="bad flags"):
         cells.check_flags(str(root), [cell("b"), frozen])
     cells.check_flags(str(root), [cell("b")])
+    # The flag that contains a script's flags is named.
+    (root.parent / "run_squad.py").write_text(SCRIPT)
+    squad = dataclasses.replace(cell("d", "unknown"), script="run_squad.py")
+    with pytest.raises(UserError, match="^--squad_flags: script.py: error: no such"):
+        cells.check_flags(str(root), [cell("b"), squad])
     assert not (root / "order.txt").exists()
 
 

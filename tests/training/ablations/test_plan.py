@@ -185,7 +185,7 @@ def test_own_flags_are_passed_on(data):
         ({"tasks": ["SQuAD:names"]}, r"must contain one train\*.json, not 0"),
         (
             {"table": ["7"], "tasks": ["SST-2:SST-2"]},
-            "--table=7 needs in --tasks: NER",
+            "--table=7 needs in --tasks: NER; not SST-2",
         ),
         ({"table": ["6"], "held_out_file": []}, "need --held_out_file"),
         ({"max_seq_length": 600, "bert_config_file": "c.json"}, "has only 512 pos"),

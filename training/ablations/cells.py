@@ -43,6 +43,7 @@ class Cell:
         results_file: within its output; "" if it has none.
         metric: a result that it must have.
         keeps_weights: False if only the results are needed later.
+        passed: names of the flags of run_ablations.py that contain some of its words.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Cell:
     results_file: str = ""
     metric: str = ""
     keeps_weights: bool = True
+    passed: tuple[str, ...] = ()
 
     @property
     def output(self) -> str:
@@ -91,26 +93,13 @@ def _by_name(words):
     return dict(word.partition("=")[::2] for word in words)
 
 
-# The flags of run_ablations.py that contain those for another script.
-_PASSED = {
-    "create_pretraining_data.py": "--records_flags",
-    "run_pretraining.py": "--pretraining_flags",
-    "run_classifier.py": "--classifier_flags",
-    "run_squad.py": "--squad_flags",
-    "run_ner.py": "--ner_flags or --features_flags",
-}
-
-
 def check_flags(root: str, cells: Sequence[Cell]) -> None:
-    """Has each script check the flags of its first cell, frozen encoders apart.
+    """Has each script check the flags of the first cell with the same `passed`.
 
     Raises:
         UserError: a script refuses them.
     """
-    first = {
-        (cell.script, "--features" in _by_name(cell.words)): cell
-        for cell in reversed(cells)
-    }
+    first = {(cell.script, cell.passed): cell for cell in reversed(cells)}
     processes = [
         subprocess.Popen(
             [*cell.command(root), "--only_check_args"],
@@ -125,7 +114,8 @@ def check_flags(root: str, cells: Sequence[Cell]) -> None:
         if process.returncode:
             # It begins with the script's name.
             last = (error.splitlines() or [f"status {process.returncode}"])[-1]
-            raise UserError(f"{_PASSED.get(cell.script, 'bad flags')}: {last}")
+            blamed = " or ".join(f"--{name}" for name in cell.passed)
+            raise UserError(f"{blamed or 'bad flags'}: {last}")
 
 
 class Runner:

@@ -220,6 +220,7 @@ class Planner:
                     *options.words(**flags),
                 ),
                 kind=f"records {split}",
+                passed=("records_flags",),
                 needs=tuple(cell.name for cell in self._sources.cells),
             )
         )
@@ -261,6 +262,7 @@ class Planner:
                     *options.words(**variant.pretraining),
                 ),
                 kind=f"pretraining {variant.name}",
+                passed=("pretraining_flags",),
                 needs=tuple(cell.name for cell in (records, held_out) if cell),
                 results_file="eval_results.txt" if held_out else "",
             )
@@ -299,7 +301,7 @@ class Planner:
             key: width if value == "{hidden_size}" else value
             for key, value in head.flags.items()
         }
-        purposes = [_FLAGS_OF[task.kind]] + ["features_flags"] * head.is_frozen
+        passed = (_FLAGS_OF[task.kind], *["features_flags"] * head.is_frozen)
         return self._add(
             Cell(
                 name,
@@ -320,8 +322,8 @@ class Planner:
                     ),
                     *(
                         word
-                        for purpose in purposes
-                        for word in split_flags(purpose, getattr(given, purpose))
+                        for flag in passed
+                        for word in split_flags(flag, getattr(given, flag))
                     ),
                     *options.words(**flags),
                 ),
@@ -330,6 +332,7 @@ class Planner:
                 results_file="eval_results.json",
                 metric=task.metric,
                 keeps_weights=False,
+                passed=passed,
             )
         )
 

@@ -1,6 +1,5 @@
 """How cells run, fail, end and continue."""
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -122,17 +121,14 @@ def test_a_damaged_file_is_named(root):
 def test_flags_that_a_script_refuses_are_found_before_anything_runs(root):
     with pytest.raises(UserError, match="bad flags: script.py: error: no such word"):
         cells.check_flags(str(root), [cell("a", "unknown"), cell("b")])
-    # Frozen encoders have flags of their own.
-    frozen = cell("c", "unknown")
-    frozen = dataclasses.replace(frozen, words=(*frozen.words, "--features=last"))
-    with pytest.raises(UserError, match="bad flags"):
-        cells.check_flags(str(root), [cell("b"), frozen])
     cells.check_flags(str(root), [cell("b")])
-    # The flag that contains a script's flags is named.
-    (root.parent / "run_squad.py").write_text(SCRIPT)
-    squad = dataclasses.replace(cell("d", "unknown"), script="run_squad.py")
-    with pytest.raises(UserError, match="^--squad_flags: script.py: error: no such"):
-        cells.check_flags(str(root), [cell("b"), squad])
+    # The flags that contain the script's are named. Frozen encoders have more of them.
+    usual = cell("b", passed=("ner_flags",))
+    frozen = cell("c", "unknown", passed=("ner_flags", "features_flags"))
+    with pytest.raises(
+        UserError, match="^--ner_flags or --features_flags: script.py: "
+    ):
+        cells.check_flags(str(root), [usual, frozen])
     assert not (root / "order.txt").exists()
 
 

@@ -100,13 +100,11 @@ def mean(total, weight):
     return total / (weight + 1e-5)
 
 
-def vocabulary_cross_entropy(
-    hidden, table, bias, labels, weights, *, with_gradient: bool = True
-) -> tuple:
+def vocabulary_cross_entropy(hidden, table, bias, labels, weights) -> tuple:
     """Cross entropy over a vocabulary of many rows, without keeping their logits.
 
-    They are computed in parts of LOGIT_BYTES, and with them the gradient, so that the
-    backward pass does not need them again.
+    They are computed in parts of LOGIT_BYTES. Within `derivatives.written_out`, so is the
+    gradient, which triples the work, and the backward pass does not need them again.
 
     Args:
         hidden: float tensor [rows, h], of a static shape.
@@ -115,12 +113,14 @@ def vocabulary_cross_entropy(
         bias: float32 tensor [vocab_size].
         labels: int tensor [rows].
         weights: float32 tensor [rows], known without the network.
-        with_gradient: False saves two thirds of the work.
     Returns:
         two float32 scalars: the weighted sum of -log p(label), and the weighted count of
         labels with the highest logit. Only the first has a gradient.
     """
 
+    with_gradient = derivatives.are_written_out()
+
+    @derivatives.written
     def compute(hidden, table, bias):
         sums, gradients = _in_parts(
             hidden, table, bias, labels, weights, with_gradient=with_gradient
@@ -133,9 +133,7 @@ def vocabulary_cross_entropy(
 
         return (sums[0], sums[1]), gradient
 
-    if not with_gradient:
-        return compute(hidden, table, bias)[0]
-    return ops.custom_gradient(compute)(hidden, table, bias)
+    return compute(hidden, table, bias)
 
 
 def _in_parts(hidden, table, bias, labels, weights, with_gradient):

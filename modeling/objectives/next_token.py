@@ -41,7 +41,6 @@ class NextTokenModel(MaskedLMModel):
             ops.cast(self.masked_lm.output_bias, "float32"),
             ops.reshape(batch["input_ids"][:, target], (-1,)),
             ops.reshape(_weights(batch), (-1,)),
-            with_gradient=dropouts is not layers.no_dropout,
         )
         return {**outputs, "next_token_loss": loss, "next_token_correct": correct}
 

@@ -12,7 +12,7 @@ from keras import ops
 
 import fill_mask
 import tests
-from modeling import layers, losses
+from modeling import derivatives, layers, losses
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import next_token
 from tests import jobs, tiny
@@ -56,7 +56,7 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
 
     @tf.function
     def derived(function):
-        with tf.GradientTape() as tape:
+        with derivatives.written_out(), tf.GradientTape() as tape:
             tape.watch([hidden, table, bias])
             loss, correct = function(hidden, table, bias, *labels)
             scaled = 3.0 * loss
@@ -68,16 +68,14 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
     ):
         assert mine.dtype == other.dtype
         np.testing.assert_allclose(mine, other, rtol=close, atol=close)
-    without = losses.vocabulary_cross_entropy(
-        hidden, table, bias, *labels, with_gradient=False
-    )
+    without = losses.vocabulary_cross_entropy(hidden, table, bias, *labels)
     np.testing.assert_allclose(without, expected[:2], rtol=1e-6)
 
 
 ON_JAX = """
 import numpy as np, jax
 from keras import ops
-from modeling import layers, losses
+from modeling import derivatives, layers, losses
 losses.LOGIT_BYTES = 5 * 50 * 4
 rng = np.random.default_rng(0)
 h, t, b = (rng.normal(size=s).astype("f") for s in ((37, 8), (50, 8), (50,)))
@@ -87,10 +85,11 @@ def at_once(h, t, b):
 def in_parts(h, t, b):
     return losses.vocabulary_cross_entropy(h, t, b, labels, weights)[0]
 for compiled in (lambda f: f, jax.jit):
-    found, expected = (
-        jax.tree.leaves(compiled(jax.value_and_grad(f, (0, 1, 2)))(h, t, b))
-        for f in (in_parts, at_once)
-    )
+    with derivatives.written_out():
+        found, expected = (
+            jax.tree.leaves(compiled(jax.value_and_grad(f, (0, 1, 2)))(h, t, b))
+            for f in (in_parts, at_once)
+        )
     assert len(found) == 4
     for mine, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4)

@@ -113,6 +113,7 @@ def _join_in(settings, folder, num_workers, overwrite, shard):
     def check_within():
         check()
         if not is_begun():
+            check()  # it may have finished between the two looks
             raise UserError(
                 f"{folder.path}: shard 0 has ended without finishing; see its message"
             )

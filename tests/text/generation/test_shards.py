@@ -123,6 +123,24 @@ def test_an_error_of_one_shard_ends_all(settings, folder):
     assert not os.path.exists(settings.work_folder)
 
 
+def test_a_shard_may_look_just_as_the_leading_one_ends(settings, folder, monkeypatch):
+    leading = threading.Thread(
+        target=generate, args=(settings,), kwargs={"shard": (0, 2)}
+    )
+
+    def slow(*given, original=generation_run.outputs.finished):
+        found = original(*given)
+        if threading.current_thread() is not leading:
+            leading.join(0.5)  # what was found is old now
+        return found
+
+    monkeypatch.setattr(generation_run.outputs, "finished", slow)
+    leading.start()
+    description, _ = generate(settings, shard=(1, 2))
+    leading.join()
+    assert description == generate(settings)[0]
+
+
 def test_a_failed_run_does_not_free_the_outputs_of_another(settings, folder):
     generate(settings)
     records = made_in(folder)

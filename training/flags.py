@@ -177,7 +177,7 @@ class RunOptions:
             raise UserError("--export_formats needs --export_dtype=float32")
         portable.check_known(self.export_formats)
         if self.export_formats:
-            from training import backend  # noqa: F401  else their packages load it
+            from training import backend  # noqa: F401  loads TensorFlow quietly
 
             portable.check_installed(self.export_formats)
         if self.uses_tpu:

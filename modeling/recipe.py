@@ -2,32 +2,32 @@
 
 To add an optimizer, add a class to optimization.py and a row to OPTIMIZERS.
 
-This module loads no Keras, so that --help can list the names at once. Making an optimizer
-does.
+This module loads no Keras, so that --help can list the names at once; what a row names is
+imported when the row is called.
 """
 
 import dataclasses
 
 
-def _adam_weight_decay(variables, **settings):
+def _adam_weight_decay():
     from modeling.optimization import AdamWeightDecay
 
-    return AdamWeightDecay(variables, **settings)
+    return AdamWeightDecay
 
 
-def _fairseq_adam(variables, **settings):
+def _fairseq_adam():
     from modeling.optimization import FairseqAdam
 
-    return FairseqAdam(variables, **settings)
+    return FairseqAdam
 
 
-def _lamb(variables, **settings):
+def _lamb():
     from modeling.optimization import Lamb
 
-    return Lamb(variables, **settings)
+    return Lamb
 
 
-# Each row is a function that imports the class and makes the optimizer.
+# Each row is a function that imports and returns the class.
 OPTIMIZERS = {
     "adam_weight_decay": _adam_weight_decay,
     "fairseq_adam": _fairseq_adam,
@@ -52,7 +52,7 @@ class Recipe:
 
     def make(self, variables):
         """The optimizer, an `AdamWeightDecay`, for these keras.Variables."""
-        return OPTIMIZERS[self.optimizer](
+        return OPTIMIZERS[self.optimizer]()(
             variables,
             weight_decay_rate=self.weight_decay,
             beta_2=self.adam_beta_2,

@@ -229,7 +229,7 @@ def _check_objective(given, config):
             f"{given.output_dir}: its run has --objective={noted}; pass the same one, or "
             "choose another output_dir"
         )
-    objective = pretraining_records.OBJECTIVES[given.objective]()
+    objective = pretraining_records.OBJECTIVES[given.objective]()()
     if given.do_export and not objective.reads_masks:
         raise UserError(
             "--do_export writes a model that fills masks, which "

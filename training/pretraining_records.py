@@ -78,7 +78,8 @@ def choose_objective(
         _check_same_kind(path, recipe, other, kind)
     found = {feature.name: feature for feature in recipe.make().schema()}
     objectives = {
-        name: _adapted(make(), recipe, description) for name, make in OBJECTIVES.items()
+        name: _adapted(load()(), recipe, description)
+        for name, load in OBJECTIVES.items()
     }
     objective = objectives[given.objective]
     holds_masks = recipe.make().masks.are_drawn

@@ -16,7 +16,6 @@ import hashlib
 import os
 
 import options
-from training import run_folder
 from text.corpus import documentation
 from text.errors import UserError
 from text.files.local import replacing
@@ -65,6 +64,12 @@ class Options:
             raise UserError(
                 f"{self.output_file}: --output_file and --held_out_file must differ"
             )
+
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import run_folder
 
 
 def main(given: Options) -> None:

@@ -23,17 +23,14 @@ from itertools import chain
 import numpy as np
 
 import options
-from training import checkpoint, keras, run, run_folder, tf
 from modeling.encoders.config import EncoderConfig
-from modeling.objectives import pretraining
 from text.errors import UserError
-from text.files import anywhere, inputs, local, sources
 from text.tasks import tags
 from text.tokenizers import kinds
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.layouts import hugging_face
+from training.layouts import kinds as layouts
 
 _BUNDLE = "bert_model.ckpt"
 _WORD_BIAS = "cls/predictions/output_bias"
@@ -55,11 +52,11 @@ class Options(kinds.TokenizerOptions):
         "release",
         choices=("release", "hugging_face"),
         help=f"What to write: {_BUNDLE}.* with bert_config.json, or "
-        f"{hugging_face.WEIGHTS} with config.json.",
+        f"{layouts.WEIGHTS} with config.json.",
     )
     head: str | None = options.field(
         None,
-        choices=hugging_face.HEADS,
+        choices=layouts.HEADS,
         help="The purpose of a head that has no name of its own in Hugging Face's layout; "
         "by default, taken from task.json or config.json next to the input, or from its "
         "shape.",
@@ -109,6 +106,16 @@ class Options(kinds.TokenizerOptions):
             raise UserError(
                 "--keep_optimizer: slots would not fit added words or positions"
             )
+
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import checkpoint, run, run_folder
+from training.backend import keras, tf
+from modeling.objectives import pretraining
+from text.files import anywhere, inputs, local, sources
+from training.layouts import hugging_face
 
 
 @dataclasses.dataclass

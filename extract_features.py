@@ -21,15 +21,12 @@ import os
 import sys
 
 import options
-from training import checkpoint, distribution, run
 from text.errors import UserError
 from text.files import inputs, local, sources
 from text.instances import packing
 from text.progress import Progress
 from text.tokenizers import kinds
 from text.tokenizers.kinds import TokenizerOptions
-from training.feature_files import WRITERS
-from training.features import Counts, FeatureExtractor, encode, make_rows, pool
 
 _STANDARD_OUTPUT = "-"
 
@@ -116,6 +113,13 @@ class Options(TokenizerOptions):
             return self.layers
         return [-1, -2, -3, -4] if self.pooling == "none" else [-1]
 
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import checkpoint, distribution, run
+from training.feature_files import WRITERS
+from training.features import Counts, FeatureExtractor, encode, make_rows, pool
 
 # --- The run -------------------------------------------------------------------------
 

@@ -10,12 +10,9 @@ import sys
 import numpy as np
 
 import options
-from training import checkpoint, run, run_folder
-from modeling.objectives import masked_lm
+from modeling.objectives.kinds import OBJECTIVES
 from text.errors import UserError
-from text.tasks import masks
 from text.tokenizers.kinds import TokenizerOptions
-from training.pretraining_records import OBJECTIVES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +34,14 @@ class Options(TokenizerOptions):
             raise UserError(f"--top_k={self.top_k}: must be at least 1")
 
 
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import checkpoint, run, run_folder
+from modeling.objectives import masked_lm
+from text.tasks import masks
+
+
 def main(given: Options) -> None:
     tokenizer = run.make_tokenizer(given)
     vocabulary = tokenizer.vocabulary
@@ -45,7 +50,7 @@ def main(given: Options) -> None:
         given.bert_config_file or checkpoint.folder_of(prefix)
     )
     noted = run_folder.noted_settings(checkpoint.folder_of(prefix)).get("objective")
-    if noted in OBJECTIVES and not OBJECTIVES[noted].reads_masks:
+    if noted in OBJECTIVES and not OBJECTIVES[noted]().reads_masks:
         raise UserError(
             f"{given.init_checkpoint}: was trained with --objective={noted}, which does "
             "not fill masks; use a checkpoint trained on masked words"

@@ -15,7 +15,9 @@ Flags are defined when the script runs, not when it is imported, so tests can im
 scripts and build `Options(...)` themselves.
 """
 
+import contextlib
 import dataclasses
+import functools
 import gc
 import os
 import re
@@ -171,54 +173,81 @@ def _flag_of(path, options_class, flag_values=flags.FLAGS):
     return next(found, "")
 
 
+@functools.cache
+def parse(options_class):
+    """Reads the command line and checks the flags and their combinations.
+
+    It does so once: called again, it returns the same options. A script whose imports
+    take long calls it before them, so that --help and mistakes are answered at once.
+
+    Ends the program after --help, with --only_check_args, and on mistakes; see `run`.
+    """
+    define(options_class)
+    app.define_help_flags()
+    _read_command_line(options_class)
+    with _one_line_errors(options_class):
+        given = from_flags(options_class)
+    if flags.FLAGS.only_check_args:
+        sys.exit(0)
+    return given
+
+
 def run(main, options_class) -> None:
     """Parses the command line and calls `main(options)`; never returns.
-
-    With --only_check_args, it ends after checking the flags and their combinations.
 
     Errors that a user can fix (a wrong flag, `UserError`, an operating system error) end in
     one line on stderr and exit status 1 (2 for the command line itself); Ctrl-C exits with
     130. Any other exception is our bug and keeps its traceback.
     """
+    given = parse(options_class)
     # What has been loaded stays. Looking through all of TensorFlow for garbage, again and
     # again, takes a fourteenth of a short run.
     gc.freeze()
-    program = os.path.basename(sys.argv[0])
 
-    def fail(status, message):
-        # One line, even if a name in the message contains a line feed.
-        message = _CONTROL.sub(lambda found: repr(found[0])[1:-1], message)
-        print(f"{program}: {message}", file=sys.stderr)
-        sys.exit(status)
+    def call(argv):
+        with _one_line_errors(options_class):
+            sys.exit(main(given))
 
-    def parse(argv):
-        try:
-            arguments = flags.FLAGS(argv)
-        except flags.Error as error:
-            line = " ".join(str(error).split()).removeprefix("flag ")
-            fail(2, f"{line} (see {program} --help)")
-        except SystemExit:  # --help; absl ends it with 1
-            sys.exit(0)
-        if missing := _missing(options_class):
-            fail(2, f"{', '.join(missing)} required (see {program} --help)")
-        if len(arguments) > 1:
-            fail(2, f"unexpected argument {arguments[1]!r}; every option is a --flag")
-        if flags.FLAGS.only_check_args:
-            call(arguments, lambda given: 0)
-        return arguments
+    app.run(call, flags_parser=lambda argv: argv[:1])
 
-    def call(argv, main=main):
-        try:
-            sys.exit(main(from_flags(options_class)))
-        except UserError as error:
-            fail(1, f"error: {error}")
-        except OSError as error:
-            where = ""
-            if error.filename:
-                where = f"{_flag_of(error.filename, options_class)}{error.filename}: "
-            fail(1, f"error: {where}{error.strerror or error}")
-        except KeyboardInterrupt as interrupt:
-            fail(130, str(interrupt) or "interrupted")
 
-    define(options_class)
-    app.run(call, flags_parser=parse)
+def _read_command_line(options_class):
+    program = _program()
+    try:
+        arguments = flags.FLAGS(sys.argv)
+    except flags.Error as error:
+        line = " ".join(str(error).split()).removeprefix("flag ")
+        _fail(2, f"{line} (see {program} --help)")
+    except SystemExit:  # --help; absl ends it with 1
+        sys.exit(0)
+    if missing := _missing(options_class):
+        _fail(2, f"{', '.join(missing)} required (see {program} --help)")
+    if len(arguments) > 1:
+        _fail(2, f"unexpected argument {arguments[1]!r}; every option is a --flag")
+
+
+@contextlib.contextmanager
+def _one_line_errors(options_class):
+    """Ends the program on what a user can fix."""
+    try:
+        yield
+    except UserError as error:
+        _fail(1, f"error: {error}")
+    except OSError as error:
+        where = ""
+        if error.filename:
+            where = f"{_flag_of(error.filename, options_class)}{error.filename}: "
+        _fail(1, f"error: {where}{error.strerror or error}")
+    except KeyboardInterrupt as interrupt:
+        _fail(130, str(interrupt) or "interrupted")
+
+
+def _program():
+    return os.path.basename(sys.argv[0])
+
+
+def _fail(status, message):
+    # One line, even if a name in the message contains a line feed.
+    message = _CONTROL.sub(lambda found: repr(found[0])[1:-1], message)
+    print(f"{_program()}: {message}", file=sys.stderr)
+    sys.exit(status)

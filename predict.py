@@ -21,10 +21,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-import training  # noqa: F401  TensorFlow, without its log messages
 import options
-from serving import forms
-from serving.predictor import Predictor
 from text.errors import UserError
 from text.files import inputs, local, sources, tables
 from text.progress import Progress
@@ -80,6 +77,14 @@ class Options:
             raise UserError(
                 "--serve uses no files; remove --input_file and --output_file"
             )
+
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import backend  # noqa: F401  TensorFlow, without its log messages
+from serving import forms
+from serving.predictor import Predictor
 
 
 def main(given: Options) -> int | None:

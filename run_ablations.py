@@ -21,14 +21,12 @@ import dataclasses
 import os
 
 import options
-from training import checkpoint, run
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import EncoderConfig
 from text.corpus import formats
 from text.errors import UserError
 from text.files import inputs, local
 from text.tokenizers.kinds import TokenizerOptions
-from training.ablations import cells, page, plan, tasks
 from training.ablations.tables import TABLES
 
 _MARK = ".ablations~bert~"  # a file that marks the folder as made by this script
@@ -149,6 +147,13 @@ class Options(TokenizerOptions):
             for field in dataclasses.fields(TokenizerOptions)
             if getattr(self, field.name) != field.default
         }
+
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import checkpoint, run
+from training.ablations import cells, page, plan, tasks
 
 
 def main(given: Options) -> int:

@@ -19,24 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 import options
-from training import metrics, run, run_folder
 from text.errors import UserError
 from text.files import local, tables
 from text.instances import packing
-from text.instances.pack_graph import pack
-from text.records.rows import Field, Row
 from text.tasks import glue
-from text.tasks.in_parts import in_parts
-from training.finetuning import finetune
-from training.finetuning.labels import (
-    MOST_NAMED,
-    Labels,
-    Number,
-    OneClass,
-    SeveralClasses,
-    listed,
-)
-from training.finetuning.task import Judgement, ServedTask
+from training.finetuning.flags import PooledOptions
 
 _SAMPLES = (
     "A wonderful little production.",
@@ -66,7 +53,7 @@ _CUSTOM = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetune.PooledOptions):
+class Options(PooledOptions):
     data_dir: str = options.field(help="Folder of the task's files.")
     task_name: str = options.field(
         help=f"One of {', '.join(glue.TASKS)}, xnli (any case), or custom: your own files."
@@ -169,15 +156,25 @@ class Options(finetune.PooledOptions):
             {},
         )
 
-    def make_labels(self) -> Labels:
-        """The kind of label that the task has."""
+    def make_labels(self):
+        """The kind of label that the task has, a `labels.Labels`."""
         data = self.data_set
         if data.labels is None:
-            return Number(data.bounds)
+            return labels.Number(data.bounds)
         if self.is_custom and self.label_kind == "several":
-            return SeveralClasses(data.labels, self.label_separator)
-        return OneClass(data.labels, data.relabel)
+            return labels.SeveralClasses(data.labels, self.label_separator)
+        return labels.OneClass(data.labels, data.relabel)
 
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import metrics, run, run_folder
+from text.instances.pack_graph import pack
+from text.records.rows import Field, Row
+from text.tasks.in_parts import in_parts
+from training.finetuning import finetune, labels
+from training.finetuning.task import Judgement, ServedTask
 
 # === Reading =========================================================================
 
@@ -255,7 +252,7 @@ class Classifier(ServedTask):
 
     @property
     def _has_several(self):
-        return isinstance(self.labels, SeveralClasses)
+        return isinstance(self.labels, labels.SeveralClasses)
 
     def restore(self, state):
         known, mine = state.get("labels"), self.labels.names
@@ -270,8 +267,8 @@ class Classifier(ServedTask):
             if self.given.is_custom:
                 hint = "remove --labels, or pass these"
             raise UserError(
-                f"the model was trained for the labels {listed(known)} in this "
-                f"order, not for {listed(mine or ['numbers'])}; {hint}"
+                f"the model was trained for the labels {labels.listed(known)} in this "
+                f"order, not for {labels.listed(mine or ['numbers'])}; {hint}"
             )
 
     # --- Rows ------------------------------------------------------------------------
@@ -292,7 +289,7 @@ class Classifier(ServedTask):
         )
         self.counts["were cut to --max_seq_length"] += was_cut
         self.counts["are empty"] += not (example.text_a.strip() or example.text_b)
-        if split == "train" and len(self.labels.names or ()) <= MOST_NAMED:
+        if split == "train" and len(self.labels.names or ()) <= labels.MOST_NAMED:
             for name in self.labels.classes(example.label):
                 self.counts[f"labelled {name}"] += 1
         gold = np.zeros(1) if example.label is None else self._gold([example])

@@ -30,14 +30,11 @@ from itertools import chain
 import numpy as np
 
 import options
-from training import metrics, run, run_folder
-from modeling.objectives import frozen_tagging, tasks
+from modeling.encoders.features import FEATURES, LSTM_LAYERS
 from text.errors import UserError
 from text.files import inputs
-from text.records.rows import Field, Row
-from text.tasks import tags, tags_graph
-from training.finetuning import entities, finetune
-from training.finetuning.task import ServedTask
+from text.tasks import tags
+from training.finetuning.flags import FineTuningOptions
 
 _SAMPLES = (
     "George Washington was never in Washington .",
@@ -50,7 +47,7 @@ _SAMPLES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetune.FineTuningOptions):
+class Options(FineTuningOptions):
     data_dir: str = options.field(help="Folder with the three files.")
     train_file: str = options.field("train.txt", help="Training set, in data_dir.")
     dev_file: str = options.field("dev.txt", help="Dev set.")
@@ -82,7 +79,7 @@ class Options(finetune.FineTuningOptions):
     )
     features: str | None = options.field(
         None,
-        choices=tuple(frozen_tagging.FEATURES),
+        choices=tuple(FEATURES),
         help="Freeze the encoder and train BiLSTM layers on these of its outputs: two, "
         "unless --lstm_layers gives another number.",
     )
@@ -105,8 +102,19 @@ class Options(finetune.FineTuningOptions):
 
     @property
     def num_lstm_layers(self) -> int:
-        paper = frozen_tagging.FrozenTagging.lstm.num_layers if self.features else 0
+        paper = LSTM_LAYERS if self.features else 0
         return self.lstm_layers or paper
+
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import metrics, run, run_folder
+from modeling.objectives import frozen_tagging, tasks
+from text.records.rows import Field, Row
+from text.tasks import tags_graph
+from training.finetuning import entities, finetune
+from training.finetuning.task import ServedTask
 
 
 class Tagger(ServedTask):
@@ -143,7 +151,7 @@ class Tagger(ServedTask):
     def _check_layers(self):
         given = self.given
         number = run.read_config(given).num_hidden_layers
-        if number < frozen_tagging.FEATURES[given.features]:
+        if number < FEATURES[given.features]:
             raise UserError(
                 f"--features={given.features}: {given.bert_config_file} has only "
                 f"num_hidden_layers={number}"

@@ -14,7 +14,8 @@ weights. The released models were trained for a million updates of 256 records
 import dataclasses
 
 import options
-from training import distribution, flags, pretraining, pretraining_records
+from training import flags
+from modeling.objectives.kinds import OBJECTIVES
 from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
 
@@ -46,7 +47,7 @@ class Options(TokenizerOptions, flags.RunOptions):
 
     objective: str = options.field(
         "masked_lm_next_sentence",
-        choices=tuple(pretraining_records.OBJECTIVES),
+        choices=tuple(OBJECTIVES),
         help="What to learn. masked_lm omits the next sentence. next_token is language "
         "modelling on records with --masking=dynamic, for a config whose "
         "attention_direction is left_to_right or right_to_left.",
@@ -92,6 +93,12 @@ class Options(TokenizerOptions, flags.RunOptions):
 
     def files(self) -> list[str]:
         return [*self.input_file, *self.eval_input_file, *super().files()]
+
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import distribution, pretraining
 
 
 @distribution.together()

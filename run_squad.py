@@ -23,13 +23,9 @@ import numpy as np
 from absl import logging
 
 import options
-from training import run, run_folder, squad_metrics
-from modeling.objectives import tasks
 from text.errors import UserError
-from text.records.rows import Field, Row
-from text.tasks import in_parts, spans, spans_graph, squad
-from training.finetuning import finetune
-from training.finetuning.task import Judgement, ServedTask
+from text.tasks import spans, squad
+from training.finetuning.flags import FineTuningOptions
 
 _FIRST_UNIQUE_ID = 1000000000
 _NOTHING = "(no answer)"
@@ -46,7 +42,7 @@ _SAMPLES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetune.FineTuningOptions):
+class Options(FineTuningOptions):
     train_file: str | None = options.field(
         None, help="Questions to train on, in SQuAD's JSON format."
     )
@@ -93,7 +89,7 @@ class Options(finetune.FineTuningOptions):
         self.lengths  # noqa: B018  checked when it is made
         if self.do_train and not self.train_file:
             raise UserError("--do_train needs --train_file")
-        if finetune.evaluates(self) and not self.predict_file:
+        if self.evaluates and not self.predict_file:
             raise UserError(
                 "--do_eval, --eval_every_steps, --early_stopping_patience and a search "
                 "need --predict_file"
@@ -107,6 +103,16 @@ class Options(finetune.FineTuningOptions):
             self.max_seq_length, self.doc_stride, self.max_query_length
         )
 
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import run, run_folder, squad_metrics
+from modeling.objectives import tasks
+from text.records.rows import Field, Row
+from text.tasks import in_parts, spans_graph
+from training.finetuning import finetune
+from training.finetuning.task import Judgement, ServedTask
 
 # === The task ========================================================================
 

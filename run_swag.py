@@ -32,15 +32,10 @@ from typing import NamedTuple
 import numpy as np
 
 import options
-from training import metrics, run, run_folder
-from modeling.objectives import tasks
 from text.errors import UserError
 from text.files import tables
 from text.instances import packing
-from text.records.rows import Field, Row
-from text.tasks import choices_graph
-from training.finetuning import finetune
-from training.finetuning.task import Judgement, ServedTask
+from training.finetuning.flags import PooledOptions
 
 _SAMPLES = (
     (
@@ -55,7 +50,7 @@ _SAMPLES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(finetune.PooledOptions):
+class Options(PooledOptions):
     data_dir: str = options.field(help="Folder with the three files.")
     train_file: str = options.field(
         "train.csv",
@@ -82,6 +77,16 @@ class Options(finetune.PooledOptions):
             )
         super().__post_init__()
 
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import metrics, run, run_folder
+from modeling.objectives import tasks
+from text.records.rows import Field, Row
+from text.tasks import choices_graph
+from training.finetuning import finetune
+from training.finetuning.task import Judgement, ServedTask
 
 # === Reading =========================================================================
 

@@ -21,7 +21,7 @@ import sys
 import time
 
 import options
-from training import tf
+from training.backend import tf
 from serving.predictor import Predictor
 from text.errors import UserError
 from text.files import inputs, tables

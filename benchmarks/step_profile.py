@@ -17,7 +17,7 @@ import time
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import options
-from training import tf
+from training.backend import tf
 from benchmarks import training
 
 _UPDATES = 5

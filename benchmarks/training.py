@@ -10,7 +10,8 @@ import time
 import numpy as np
 
 import options
-from training import distribution, loop, tf
+from training import distribution, loop
+from training.backend import tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 

@@ -1,10 +1,9 @@
 """Optimizers, each with the learning-rate schedule of its publication.
 
-To add one, add a class and a row to OPTIMIZERS.
+To add one, add a class, and a row to OPTIMIZERS in recipe.py.
 """
 
 import contextlib
-import dataclasses
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -237,42 +236,6 @@ def _rate_by_norm(learning_rate, variable, update):
     is_adapted = (norm > 0.0) & (of_update > 0.0)
     ratio = norm / ops.where(is_adapted, of_update, 1.0)
     return learning_rate * ops.where(is_adapted, ratio, 1.0)
-
-
-OPTIMIZERS = {
-    "adam_weight_decay": AdamWeightDecay,
-    "fairseq_adam": FairseqAdam,
-    "lamb": Lamb,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """How gradients become an update; the fields have the names of flags.
-
-    Attributes:
-        optimizer: a key of OPTIMIZERS.
-        clip_norm: the largest norm of all gradients together; 0 leaves them as they are.
-    """
-
-    optimizer: str = "adam_weight_decay"
-    bias_correction: bool = False
-    adam_beta_2: float = 0.999
-    weight_decay: float = 0.01
-    clip_norm: float = 1.0
-
-    def make(self, variables: Sequence[keras.Variable]) -> AdamWeightDecay:
-        """The optimizer for these variables."""
-        return OPTIMIZERS[self.optimizer](
-            variables,
-            weight_decay_rate=self.weight_decay,
-            beta_2=self.adam_beta_2,
-            bias_correction=self.bias_correction,
-        )
-
-    def clip_scale(self, gradients: Sequence) -> tuple:
-        """See `clip_scale`."""
-        return clip_scale(gradients, self.clip_norm)
 
 
 def _slot(variable, name):

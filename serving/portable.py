@@ -1,4 +1,7 @@
-"""Converts the network of an export to ONNX and LiteRT, each checked by its own runtime."""
+"""Converts the network of an export to ONNX and LiteRT, each checked by its own runtime.
+
+It loads TensorFlow when it converts, so that --help can list the formats at once.
+"""
 
 import importlib
 import logging
@@ -6,7 +9,6 @@ import os
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import tensorflow as tf
 
 from text.errors import UserError
 
@@ -14,14 +16,20 @@ _NEEDED = {"onnx": ("tf2onnx", "onnxruntime"), "litert": ("ai_edge_litert",)}
 FORMATS = tuple(_NEEDED)
 
 
-def check_installed(formats: list[str]) -> None:
+def check_known(formats: list[str]) -> None:
     """Raises:
-    UserError: a format is unknown, or the packages that write and run it are not
-        installed.
+    UserError: a format is unknown.
     """
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--export_formats={name}: not one of {', '.join(FORMATS)}")
+
+
+def check_installed(formats: list[str]) -> None:
+    """Raises:
+    UserError: the packages that write and run a format are not installed.
+    """
+    for name in formats:
         for module in _NEEDED[name]:
             try:
                 importlib.import_module(module)
@@ -48,6 +56,8 @@ def write(
         saved_model: the folder of the network alone.
         batch: int32 arrays.
     """
+    import tensorflow as tf
+
     loaded = tf.saved_model.load(saved_model)
     serve = loaded.signatures["serving_default"]
     make = {"onnx": _onnx, "litert": _litert}[name]
@@ -62,6 +72,7 @@ def write(
 
 def _onnx(serve, loaded, batch) -> tuple[bytes, Callable]:
     import onnxruntime
+    import tensorflow as tf
     import tf2onnx
 
     logging.getLogger("tf2onnx").setLevel("ERROR")
@@ -85,6 +96,7 @@ def _onnx(serve, loaded, batch) -> tuple[bytes, Callable]:
 
 
 def _litert(serve, loaded, batch) -> tuple[bytes, Callable]:
+    import tensorflow as tf
     from ai_edge_litert.interpreter import Interpreter
 
     # Without fixed lengths, it lacks operations.

@@ -12,7 +12,7 @@ masks    Paris or Rome for every [MASK]
 import json
 import pathlib
 
-from training import tf
+from training.backend import tf
 
 TEXT = tf.TensorSpec([None], tf.string)
 LIST = tf.TensorSpec([None, None], tf.string)

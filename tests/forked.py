@@ -24,7 +24,7 @@ import tests
 
 _FORKS = multiprocessing.get_context("forkserver")
 _SCRIPTS = [path.stem for path in tests.ROOT.glob("run_*.py")]
-_FORKS.set_forkserver_preload(["training", *_SCRIPTS, "tests.programs.parity"])
+_FORKS.set_forkserver_preload(["training.backend", *_SCRIPTS, "tests.programs.parity"])
 
 
 class Process:

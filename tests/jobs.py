@@ -15,7 +15,8 @@ import pytest
 import fill_mask
 import options
 import tests
-from training import checkpoint, loop, run_folder, tf
+from training import checkpoint, loop, run_folder
+from training.backend import tf
 from serving.predictor import Predictor
 
 # What a program of its own needs in order to find ours.

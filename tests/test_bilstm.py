@@ -14,7 +14,7 @@ import run_classifier
 import run_ner
 import run_squad
 import run_swag
-from training import tf
+from training.backend import tf
 from modeling import layers
 from modeling.bilstm import BiLstm
 from modeling.objectives import masked_lm, tasks

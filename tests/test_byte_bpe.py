@@ -21,7 +21,7 @@ import run_pretraining
 import run_squad
 import run_swag
 import tests
-from training import tf
+from training.backend import tf
 from modeling.encoders.roberta_config import RobertaConfig
 from serving.predictor import Predictor
 from tests import jobs

@@ -17,7 +17,8 @@ import pytest
 
 import extract_features
 import tests
-from training import checkpoint, feature_files, features, tf
+from training import checkpoint, feature_files, features
+from training.backend import tf
 from extract_features import Options
 from tests import jobs
 from text.errors import UserError

@@ -11,8 +11,9 @@ import pytest
 import convert_checkpoint
 import run_classifier
 import tests
-from training import checkpoint, tf
+from training import checkpoint
 from training import run as training_run
+from training.backend import tf
 from tests import jobs, tiny
 from tests.jobs import results
 from text.errors import UserError

@@ -12,7 +12,8 @@ import pytest
 
 import run_pretraining
 import tests
-from training import checkpoint, lease, run_folder, tf
+from training import checkpoint, lease, run_folder
+from training.backend import tf
 from modeling.encoders.bert_config import BertConfig
 from tests import forked, jobs, tiny
 from text.errors import UserError

@@ -12,7 +12,8 @@ import pytest
 
 import run_squad
 import tests
-from training import checkpoint, tf
+from training import checkpoint
+from training.backend import tf
 from serving import forms, predictor
 from tests import forked, jobs, tiny
 from tests.jobs import results

@@ -13,7 +13,8 @@ import pytest
 
 import run_swag
 import tests
-from training import checkpoint, tf
+from training import checkpoint
+from training.backend import tf
 from modeling.encoders.bert import BertEncoder
 from serving import predictor
 from tests import forked, jobs, served, tiny

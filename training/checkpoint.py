@@ -17,9 +17,9 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
-import tensorflow as tf
 
 from training import lease, run_folder
+from training.backend import tf
 from modeling.encoders import architectures, config
 from text.errors import UserError
 from text.files import anywhere, local

@@ -4,7 +4,8 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
+
+from training.backend import tf
 
 # With fewer weights, compiling (seconds) takes longer than it saves.
 _FEWEST_WEIGHTS = 3_000_000

@@ -2,25 +2,7 @@
 
 import sys
 
-import tensorflow as tf
-from tensorflow.core.protobuf import rewriter_config_pb2
-from tensorflow.python.eager import context
-
-
-def keep_order_of_sums() -> None:
-    """Makes TensorFlow add three or more tensors in the order of the program.
-
-    If it considers memory short, on a CPU from 205 MB on, its graph optimizer turns such
-    a sum into additions in whatever order the terms become ready. This affects gradients
-    of what several layers read, and anything added up in a chain: the same command then
-    ends with different bits each time, even with op determinism. (Source:
-    tensorflow/core/grappler/optimizers/memory_optimizer.cc, SchedulingPass.) No public
-    function switches that off; test_determinism.py shows whether this still does.
-    """
-    config = tf.compat.v1.ConfigProto()
-    rewrites = config.graph_options.rewrite_options
-    rewrites.memory_optimization = rewriter_config_pb2.RewriterConfig.NO_MEM_OPT
-    context.context()._config = config
+from training.backend import tf
 
 
 def configure(deterministic: bool | None, allow_tf32: bool) -> None:

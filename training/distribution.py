@@ -5,16 +5,12 @@ import json
 import os
 from collections.abc import Callable, Iterator
 
-import tensorflow as tf
-
+from training.backend import tf
 from text.errors import UserError
 from text.records import reading
 
 # TensorFlow's message when one host waits for another that has ended.
 _LEFT_ALONE = "Collective ops is aborted"
-
-LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
-KINDS = ("one", "mirrored", "multi_worker", "tpu")
 
 
 def make(kind: str, *, tpu: str | None = None, zone=None, project=None):

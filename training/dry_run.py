@@ -5,9 +5,8 @@ import resource
 import statistics
 import time
 
-import tensorflow as tf
-
 from training import distribution, loop
+from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from text.progress import duration
 from text.records import reading

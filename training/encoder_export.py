@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from training import loop, metrics
+from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from serving import export
 from text.instances import packing

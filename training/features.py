@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
+from training.backend import tf
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError

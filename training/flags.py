@@ -1,15 +1,19 @@
-"""The flags of all training scripts."""
+"""The flags of all training scripts.
+
+Declaring them loads neither TensorFlow nor Keras, so that --help answers at once. Methods
+for a run import what they need.
+"""
 
 import dataclasses
 
 import options
-from training import determinism, distribution, loop
-from modeling import optimization
+from modeling.recipe import OPTIMIZERS, Recipe
 from serving import portable
 from text.errors import UserError
 
 # The flags that say how gradients become an update.
-RECIPE = tuple(field.name for field in dataclasses.fields(optimization.Recipe))
+RECIPE = tuple(field.name for field in dataclasses.fields(Recipe))
+_LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +79,7 @@ class RunOptions:
 
     distribution: str = options.field(
         "one",
-        choices=distribution.KINDS,
+        choices=("one", "mirrored", "multi_worker", "tpu"),
         help="one: a single device. mirrored: all GPUs of this host. multi_worker: the "
         "hosts in TF_CONFIG, which share output_dir. tpu: a TPU.",
     )
@@ -105,7 +109,7 @@ class RunOptions:
     )
     optimizer: str = options.field(
         "adam_weight_decay",
-        choices=tuple(optimization.OPTIMIZERS),
+        choices=tuple(OPTIMIZERS),
         help="adam_weight_decay: BERT's, with its schedule. fairseq_adam: RoBERTa's, "
         "which corrects Adam's bias, decays every variable, and lets the learning rate "
         "fall from its peak without a jump. lamb: for batches of thousands of rows.",
@@ -171,7 +175,11 @@ class RunOptions:
             raise UserError(f"--seed={self.seed}: must be from 0 to {2**31 - 1}")
         if self.export_formats and self.export_dtype != "float32":
             raise UserError("--export_formats needs --export_dtype=float32")
-        portable.check_installed(self.export_formats)
+        portable.check_known(self.export_formats)
+        if self.export_formats:
+            from training import backend  # noqa: F401  loads TensorFlow quietly
+
+            portable.check_installed(self.export_formats)
         if self.uses_tpu:
             self._check_tpu()
 
@@ -204,21 +212,23 @@ class RunOptions:
 
     @property
     def _tpu(self) -> str:
-        return self.tpu_name or self.master or distribution.LOCAL_TPU
+        return self.tpu_name or self.master or _LOCAL_TPU
 
     def _check_tpu(self):
-        if self._tpu == distribution.LOCAL_TPU:
+        if self._tpu == _LOCAL_TPU:
             return
         for path in self.files():
             if not path.startswith("gs://"):
                 raise UserError(
                     f"{path}: the TPU {self._tpu!r} runs on other machines, which cannot "
                     "read or write local files; use gs:// paths or, on a TPU VM, "
-                    f"--tpu_name={distribution.LOCAL_TPU}"
+                    f"--tpu_name={_LOCAL_TPU}"
                 )
 
     def strategy(self):
         """Connects to the devices; call it before TensorFlow looks for any."""
+        from training import determinism, distribution
+
         determinism.configure(self.deterministic, self.allow_tf32)
         return distribution.make(
             "tpu" if self.uses_tpu else self.distribution,
@@ -235,8 +245,10 @@ class RunOptions:
         learning_rate: float,
         batch_size: int,
         seed: int,
-    ) -> loop.Settings:
-        """The loop's settings: these numbers, and the rest from the flags."""
+    ):
+        """The `loop.Settings`: these numbers, and the rest from the flags."""
+        from training import loop
+
         return loop.Settings(
             num_train_steps=num_train_steps,
             num_warmup_steps=num_warmup_steps,
@@ -246,9 +258,7 @@ class RunOptions:
             recompute=self.recompute,
             seed=seed,
             xla=self.xla,
-            recipe=optimization.Recipe(
-                **{name: getattr(self, name) for name in RECIPE}
-            ),
+            recipe=Recipe(**{name: getattr(self, name) for name in RECIPE}),
             max_skipped_updates=self.max_skipped_updates,
             steps_per_call=self.iterations_per_loop,
             save_every_steps=self.save_checkpoints_steps,

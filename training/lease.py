@@ -7,9 +7,8 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 
-import tensorflow as tf
-
 from training import run_folder
+from training.backend import tf
 from text.errors import UserError
 from text.files import anywhere, local, sources
 

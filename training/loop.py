@@ -15,10 +15,10 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 
-import tensorflow as tf
-
 from training import checkpoint, compiler, distribution, report
+from training.backend import tf
 from modeling import derivatives, fusion, layers, losses, optimization
+from modeling.recipe import Recipe
 
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
@@ -44,7 +44,7 @@ class Settings:
     recompute: bool = False
     seed: int = 0
     xla: bool = False
-    recipe: optimization.Recipe = optimization.Recipe()
+    recipe: Recipe = Recipe()
     max_skipped_updates: int = 10
     steps_per_call: int = 1000
     save_every_steps: int = 1000
@@ -136,7 +136,7 @@ class Trainer:
         gradients, sums = self._gradients(batch, weights, self._seeds(context, step))
         gradients, sums = distribution.total((gradients, sums))
         # Differs from the release, which clips each core's gradient before adding them.
-        scale, norm = self.settings.recipe.clip_scale(gradients)
+        scale, norm = optimization.clip_scale(gradients, self.settings.recipe.clip_norm)
         finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
         tf.cond(finite, lambda: self._apply(gradients, step, scale), lambda: None)
         sums = tf.concat([sums, [[norm, 1.0]]], axis=0)

@@ -95,7 +95,7 @@ def _make_trainer(given, config, objective, strategy) -> loop.Trainer:
 
 def _tell_needs(given, trainer, data) -> None:
     """Prints what --dry_run asks for."""
-    objective = pretraining_records.OBJECTIVES[given.objective]
+    objective = pretraining_records.OBJECTIVES[given.objective]()
     length = given.max_seq_length
     predictions = given.max_predictions_per_seq if objective.reads_masks else length
     with pretraining_records.blaming(data):
@@ -229,7 +229,7 @@ def _check_objective(given, config):
             f"{given.output_dir}: its run has --objective={noted}; pass the same one, or "
             "choose another output_dir"
         )
-    objective = pretraining_records.OBJECTIVES[given.objective]()
+    objective = pretraining_records.OBJECTIVES[given.objective]()()
     if given.do_export and not objective.reads_masks:
         raise UserError(
             "--do_export writes a model that fills masks, which "

@@ -1,7 +1,4 @@
-"""The records of a pre-training run, and the objectives that they allow.
-
-To add an objective, add a file to modeling/objectives and a row to OBJECTIVES.
-"""
+"""The records of a pre-training run, and the objectives that they allow."""
 
 import contextlib
 import dataclasses
@@ -10,15 +7,13 @@ import sys
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import tensorflow as tf
 
 from training import run
+from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.dynamic_masks import DynamicMasks
-from modeling.objectives.masked_lm import MaskedLM
-from modeling.objectives.next_token import NextToken
+from modeling.objectives.kinds import OBJECTIVES
 from modeling.objectives.objective import Objective
-from modeling.objectives.pretraining import MaskedLMNextSentence
 from text.errors import UserError
 from text.files import anywhere
 from text.instances.kinds import RowOptions
@@ -28,12 +23,6 @@ from text.records.descriptions import Description
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP
-
-OBJECTIVES = {
-    "masked_lm_next_sentence": MaskedLMNextSentence,
-    "masked_lm": MaskedLM,
-    "next_token": NextToken,
-}
 
 
 def _adapted(objective, recipe, description) -> Objective:
@@ -89,7 +78,8 @@ def choose_objective(
         _check_same_kind(path, recipe, other, kind)
     found = {feature.name: feature for feature in recipe.make().schema()}
     objectives = {
-        name: _adapted(make(), recipe, description) for name, make in OBJECTIVES.items()
+        name: _adapted(load()(), recipe, description)
+        for name, load in OBJECTIVES.items()
     }
     objective = objectives[given.objective]
     holds_masks = recipe.make().masks.are_drawn

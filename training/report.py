@@ -6,9 +6,8 @@ import json
 import os
 import time
 
-import tensorflow as tf
-
 from training import run_folder
+from training.backend import tf
 from text.files import anywhere, sources
 from text.progress import duration
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 
 import numpy as np
-import tensorflow as tf
 
 from training import (
     checkpoint,
@@ -17,6 +16,7 @@ from training import (
     report,
     run_folder,
 )
+from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere

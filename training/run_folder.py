@@ -13,8 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-import tensorflow as tf
-
+from training.backend import tf
 from text.errors import UserError
 from text.files import anywhere, local, sources
 from text.tokenizers.tokenizer import Tokenizer

@@ -4,18 +4,8 @@ import keras
 from keras import ops
 
 from modeling import bilstm, layers
+from modeling.encoders.features import FEATURES, LSTM_LAYERS
 from modeling.objectives import tasks
-
-# Which outputs of the encoder to use, and how many layers it needs for them.
-FEATURES = {
-    "embeddings": 1,
-    "second_to_last": 2,
-    "last": 1,
-    "sum_last_four": 4,
-    "concat_last_four": 4,
-    "weighted_sum_last_four": 4,
-    "weighted_sum_all": 1,
-}
 
 
 class FrozenTagging(tasks.Tagging):
@@ -28,7 +18,7 @@ class FrozenTagging(tasks.Tagging):
     Source: the paper, section 5.3 and table 7 (arXiv:1810.04805).
     """
 
-    lstm = bilstm.BiLstm(num_layers=2)
+    lstm = bilstm.BiLstm(LSTM_LAYERS)
 
     def __init__(self, num_labels: int, features: str):
         super().__init__(num_labels)

@@ -14,6 +14,7 @@ from modeling.encoders.albert import AlbertEncoder
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.architectures import config_from_dict
 from modeling.objectives import pretraining
+from modeling.recipe import Recipe
 
 GOLDEN = tests.GOLDEN / "albert"
 OBJECTIVE = pretraining.MaskedLMNextSentence()
@@ -128,7 +129,7 @@ def test_twenty_updates_equal_the_release(trace, optimizer, batch):
     apart_batch = batch | {
         "segment_ids": np.arange(len(segments)).reshape(batch["segment_ids"].shape)
     }
-    optimizer = optimization.Recipe(optimizer).make(model.trainable_variables)
+    optimizer = Recipe(optimizer).make(model.trainable_variables)
     expected = golden(trace)
     variables = {v.path: v for v in model.weights}
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tests.tiny as tiny
-from training import compiler, tf
+from training import compiler
+from training.backend import tf
 from modeling import derivatives, fusion, layers
 from modeling.objectives import pretraining
 

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from training import compiler, tf
+from training import compiler
+from training.backend import tf
 from modeling import derivatives, fusion, layers, losses
 from modeling.encoders import bert
 from modeling.encoders.bert_config import BertConfig

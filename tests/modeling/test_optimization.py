@@ -16,6 +16,7 @@ from training import compiler
 from modeling import derivatives, fusion, losses, optimization
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
+from modeling.recipe import Recipe
 from tests import forked, jobs
 
 GOLDEN = tests.GOLDEN
@@ -97,11 +98,11 @@ def test_layer_normalization_and_biases_are_not_decayed():
 def test_roberta_s_optimizer_decays_everything_and_always_corrects():
     for rate, expected in ((0.01, 0.9999), (0.0, 1.0)):
         bias = variable([1.0], "LayerNorm_bias")
-        recipe = optimization.Recipe("fairseq_adam", weight_decay=rate)
+        recipe = Recipe("fairseq_adam", weight_decay=rate)
         recipe.make([bias]).apply([ops.zeros(1)], 0.01, 0)
         assert float(bias[0]) == pytest.approx(expected, abs=1e-7)
     bias = variable([1.0], "bias")
-    recipe = optimization.Recipe("fairseq_adam", weight_decay=0.0)
+    recipe = Recipe("fairseq_adam", weight_decay=0.0)
     # Epsilon joins the root of 0.001 * 1e-6 ** 2 before that is corrected.
     recipe.make([bias]).apply([ops.full((1,), 1e-6)], 1.0, 0)
     update = 1e-7 / (0.001**0.5 * 1e-6 + 1e-6) * 0.001**0.5 / 0.1
@@ -120,7 +121,7 @@ def test_two_updates_of_lamb_equal_albert_s():
         name: keras.Variable(start[name], dtype="float32", name=name.replace("/", "."))
         for name in gradients
     }
-    optimizer = optimization.Recipe("lamb").make(variables.values())
+    optimizer = Recipe("lamb").make(variables.values())
     # Their clipping measured this norm, see tests/golden/README.md.
     clipped = [ops.cast(g / 2.4779484, "float32") for g in gradients.values()]
     for rate in trace["learning_rate"][:2]:
@@ -134,7 +135,7 @@ def test_two_updates_of_lamb_equal_albert_s():
 
 def test_lamb_leaves_the_rate_where_a_norm_is_0():
     zeros, kernel = variable([0.0, 0.0], "kernel"), variable([3.0, 4.0], "kernel")
-    optimizer = optimization.Recipe("lamb", weight_decay=0.0).make([zeros, kernel])
+    optimizer = Recipe("lamb", weight_decay=0.0).make([zeros, kernel])
     optimizer.apply([ops.ones(2), ops.zeros(2)], 0.01)
     np.testing.assert_allclose(zeros, [-0.0316218] * 2, rtol=1e-5)
     np.testing.assert_array_equal(kernel, [3.0, 4.0])

@@ -6,7 +6,7 @@ test_dynamic_masks.py draws them on JAX.
 import numpy as np
 import pytest
 
-from training import tf
+from training.backend import tf
 from modeling import row_random
 
 CELLS = 16

@@ -3,7 +3,7 @@
 import runpy
 import sys
 
-from training import tf
+from training.backend import tf
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(

@@ -11,7 +11,8 @@ import sys
 
 import numpy as np
 
-from training import distribution, loop, tf
+from training import distribution, loop
+from training.backend import tf
 from modeling import layers
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining

@@ -21,7 +21,8 @@ import fill_mask
 import run_classifier
 import run_pretraining
 import tests
-from training import checkpoint, encoder_export, tf
+from training import checkpoint, encoder_export
+from training.backend import tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from serving import export, export_folder, portable

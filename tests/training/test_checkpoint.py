@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tests
-from training import checkpoint, run_folder, tf
+from training import checkpoint, run_folder
+from training.backend import tf
 from text.errors import UserError
 from text.files import local
 

@@ -11,7 +11,8 @@ import pytest
 from tensorflow.python.eager import context
 
 import tests
-from training import determinism, tf
+from training import determinism
+from training.backend import tf
 from benchmarks import kills
 from tests import forked, jobs
 

@@ -10,7 +10,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import tests
-from training import checkpoint, tf
+from training import checkpoint
+from training.backend import tf
 from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks

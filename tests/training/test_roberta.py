@@ -12,11 +12,12 @@ from safetensors.numpy import load_file, save_file
 import convert_checkpoint
 import fill_mask
 import tests
-from training import checkpoint, distribution, loop, tf
-from modeling import optimization
+from training import checkpoint, distribution, loop
+from training.backend import tf
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.roberta_config import RobertaConfig
 from modeling.objectives import masked_lm, tasks
+from modeling.recipe import Recipe
 from text.errors import UserError
 from training.layouts import hugging_face
 from training.layouts.roberta_names import ROBERTA
@@ -215,7 +216,7 @@ def test_twenty_updates_equal_fairseq(fairseq_weights):
             num_warmup_steps=5,
             learning_rate=5e-3,
             batch_size=4,
-            recipe=optimization.Recipe(**recipe),
+            recipe=Recipe(**recipe),
             save_every_steps=0,
             log_every_steps=1,
         ),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tests
-from training import checkpoint, distribution, loop, report, run_folder, tf
+from training import checkpoint, distribution, loop, report, run_folder
+from training.backend import tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import masked_lm, next_token, pretraining
 from modeling.objectives.dynamic_masks import DynamicMasks

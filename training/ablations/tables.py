@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from modeling.encoders.config import EncoderConfig
-from modeling.objectives.frozen_tagging import FEATURES
+from modeling.encoders.features import FEATURES
 
 _NOT_SAID = (
     "The paper does not say which token its left-to-right classifiers read. Here it is the "

@@ -3,20 +3,20 @@
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 import os
 
 import numpy as np
-import tensorflow as tf
 
 from training import checkpoint, distribution, flags, loop, report, run, run_folder
+from training.backend import tf
 from serving import export_folder
 from text.errors import UserError
 from text.progress import Progress
 from training.finetuning.sets import Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
+from training.finetuning.trials import Trial, varied
 from training.layouts import hugging_face
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
@@ -26,39 +26,6 @@ _OF_TRAINING_ALONE = (
     "initializer_range",
 )
 _SMALL_SET = 10_000  # examples
-
-
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """One combination of the values that a search varies."""
-
-    learning_rate: float
-    train_batch_size: int
-    num_train_epochs: float
-    seed: int
-
-    def __str__(self):
-        return (
-            f"rate{self.learning_rate}-batch{self.train_batch_size}"
-            f"-epochs{self.num_train_epochs}-seed{self.seed}"
-        )
-
-
-def every_trial(given) -> list[Trial]:
-    product = itertools.product(
-        given.learning_rate,
-        given.train_batch_size,
-        given.num_train_epochs,
-        range(given.seed, given.seed + given.num_trials),
-    )
-    return [Trial(*values) for values in dict.fromkeys(product)]
-
-
-def varied(trials: list[Trial]) -> dict:
-    """What a command's settings say about its trials."""
-    if len(trials) == 1:
-        return dataclasses.asdict(trials[0])
-    return {"searched": [str(trial) for trial in trials]}
 
 
 class DivergedError(UserError):

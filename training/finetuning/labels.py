@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import tensorflow as tf
 
 from training import metrics
+from training.backend import tf
 from modeling.objectives import tasks
 from modeling.objectives.objective import Objective
 from text.errors import UserError

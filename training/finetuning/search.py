@@ -14,9 +14,10 @@ from training import checkpoint, loop, run_folder
 from text.errors import UserError
 from text.files import anywhere
 from text.progress import duration
-from training.finetuning.experiment import DivergedError, Experiment, Trial, varied
+from training.finetuning.experiment import DivergedError, Experiment
 from training.finetuning.stopping import load
 from training.finetuning.task import Task
+from training.finetuning.trials import Trial, varied
 
 
 def search(experiment: Experiment, trials: list[Trial]) -> loop.Trainer:

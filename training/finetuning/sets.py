@@ -9,9 +9,9 @@ import os
 import time
 
 import numpy as np
-import tensorflow as tf
 
 from training import distribution, run_folder
+from training.backend import tf
 from text.errors import UserError
 from text.files import anywhere, local, sources
 from text.progress import Progress

@@ -3,9 +3,8 @@
 import json
 import os
 
-import tensorflow as tf
-
 from training import checkpoint, loop, report, run_folder
+from training.backend import tf
 
 
 def load(trainer: loop.Trainer, prefix: str, log: report.Report) -> None:

@@ -21,17 +21,8 @@ from modeling.encoders import architectures
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
-from training.layouts.albert_names import ALBERT
-from training.layouts.bert_names import BERT
+from training.layouts.kinds import NAMES, WEIGHTS
 from training.layouts.names import Names
-from training.layouts.roberta_names import ROBERTA
-
-WEIGHTS = "model.safetensors"
-
-# By the architecture of a config.
-NAMES = {"bert": BERT, "albert": ALBERT, "roberta": ROBERTA}
-# What a head without a name of its own may be for.
-HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
 
 NOT_READ = (
     "only safetensors files are read, because unpickling can execute arbitrary code; load "
@@ -250,9 +241,9 @@ def write(
     Args:
         tensors: released names to arrays, without those that only training uses.
         task: describes a head without a name of its own: "head", its purpose, one of
-            HEADS (by default classification, or choice if it has no bias); "labels" in
-            order, None for a number; "several_labels", whether a text may have more
-            than one.
+            kinds.HEADS (by default classification, or choice if it has no bias);
+            "labels" in order, None for a number; "several_labels", whether a text may
+            have more than one.
         tokenizer: tokenizer_class and its settings: do_lower_case, strip_accents,
             tokenize_chinese_chars.
         beside: names and contents of other files to write.

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from training import tf
+from training.backend import tf
 from text.errors import UserError
 from text.records import blocks, descriptions, framing, reading, shards
 from text.records.schema import Feature

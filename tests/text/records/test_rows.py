@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from training import tf
+from training.backend import tf
 from text.errors import UserError
 from text.records import reading
 from text.records.rows import Field, Layout, Row, Rows, write

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies
 
 import tests
-from training import tf
+from training.backend import tf
 from text.tasks import spans, spans_graph
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 import tests
-from training import tf
+from training.backend import tf
 from text.instances import pack_graph, packing
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece, is_cjk

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import tests
-from training import checkpoint, run_folder, tf
+from training import checkpoint, run_folder
+from training.backend import tf
 from tests import forked, jobs, tiny
 from tests.jobs import results, weights
 from tests.programs import parity

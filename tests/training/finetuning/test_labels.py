@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from training import metrics, tf
+from training import metrics
+from training.backend import tf
 from text.errors import UserError
 from training.finetuning import labels
 

@@ -1,0 +1,95 @@
+"""A script answers --help and mistakes at once: it loads TensorFlow only to work."""
+
+import re
+import sys
+
+import pytest
+
+import tests
+from tests import jobs
+
+SCRIPTS = sorted({path.name for path in tests.ROOT.glob("*.py")} - {"options.py"})
+SWAG = {"data_dir": ".", "bert_config_file": "c", "vocab_file": "v", "output_dir": "o"}
+
+PROGRAM = """
+import dataclasses
+import options
+from text.errors import UserError
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    count: int = options.field(help="A count.")
+
+    def __post_init__(self):
+        print("checked")
+        if self.count == 13:
+            raise UserError("--count=13: is unlucky")
+
+if __name__ == "__main__":
+    options.parse(Options)
+
+print("loaded")
+
+def main(given):
+    print(given)
+
+if __name__ == "__main__":
+    options.run(main, Options)
+"""
+
+
+def loaded(script, *arguments):
+    """Runs a script; returns its status and the packages that it loaded."""
+    line = [sys.executable, "-X", "importtime", str(tests.ROOT / script), *arguments]
+    done = jobs.finished(line)
+    return done.returncode, set(re.findall(r"\| +(\w+)$", done.stderr, re.M)), done
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_loads_no_tensorflow(script):
+    status, packages, done = loaded(script, "--help")
+    assert status == 0 and f"{script}:\n  --" in done.stdout
+    assert "absl" in packages and not packages & {"tensorflow", "keras", "jax"}
+
+
+@pytest.mark.parametrize(
+    "arguments, status, answer",
+    [
+        (["--no_such_flag"], 2, "Unknown command line flag 'no_such_flag'"),
+        (["--pooling=median"], 2, "--pooling=median: value should be one of"),
+        (["--do_train"], 2, "--bert_config_file, --output_dir, --vocab_file"),
+        ([*(f"--{k}={v}" for k, v in SWAG.items())], 1, "error: nothing to do; pass"),
+        (
+            [
+                *(f"--{k}={v}" for k, v in SWAG.items()),
+                "--do_train",
+                "--only_check_args",
+            ],
+            0,
+            "",
+        ),
+    ],
+    ids=["unknown", "wrong value", "missing", "combination", "only checked"],
+)
+def test_mistakes_load_no_tensorflow(arguments, status, answer):
+    found, packages, done = loaded("run_swag.py", *arguments)
+    assert found == status and answer in done.stderr
+    assert not packages & {"tensorflow", "keras", "jax"}
+
+
+@pytest.mark.parametrize(
+    "arguments, status, said",
+    [
+        (["--count=1"], 0, "checked\nloaded\nOptions(count=1)\n"),
+        (["--count=1", "--only_check_args"], 0, "checked\n"),
+        (["--count=13"], 1, "checked\n"),
+        (["--count=a"], 2, ""),
+        ([], 2, ""),
+    ],
+    ids=str,
+)
+def test_the_command_line_is_read_once_and_early(tmp_path, arguments, status, said):
+    (tmp_path / "job.py").write_text(PROGRAM)
+    done = jobs.finished([sys.executable, str(tmp_path / "job.py"), *arguments])
+    assert (done.returncode, done.stdout) == (status, said)
+    assert done.stderr.count("\n") == bool(status)

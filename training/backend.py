@@ -1,0 +1,85 @@
+"""Loads TensorFlow, and Keras on top of it, without their start-up messages.
+
+Whatever else loads them would show the messages and take twice as long, so modules of
+training/ take `tf` and `keras` from here, before they import from modeling/ or serving/.
+"""
+
+import contextlib
+import gc
+import os
+import re
+import sys
+import tempfile
+
+_NOTES = re.compile(
+    rb"WARNING: All log messages before absl|I\d{4} |To enable the foll|"
+    rb"E\d{4} .* cuInit: .*\(303\)"  # no driver: a machine without a GPU
+)
+_LOOKED_FOR = ("jax", "matplotlib", "sklearn")
+
+
+@contextlib.contextmanager
+def _held_back():
+    """Keeps packages from being loaded that Keras and TensorFlow only look for.
+
+    They take half the time of a start, and serve functions that nothing here calls, such
+    as keras.wrappers.SKLearnClassifier, which is then not available in this process.
+    """
+    names = [name for name in _LOOKED_FOR if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(names))
+    try:
+        yield
+    finally:
+        for name in names:
+            del sys.modules[name]
+
+
+def _load_tensorflow():
+    """Loads TensorFlow without its start-up messages, which no log level suppresses."""
+    # Both variables are read on first import. The loop uses tf.distribute, whatever
+    # backend the user's keras.json names.
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with _held_back(), tempfile.TemporaryFile() as written:
+        stderr = os.dup(2)
+        os.dup2(written.fileno(), 2)
+        gc.disable()  # nothing is garbage yet; looking for it is a quarter of the time
+        try:
+            import tensorflow
+
+            # Lists the devices without claiming any.
+            tensorflow.config.list_physical_devices()
+        finally:
+            gc.enable()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            written.seek(0)
+            kept = [line for line in written if not _NOTES.match(line)]
+            sys.stderr.write(b"".join(kept).decode(errors="replace"))
+
+
+_load_tensorflow()
+
+import keras  # noqa: E402, F401
+import tensorflow as tf  # noqa: E402
+from tensorflow.core.protobuf import rewriter_config_pb2  # noqa: E402
+from tensorflow.python.eager import context  # noqa: E402
+
+
+def _keep_order_of_sums() -> None:
+    """Makes TensorFlow add three or more tensors in the order of the program.
+
+    If it considers memory short, on a CPU from 205 MB on, its graph optimizer turns such
+    a sum into additions in whatever order the terms become ready. This affects gradients
+    of what several layers read, and anything added up in a chain: the same command then
+    ends with different bits each time, even with op determinism. (Source:
+    tensorflow/core/grappler/optimizers/memory_optimizer.cc, SchedulingPass.) No public
+    function switches that off; test_determinism.py shows whether this still does.
+    """
+    config = tf.compat.v1.ConfigProto()
+    rewrites = config.graph_options.rewrite_options
+    rewrites.memory_optimization = rewriter_config_pb2.RewriterConfig.NO_MEM_OPT
+    context.context()._config = config
+
+
+_keep_order_of_sums()

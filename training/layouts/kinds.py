@@ -1,0 +1,14 @@
+"""Lists the layouts of Hugging Face's models by architecture.
+
+A new one is a file next to this one and a row in NAMES. Nothing here loads TensorFlow.
+"""
+
+from training.layouts.albert_names import ALBERT
+from training.layouts.bert_names import BERT
+from training.layouts.roberta_names import ROBERTA
+
+# By the architecture of a config.
+NAMES = {"bert": BERT, "albert": ALBERT, "roberta": ROBERTA}
+# What a head without a name of its own may be for.
+HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
+WEIGHTS = "model.safetensors"

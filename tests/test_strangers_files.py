@@ -38,10 +38,10 @@ from training import checkpoint, lease, run_folder
 from serving import export
 from tests import (
     exports,
-    test_run_ner,
+    ner,
+    squad,
+    swag,
     test_run_pretraining,
-    test_run_squad,
-    test_run_swag,
     tiny,
 )
 from text.corpus import documentation
@@ -185,32 +185,32 @@ def of_task(given):
 
 
 def of_squad(given):
-    tiny.write(given, test_run_squad.WORDS, test_run_squad.TINY)
+    tiny.write(given, squad.WORDS, squad.TINY)
     for name, number in (("train", 16), ("dev", 4)):
-        questions = test_run_squad.shining(number, 1, impossible=True)
+        questions = squad.shining(number, 1, impossible=True)
         (given / f"{name}.json").write_text(json.dumps(questions))
-    return test_run_squad.flags(given) | {"version_2_with_negative": True}
+    return squad.flags(given) | {"version_2_with_negative": True}
 
 
 def of_swag(given):
-    tiny.write(given, test_run_swag.WORDS, test_run_swag.TINY)
+    tiny.write(given, swag.WORDS, swag.TINY)
     for name, labelled in (("train", True), ("val", True), ("test", False)):
-        lines = test_run_swag.swag_lines(16, 1, labelled)
-        test_run_swag.write_csv(given / f"{name}.csv", lines)
-    return test_run_swag.flags(given)
+        lines = swag.swag_lines(16, 1, labelled)
+        swag.write_csv(given / f"{name}.csv", lines)
+    return swag.flags(given)
 
 
 def of_ner(given):
-    tiny.write(given, test_run_ner.PIECES, test_run_ner.TINY)
+    tiny.write(given, ner.PIECES, ner.TINY)
     for name in ("train", "dev", "test"):
-        (given / f"{name}.txt").write_text(test_run_ner.conll(16, 1))
-    return test_run_ner.flags(given)
+        (given / f"{name}.txt").write_text(ner.conll(16, 1))
+    return ner.flags(given)
 
 
 def of_ner_features(given):
     flags = of_ner(given)
-    (given / "config.json").write_text(test_run_ner.DEEP.to_json_string())
-    test_run_ner.save_encoder(given, test_run_ner.DEEP)
+    (given / "config.json").write_text(ner.DEEP.to_json_string())
+    ner.save_encoder(given, ner.DEEP)
     return flags | {
         "features": "concat_last_four",
         "init_checkpoint": str(given / "encoder"),

@@ -19,9 +19,6 @@ def folder(tmp_path):
     return write_files(tmp_path)
 
 
-# --- Refusals ------------------------------------------------------------------------
-
-
 def refused(folder, message, **changes):
     """One line for the user; what lay in output_dir is as it was, with nothing beside."""
     output = folder / "output"
@@ -175,9 +172,6 @@ def test_command_line_ends_in_one_line(folder):
         f"run_ner.py: error: {folder}/dev.txt:2: 'NN' is not a tag"
     )
     assert done.stderr.count("\n") == 1
-
-
-# --- Models of other programs ----------------------------------------------------------
 
 
 def test_labels_of_another_program_are_read_in_their_order_or_refused(folder):

@@ -16,8 +16,6 @@ def folder(tmp_path):
     return write_files(tmp_path)
 
 
-# --- Words of any kind ---------------------------------------------------------------
-
 WORDS = st.text(alphabet="abPL.x\x01\u200b\u00a0가", min_size=1, max_size=14)
 
 

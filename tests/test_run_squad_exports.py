@@ -24,8 +24,6 @@ def folder(tmp_path):
     return write_files(tmp_path)
 
 
-# --- Serving -------------------------------------------------------------------------
-
 GOLDEN = tests.GOLDEN / "squad"
 
 

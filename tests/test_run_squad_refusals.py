@@ -13,8 +13,6 @@ def folder(tmp_path):
     return write_files(tmp_path)
 
 
-# --- Refusals ------------------------------------------------------------------------
-
 TRAINING = {
     "truncated": ('{"data": [{"paragraphs"', "train.json:1: not JSON, or truncated"),
     "no JSON": ("question,answer\n", "train.json:1: not JSON"),

@@ -21,9 +21,6 @@ def json_folder(folder):
     return write_json_files(folder)
 
 
-# --- Refusals ------------------------------------------------------------------------
-
-
 def with_column(name, value, lines=None):
     """CSV lines in which the third line has another value in one column."""
     lines = lines or swag_lines(21, seed=2)

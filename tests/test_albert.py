@@ -12,8 +12,8 @@ from modeling.encoders.albert_config import AlbertConfig
 from serving import export
 from serving.predictor import Predictor
 from tests import jobs
+from tests.pretraining import flags
 from tests.test_roberta import TASKS
-from tests.test_run_pretraining import flags
 from tests.text.generation.settings import VOCAB_FILE
 
 CONFIG = AlbertConfig(

@@ -75,9 +75,10 @@ def test_no_package_goes_round_in_a_circle():
 
 
 def test_no_function_or_file_is_too_long_to_read():
-    paths = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
+    folders = (*FLOORS, "tests")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     paths += [ROOT / f"{name}.py" for name in SCRIPTS]
-    assert len(paths) > 80
+    assert len(paths) > 200
     for path in paths:
         content = path.read_text(encoding="utf-8")
         assert content.count("\n") <= LONGEST_FILE, path

@@ -21,10 +21,10 @@ from modeling.objectives import masked_lm, tasks
 from serving import predictor
 from tests import (
     jobs,
+    ner,
     numpy_lstm,
-    test_run_ner,
-    test_run_squad,
-    test_run_swag,
+    squad,
+    swag,
     tiny,
 )
 from text.errors import UserError
@@ -185,7 +185,7 @@ def write_files(folder):
     ]
     for name in ("train", "dev", "test"):
         (folder / f"{name}.tsv").write_text("\n".join(["text\tlabel", *lines, ""]))
-    test_run_ner.save_encoder(folder, config)
+    ner.save_encoder(folder, config)
     return folder
 
 
@@ -326,9 +326,9 @@ def of_script(script_test):
 RUNS = {
     "several": (run_classifier, lambda folder: of_labels(folder, "several")),
     "number": (run_classifier, lambda folder: of_labels(folder, "number")),
-    "squad": (run_squad, of_script(test_run_squad)),
-    "swag": (run_swag, of_script(test_run_swag)),
-    "ner": (run_ner, of_script(test_run_ner)),
+    "squad": (run_squad, of_script(squad)),
+    "swag": (run_swag, of_script(swag)),
+    "ner": (run_ner, of_script(ner)),
 }
 
 
@@ -368,7 +368,7 @@ def test_flags_without_a_meaning_are_refused(tmp_path, changes, message):
 
 def test_features_take_two_layers_or_as_many_as_asked(tmp_path):
     def lstm(**changes):
-        flags = test_run_ner.flags(tmp_path, do_eval=True, features="last", **changes)
+        flags = ner.flags(tmp_path, do_eval=True, features="last", **changes)
         return run_ner.Options(**flags).lstm
 
     assert lstm()[:2] == (2, 768)

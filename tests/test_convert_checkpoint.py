@@ -1,7 +1,6 @@
 """convert_checkpoint.py: there and back the same bits, and what it changes on the way."""
 
 import dataclasses
-import functools
 import json
 import os
 import shutil
@@ -10,57 +9,26 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-import convert_checkpoint
-import tests
 from training import checkpoint
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
+from tests.conversion import (
+    CLASSIFIER,
+    GOLDEN,
+    RELEASED,
+    SPAN,
+    TINY,
+    TOKENS,
+    convert,
+    made,
+    of_golden,
+)
 from tests.programs import read_as_tensorflow_1
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 from training.layouts import hugging_face
-
-GOLDEN = tests.GOLDEN
-RELEASED = str(GOLDEN / "checkpoint" / "bert_model.ckpt")
-TOKENS = [*SPECIAL_TOKENS, "[unused1]", "play", "##ing", "##er", "the"]
-TINY = BertConfig(
-    vocab_size=12,  # more than the vocabulary
-    hidden_size=8,
-    num_hidden_layers=12,  # layer_1 is the beginning of layer_10
-    num_attention_heads=2,
-    intermediate_size=8,
-    max_position_embeddings=6,
-    type_vocab_size=2,
-    hidden_act="gelu_erf",
-)
-
-
-def convert(**flags):
-    return convert_checkpoint.main(convert_checkpoint.Options(**flags))
-
-
-@functools.cache
-def shapes(objective):
-    """Of its weights, by name."""
-    return {v.path: v.shape for v in objective.network(TINY).weights}
-
-
-SPAN, CLASSIFIER = tasks.Span(), tasks.Classification(2)
-
-
-def made(folder, objective, seed=0):
-    """A model of random weights, with all that stands beside one."""
-    rng = np.random.default_rng(seed)
-    tensors = {
-        name: rng.normal(size=shape).astype(np.float32)
-        for name, shape in shapes(objective).items()
-    }
-    checkpoint.save(str(folder), 7, tensors | {"global_step": np.int64(7)}, keep=1)
-    (folder / "bert_config.json").write_text(TINY.to_json_string())
-    (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
-    return tensors
 
 
 @pytest.mark.parametrize(
@@ -171,16 +139,6 @@ def test_what_a_head_is_for_goes_along(tmp_path, objective, task, said):
     )
     assert first == second
     assert first | said == first
-
-
-def of_golden(folder, kind="pretraining", change=lambda tensors: tensors, **config):
-    """A copy of a model of transformers, changed."""
-    shutil.copytree(GOLDEN / "hf" / kind, folder)
-    path = folder / "model.safetensors"
-    safetensors.numpy.save_file(change(safetensors.numpy.load_file(path)), path)
-    said = json.loads((folder / "config.json").read_text()) | config
-    (folder / "config.json").write_text(json.dumps(said))
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -318,146 +276,6 @@ def test_show_and_compare_tell_what_is_there(tmp_path, capsys):
     made(tmp_path / "b", CLASSIFIER, seed=1)
     assert convert(**both) == 1
     assert "output_bias: differs by" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({}, "nothing to do; pass --show"),
-        ({"layout": "hugging_face", "keep_optimizer": True}, "no place for"),
-        ({"input": ["missing"]}, "missing: no such checkpoint"),
-        ({"input": [RELEASED, "."]}, "cannot be averaged with|no state file"),
-        ({"output_dir": str(GOLDEN)}, "is not empty"),
-        ({"max_position_embeddings": 5}, "the model already has 128"),
-        ({"add_words_file": "missing.txt"}, "missing.txt"),
-        ({"bert_config_file": "missing.json"}, "missing.json: no such file"),
-    ],
-)
-def test_refusals(tmp_path, flags, message):
-    output = {} if flags == {} else {"output_dir": str(tmp_path / "new")}
-    with pytest.raises((UserError, OSError), match=message):
-        convert(**{"input": [RELEASED]} | output | flags)
-    assert not (tmp_path / "new").exists()
-
-
-LAYER = "bert.encoder.layer.1.output.dense.bias"
-DENSE = {"classifier.dense.weight": np.zeros((4, 4), np.float32)}
-
-
-@pytest.mark.parametrize(
-    ("kind", "change", "config", "flags", "message"),
-    [
-        (
-            "pretraining",
-            {},
-            {"num_hidden_layers": 1},
-            {},
-            "contains bert/encoder/layer_1/",
-        ),
-        (
-            "pretraining",
-            {},
-            {"num_hidden_layers": 3},
-            {},
-            "not in the checkpoint: bert/",
-        ),
-        ("pretraining", {}, {"vocab_size": 1201}, {}, r"_embeddings is \[1200,48\]"),
-        ("pretraining", {LAYER: None}, {}, {}, "not in the checkpoint: bert/encoder/"),
-        ("pretraining", DENSE, {}, {}, "contains classifier.dense.weight"),
-        ("pretraining", {}, {}, {"head": "tagging"}, "has no output_weights"),
-        (
-            "sequence_classification",
-            {},
-            {},
-            {"head": "choice"},
-            "a head for choice has one output, but output_weights has 3",
-        ),
-        (
-            "token_classification",
-            {"classifier.bias": None},
-            {},
-            {},
-            "a head for tagging has a bias",
-        ),
-        (
-            "sequence_classification",
-            {},
-            {"id2label": {"0": "x", "1": "y"}},
-            {},
-            r"2 labels are known \(x, y\), but the head has 3",
-        ),
-        (
-            "sequence_classification",
-            {},
-            {"id2label": ["x", "y", "z"]},
-            {},
-            "config.json: id2label must have a label for each",
-        ),
-    ],
-)
-def test_models_that_do_not_fit_are_refused(
-    tmp_path, kind, change, config, flags, message
-):
-    source = of_golden(
-        tmp_path / "source",
-        kind,
-        lambda tensors: {k: v for k, v in (tensors | change).items() if v is not None},
-        **config,
-    )
-    output = tmp_path / "new"
-    with pytest.raises(UserError, match=message) as error:
-        convert(
-            input=[str(source)], output_dir=str(output), layout="hugging_face", **flags
-        )
-    assert "\n" not in str(error.value)
-    assert not output.exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("task.json", "[1, 2", "task.json: was not written by a run"),
-        ("task.json", "[1, 2]", "task.json: was not written by a run"),
-        ("task.json", '{"labels": ["a"]}', "1 labels are known"),
-        ("task.json", '{"do_lower_case": false}', "pass --do_lower_case=false"),
-        ("vocab.txt", "\n".join([*TOKENS, *"abcdef"]), "16 tokens, more than vocab_s"),
-        ("bert_config.json", "{", "bert_config.json:1: not JSON"),
-    ],
-)
-def test_what_stands_beside_and_does_not_fit_is_refused(
-    tmp_path, name, content, message
-):
-    made(tmp_path, CLASSIFIER)
-    (tmp_path / name).write_text(content)
-    output = tmp_path / "new"
-    with pytest.raises(UserError, match=message):
-        convert(input=[str(tmp_path)], output_dir=str(output), layout="hugging_face")
-    assert not output.exists()
-
-
-def test_a_tokenizer_of_another_case_is_not_written(tmp_path):
-    made(tmp_path / "a", SPAN)
-    there = {"output_dir": str(tmp_path / "b"), "layout": "hugging_face"}
-    convert(input=[str(tmp_path / "a")], do_lower_case=False, **there)
-    there["output_dir"] = str(tmp_path / "c")
-    with pytest.raises(UserError, match="pass --do_lower_case=false"):
-        convert(input=[str(tmp_path / "b")], **there)
-    assert not (tmp_path / "c").exists()
-    convert(input=[str(tmp_path / "b")], do_lower_case=False, **there)
-    for name in ("vocab.txt", "tokenizer_config.json", "config.json"):
-        contents = [(tmp_path / folder / name).read_bytes() for folder in "bc"]
-        assert contents[0] == contents[1]
-
-
-def test_word_that_is_always_split_is_refused(tmp_path):
-    made(tmp_path, SPAN)
-    (tmp_path / "words.txt").write_text("covid-19\n")
-    with pytest.raises(UserError, match=r"words.txt:1: 'covid-19' is always split"):
-        convert(
-            input=[str(tmp_path)],
-            output_dir=str(tmp_path / "new"),
-            add_words_file=str(tmp_path / "words.txt"),
-        )
 
 
 def test_nothing_that_is_there_is_written_over(tmp_path):

@@ -1,4 +1,4 @@
-"""Inspection: sound records pass, and every way to break one is found and named."""
+"""Inspection: sound records pass; what is wrong with all together, or a file, is named."""
 
 import contextlib
 import gzip
@@ -7,50 +7,25 @@ import pathlib
 import re
 import shutil
 
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import strategies
 
-import create_pretraining_data
-import inspect_records
 import tests
+from tests.inspection import MASK, VOCABULARY, decoded, inspect, rewrite, write
 from text.errors import UserError
 from text.inspection import words
 from text.inspection.statistics import Repeats
 from text.instances.kinds import RowOptions
 from text.records import encoding, framing
 from text.records.schema import Feature
-from text.tokenizers.vocabulary import Vocabulary
 
 GOLDEN = tests.GOLDEN
-VOCAB = str(GOLDEN / "checkpoint" / "vocab.txt")
-SCHEMA = RowOptions(max_seq_length=32, max_predictions_per_seq=6).make().schema()
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A folder with records of this project, and their description."""
-    folder = tmp_path_factory.mktemp("made")
-    words = [w for w in Vocabulary.load(VOCAB).tokens if w.isalpha()]
-    rng = np.random.default_rng(1)
-    documents = [
-        "\n".join(" ".join(rng.choice(words, rng.integers(3, 12))) for _ in range(12))
-        for _ in range(60)
-    ]
-    (folder / "text.txt").write_text("\n\n".join(documents), encoding="utf-8")
-    create_pretraining_data.main(
-        create_pretraining_data.Options(
-            input_file=[str(folder / "text.txt")],
-            output_file=[str(folder / "part@2")],
-            vocab_file=VOCAB,
-            max_seq_length=32,
-            max_predictions_per_seq=6,
-            dupe_factor=4,
-            num_workers=1,
-        )
-    )
-    return folder
+    return write(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture
@@ -60,26 +35,6 @@ def copy(made, tmp_path):
         shutil.copy(path, tmp_path)
     (tmp_path / "part-00001-of-00002").unlink()
     return tmp_path / "part-00000-of-00002"
-
-
-def inspect(*files, capsys, vocab_file=VOCAB, **flags):
-    """Exit status and lines of the output."""
-    given = inspect_records.Options(
-        input_file=[str(file) for file in files], vocab_file=str(vocab_file), **flags
-    )
-    status = inspect_records.main(given)
-    return status, capsys.readouterr().out.splitlines()
-
-
-def decoded(path):
-    examples = list(framing.read(str(path)))
-    batch, faults = encoding.decode(examples, SCHEMA)
-    assert not faults
-    return batch
-
-
-def rewrite(path, batch):
-    path.write_bytes(framing.frame(encoding.encode(batch, SCHEMA)))
 
 
 @pytest.mark.slow
@@ -101,185 +56,6 @@ def test_what_the_release_made_is_sound(capsys):
     assert "Tokens:         63.9 per record, median 64, 99.3% full (64)" in lines
     assert "Next sentence:  58.7% random" in lines
     assert lines[-1] == "838 records in 1 file(s): no problems found"
-
-
-# === Each rule: record 3 is broken in one way ===
-
-
-def last_token(batch):
-    return batch["input_mask"][2].sum() - 1
-
-
-def first_sep(batch):
-    return np.flatnonzero(batch["segment_ids"][2])[0] - 1
-
-
-def first_prediction(batch):
-    return batch["masked_lm_positions"][2, 0]
-
-
-def unpredicted(batch):
-    """A position of side A or B where nothing is predicted."""
-    taken = {0, first_sep(batch), *batch["masked_lm_positions"][2].tolist()}
-    return min(set(range(last_token(batch))) - taken)
-
-
-def put(feature, where, value):
-    def spoil(batch):
-        column = where(batch) if callable(where) else where
-        batch[feature][2, column] = value
-
-    return spoil
-
-
-def swap_predictions(batch):
-    for feature in ("masked_lm_positions", "masked_lm_ids"):
-        batch[feature][2, :2] = batch[feature][2, 1::-1]
-
-
-def repeat_position(batch):
-    batch["masked_lm_positions"][2, 1] = batch["masked_lm_positions"][2, 0]
-
-
-def drop_prediction(batch):
-    count = int(batch["masked_lm_weights"][2].sum())
-    for feature in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
-        batch[feature][2, count - 1] = 0
-
-
-def drop_all_predictions(batch):
-    for feature in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
-        batch[feature][2] = 0
-
-
-VOCABULARY = Vocabulary.load(VOCAB)
-CLS, SEP, MASK = VOCABULARY.cls_id, VOCABULARY.sep_id, VOCABULARY.mask_id
-
-
-def predict_last_sep(batch):
-    count = int(batch["masked_lm_weights"][2].sum())
-    batch["masked_lm_positions"][2, count - 1] = last_token(batch)
-    batch["masked_lm_ids"][2, count - 1] = SEP
-    batch["input_ids"][2, last_token(batch)] = MASK
-
-
-def predict_last_sep_as_word(batch):
-    predict_last_sep(batch)
-    count = int(batch["masked_lm_weights"][2].sum())
-    batch["masked_lm_ids"][2, count - 1] = 1000
-
-
-def empty_first_side(batch):
-    batch["input_ids"][2, 1] = SEP
-    batch["input_ids"][2, first_sep(batch)] = 1000
-    batch["masked_lm_positions"][2, 0] = max(2, batch["masked_lm_positions"][2, 0])
-
-
-@pytest.mark.parametrize(
-    "spoil, line",
-    [
-        (
-            put("input_ids", unpredicted, 2941),
-            r"input_ids\[\d+\] is 2941 \(no token\); must be in the vocabulary, "
-            r"from 0 to 2940",
-        ),
-        (
-            put("masked_lm_ids", 0, 3000),
-            r"masked_lm_ids\[0\] is 3000 \(no token\); must",
-        ),
-        (put("input_mask", 3, 0), r"input_mask\[3\] is 0; must be 1 for every token"),
-        (put("input_mask", 0, 2), r"input_mask\[0\] is 2; must be 1 for every token"),
-        (put("segment_ids", 1, 1), r"segment_ids\[1\] is 1; must be 0 up to the first"),
-        (
-            put("segment_ids", last_token, 0),
-            r"segment_ids\[\d+\] is 0; must be 0 up to",
-        ),
-        (
-            put("segment_ids", last_token, 2),
-            r"segment_ids\[\d+\] is 2; must be 0 up to",
-        ),
-        (
-            put("input_ids", 0, 1000),
-            r"input_ids\[0\] is 1000 \(.+\); must begin with \[CLS\]",
-        ),
-        (
-            put("input_ids", last_token, 1000),
-            r"input_ids\[\d+\] is 1000 .*must be \[SEP\]",
-        ),
-        (
-            put("input_ids", first_sep, 1000),
-            r"input_ids\[\d+\] is \d+ .*must have two sides",
-        ),
-        (
-            put("input_ids", unpredicted, SEP),
-            r"input_ids\[\d+\] is \d+ .*must be \[SEP\]",
-        ),
-        (empty_first_side, r"input_ids\[1\] is \d+ \(\[SEP\]\); must have two sides"),
-        (
-            put("input_ids", unpredicted, MASK),
-            r"\(\[MASK\]\); must be a token of the text",
-        ),
-        (
-            put("input_ids", unpredicted, CLS),
-            r"\(\[CLS\]\); must be a token of the text",
-        ),
-        (put("masked_lm_positions", 0, 0), r"positions\[0\] is 0; must be within the"),
-        (
-            put("masked_lm_positions", 0, 32),
-            r"positions\[0\] is 32; must be within the",
-        ),
-        (swap_predictions, r"positions\[1\] is \d+; must rise"),
-        (repeat_position, r"positions\[1\] is \d+; must rise"),
-        (put("masked_lm_weights", 0, 0.5), r"weights\[0\] is 0.5; must be 1 for every"),
-        (put("masked_lm_weights", 0, 0), r"weights\[0\] is 0.0; must be 1 for every"),
-        (
-            drop_all_predictions,
-            r"weights\[0\] is 0.0; must be 1 for every prediction, at",
-        ),
-        (
-            drop_prediction,
-            r"weights\[\d\] is 0.0; --masked_lm_prob=0.15 asks for a different",
-        ),
-        (
-            put("masked_lm_positions", 5, 3),
-            r"positions\[5\] is 3; must be 0 for padding",
-        ),
-        (
-            put("masked_lm_ids", 5, 1000),
-            r"ids\[5\] is 1000 \(.+\); must be 0 for padding",
-        ),
-        (predict_last_sep, r"\(\[SEP\]\); must be a token .* never predicted"),
-        (predict_last_sep_as_word, r"must be \[SEP\] at the end of the two sides"),
-        (
-            put("next_sentence_labels", 0, 2),
-            r"labels\[0\] is 2; must be 0 \(the next sentence\)",
-        ),
-    ],
-)
-def test_a_broken_record_is_named(copy, capsys, spoil, line):
-    batch = decoded(copy)
-    spoil(batch)
-    rewrite(copy, batch)
-    status, lines = inspect(copy, capsys=capsys, num_shown=3)
-    assert status == 1
-    found = [text for text in lines if f"{copy}: record 3: " in text]
-    assert re.search(line, found[-1])
-    assert lines[-1].endswith("records in 1 file(s): 1 violation(s)")
-
-
-def test_padding_ids_are_zero(copy, capsys):
-    batch = decoded(copy)
-    row = int(np.argmin(batch["input_mask"].sum(axis=1)))
-    length = int(batch["input_mask"][row].sum())
-    batch["input_ids"][row, length] = 1000
-    rewrite(copy, batch)
-    status, lines = inspect(copy, capsys=capsys, num_shown=0)
-    assert status == 1
-    assert f"{copy}: record {row + 1}: input_ids[{length}] is 1000" in lines[-2]
-    assert lines[-2].endswith("must be 0 or [PAD] after the tokens")
-    batch["input_ids"][row, length] = 0
-    rewrite(copy, batch)
-    assert inspect(copy, capsys=capsys)[0] == 0
 
 
 # === All records together, and their description ===
@@ -630,63 +406,4 @@ def test_violations_stand_in_the_report(copy, capsys):
     assert (
         "... and 5 more: next_sentence_labels must be 0 (the next sentence) or 1 (random)"
         in page
-    )
-
-
-# === tf.train.Example, whoever encoded it ===
-
-
-def test_examples_of_other_encoders_are_decoded():
-    # Features in another order and under another name, one number a field.
-    def field(tag, content):
-        return bytes([tag, len(content)]) + content
-
-    unpacked = field(0x1A, b"\x08\x07\x08\xac\x02")
-    floats = field(0x12, b"\x0d" + np.float32(0.5).tobytes())
-    example = field(
-        0x0A,
-        field(0x0A, field(0x0A, b"masked_lm_weights") + field(0x12, floats))
-        + field(0x0A, field(0x0A, b"input_word_ids") + field(0x12, unpacked)),
-    )
-    schema = (
-        Feature("input_ids", "int64", 2),
-        Feature("masked_lm_weights", "float32", 1),
-    )
-    assert encoding.schema_of(example) == schema
-    batch, faults = encoding.decode([example, b"", b"\x0a\x05", example], schema)
-    assert batch["input_ids"][[0, 3]].tolist() == [[7, 300], [7, 300]]
-    assert batch["masked_lm_weights"][[0, 3]].tolist() == [[0.5], [0.5]]
-    assert faults == {1: "is not a tf.train.Example", 2: "is not a tf.train.Example"}
-
-
-@hypothesis.given(
-    strategies.lists(
-        strategies.lists(strategies.integers(0, 2**63 - 1), min_size=3, max_size=3),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_decoding_undoes_encoding(rows):
-    schema = Feature("a", "int64", 3), Feature("b", "float32", 3)
-    batch = {"a": np.array(rows), "b": np.array(rows, np.float32)}
-    decoded, faults = encoding.decode(encoding.encode(batch, schema), schema)
-    assert not faults
-    for name, values in batch.items():
-        np.testing.assert_array_equal(decoded[name], values)
-
-
-@hypothesis.given(strategies.binary(max_size=40), strategies.integers(0, 200))
-def test_no_bytes_confuse_the_decoder(noise, start):
-    (example,) = encoding.encode(
-        {"a": np.full((1, 9), 300), "b": np.ones((1, 9), np.float32)},
-        schema := (
-            Feature("a", "int64", 9),
-            Feature("b", "float32", 9),
-        ),
-    )
-    start %= len(example)
-    broken = example[:start] + noise + example[start + len(noise) :]
-    batch, faults = encoding.decode([broken, example], schema)
-    assert (
-        1 not in faults and (batch["a"][1] == 300).all() and (batch["b"][1] == 1).all()
     )

@@ -1,17 +1,13 @@
 """predict.py as a user meets it: files and pipes of every format, order, refusals."""
 
+import functools
 import gzip
 import io
 import json
 import os
 import random
 import re
-import select
 import shutil
-import signal
-import subprocess
-import threading
-import time
 
 import pytest
 
@@ -24,8 +20,10 @@ from text.errors import UserError
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("exports")
-    return {form: exports.write(folder / form, form) for form in exports.FORMS}
+    """Maps a form to the folder of its export."""
+    return functools.cache(
+        lambda form: exports.write(tmp_path_factory.mktemp(form), form)
+    )
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def answer(exported, capsysbinary, monkeypatch):
 
     def call(form, stdin=b"", **changes):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        options = predict.Options(model_dir=exported[form], **changes)
+        options = predict.Options(model_dir=exported(form), **changes)
         assert predict.main(options) is None
         out = capsysbinary.readouterr().out
         return [json.loads(line) for line in out.splitlines()]
@@ -104,7 +102,7 @@ def test_csv_cells_may_hold_lines(answer):
 
 
 def test_columns_may_be_named_as_in_training(exported, tmp_path, capsysbinary):
-    folder = shutil.copytree(exported["label"], tmp_path / "export")
+    folder = shutil.copytree(exported("label"), tmp_path / "export")
     known = json.loads((folder / "export.json").read_text())
     known["columns"] = {"text_a": "review"}
     (folder / "export.json").write_text(json.dumps(known))
@@ -269,7 +267,7 @@ def test_bad_files_are_refused_before_any_answer(
     output.write_text("of yesterday\n")
     for output_file in (None, str(output)):
         options = predict.Options(
-            model_dir=exported[form],
+            model_dir=exported(form),
             input_file=path,
             output_file=output_file,
             batch_size=1,
@@ -281,122 +279,6 @@ def test_bad_files_are_refused_before_any_answer(
     assert capsysbinary.readouterr().out == b""
     assert output.read_text() == "of yesterday\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, output.name])
-
-
-@pytest.mark.parametrize("to_file", [False, True])
-def test_rows_before_a_bad_one_of_a_pipe_are_answered(
-    answer, capsysbinary, tmp_path, to_file
-):
-    output = tmp_path / "answers.jsonl"
-    stdin = b'{"text_a": "good"}\n{"text_a": "bad"}\n{"text": "a"}\n'
-    changes = {"output_file": str(output)} if to_file else {}
-    with pytest.raises(UserError) as error:
-        answer("label", stdin, input_format="jsonl", **changes)
-    assert str(error.value) == (
-        "standard input:3: has no text_a; expected an object with text_a (a string); "
-        "the rows before it were answered"
-    )
-    written = output.read_bytes() if to_file else capsysbinary.readouterr().out
-    answers = [json.loads(line)["predicted"] for line in written.splitlines()]
-    assert answers == ["positive", "negative"]
-
-
-def test_endless_pipe_whose_reader_has_enough(exported, monkeypatch):
-    """`yes good | predict.py | head -2`: memory does not grow, nobody complains."""
-    from_script, output = os.pipe()
-    rows = []
-
-    def head():
-        with open(from_script) as answers:
-            rows.extend(answers.readline() for _ in range(2))
-
-    with (
-        subprocess.Popen(["yes", "good"], stdout=subprocess.PIPE, text=True) as endless,
-        open(output, "w") as stdout,
-    ):
-        monkeypatch.setattr("sys.stdin", endless.stdout)
-        monkeypatch.setattr("sys.stdout", stdout)
-        reader = threading.Thread(target=head)
-        reader.start()
-        status = predict.main(predict.Options(model_dir=exported["label"]))
-        reader.join()
-        endless.kill()
-    assert [json.loads(row)["predicted"] for row in rows] == ["positive"] * 2
-    assert status == 141
-
-
-def test_a_pipe_is_answered_as_it_comes(exported, monkeypatch):
-    """Whoever writes a row and waits for its answer gets it; the pipe stays open."""
-    rows, to_script = os.pipe()
-    from_script, output = os.pipe()
-    answers = []
-
-    def talk():
-        with open(to_script, "wb", buffering=0) as asked:
-            for text in ("good", "bad"):
-                asked.write(f"{text}\n".encode())
-                if not select.select([from_script], [], [], 10)[0]:
-                    return
-                answers.append(json.loads(os.read(from_script, 1000))["predicted"])
-
-    with open(rows) as stdin, open(output, "w") as stdout, open(from_script):
-        monkeypatch.setattr("sys.stdin", stdin)
-        monkeypatch.setattr("sys.stdout", stdout)
-        thread = threading.Thread(target=talk)
-        thread.start()
-        predict.main(predict.Options(model_dir=exported["label"]))
-        thread.join()
-    assert answers == ["positive", "negative"]
-
-
-def test_rows_that_trickle_do_not_wait_for_each_other(monkeypatch):
-    def trickle():
-        for number in range(20):
-            time.sleep(0.03)
-            yield number
-
-    monkeypatch.setattr(predict, "_PATIENCE", 0.1)
-    windows = list(predict._arriving(trickle(), 100))
-    assert len(windows) > 1
-    assert sum(windows, []) == list(range(20))
-    assert list(predict._arriving(iter([]), 100)) == []
-
-
-def test_input_that_breaks_off(exported, monkeypatch, capsysbinary):
-    class Broken(io.BytesIO):
-        def __next__(self):
-            if self.tell():
-                raise OSError(5, "Input/output error")
-            return super().__next__()
-
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Broken(b"good\nbad\n")))
-    with pytest.raises(OSError, match="Input/output error"):
-        predict.main(predict.Options(model_dir=exported["label"]))
-    assert capsysbinary.readouterr().out.count(b"positive") == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("end", ["reader has enough", "Ctrl-C"])
-def test_end_while_the_pipe_is_open(exported, end):
-    line = jobs.command("predict.py", {"model_dir": exported["label"]})
-    pipe = {"stdin": subprocess.PIPE, "bufsize": 0, "text": False}
-    with jobs.started(line, **pipe) as process:
-        try:
-            process.stdin.write(b"good\n")
-            assert json.loads(process.stdout.readline())["predicted"] == "positive"
-            if end == "Ctrl-C":
-                process.send_signal(signal.SIGINT)
-            else:
-                process.stdout.close()
-                process.stdin.write(b"good\n")
-            status = process.wait(30)
-            said = process.stderr.read().decode()
-        finally:
-            process.kill()
-    if end == "Ctrl-C":
-        assert (status, said) == (130, "predict.py: interrupted\n")
-    else:
-        assert (status, said) == (141, "")
 
 
 @pytest.mark.slow
@@ -464,7 +346,7 @@ def test_flags_that_cannot_be(changes, message):
 
 def test_files_that_cannot_be(exported, tmp_path):
     def main(**changes):
-        predict.main(predict.Options(model_dir=exported["label"], **changes))
+        predict.main(predict.Options(model_dir=exported("label"), **changes))
 
     path = write(tmp_path / "a.txt", b"good\n")
     with pytest.raises(UserError, match="is also an input"):
@@ -477,31 +359,13 @@ def test_files_that_cannot_be(exported, tmp_path):
 
 def test_at_the_end_it_says_how_fast_it_was(exported, tmp_path, capsys, monkeypatch):
     path = write(tmp_path / "a.txt", b"good\nbad\n")
-    predict.main(predict.Options(model_dir=exported["label"], input_file=path))
+    predict.main(predict.Options(model_dir=exported("label"), input_file=path))
     assert re.fullmatch(
         r"answering: 2 rows \(100%\), [\d,]+ rows/s, took \d+s\n",
         capsys.readouterr().err,
     )
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"good\n")))
-    predict.main(predict.Options(model_dir=exported["label"]))
+    predict.main(predict.Options(model_dir=exported("label")))
     assert re.fullmatch(
         r"answering: 1 rows, [\d,]+ rows/s, took \d+s\n", capsys.readouterr().err
     )
-
-
-def test_a_line_typed_is_answered_at_once(exported, monkeypatch, capsys):
-    class Terminal(io.TextIOWrapper):
-        def isatty(self):
-            return True
-
-    class Typed(io.BytesIO):
-        """Notes what was printed before each line was asked for."""
-
-        def __next__(self):
-            printed.append(capsys.readouterr().out.count("\n"))
-            return super().__next__()
-
-    printed = []
-    monkeypatch.setattr("sys.stdin", Terminal(Typed(b"good\nbad\n")))
-    predict.main(predict.Options(model_dir=exported["label"]))
-    assert printed == [0, 1, 1]

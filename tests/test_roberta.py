@@ -16,8 +16,8 @@ from training import checkpoint
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.roberta_config import RobertaConfig
 from serving import export
-from tests import jobs, test_run_ner, test_run_squad, test_run_swag, tiny
-from tests.test_run_pretraining import flags
+from tests import jobs, ner, squad, swag, tiny
+from tests.pretraining import flags
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
 from text.errors import UserError
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
@@ -181,20 +181,20 @@ TASKS = {
     ),
     "QuestionAnswering": (
         run_squad,
-        test_run_squad.write_files,
-        test_run_squad.flags,
+        squad.write_files,
+        squad.flags,
         "eval_f1",
     ),
     "TokenClassification": (
         run_ner,
-        test_run_ner.write_files,
-        test_run_ner.flags,
+        ner.write_files,
+        ner.flags,
         "eval_f1",
     ),
     "MultipleChoice": (
         run_swag,
-        test_run_swag.write_files,
-        test_run_swag.flags,
+        swag.write_files,
+        swag.flags,
         "eval_accuracy",
     ),
 }

@@ -1,68 +1,45 @@
-"""run_pretraining.py as a user meets it: flags, files, refusals, kills, two hosts."""
+"""run_pretraining.py as a user meets it: flags, files, refusals, exports."""
 
 import dataclasses
 import json
 import os
-import pathlib
-import re
-import sys
 
 import numpy as np
 import pytest
 
 import run_pretraining
 import tests
-from training import checkpoint, lease, run_folder
+from training import checkpoint, run_folder
 from training.backend import tf
 from modeling.encoders.bert_config import BertConfig
-from tests import forked, jobs, tiny
+from tests.pretraining import RECORDS, ROOT, TINY, flags, metrics, results, run
 from text.errors import UserError
-from text.records import blocks, framing
+from text.records import framing
 
-ROOT = str(tests.ROOT)
-RECORDS = os.path.join(ROOT, "tests", "golden", "pretraining", "pretraining.tfrecord")
 GOLDEN = os.path.join(ROOT, "tests", "golden", "checkpoint")
-TINY = tiny.config(
-    vocab_size=3000,
-    hidden_size=8,
-    intermediate_size=8,
-    max_position_embeddings=64,
-)
-STILL = dataclasses.replace(
-    TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-)
 
-
-def flags(directory, config=TINY, **changes):
-    """Flags of a run of six updates."""
-    config_file = pathlib.Path(directory) / "config.json"
-    config_file.write_text(config.to_json_string())
-    return {
-        "bert_config_file": str(config_file),
-        "input_file": [RECORDS],
-        "output_dir": str(pathlib.Path(directory) / "output"),
-        "do_train": True,
-        "max_seq_length": 64,
-        "max_predictions_per_seq": 10,
-        "train_batch_size": 8,
-        "num_train_steps": 6,
-        "num_warmup_steps": 2,
-        "learning_rate": 1e-3,
-        "save_checkpoints_steps": 4,
-    } | changes
-
-
-def run(directory, **changes):
-    jobs.run(run_pretraining, flags(directory, **changes))
-
-
-def command(given):
-    return jobs.command("run_pretraining.py", given)
-
-
-def results(directory):
-    lines = (pathlib.Path(directory) / "output" / "eval_results.txt").read_text()
-    return dict(line.split(" = ") for line in lines.splitlines())
+LEFT = [
+    run_folder.RECORD,
+    "bert_config.json",
+    "checkpoint",
+    "curves.png",
+    "eval",
+    "eval_results.txt",
+    "metrics.jsonl",
+    "model.ckpt-4.data-00000-of-00001",
+    "model.ckpt-4.index",
+    "model.ckpt-6.data-00000-of-00001",
+    "model.ckpt-6.index",
+    "run.json",
+]
+RESULTS = [
+    "global_step",
+    "loss",
+    "masked_lm_accuracy",
+    "masked_lm_loss",
+    "next_sentence_accuracy",
+    "next_sentence_loss",
+]
 
 
 @pytest.mark.slow
@@ -76,29 +53,11 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys):
         log_every_steps=2,
     )
     output = tmp_path / "output"
-    assert [p.name for p in sorted(output.iterdir()) if "tfevents" not in p.name] == [
-        run_folder.RECORD,
-        "bert_config.json",
-        "checkpoint",
-        "curves.png",
-        "eval",
-        "eval_results.txt",
-        "metrics.jsonl",
-        "model.ckpt-4.data-00000-of-00001",
-        "model.ckpt-4.index",
-        "model.ckpt-6.data-00000-of-00001",
-        "model.ckpt-6.index",
-        "run.json",
-    ]
+    assert [
+        p.name for p in sorted(output.iterdir()) if "tfevents" not in p.name
+    ] == LEFT
     found = results(tmp_path)
-    assert list(found) == [
-        "global_step",
-        "loss",
-        "masked_lm_accuracy",
-        "masked_lm_loss",
-        "next_sentence_accuracy",
-        "next_sentence_loss",
-    ]
+    assert list(found) == RESULTS
     assert found["global_step"] == "6"
     parts = float(found["masked_lm_loss"]) + float(found["next_sentence_loss"])
     assert float(found["loss"]) == pytest.approx(parts, rel=1e-5)
@@ -165,11 +124,6 @@ def test_released_checkpoint_is_evaluated(tmp_path, capsys):
         assert float(results(tmp_path)[name]) == pytest.approx(
             float(expected[name]), abs=1e-5
         )
-
-
-def metrics(directory):
-    text = (pathlib.Path(directory) / "output" / "metrics.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
 
 
 # --- Refusals ------------------------------------------------------------------------
@@ -380,95 +334,6 @@ def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path, untraced):
     assert saved["input_ids"].shape == (300, 64)
     assert "not finite in 1 consecutive updates" in str(error.value)
     assert f"{path}: record {saved['record_number'][0]}" in str(error.value)
-
-
-# --- Processes -----------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_run_goes_on_with_other_replicas_and_back(tmp_path, monkeypatch):
-    """One replica, then two, then one; over the end of whole rounds and of an epoch."""
-    many = tmp_path / "many"
-    many.write_bytes(framing.frame(list(framing.read(RECORDS)) * 3))  # 2,514
-    changes = {
-        "config": STILL,
-        "input_file": [str(many)],
-        "train_batch_size": 128,
-        "num_train_steps": 20,
-        "log_every_steps": 1,
-    }
-    # Rounds of two blocks of 1,024 end after 16 steps; the default is 16 blocks.
-    monkeypatch.setattr(blocks, "_LANES", 2)
-    (tmp_path / "straight").mkdir()
-    (tmp_path / "elastic").mkdir()
-    run(tmp_path / "straight", **changes)
-    programs = [
-        f"{ROOT}/tests/programs/{name}.py" for name in ("on_two_cpus", "elastic")
-    ]
-    given = json.dumps(flags(tmp_path / "elastic", **changes))
-    done = forked.finished([sys.executable, *programs, given, "2"])
-    assert done.returncode == 0, done.stderr
-    said = re.findall(r"on \d device|continuing from step \d+", done.stdout)
-    assert said == [
-        "on 1 device",
-        "on 2 device",
-        "continuing from step 6",
-        "on 1 device",
-        "continuing from step 17",
-    ]
-    found, expected = metrics(tmp_path / "elastic"), metrics(tmp_path / "straight")
-    assert [row["step"] for row in found] == list(range(1, 21))
-    for row, other in zip(found, expected, strict=True):
-        assert row["loss"] == pytest.approx(other["loss"], rel=1e-5)
-
-
-@pytest.mark.slow
-def test_two_hosts_agree_with_one(tmp_path):
-    changes = {"config": STILL, "num_train_steps": 5, "do_eval": True}
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    run(tmp_path / "one", **changes)
-    given = flags(tmp_path / "two", distribution="multi_worker", **changes)
-    chief, second = forked.hosts_finished({"worker": [command(given)] * 2})
-    for host in (chief, second):
-        assert host.returncode == 0, host.stderr
-    assert "on 2 devices" in chief.stdout
-    assert second.stdout == ""  # it computes and says nothing
-    one, two = (
-        checkpoint.read(str(tmp_path / name / "output" / "model.ckpt-5"))
-        for name in ("one", "two")
-    )
-    for name in one:
-        np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-5)
-    for name, value in results(tmp_path / "one").items():
-        assert float(results(tmp_path / "two")[name]) == pytest.approx(
-            float(value), abs=1e-5
-        )
-
-
-@pytest.mark.slow
-def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
-    given = flags(tmp_path, distribution="multi_worker")
-    cluster = {"chief": [command(given)], "worker": [command(given)]}
-    with lease.held(given["output_dir"], print):  # which the chief alone looks at
-        hosts = forked.hosts_finished(cluster)
-    messages = ("in use by process", "the chief refused the run")
-    for host, message in zip(hosts, messages, strict=True):
-        assert host.returncode == 1, host.stderr
-        assert message in host.stderr.splitlines()[-1]
-        assert "Traceback" not in host.stderr
-
-
-@pytest.mark.slow
-def test_errors_are_one_line(tmp_path):
-    given = flags(tmp_path, input_file=["nowhere"])
-    done = forked.finished(command(given))
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
-        "run_pretraining.py: error: nowhere: no file matches; pass TFRecord files or "
-        "globs"
-    )
-    assert "Traceback" not in done.stderr
 
 
 # --- The export ----------------------------------------------------------------------

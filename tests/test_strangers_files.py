@@ -10,12 +10,10 @@ import contextlib
 import json
 import os
 import pathlib
-import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 import build_vocab
@@ -33,328 +31,44 @@ import run_ner
 import run_pretraining
 import run_squad
 import run_swag
-import tests
-from training import checkpoint, lease, run_folder
 from serving import export
-from tests import (
-    exports,
-    test_run_ner,
-    test_run_pretraining,
-    test_run_squad,
-    test_run_swag,
-    tiny,
+from tests.given import (
+    RELEASED,
+    of_classifier,
+    of_documentation,
+    of_features,
+    of_inspection,
+    of_ner,
+    of_ner_features,
+    of_nothing,
+    of_pretraining,
+    of_questions,
+    of_records,
+    of_squad,
+    of_swag,
+    of_vocabulary,
+)
+from tests.strangers import (
+    check_kept,
+    check_untouched,
+    contents,
+    damaged,
+    emptied,
+    emptier,
+    foreign_checkpoint,
+    held,
+    killed,
+    linked,
+    no,
+    nothing,
+    only,
+    plant,
+    plant_everywhere,
+    planted,
 )
 from text.corpus import documentation
 from text.errors import UserError
 from text.generation import stages
-
-GOLDEN = tests.GOLDEN
-RELEASED = {
-    "init_checkpoint": str(GOLDEN / "checkpoint" / "bert_model.ckpt"),
-    "vocab_file": str(GOLDEN / "checkpoint" / "vocab.txt"),
-}
-TRIALS = [f"rate{rate}-batch8-epochs1.0-seed12345" for rate in (0.001, 0.0001)]
-
-# --- The strangers -------------------------------------------------------------------
-
-# As names that scripts write, and as names that look like those.
-NAMES = """
-    notes.txt .hidden x.tmp-123 x.tfrecord.tmp-99999999 events.out.tfevents.1.mine
-    writing-style-notes.md writing-prompts/data/train.tsv writing-export/mine.txt
-    replaced-export/mine.txt .export/mine.txt model.ckpt-999.data-00000-of-00001
-    model.ckpt-3.meta run.json task.json text.json bert_config.json vocab.txt checkpoint
-    metrics.jsonl curves.png evaluations.json eval_results.txt eval_results.json
-    mistakes.html outcome.json search.json skipped_batch.npz
-    predictions.jsonl predictions.json nbest_predictions.json null_odds.json
-    train.tf_record eval.tf_record predict.tf_record predict.tf_record.json
-    test_results.tsv SST-2.tsv test_predictions.txt test_entities.json
-    export.json origin.json settings.json corpus.json plan.pairs lock ended.json
-""".split()
-CONTENTS = {
-    "run.json": '{"distance": "10 km"}',
-    "task.json": '["clean the kitchen"]',
-    "outcome.json": '["a draw"]',
-    "evaluations.json": '{"restaurant": 5}',
-    "metrics.jsonl": '{"step": 99, "kind": "dance"}\nnot JSON\n[1]\n',
-    "checkpoint": 'model_checkpoint_path: "model.ckpt-12"\n'
-    'all_model_checkpoint_paths: "model.ckpt-12"\n',
-}
-FOLDERS = ("", "best", "eval", "export", "runs")
-FOLDERS += tuple(f"runs/{t}/{n}" for t in TRIALS for n in ("", "best"))
-
-
-def plant(folder: pathlib.Path, names=NAMES, guise="file") -> None:
-    """Puts a stranger's files where nothing is."""
-    elsewhere = folder.parent / "elsewhere"
-    elsewhere.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        path = folder / name
-        if os.path.lexists(path):
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = CONTENTS.get(path.name, f"my own {name}\n")
-        if guise == "folder":
-            path.mkdir()
-            (path / "mine.txt").write_text(content)
-        elif guise == "link":
-            (elsewhere / path.name).write_text(content)
-            path.symlink_to(elsewhere / path.name)
-        else:
-            path.write_text(content)
-
-
-def plant_everywhere(folder: pathlib.Path, guise="file") -> None:
-    for place in FOLDERS:
-        plant(folder / place, guise=guise)
-        (folder / place / "empty").mkdir()
-    for place in ("best", *(f for f in FOLDERS if f.endswith("/best"))):
-        put_checkpoint(folder / place, 12)
-
-
-def put_checkpoint(folder: pathlib.Path, step: int) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {"mine": np.full(3, step, np.float32)}
-    checkpoint.write_bundle(str(folder / f"model.ckpt-{step}"), tensors)
-
-
-# --- Before and after ----------------------------------------------------------------
-
-
-def contents(root: pathlib.Path) -> dict[str, object]:
-    """Bytes of each file, target of each link, None of each folder."""
-    found = {}
-    for folder, folders, names in os.walk(root):
-        for path in (pathlib.Path(folder, name) for name in (*folders, *names)):
-            if path.is_symlink():
-                content = os.readlink(path)
-            else:
-                content = None if path.is_dir() else path.read_bytes()
-            found[str(path.relative_to(root))] = content
-    return found
-
-
-def check_kept(strangers: Mapping, after: Mapping, said: str, root: pathlib.Path):
-    """Everything is there; what has another name had to make room, and was named."""
-    for path, content in strangers.items():
-        if path in after and after[path] == content:
-            continue
-        places = [
-            other
-            for other in after
-            if re.sub(r"\.kept-\d+", "", other) == path and after[other] == content
-        ]
-        assert places, f"lost: {path}"
-        kept = re.match(r".*?\.kept-\d+", places[0])[0]
-        assert f"renamed to {root / kept}\n" in said, f"not a word about {path}"
-        has_taken = re.sub(r"\.kept-\d+$", "", kept)
-        # What the worse runs of a search wrote is dropped again.
-        assert has_taken in after or "/runs/" in kept, f"renamed for nothing: {path}"
-
-
-def check_untouched(before: Mapping, after: Mapping):
-    """Nothing changed; the rows of a set are no loss when they were made for nothing."""
-    changed = sorted(path for path in before if after.get(path, b"") != before[path])
-    assert not changed
-    new = (path for path in after.keys() - before if after[path] is not None)
-    ours = rf"(.*/)?({re.escape(run_folder.RECORD)}|[a-z]+\.tf_record(\.json)?)"
-    assert not [path for path in new if not re.fullmatch(ours, path)]
-
-
-# --- What scripts are given: the files, in root/given, and the flags ------------------
-
-
-def of_classifier(given):
-    lines = [f"{'ab'[i % 2]} c\t{i % 2}" for i in range(16)]
-    for name in ("train", "dev"):
-        (given / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines, ""]))
-    lines = [f"{i}\ta b c" for i in range(4)]
-    (given / "test.tsv").write_text("\n".join(["index\tsentence", *lines, ""]))
-    tiny.write(given, "abc", tiny.config())
-    return of_task(given) | {"task_name": "SST-2", "data_dir": str(given)}
-
-
-def of_task(given):
-    return {
-        "vocab_file": str(given / "vocab.txt"),
-        "bert_config_file": str(given / "config.json"),
-        "max_seq_length": 16,
-        "train_batch_size": [8],
-        "num_train_epochs": [1.0],
-        "learning_rate": [1e-3],
-    }
-
-
-def of_squad(given):
-    tiny.write(given, test_run_squad.WORDS, test_run_squad.TINY)
-    for name, number in (("train", 16), ("dev", 4)):
-        questions = test_run_squad.shining(number, 1, impossible=True)
-        (given / f"{name}.json").write_text(json.dumps(questions))
-    return test_run_squad.flags(given) | {"version_2_with_negative": True}
-
-
-def of_swag(given):
-    tiny.write(given, test_run_swag.WORDS, test_run_swag.TINY)
-    for name, labelled in (("train", True), ("val", True), ("test", False)):
-        lines = test_run_swag.swag_lines(16, 1, labelled)
-        test_run_swag.write_csv(given / f"{name}.csv", lines)
-    return test_run_swag.flags(given)
-
-
-def of_ner(given):
-    tiny.write(given, test_run_ner.PIECES, test_run_ner.TINY)
-    for name in ("train", "dev", "test"):
-        (given / f"{name}.txt").write_text(test_run_ner.conll(16, 1))
-    return test_run_ner.flags(given)
-
-
-def of_ner_features(given):
-    flags = of_ner(given)
-    (given / "config.json").write_text(test_run_ner.DEEP.to_json_string())
-    test_run_ner.save_encoder(given, test_run_ner.DEEP)
-    return flags | {
-        "features": "concat_last_four",
-        "init_checkpoint": str(given / "encoder"),
-    }
-
-
-def of_pretraining(given):
-    return test_run_pretraining.flags(given) | {
-        "eval_input_file": [test_run_pretraining.RECORDS],
-        "max_eval_steps": 2,
-        "vocab_file": RELEASED["vocab_file"],
-    }
-
-
-def of_records(given):
-    text = "the first one.\nthe second is here.\n\nanother has two.\nthis is it.\n" * 9
-    (given / "text.txt").write_text(text)
-    return {
-        "input_file": [str(given / "text.txt")],
-        "vocab_file": RELEASED["vocab_file"],
-        "max_seq_length": 32,
-        "max_predictions_per_seq": 5,
-        "num_workers": 1,
-    }
-
-
-def of_vocabulary(given):
-    (given / "text.txt").write_text("low lower lowest, new newer newest\n" * 20)
-    return {"input_file": [str(given / "text.txt")], "vocab_size": 130, "num_unused": 2}
-
-
-def of_inspection(given):
-    create_pretraining_data.main(
-        create_pretraining_data.Options(
-            **of_records(given)
-            | {"output_file": [str(given / "records")], "overwrite": True}
-        )
-    )
-    return {
-        "input_file": [str(given / "records")],
-        "vocab_file": RELEASED["vocab_file"],
-    }
-
-
-def of_features(given):
-    (given / "text.txt").write_text("the first\nthe second\n")
-    return {
-        **RELEASED,
-        "input_file": str(given / "text.txt"),
-        "bert_config_file": str(GOLDEN / "checkpoint" / "bert_config.json"),
-        "layers": [-1],
-        "max_seq_length": 16,
-    }
-
-
-def of_questions(given):
-    (given / "text.txt").write_text("a good day\n")
-    return {
-        "model_dir": exports.write(given / "model", "label"),
-        "input_file": str(given / "text.txt"),
-    }
-
-
-def of_documentation(given):
-    sentence = "Returns number {} of the words that are in this fine module of {}."
-    for number in range(8):
-        for package in ("one", "two"):
-            some = (sentence.format(10 * number + i, package) for i in range(9))
-            path = given / package / f"module{number}.py"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(f'"""{" ".join(some)}"""\n')
-    return {"held_out_every": 2, "package_sentences": 2, "package_dev_sentences": 2}
-
-
-def of_nothing(given):
-    return {}
-
-
-# --- What a case needs before the script is run: called with root and an ExitStack ----
-
-
-def nothing(root, stack):
-    del root, stack
-
-
-def no(name):
-    return lambda root, stack: (root / "given" / name).unlink()
-
-
-def damaged(root, stack):
-    """Half of the checkpoint to start from is missing."""
-    (data,) = (root / "given" / "start").glob("*.data-*")
-    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
-
-
-def held(root, stack):
-    stack.enter_context(lease.held(str(root / "output"), print))
-
-
-def planted(*names, guise="file"):
-    return lambda root, stack: plant(root / "output", names, guise)
-
-
-def killed(root, stack):
-    """The last checkpoint was never written."""
-    for path in (root / "output").glob("model.ckpt-6.*"):
-        path.unlink()
-
-
-def linked(root, stack):
-    """Of what the run wrote, the user keeps some elsewhere."""
-    for name in ("vocab.txt", "bert_config.json", "metrics.jsonl", "task.json"):
-        (root / "output" / name).unlink()
-        plant(root / "output", [name], guise="link")
-
-
-def emptier(root, stack):
-    """Of the strangers in the export, only an empty folder is left."""
-    export = root / "output" / "export"
-    made = {"text", "tensors", "export.json", "empty"}
-    for path in {path for path in export.iterdir() if path.name not in made}:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def emptied(root, stack):
-    (root / "given" / "text.txt").write_text("")
-
-
-def foreign_checkpoint(root, stack):
-    put_checkpoint(root / "output", 5)
-
-
-def only(*names):
-    """No other strangers than these."""
-
-    def replace(root, stack):
-        for path in sorted((root / "output").rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        plant(root / "output", names)
-
-    return replace
-
-
-# --- The table -----------------------------------------------------------------------
 
 
 class Case(NamedTuple):

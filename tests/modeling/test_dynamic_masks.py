@@ -17,7 +17,7 @@ from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.masked_lm import MaskedLM
 from modeling.objectives.pretraining import MaskedLMNextSentence
 from tests import jobs
-from tests.test_run_pretraining import flags, results
+from tests.pretraining import flags, results
 from tests.text.instances.test_full_sentences import make_records
 from text.errors import UserError
 from text.instances.kinds import RowOptions

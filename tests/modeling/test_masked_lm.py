@@ -13,7 +13,7 @@ from training import checkpoint
 from modeling.objectives import masked_lm, pretraining
 from serving import export
 from tests import jobs
-from tests.test_run_pretraining import TINY, flags, results
+from tests.pretraining import TINY, flags, results
 from text.errors import UserError
 
 VOCAB = str(tests.GOLDEN / "checkpoint" / "vocab.txt")

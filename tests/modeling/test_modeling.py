@@ -1,7 +1,6 @@
 """The network: equal to the release, whatever the dtype, the compiler or the seed."""
 
 import dataclasses
-import json
 import math
 
 import keras
@@ -215,54 +214,6 @@ def test_seed_determines_initial_weights():
     assert (first[0] != other[0]).all()
 
 
-# --- dropout ------------------------------------------------------------------------
-
-
-def test_dropout_keeps_and_scales():
-    x = tf.ones((100, 100))
-    y = layers.Dropouts([1, 2])(x, 0.1).numpy()
-    assert set(np.unique(y)) == {0.0, np.float32(1 / 0.9)}
-    assert (y == 0).mean() == pytest.approx(0.1, abs=0.01)
-    assert layers.no_dropout(x, 0.1) is x
-    assert layers.Dropouts([1, 2])(x, 0.0) is x
-
-
-def test_dropout_masks_follow_from_seed_and_number_of_the_call():
-    def mask(seed, number):
-        dropouts = layers.Dropouts(seed)
-        masks = [dropouts(tf.ones(1000), 0.5) for _ in range(number + 1)]
-        return masks[-1].numpy() > 0
-
-    assert (mask([1, 2], 3) == mask([1, 2], 3)).all()
-    others = [mask([1, 3], 3), mask([2, 2], 3), mask([1, 2], 4), mask([1, 1], 4)]
-    for other in others:
-        assert (mask([1, 2], 3) == other).mean() == pytest.approx(0.5, abs=0.1)
-
-
-def test_a_rate_of_zero_moves_no_other_mask():
-    some, others = layers.Dropouts([1, 2]), layers.Dropouts([1, 2])
-    some(tf.ones(100), 0.0)
-    others(tf.ones(100), 0.5)
-    masked = (dropouts(tf.ones(100), 0.5).numpy() for dropouts in (some, others))
-    np.testing.assert_array_equal(*masked)
-
-
-MASKS = "080d5d15 730095a2 6b6e6517 d4e5c234 cc30238f 52335120 61040b53 70c110b1"
-
-
-def test_masks_stay_from_one_version_to_the_next():
-    """So that a run survives an upgrade."""
-    dropouts = layers.Dropouts([12345, 7])
-    masks = [dropouts(tf.ones(32), 0.5).numpy() > 0 for _ in range(8)]
-    found = [np.packbits(mask).tobytes().hex() for mask in masks]
-    assert found == MASKS.split()
-
-
-def test_masks_stay_however_many_are_prepared_at_once(monkeypatch):
-    monkeypatch.setattr(layers, "_SITES", 3)
-    test_masks_stay_from_one_version_to_the_next()
-
-
 def test_model_dropout_follows_the_seed():
     model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
 
@@ -273,16 +224,6 @@ def test_model_dropout_follows_the_seed():
     assert (logits(1, 1) != logits()).any()
     assert (logits(1, 1) == logits(1, 1)).all()
     assert (logits(1, 1) != logits(1, 2)).any()
-
-
-def test_a_layer_that_is_used_twice_draws_twice():
-    layer = BertEncoder(TINY).transformer_layers[0]
-    dropouts, hidden = layers.Dropouts([1, 1]), tf.ones((2, 4, TINY.hidden_size))
-    assert (
-        (layer(hidden, dropouts=dropouts) != layer(hidden, dropouts=dropouts))
-        .numpy()
-        .any()
-    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
@@ -452,71 +393,3 @@ def test_xla_draws_the_same_masks():
     first = compiled(tf.constant([5, 7])).numpy()
     np.testing.assert_array_equal(first, drop([5, 7]))
     assert (first != compiled(tf.constant([5, 8])).numpy()).any()
-
-
-# --- bert_config.json ---------------------------------------------------------------
-
-
-def test_config_reads_the_release_and_round_trips(tmp_path):
-    path = tmp_path / "bert_config.json"
-    path.write_text(
-        json.dumps(
-            {
-                "vocab_size": 21128,
-                "type_vocab_size": 2,
-                "directionality": "bidi",
-                "pooler_fc_size": 768,
-                "pooler_num_attention_heads": 12,
-                "pooler_num_fc_layers": 3,
-                "pooler_size_per_head": 128,
-                "pooler_type": "first_token_transform",
-            }
-        )
-    )
-    config = BertConfig.from_json_file(path)
-    assert (config.vocab_size, config.type_vocab_size) == (21128, 2)
-    assert (config.hidden_size, config.hidden_act) == (768, "gelu")
-    assert BertConfig(vocab_size=9).type_vocab_size == 16
-    path.write_text(config.to_json_string())
-    assert BertConfig.from_json_file(path) == config
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({}, "missing key 'vocab_size'"),
-        ({"vocab_size": 9, "hiden_size": 8}, "'hiden_size'.*'hidden_size'"),
-        ({"vocab_size": 9, "zzz": 8}, "unknown key 'zzz'"),
-        ({"vocab_size": "9"}, "vocab_size is '9'.*int"),
-        ({"vocab_size": True}, "vocab_size is True.*int"),
-        ({"vocab_size": 0}, "vocab_size is 0.*above 0"),
-        ({"vocab_size": 9, "hidden_dropout_prob": 1.0}, "hidden_dropout_prob is 1.0"),
-        ({"vocab_size": 9, "hidden_act": "swish"}, "hidden_act is 'swish'.*gelu_erf"),
-        ({"vocab_size": 9, "hidden_size": 100}, "100.*12 attention heads"),
-        ({"vocab_size": 9, "initializer_range": float("nan")}, "initializer_range"),
-    ],
-)
-def test_config_refuses_in_one_line(values, message, tmp_path):
-    path = tmp_path / "bert_config.json"
-    path.write_text(json.dumps(values))
-    with pytest.raises(ValueError, match=message) as error:
-        BertConfig.from_json_file(path)
-    assert str(error.value).startswith(f"{path}: ")
-    assert "\n" not in str(error.value)
-
-
-def test_config_that_is_no_json_object_is_refused(tmp_path):
-    path = tmp_path / "bert_config.json"
-    path.write_text('{\n"vocab_size": 9,\n}')
-    with pytest.raises(ValueError, match=r"bert_config.json:[23]: not JSON"):
-        BertConfig.from_json_file(path)
-    path.write_text("[1]")
-    with pytest.raises(ValueError, match="JSON list"):
-        BertConfig.from_json_file(path)
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match="UTF-8"):
-        BertConfig.from_json_file(path)
-    for content in ("[" * 100_000, '{"vocab_size": %s9' % ('{"a": ' * 100_000)):
-        path.write_text(content)
-        with pytest.raises(ValueError, match="bert_config.json: nested too deeply"):
-            BertConfig.from_json_file(path)

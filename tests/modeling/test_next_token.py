@@ -16,7 +16,7 @@ from modeling import derivatives, layers, losses
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import next_token
 from tests import jobs, tiny
-from tests.test_run_pretraining import RECORDS, TINY, results, run
+from tests.pretraining import RECORDS, TINY, results, run
 from tests.text.instances.test_full_sentences import make_records
 from text.errors import UserError
 

@@ -9,51 +9,27 @@ import subprocess
 import sys
 import types
 
-import h5py
 import numpy as np
 import onnxruntime
 import pytest
 from ai_edge_litert import interpreter as litert
 from tensorflow.core.protobuf import saved_model_pb2
 
-import extract_features
-import fill_mask
 import run_classifier
-import run_pretraining
-import tests
-from training import checkpoint, encoder_export
 from training.backend import tf
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
 from serving import export, export_folder, portable
 from serving.predictor import Predictor
-from tests import jobs, tiny
+from tests import jobs
 from tests.serving.test_export_folder import left_by_a_killed_process
+from tests.serving.texts import TINY, real_texts, write_words
 from text.errors import UserError
 from text.tokenizers.graph_tokenizer import GraphTokenizer
-from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import WordPiece
-
-GOLDEN = tests.GOLDEN
-TINY = tiny.config(vocab_size=80, max_position_embeddings=32)
-
-
-def write_words(folder):
-    pieces = "the a cat dog sat ran on under mat hat red blue ##s ##ed é 東 σ ς".split()
-    letters = [*"abcdefghijklmnopqrstuvwxyz", *map("##{}".format, "abcdeinorst")]
-    tiny.write(folder, [*pieces, *letters], TINY)
 
 
 @pytest.fixture
 def folder(tmp_path):
     write_words(tmp_path)
     return tmp_path
-
-
-def real_texts(number):
-    """Of many languages: the golden texts of the tokenizer."""
-    lines = (GOLDEN / "tokenization" / "texts.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line)["text"] for line in lines[:number]]
 
 
 def write_sets(folder, label, *, pairs):
@@ -303,27 +279,6 @@ def test_what_stands_in_an_exports_place_is_kept(folder):
     assert not (folder / "output" / "checkpoint").exists()  # before it trains
 
 
-@pytest.mark.slow
-def test_vectors_are_checked_too(folder, monkeypatch):
-    weights = {v.path: v.numpy() for v in pretraining.PretrainingModel(TINY).variables}
-    wrong = {"mean": np.full((5, TINY.hidden_size), 7, np.float32)}
-    monkeypatch.setattr(encoder_export, "_pooled", lambda *given: wrong)
-    with pytest.raises(
-        UserError, match="once loaded, it returns different mean, up to"
-    ):
-        run_pretraining.main(
-            run_pretraining.Options(
-                do_export=True,
-                output_dir=str(folder / "output"),
-                max_seq_length=32,
-                vocab_file=str(folder / "vocab.txt"),
-                bert_config_file=str(folder / "config.json"),
-                init_checkpoint=checkpoint.save(str(folder), 1, weights, keep=1),
-            )
-        )
-    assert not (folder / "output" / "export").exists()
-
-
 @pytest.mark.parametrize(
     ("status", "stderr", "message"),
     [
@@ -406,77 +361,3 @@ def test_formats_are_known_and_their_packages_there(folder, monkeypatch):
         UserError, match="--export_formats needs --export_dtype=float32"
     ):
         run(folder, export_formats=["onnx"], export_dtype="mixed_bfloat16")
-
-
-# --- Pre-trained encoders ------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_masks_and_vectors_of_raw_text(tmp_path):
-    """Of 200 texts: the tokens of fill_mask.py, the vectors of extract_features.py."""
-    golden = GOLDEN / "checkpoint"
-    files = {
-        "vocab_file": str(golden / "vocab.txt"),
-        "bert_config_file": str(golden / "bert_config.json"),
-        "init_checkpoint": str(golden / "bert_model.ckpt"),
-    }
-    run_pretraining.main(
-        run_pretraining.Options(
-            do_export=True, output_dir=str(tmp_path), max_seq_length=64, **files
-        )
-    )
-    texts = [text.replace("\n", " ") for text in real_texts(200)]
-    rng = random.Random(2)
-    masked = [f"[MASK] {text[:40]}[MASK]{rng.choice(texts)[:20]}" for text in texts]
-    predictor = Predictor(str(tmp_path))
-    found = predictor.predict([{"text": text} for text in masked])
-    tokenizer = WordPiece(Vocabulary.load(files["vocab_file"]))
-    config = BertConfig.from_json_file(files["bert_config_file"])
-    model = pretraining.PretrainingModel(config)
-    weights = {v.path: v for v in model.variables}
-    checkpoint.load(weights, files["init_checkpoint"], required="")
-    shape = tf.TensorSpec([None, None], tf.int32)
-    batch = {"input_ids": shape, "masked_lm_positions": shape}
-    model = tf.function(model.call, input_signature=[batch])
-    for text, answer in zip(masked, found, strict=True):
-        ids, positions = fill_mask._encode(tokenizer, text, config, 1)
-        expected = fill_mask._predict(model, ids, positions)
-        assert len(answer["masks"]) == text.count("[MASK]")
-        for row, mask in zip(expected, answer["masks"], strict=True):
-            best = np.argsort(-row, kind="stable")[:5]
-            assert [tokenizer.vocabulary.ids[each["token"]] for each in mask] == list(
-                best
-            )
-            chances = [each["probability"] for each in mask]
-            np.testing.assert_allclose(chances, row[best], rtol=0, atol=1e-5)
-
-    signatures = predictor._loaded.signatures
-    odd = [b"", b"\xff[MASK]\xfe", b"a " * (1 << 19), b"[MASK]" * 1000, b"\x00"]
-    for texts_, masks in (([], 0), ([b""], 0), (odd, 62)):
-        given = tf.constant(texts_, tf.string)
-        filled = signatures["serving_default"](text=given)
-        for answers in (filled, signatures["vectors"](text=given)):
-            for name, values in answers.items():
-                assert len(values) == len(texts_), name
-        assert filled["tokens"].shape == (len(texts_), masks, 5)
-
-    (tmp_path / "texts.txt").write_text("\n".join(texts))
-    features = {}
-    for pooling in ("mean", "cls"):
-        path = tmp_path / f"{pooling}.h5"
-        extract_features.main(
-            extract_features.Options(
-                input_file=str(tmp_path / "texts.txt"),
-                output_file=str(path),
-                output_format="hdf5",
-                pooling=pooling,
-                max_seq_length=64,
-                batch_size=200,  # one shape to compile for
-                **files,
-            )
-        )
-        with h5py.File(path) as file:
-            features[pooling] = file["layer_-1"][:]
-    vectors = signatures["vectors"](text=tf.constant(texts))
-    for name, values in features.items():
-        np.testing.assert_allclose(vectors[name], values, rtol=0, atol=1e-5)

@@ -16,7 +16,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from serving.predictor import Predictor
 from tests import exports
-from tests.serving.test_server import serving
+from tests.serving.clients import serving
 
 pytestmark = pytest.mark.slow
 

@@ -1,38 +1,29 @@
 """Models in Hugging Face layout: the same numbers, and one line for what does not fit."""
 
-import dataclasses
 import json
 import shutil
 
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
-import tests
 from training import checkpoint
 from training.backend import tf
 from modeling.encoders.bert import BertEncoder
-from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
+from tests.training.hugging_face import (
+    GOLDEN,
+    change_config,
+    change_weights,
+    config_of,
+    loaded,
+)
 from text.errors import UserError
-from text.tokenizers.byte_bpe import ByteBpe
-from text.tokenizers.wordpiece import WordPiece, WordSplitter
 from training.layouts import hugging_face
 from training.layouts.bert_names import BERT
 
-GOLDEN = tests.GOLDEN / "hf"
 KEYS = ("input_ids", "input_mask", "segment_ids")
-
-
-def config_of(kind="pretraining"):
-    return checkpoint.read_config(str(GOLDEN / kind))
-
-
-def loaded(model, source, **arguments):
-    """Loads a model's weights; returns the report."""
-    variables = {v.path: v for v in model.variables}
-    return checkpoint.load(variables, str(source), **arguments)
 
 
 def golden_outputs(kind):
@@ -50,16 +41,6 @@ def folder(tmp_path):
     """A copy of the pre-trained model, and a way to change it."""
     shutil.copytree(GOLDEN / "pretraining", tmp_path / "model")
     return tmp_path / "model"
-
-
-def change_weights(folder, change):
-    tensors = load_file(folder / "model.safetensors")
-    save_file(change(tensors), folder / "model.safetensors")
-
-
-def change_config(folder, **values):
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
 # --- the same numbers ----------------------------------------------------------------
@@ -183,125 +164,6 @@ def test_number_of_a_layer_is_kept():
         False,
     )
     assert BERT.of_theirs("bert.encoder.layer.0.crossattention.x") is None
-
-
-# --- config.json ---------------------------------------------------------------------
-
-
-def test_config_keeps_the_exact_gelu(folder):
-    config = config_of()
-    assert config == BertConfig(
-        vocab_size=1200,
-        hidden_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=192,
-        hidden_act="gelu_erf",
-        max_position_embeddings=96,
-        type_vocab_size=2,
-    )
-    # A run writes it down in the release's words; what it reads there means the same.
-    path = folder / "bert_config.json"
-    path.write_text(config.to_json_string())
-    assert checkpoint.read_config(str(folder)) == config
-    change_config(folder, hidden_act="gelu_new")
-    assert checkpoint.read_config(str(folder / "config.json")).hidden_act == "gelu"
-
-
-def test_config_has_their_defaults():
-    config = BertConfig.from_dict({"model_type": "bert"})
-    assert (config.vocab_size, config.type_vocab_size) == (30522, 2)
-    assert config.hidden_act == "gelu_erf"
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"model_type": "deberta"},
-            "model_type is 'deberta'; it must be one of 'bert', 'albert', 'roberta'",
-        ),
-        ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05, .* 1e-12"),
-        (
-            {"position_embedding_type": "relative_key"},
-            "position_embedding_type is 'relative_key', .* 'absolute'",
-        ),
-        ({"is_decoder": "no"}, "is_decoder is 'no'; it must be of type bool"),
-        ({"add_cross_attention": True}, "add_cross_attention is True"),
-        ({"pruned_heads": {"1": [0]}}, "pruned_heads is"),
-        ({"quantization_config": {"load_in_8bit": True}}, "quantization_config is"),
-        ({"hidden_act": "silu"}, "hidden_act is 'silu'; .* one of gelu, "),
-        ({"hidden_act": {"a": 1}}, "hidden_act is {'a': 1}; .* one of gelu, "),
-        ({"hidden_act": ["gelu"]}, r"hidden_act is \['gelu'\]; .* one of gelu, "),
-        ({"model_type": None}, "model_type is None; it must be one of 'bert'"),
-        ({"hidden_act": "x" * 10_000}, "hidden_act is 'x{39}; in Hugging"),
-        ({"hidden_size": 50}, "hidden_size is 50, which 4 attention heads"),
-        ({"hidden_size": "48"}, "hidden_size is '48'; it must be of type int"),
-    ],
-)
-def test_other_networks_are_refused(folder, change, message):
-    change_config(folder, **change)
-    with pytest.raises(UserError, match=rf"model/config.json: {message}"):
-        checkpoint.read_config(str(folder))
-
-
-def test_a_decoder_of_theirs_reads_from_left_to_right(folder, tmp_path):
-    change_config(folder, is_decoder=True)
-    # Its next-sentence head reads the first token even so.
-    assert checkpoint.read_config(str(folder)).pooling == "first"
-    change_config(folder, architectures=["BertLMHeadModel"])
-    config = checkpoint.read_config(str(folder))
-    assert config == dataclasses.replace(
-        config_of(), attention_direction="left_to_right"
-    )
-    change_config(folder, pooling="cls")  # no key of theirs
-    assert checkpoint.read_config(str(folder)) == config
-    tensors = hugging_face.read(str(folder / "model.safetensors"))
-    masked_lm = {k: v for k, v in tensors.items() if "seq_relationship" not in k}
-    hugging_face.write(str(tmp_path / "causal"), masked_lm, config)
-    said = json.loads((tmp_path / "causal" / "config.json").read_text())
-    assert said["is_decoder"] and said["architectures"] == ["BertLMHeadModel"]
-    assert checkpoint.read_config(str(tmp_path / "causal")) == config
-    backwards = dataclasses.replace(config, attention_direction="right_to_left")
-    with pytest.raises(UserError, match="'right_to_left', for which Hugging Face's"):
-        hugging_face.write(str(tmp_path / "backwards"), masked_lm, backwards)
-    assert not (tmp_path / "backwards").exists()
-
-
-def test_null_is_their_default(folder, caplog):
-    change_config(folder, layer_norm_eps=None, is_decoder=None, pruned_heads=None)
-    assert checkpoint.read_config(str(folder)) == config_of()
-    assert not caplog.text
-    # Not all versions of transformers agreed.
-    change_config(folder, position_embedding_type=None)
-    assert checkpoint.read_config(str(folder)) == config_of()
-    assert "position_embedding_type is null and is read as 'absolute'" in caplog.text
-
-
-def test_dropout_of_a_head_is_not_dropped_in_silence(folder, caplog):
-    for value in (None, 0.1):  # 0.1 is its hidden_dropout_prob
-        change_config(folder, classifier_dropout=value)
-        assert checkpoint.read_config(str(folder)) == config_of()
-    assert not caplog.text
-    change_config(folder, classifier_dropout=0.5)
-    assert checkpoint.read_config(str(folder)) == config_of()
-    assert "classifier_dropout=0.5 is ignored" in caplog.text
-
-
-def test_config_that_is_not_there(folder):
-    with pytest.raises(
-        UserError, match="nowhere: no such file; pass --bert_config_file"
-    ):
-        checkpoint.read_config(str(folder / "nowhere"))
-    (folder / "config.json").unlink()
-    with pytest.raises(UserError, match="bert_config.json: no such file"):
-        checkpoint.read_config(str(folder))
-
-
-def test_config_without_its_type():
-    """Some of 2019 lack it; telling the user to remove every other key were no help."""
-    with pytest.raises(ValueError, match='if the model is a BERT, add "model_type"'):
-        BertConfig.from_dict({"architectures": ["BertModel"], "vocab_size": 5})
 
 
 # --- what cannot be read -------------------------------------------------------------
@@ -474,68 +336,3 @@ def test_head_for_another_number_of_labels():
         loaded(model, source, scope=model.encoder.scope)
     assert "output_weights is [3,48] in the checkpoint and [5,48]" in str(error.value)
     np.testing.assert_array_equal(model.output_weights, initial)
-
-
-# --- the tokenizer beside it ---------------------------------------------------------
-
-
-def check(path, splitter):
-    classes = WordPiece.hugging_face_classes
-    hugging_face.check_tokenizer(path, splitter.settings, classes)
-
-
-def test_byte_level_models_need_a_byte_level_vocabulary(folder):
-    said = json.dumps({"tokenizer_class": "RobertaTokenizer"})
-    (folder / "tokenizer_config.json").write_text(said)
-    path = checkpoint.resolve(str(folder))
-    hugging_face.check_tokenizer(path, {}, ByteBpe.hugging_face_classes)
-    with pytest.raises(
-        UserError, match="RobertaTokenizer.*the --vocab_file next to it"
-    ):
-        check(path, WordSplitter())
-    said = json.dumps({"tokenizer_class": "BertTokenizer"})
-    (folder / "tokenizer_config.json").write_text(said)
-    with pytest.raises(UserError, match="BertTokenizer.* as RobertaTokenizer"):
-        hugging_face.check_tokenizer(path, {}, ByteBpe.hugging_face_classes)
-
-
-@pytest.mark.parametrize(
-    ("said", "flags"),
-    [
-        ({"do_lower_case": False}, "--do_lower_case=false --strip_accents=false"),
-        ({"do_lower_case": True, "strip_accents": False}, "--strip_accents=false"),
-        ({"do_lower_case": True, "tokenize_chinese_chars": False}, "--split_cjk=false"),
-    ],
-)
-def test_text_split_otherwise_is_refused(folder, said, flags):
-    (folder / "tokenizer_config.json").write_text(json.dumps(said))
-    path = checkpoint.resolve(str(folder))
-    with pytest.raises(UserError, match=f"split differently; pass {flags}$"):
-        check(path, WordSplitter())
-    values = dict(flag.removeprefix("--").split("=") for flag in flags.split())
-    given = {name: value == "true" for name, value in values.items()}
-    check(path, WordSplitter(**given))
-
-
-def test_tokenizer_that_says_nothing_passes(folder):
-    path = checkpoint.resolve(str(folder))
-    for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
-        check(path, splitter)
-    (folder / "tokenizer_config.json").write_text("{}")
-    for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
-        check(path, splitter)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"tokenizer_class": "BertJapaneseTokenizer"}', "'BertJapaneseTokenizer'"),
-        ('{"do_lower_case":', "not a tokenizer's JSON"),
-        ("3", "not a tokenizer's JSON"),
-        ("[" * 100_000, "not a tokenizer's JSON"),
-    ],
-)
-def test_other_tokenizers_are_refused(folder, content, message):
-    (folder / "tokenizer_config.json").write_text(content)
-    with pytest.raises(UserError, match=f"tokenizer_config.json: .*{message}"):
-        check(checkpoint.resolve(str(folder)), WordSplitter())

@@ -10,7 +10,7 @@ import fill_mask
 import run_pretraining
 from training import run_folder
 from tests import jobs
-from tests.test_run_pretraining import flags
+from tests.pretraining import flags
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
 from text.errors import UserError
 from text.tokenizers.vocabulary import Vocabulary

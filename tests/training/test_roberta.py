@@ -7,30 +7,20 @@ import shutil
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
-import convert_checkpoint
 import fill_mask
 import tests
 from training import checkpoint, distribution, loop
 from training.backend import tf
 from modeling.encoders.architectures import make_encoder
-from modeling.encoders.roberta_config import RobertaConfig
 from modeling.objectives import masked_lm, tasks
 from modeling.recipe import Recipe
+from tests.training.roberta import CONFIG, GOLDEN, change, convert
 from text.errors import UserError
 from training.layouts import hugging_face
 from training.layouts.roberta_names import ROBERTA
 
-GOLDEN = tests.GOLDEN / "roberta"
-CONFIG = RobertaConfig(
-    vocab_size=60,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=64,
-    max_position_embeddings=24,  # of 26 rows
-)
 POOLER = ["roberta/pooler/dense/bias", "roberta/pooler/dense/kernel"]
 HEADS = {
     "masked_lm": (masked_lm.MaskedLM(), POOLER),
@@ -53,12 +43,6 @@ def golden_outputs(kind):
 def loaded(model, source, **arguments):
     variables = {v.path: v for v in model.weights}
     return checkpoint.load(variables, str(source), **arguments)
-
-
-def convert(source, target, **flags):
-    convert_checkpoint.main(
-        convert_checkpoint.Options(input=[str(source)], output_dir=str(target), **flags)
-    )
 
 
 def everywhere(inputs):
@@ -284,14 +268,6 @@ def folder(tmp_path):
     return tmp_path / "model"
 
 
-def change(folder, tensors=lambda tensors: tensors, **said):
-    path = folder / "model.safetensors"
-    save_file(tensors(load_file(path)), path)
-    values = json.loads((folder / "config.json").read_text()) | said
-    values = {name: value for name, value in values.items() if value != "absent"}
-    (folder / "config.json").write_text(json.dumps(values))
-
-
 def test_a_pooler_next_to_a_classifier_is_not_read(tmp_path):
     """Classifiers that earlier versions of transformers saved have both."""
     source = tmp_path / "source"
@@ -408,72 +384,3 @@ def test_what_their_layout_lacks_is_refused(folder, tmp_path, monkeypatch):
         convert(folder, tmp_path / "ours")
     with pytest.raises(UserError, match="no names for the architecture 'roberta', onl"):
         hugging_face.write(str(tmp_path / "theirs"), tensors, CONFIG)
-
-
-# --- config.json ---------------------------------------------------------------------
-
-
-def test_an_absent_key_has_the_default_of_their_class():
-    """Not the released value: without the keys, transformers makes this network too."""
-    config = checkpoint.architectures.config_from_dict({"model_type": "roberta"})
-    assert config == RobertaConfig(
-        vocab_size=50265,
-        max_position_embeddings=510,
-        type_vocab_size=2,
-        layer_norm_eps=1e-12,
-    )
-
-
-def test_config_file_keeps_everything(tmp_path):
-    config = dataclasses.replace(CONFIG, layer_norm_eps=1e-6, pad_token_id=0)
-    (tmp_path / "bert_config.json").write_text(config.to_json_string())
-    assert checkpoint.read_config(str(tmp_path)) == config
-    said = config.to_hugging_face()
-    assert said["max_position_embeddings"] == 25
-    assert checkpoint.architectures.config_from_dict(said) == config
-
-
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ({"layer_norm_eps": None}, "layer_norm_eps is None; it must be of type float"),
-        ({"pad_token_id": -1}, "pad_token_id is -1; it must be at least 0"),
-        ({"pad_token_id": None}, "pad_token_id is None; it must be of type int"),
-        (
-            {"max_position_embeddings": "514"},
-            "max_position_embeddings is '514'; it must",
-        ),
-        (
-            {"max_position_embeddings": 2},
-            "max_position_embeddings is 0; it must be above",
-        ),
-        (
-            {"position_embedding_type": "relative_key"},
-            "position_embedding_type is 'rel",
-        ),
-        ({"hidden_act": "silu"}, "hidden_act is 'silu'"),
-    ],
-)
-def test_other_networks_are_refused(folder, said, message):
-    change(folder, **said)
-    with pytest.raises(UserError, match=f"config.json: {message}"):
-        checkpoint.read_config(str(folder))
-
-
-def test_a_row_longer_than_the_table_is_refused():
-    """The two first rows of a table are not for tokens: 512 of 514, here 24 of 26."""
-    encoder = make_encoder(CONFIG)
-    assert encoder({"input_ids": np.ones((1, 24), np.int32)})
-    with pytest.raises(ValueError, match="25 tokens, but the model has only 24 pos"):
-        encoder({"input_ids": np.ones((1, 25), np.int32)})
-
-
-def test_their_causal_models_read_from_left_to_right(folder, tmp_path):
-    change(folder, is_decoder=True, architectures=["RobertaForCausalLM"])
-    config = checkpoint.read_config(str(folder))
-    left = dataclasses.replace(CONFIG, attention_direction="left_to_right")
-    assert config == left
-    convert(folder, tmp_path / "ours")
-    convert(tmp_path / "ours", tmp_path / "theirs", layout="hugging_face")
-    said = json.loads((tmp_path / "theirs" / "config.json").read_text())
-    assert said["architectures"] == ["RobertaForCausalLM"] and said["is_decoder"]

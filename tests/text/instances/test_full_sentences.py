@@ -13,7 +13,7 @@ import create_pretraining_data
 import inspect_records
 import run_pretraining
 import tests
-from tests.test_run_pretraining import TINY, flags, results
+from tests.pretraining import TINY, flags, results
 from tests.text.corpus.test_corpus import documents_in, write
 from text.errors import UserError
 from text.instances import full_sentences

@@ -7,12 +7,8 @@ import numpy as np
 import pytest
 
 from tests import reference_pairs
-from tests.text.generation.test_generation import (
-    GOLDEN,
-    VOCAB_FILE,
-    make_settings,
-    read,
-)
+from tests.text.generation.settings import VOCAB_FILE, make_settings
+from tests.text.generation.test_generation import GOLDEN, read
 from text.generation.run import generate
 from text.instances import pairs, static_masks
 from text.instances.kinds import RowOptions

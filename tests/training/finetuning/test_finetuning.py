@@ -1,123 +1,23 @@
 """What all fine-tuning scripts share, shown with a task of one small file."""
 
-import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import pathlib
-import random
-import re
 import shutil
-import sys
-import time
 
 import numpy as np
 import pytest
 
-import tests
 from training import checkpoint, run_folder
-from training.backend import tf
-from tests import forked, jobs, tiny
+from tests import jobs
 from tests.jobs import results, weights
 from tests.programs import parity
+from tests.training.finetuning.runs import STOPS, TINY, run
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
-from training.finetuning import experiment, finetune
-
-TINY = tiny.config(vocab_size=8)
-
-
-def write_files(folder):
-    """The task's files, a vocabulary and a config."""
-    rng = random.Random(1)
-    for split, lines in (("train", 64), ("dev", 21), ("test", 10)):
-        texts = [
-            " ".join(rng.choices("ab", k=rng.randint(1, 30))) for _ in range(lines)
-        ]
-        (folder / f"{split}.txt").write_text("\n".join(texts) + "\n")
-    tiny.write(folder, ["a", "b"], TINY)
-
-
-def flags(folder, **changes):
-    own = {
-        "data_dir": str(folder),
-        "max_seq_length": 40,
-        "num_train_epochs": [3.0],
-        "do_train": True,
-    }
-    return jobs.flags(folder, **own | changes)
-
-
-def run(folder, **changes):
-    jobs.run(parity, flags(folder, **changes))
-
-
-def command(folder, **changes):
-    return jobs.command("tests/programs/parity.py", flags(folder, **changes))
-
-
-@pytest.fixture
-def folder(tmp_path):
-    write_files(tmp_path)
-    return tmp_path
-
-
-# Runs that several tests begin with, each with a copy of its own. The short ones are not
-# traced, and neither are those that are compared with them.
-STOPS = {
-    "early_stopping_patience": 9,
-    "num_train_epochs": [2.0],
-    "train_batch_size": [16],
-}
-SEARCH = {"num_train_epochs": [0.25, 0.5]}
-RUNS = {
-    "trained": {"do_eval": True, "do_predict": True},
-    "stopped": STOPS,
-    "searched": SEARCH | {"do_eval": True},
-}
-
-
-@pytest.fixture(scope="module")
-def once(tmp_path_factory):
-    """Maps a name of RUNS to a folder after that run, and to what it said."""
-    made = {}
-
-    def folder_after(name):
-        if name not in made:
-            folder = tmp_path_factory.mktemp(name)
-            write_files(folder)
-            # As this says, whichever test is the first to want it.
-            untraced = tf.config.functions_run_eagerly()
-            tf.config.run_functions_eagerly(name != "trained")
-            with open(folder / "said", "w") as file, contextlib.redirect_stdout(file):
-                run(folder, **RUNS[name])
-            tf.config.run_functions_eagerly(untraced)
-            said = folder / "said"
-            made[name] = folder, said.read_text()
-            said.unlink()
-        return made[name]
-
-    return folder_after
-
-
-@pytest.fixture
-def trained(once, tmp_path):
-    """A folder with a finished run, evaluated and asked."""
-    return shutil.copytree(once("trained")[0], tmp_path, dirs_exist_ok=True)
-
-
-@pytest.fixture
-def stopped(once, tmp_path):
-    """One with a run of early stopping, that never stopped."""
-    return shutil.copytree(once("stopped")[0], tmp_path, dirs_exist_ok=True)
-
-
-@pytest.fixture
-def searched(once, tmp_path):
-    """One with a search, whose best was evaluated."""
-    return shutil.copytree(once("searched")[0], tmp_path, dirs_exist_ok=True)
+from training.finetuning import experiment
 
 
 @pytest.mark.slow
@@ -233,71 +133,6 @@ def test_finished_run_says_so_and_keeps_its_weights(trained, capsys):
 
 
 @pytest.mark.slow
-def test_search_records_every_run_and_keeps_the_best(searched, once, capsys, untraced):
-    summary = json.loads((searched / "output" / "search.json").read_text())
-    scores = {o["name"]: o["score"] for o in summary["runs"]}
-    assert len(scores) == 2
-    assert summary["mean"] == pytest.approx(np.mean(list(scores.values())))
-    assert summary["deviation"] == pytest.approx(np.std(list(scores.values()), ddof=1))
-    assert scores[summary["best"]] == max(scores.values())
-    assert results(searched)["eval_accuracy"] == max(scores.values())
-    assert "with only 64 training examples" in once("searched")[1]
-    # Only the best run's weights stay, in its own folder and in output_dir.
-    kept = sorted(p.parent.name for p in searched.glob("output/**/model.ckpt-*.index"))
-    assert kept == sorted(["output", summary["best"]])
-    # A second start trains nothing and ends the same.
-    before = weights(searched)
-    run(searched, **RUNS["searched"])
-    said = capsys.readouterr().out
-    assert said.count("already finished: accuracy") == 2 and "updates" not in said
-    assert json.loads((searched / "output" / "search.json").read_text()) == summary
-    for name, value in weights(searched).items():
-        assert np.array_equal(before[name], value)
-
-
-def test_search_tries_every_combination_with_every_seed(folder):
-    changes = {"learning_rate": [1e-3, 3e-3], "num_trials": 2, "seed": 5}
-    given = parity.Options(**flags(folder, **changes))
-    trials = [
-        (trial.learning_rate, trial.seed) for trial in finetune.every_trial(given)
-    ]
-    assert trials == [(1e-3, 5), (1e-3, 6), (3e-3, 5), (3e-3, 6)]
-
-
-@pytest.mark.slow
-def test_search_goes_on_where_it_was_broken_off(folder, once, monkeypatch, untraced):
-    straight = weights(once("searched")[0])
-    calls = []
-    original = experiment.Experiment.train
-
-    def train(self, *arguments):
-        calls.append(arguments)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        original(self, *arguments)
-
-    monkeypatch.setattr(experiment.Experiment, "train", train)
-    with pytest.raises(KeyboardInterrupt):
-        run(folder, **SEARCH)
-    run(folder, **SEARCH)
-    assert len(calls) == 3  # the first trial was not repeated
-    got = weights(folder)
-    for name, value in straight.items():
-        assert np.array_equal(got[name], value)
-
-
-@pytest.mark.slow
-def test_search_whose_best_was_not_kept_trains_it_again(searched, capsys, untraced):
-    before = weights(searched)
-    for path in searched.glob("output/**/model.ckpt-*"):
-        path.unlink()
-    run(searched, **SEARCH)
-    assert " again, because its weights were not kept" in capsys.readouterr().out
-    for name, value in weights(searched).items():
-        assert np.array_equal(before[name], value)
-
-
-@pytest.mark.slow
 def test_evaluations_of_an_abandoned_run_are_forgotten(folder, once, untraced):
     best = folder / "output" / "best"
     best.mkdir(parents=True)
@@ -321,77 +156,6 @@ def test_rows_that_were_removed_are_made_again(trained):
 
 
 @pytest.mark.slow
-def test_degenerate_runs_are_named(searched, capsys, monkeypatch, untraced):
-    monkeypatch.setattr(parity.Parity, "trivial_score", lambda self, examples: 1.0)
-    run(searched, **SEARCH)
-    assert "2 of 2 runs failed or did no better" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_early_stopping_keeps_the_best_evaluation(
-    folder, capsys, monkeypatch, untraced
-):
-    scores = iter([0.1, 0.5, 0.3, 0.2, 0.4, 0.9])
-    monkeypatch.setattr(
-        parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
-    )
-    changes = {
-        "early_stopping_patience": 3,
-        "eval_every_steps": 1,
-        "save_checkpoints_steps": 100,
-    }
-    run(folder, **changes)
-    said = capsys.readouterr().out
-    assert "the best of 5 evaluations was at step 2" in said
-    assert run_folder.steps(str(folder / "output")) == [5]
-    assert run_folder.steps(str(folder / "output" / "best")) == [2]
-    assert weights(folder, "output/best")["global_step"] == 2
-    # Started again it does not train on, and answers with the best weights.
-    run(folder, **changes, do_eval=True)
-    assert "already finished: 5 updates" in capsys.readouterr().out
-    assert results(folder)["eval_accuracy"] == 0.9
-
-
-class Killed(BaseException):
-    """Nothing catches it, as nothing catches SIGKILL."""
-
-
-@pytest.mark.slow
-def test_after_a_resume_the_best_is_that_of_the_run(
-    folder, capsys, monkeypatch, untraced
-):
-    """Scores need not repeat, as on another number of devices."""
-    scores = iter([0.80, 0.78, 0.85, None, 0.79, 0.77, 0.5])
-
-    def score(self, predictions):
-        if (accuracy := next(scores)) is None:
-            raise Killed
-        return {"accuracy": accuracy}
-
-    monkeypatch.setattr(parity.Parity, "score", score)
-    changes = {
-        "num_train_epochs": [0.5],
-        "early_stopping_patience": 9,
-        "eval_every_steps": 1,
-        "save_checkpoints_steps": 2,
-    }
-    with pytest.raises(Killed):
-        run(folder, **changes)
-    best = folder / "output" / "best"
-    assert run_folder.steps(str(best)) == [1, 3]
-    run(folder, do_eval=True, **changes)
-    assert "the best of 4 evaluations was at step 1" in capsys.readouterr().out
-    assert run_folder.steps(str(best)) == [1]
-    assert weights(folder)["global_step"] == 1
-    numbers = results(folder)
-    assert numbers["global_step"] == 1
-    monkeypatch.undo()
-    one = {"init_checkpoint": str(best / "model.ckpt-1"), "do_train": False}
-    run(folder, do_eval=True, output_dir=str(folder / "one"), **one)
-    assert results(folder, "one")["eval_loss"] == numbers["eval_loss"]
-
-
-@pytest.mark.slow
 def test_early_stopping_is_held_to_what_it_depends_on(stopped, once, untraced):
     with pytest.raises(UserError, match="eval_every_steps was 0 and is now 2;"):
         run(stopped, eval_every_steps=2, **STOPS)
@@ -407,9 +171,6 @@ def test_early_stopping_is_held_to_what_it_depends_on(stopped, once, untraced):
         del began[name]
     path.write_text(json.dumps(began))
     run(stopped, **STOPS)
-
-
-# --- Nothing of the user's is lost ---------------------------------------------------
 
 
 def users(folder):
@@ -510,77 +271,6 @@ def test_an_evaluation_leaves_alone_what_a_training_is_writing(trained):
 
 
 @pytest.mark.slow
-def test_beside_a_training_evaluations_run_and_another_training_is_refused(folder):
-    """The one that was there first saves often, and ends as if it had been alone."""
-    often = {"num_train_epochs": [10.0], "save_checkpoints_steps": 2}
-    often |= {"iterations_per_loop": 2, "keep_checkpoint_max": 3}
-    with open(folder / "said", "w") as said, open(folder / "errors", "w") as errors:
-        process = forked.Process(command(folder, **often), stdout=said, stderr=errors)
-    while " updates of " not in (folder / "said").read_text():
-        assert process.poll() is None
-        time.sleep(0.01)
-    # It has no checkpoint yet, so another seed would not be refused for being another.
-    holder = f"in use by process {process.pid} on {local.host()}, since"
-    with pytest.raises(UserError, match=re.escape(holder)) as raised:
-        run(folder, seed=2, do_eval=True, **often)
-    assert "\n" not in str(raised.value)
-    output = folder / "output"
-    while process.poll() is None and not run_folder.steps(str(output)):
-        time.sleep(0.01)
-    beside = 0
-    while process.poll() is None:
-        with jobs.untraced():
-            run(folder, do_train=False, do_eval=True, do_predict=True)
-        beside += 1
-    assert (process.returncode, (folder / "errors").read_text()) == (0, "")
-    assert beside
-    assert json.loads((output / "run.json").read_text())["seed"] == 12345
-    run(folder, output_dir=str(folder / "straight"), **often)
-    for name, value in weights(folder, "straight").items():
-        assert np.array_equal(weights(folder)[name], value)
-    lines = {
-        name: len((folder / name / "metrics.jsonl").read_text().splitlines())
-        for name in ("output", "straight")
-    }
-    assert lines["output"] == lines["straight"]
-    assert results(folder) and (output / "parity.txt").exists()
-
-
-@pytest.mark.slow
-def test_who_names_a_run_gets_the_best_that_early_stopping_kept(
-    folder, monkeypatch, untraced
-):
-    scores = itertools.chain([0.5, 0.1], itertools.repeat(0.0))
-    monkeypatch.setattr(
-        parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
-    )
-    run(folder, early_stopping_patience=1, eval_every_steps=1)
-    assert run_folder.steps(str(folder / "output")) == [2]
-    there = {"do_train": False, "do_eval": True, "output_dir": str(folder / "there")}
-    loss = []
-    for source in ("output", "output/best"):
-        run(folder, init_checkpoint=str(folder / source), **there)
-        loss.append(results(folder, "there")["eval_loss"])
-    last = checkpoint.read(str(folder / "output" / "model.ckpt-2"))
-    assert loss[0] == loss[1]
-    assert weights(folder)["global_step"] == 1 and last["global_step"] == 2
-    # Also where the run left nothing else, and where there is no best any more.
-    run_folder.drop_all(str(folder / "output"))
-    run(folder, do_train=False, do_eval=True)
-    assert results(folder)["eval_loss"] == loss[0]
-    # What is beside the run holds for its best.
-    with pytest.raises(
-        UserError, match="task.json: the model was trained with another --do_lower"
-    ):
-        run(
-            folder,
-            init_checkpoint=str(folder / "output" / "best"),
-            do_lower_case=False,
-            **there,
-        )
-
-
-@pytest.mark.slow
 def test_a_run_that_goes_on_without_early_stopping_has_no_best(stopped, untraced):
     assert run_folder.best_of(str(stopped / "output"))
     (stopped / "output" / "run.json").unlink()
@@ -598,48 +288,6 @@ def test_a_folder_may_be_called_best(folder, once):
     run(folder, init_checkpoint=best, **there)
     with pytest.raises(UserError, match="best/task.json: the model was trained with"):
         run(folder, init_checkpoint=best, do_lower_case=False, **there)
-
-
-@pytest.mark.slow
-def test_best_of_a_search_is_what_is_found_though_an_earlier_one_was_longer(
-    searched, monkeypatch, capsys, untraced
-):
-    """As where the dev set was corrected in between: no outcome of before is believed."""
-    scores = iter([0.1, 0.9])
-    monkeypatch.setattr(
-        parity.Parity, "score", lambda self, predictions: {"accuracy": next(scores)}
-    )
-    (searched / "dev.txt").write_text("a\n" * 20)
-    run(searched, **SEARCH)
-    assert run_folder.steps(str(searched / "output")) == [4]
-    (searched / "dev.txt").write_text("a a b\nb\n")
-    scores = iter([0.8, 0.2, 0.8])
-    run(searched, **SEARCH)
-    assert "already finished: accuracy" not in capsys.readouterr().out
-    assert run_folder.steps(str(searched / "output")) == [2]
-    run(searched, do_train=False, do_eval=True)
-    assert results(searched)["global_step"] == 2
-
-
-@pytest.mark.slow
-def test_a_run_that_diverges_ends_no_search(folder, capsys, untraced):
-    search = {"warmup_proportion": 0.0, "num_train_epochs": [0.5]}
-    search["max_skipped_updates"] = 2
-    run(folder, learning_rate=[1e30, 1e-3], do_eval=True, **search)
-    said = capsys.readouterr().out
-    assert "loss or gradient was not finite in 2 consecutive updates" in said
-    assert "over 1 runs" in said and "1 of 2 runs failed: rate1e+30" in said
-    found = json.loads((folder / "output" / "search.json").read_text())
-    assert found["best"].startswith("rate0.001") and results(folder)["eval_loss"] < 9
-    assert [outcome["score"] is None for outcome in found["runs"]] == [True, False]
-    # One that failed before is not tried again.
-    name = found["runs"][0]["name"]
-    shutil.copytree(folder / "output" / "runs" / name, folder / "o" / "runs" / name)
-    with pytest.raises(
-        UserError, match="all 2 runs failed; the last one: loss or grad"
-    ):
-        run(folder, learning_rate=[1e30, 1e31], output_dir=str(folder / "o"), **search)
-    assert "already finished: failed" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -687,12 +335,6 @@ def test_answers_are_held_to_the_task_that_was_trained(trained):
         run(trained, do_train=False, do_eval=True)
 
 
-def test_an_export_that_a_task_has_no_answers_for_is_refused_at_once(folder):
-    with pytest.raises(UserError, match="--do_export: Parity does not define"):
-        run(folder, do_export=True)
-    assert not (folder / "output").exists()
-
-
 @pytest.mark.slow
 def test_without_an_interval_early_stopping_evaluates_each_epoch(stopped):
     history = json.loads((stopped / "output" / "evaluations.json").read_text())
@@ -724,88 +366,3 @@ def test_head_of_another_size_is_refused_and_can_be_left_behind(folder, once, un
     with pytest.raises(UserError, match=r"output_bias is \[3\] in the checkpoint"):
         run(folder, **changes)
     run(folder, init_encoder_only=True, **changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"do_train": False}, "nothing to do; pass at least one of --do_train"),
-        ({"train_batch_size": [8, 0]}, "--train_batch_size=0: must be at least 1"),
-        ({"learning_rate": [-1.0]}, "--learning_rate=-1.0: must be above 0"),
-        ({"num_train_epochs": [float("nan")]}, "--num_train_epochs=nan: must be above"),
-        ({"warmup_proportion": 1.5}, "--warmup_proportion=1.5: must be from 0 to 1"),
-        ({"num_trials": 0}, "--num_trials=0"),
-        ({"max_seq_length": 41}, "more than max_position_embeddings=40"),
-        ({"train_batch_size": [1000]}, "64 training examples do not fill a batch"),
-        ({"vocab_file": "missing.txt"}, "missing.txt"),
-        ({"bert_config_file": "missing.json"}, "missing.json"),
-        ({"init_checkpoint": "missing"}, "missing: no such checkpoint"),
-        ({"gradient_accumulation_steps": 3}, "train_batch_size=8 is not divisible"),
-    ],
-)
-def test_bad_flags_are_refused_before_anything_is_written(folder, changes, message):
-    with pytest.raises((UserError, OSError), match=message):
-        run(folder, **changes)
-    assert not list(folder.glob("output/model.ckpt*"))
-    assert not (folder / "output" / "eval_results.txt").exists()
-
-
-def test_vocabulary_larger_than_the_model_is_refused(folder):
-    (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *"abcdefgh"]) + "\n")
-    with pytest.raises(UserError, match="13 tokens, more than vocab_size=8"):
-        run(folder)
-
-
-@pytest.mark.slow
-def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
-    """In processes of their own: one may hold a single MirroredStrategy."""
-    config = dataclasses.replace(
-        TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    (folder / "config.json").write_text(config.to_json_string())
-    given = {"do_eval": True, "num_train_epochs": [1.0]}
-    run(folder, output_dir=str(folder / "one"), **given)
-    program = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
-    script = command(folder, distribution="mirrored", **given)[1:]
-    done = forked.finished([sys.executable, program, *script])
-    assert done.returncode == 0, done.stderr
-    assert "on 2 devices" in done.stdout
-    accumulated = str(folder / "accumulated")
-    run(folder, gradient_accumulation_steps=4, output_dir=accumulated, **given)
-    expected = weights(folder, "one")
-    for name in ("output", "accumulated"):
-        got = weights(folder, name)
-        for key, value in expected.items():
-            np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)
-        assert results(folder, name)["eval_loss"] == pytest.approx(
-            results(folder, "one")["eval_loss"], abs=1e-5
-        )
-
-
-@pytest.mark.slow
-def test_two_hosts_fine_tune_as_one(folder):
-    config = dataclasses.replace(
-        TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    (folder / "config.json").write_text(config.to_json_string())
-    changes = {
-        "do_eval": True,
-        "do_predict": True,
-        "early_stopping_patience": 3,
-        "learning_rate": [1e-3, 2e-3],
-        "num_train_epochs": [1.0],
-        "eval_every_steps": 4,
-    }
-    run(folder, output_dir=str(folder / "one"), **changes)
-    line = command(folder, distribution="multi_worker", **changes)
-    chief, second = forked.hosts_finished({"worker": [line, line]})
-    for host in (chief, second):
-        assert host.returncode == 0, host.stderr
-    assert "on 2 devices" in chief.stdout
-    assert second.stdout == ""  # it computes and says nothing
-    expected, got = weights(folder, "one"), weights(folder)
-    for key, value in expected.items():
-        np.testing.assert_allclose(got[key], value, atol=1e-5, err_msg=key)
-    for name in ("parity.txt",):
-        one = (folder / "one" / name).read_text()
-        assert (folder / "output" / name).read_text() == one

@@ -1,0 +1,68 @@
+"""A server in a thread, a model for it that can fail, and what a client sends."""
+
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+
+import uvicorn
+
+from serving import server
+
+PREDICT = "/v1/models/toy:predict"
+
+
+@contextlib.contextmanager
+def serving(predictor, name="toy", **options):
+    """A server in a thread; gives its port."""
+    running = uvicorn.Server(server.config(server.app(predictor, name, **options)))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            while not running.started:
+                assert thread.is_alive()
+                time.sleep(0.01)
+            yield listening.getsockname()[1]
+        finally:
+            running.should_exit = True
+            thread.join()
+
+
+def send(port, body, path=PREDICT, method="POST", headers=None):
+    """Status, content, headers."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as client:
+        if not isinstance(body, bytes | None):
+            body = json.dumps(body).encode()
+        client.request(method, path, body, headers or {})
+        response = client.getresponse()
+        content = response.read()
+    if response.headers["Content-Type"] == "application/json":
+        content = json.loads(content)
+    return response.status, content, response.headers
+
+
+class Faulty:
+    """A model that fails on "bad"; notes its batches, which wait for `go`."""
+
+    parts = {"text_a": "text"}
+    description = {"form": "label"}
+    describe_request = staticmethod(str)
+
+    def __init__(self):
+        self.go = threading.Event()
+        self.checked = 0
+        self.batches = []
+
+    def check(self, request, where):
+        self.checked += 1
+
+    def predict(self, requests):
+        texts = [request["text_a"] for request in requests]
+        self.batches.append(texts)
+        assert self.go.wait(30)
+        if "bad" in texts:
+            raise RuntimeError("secret of /home/me/model")
+        return [{"predicted": text} for text in texts]

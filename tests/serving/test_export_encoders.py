@@ -1,0 +1,121 @@
+"""Exports of pre-trained encoders: masks and vectors of raw text, or none."""
+
+import random
+
+import h5py
+import numpy as np
+import pytest
+
+import extract_features
+import fill_mask
+import run_pretraining
+from training import checkpoint, encoder_export
+from training.backend import tf
+from modeling.encoders.bert_config import BertConfig
+from modeling.objectives import pretraining
+from serving.predictor import Predictor
+from tests.serving.texts import GOLDEN, TINY, real_texts, write_words
+from text.errors import UserError
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import WordPiece
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_words(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_vectors_are_checked_too(folder, monkeypatch):
+    weights = {v.path: v.numpy() for v in pretraining.PretrainingModel(TINY).variables}
+    wrong = {"mean": np.full((5, TINY.hidden_size), 7, np.float32)}
+    monkeypatch.setattr(encoder_export, "_pooled", lambda *given: wrong)
+    with pytest.raises(
+        UserError, match="once loaded, it returns different mean, up to"
+    ):
+        run_pretraining.main(
+            run_pretraining.Options(
+                do_export=True,
+                output_dir=str(folder / "output"),
+                max_seq_length=32,
+                vocab_file=str(folder / "vocab.txt"),
+                bert_config_file=str(folder / "config.json"),
+                init_checkpoint=checkpoint.save(str(folder), 1, weights, keep=1),
+            )
+        )
+    assert not (folder / "output" / "export").exists()
+
+
+def extracted(folder, pooling, **files):
+    """What extract_features.py makes of texts.txt."""
+    path = folder / f"{pooling}.h5"
+    extract_features.main(
+        extract_features.Options(
+            input_file=str(folder / "texts.txt"),
+            output_file=str(path),
+            output_format="hdf5",
+            pooling=pooling,
+            max_seq_length=64,
+            batch_size=200,  # one shape to compile for
+            **files,
+        )
+    )
+    with h5py.File(path) as file:
+        return file["layer_-1"][:]
+
+
+@pytest.mark.slow
+def test_masks_and_vectors_of_raw_text(tmp_path):
+    """Of 200 texts: the tokens of fill_mask.py, the vectors of extract_features.py."""
+    golden = GOLDEN / "checkpoint"
+    files = {
+        "vocab_file": str(golden / "vocab.txt"),
+        "bert_config_file": str(golden / "bert_config.json"),
+        "init_checkpoint": str(golden / "bert_model.ckpt"),
+    }
+    run_pretraining.main(
+        run_pretraining.Options(
+            do_export=True, output_dir=str(tmp_path), max_seq_length=64, **files
+        )
+    )
+    texts = [text.replace("\n", " ") for text in real_texts(200)]
+    rng = random.Random(2)
+    masked = [f"[MASK] {text[:40]}[MASK]{rng.choice(texts)[:20]}" for text in texts]
+    predictor = Predictor(str(tmp_path))
+    found = predictor.predict([{"text": text} for text in masked])
+    tokenizer = WordPiece(Vocabulary.load(files["vocab_file"]))
+    config = BertConfig.from_json_file(files["bert_config_file"])
+    model = pretraining.PretrainingModel(config)
+    weights = {v.path: v for v in model.variables}
+    checkpoint.load(weights, files["init_checkpoint"], required="")
+    shape = tf.TensorSpec([None, None], tf.int32)
+    batch = {"input_ids": shape, "masked_lm_positions": shape}
+    model = tf.function(model.call, input_signature=[batch])
+    for text, answer in zip(masked, found, strict=True):
+        ids, positions = fill_mask._encode(tokenizer, text, config, 1)
+        expected = fill_mask._predict(model, ids, positions)
+        assert len(answer["masks"]) == text.count("[MASK]")
+        for row, mask in zip(expected, answer["masks"], strict=True):
+            best = np.argsort(-row, kind="stable")[:5]
+            assert [tokenizer.vocabulary.ids[each["token"]] for each in mask] == list(
+                best
+            )
+            chances = [each["probability"] for each in mask]
+            np.testing.assert_allclose(chances, row[best], rtol=0, atol=1e-5)
+
+    signatures = predictor._loaded.signatures
+    odd = [b"", b"\xff[MASK]\xfe", b"a " * (1 << 19), b"[MASK]" * 1000, b"\x00"]
+    for texts_, masks in (([], 0), ([b""], 0), (odd, 62)):
+        given = tf.constant(texts_, tf.string)
+        filled = signatures["serving_default"](text=given)
+        for answers in (filled, signatures["vectors"](text=given)):
+            for name, values in answers.items():
+                assert len(values) == len(texts_), name
+        assert filled["tokens"].shape == (len(texts_), masks, 5)
+
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    vectors = signatures["vectors"](text=tf.constant(texts))
+    for pooling in ("mean", "cls"):
+        values = extracted(tmp_path, pooling, **files)
+        np.testing.assert_allclose(vectors[pooling], values, rtol=0, atol=1e-5)

@@ -1,0 +1,188 @@
+"""run_ner.py: files, flags and models that are refused, in one line."""
+
+import dataclasses
+import gzip
+import os
+
+import numpy as np
+import pytest
+
+import run_ner
+from training import checkpoint
+from tests import forked, jobs
+from tests.ner import DEEP, flags, run, save_encoder, write_files
+from text.errors import UserError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_files(tmp_path)
+
+
+def refused(folder, message, **changes):
+    """One line for the user; what lay in output_dir is as it was, with nothing beside."""
+    output = folder / "output"
+    output.mkdir()
+    (output / "eval_results.txt").write_text("eval_f1 = 0.9\n")
+    with pytest.raises((UserError, FileNotFoundError), match=message) as error:
+        run(folder, **changes)
+    assert "\n" not in str(error.value)
+    assert (output / "eval_results.txt").read_text() == "eval_f1 = 0.9\n"
+    left = {name for name in os.listdir(output) if "tfevents" not in name}
+    # What was sound may be there already, for the next try; nothing half done is.
+    sound = {"train.tf_record", "eval.tf_record", "task.json", "run.json", "vocab.txt"}
+    sound |= {"bert_config.json", "eval_results.txt"}
+    assert left <= sound | {f"{name}.json" for name in sound}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "dev.txt: contains no words"),
+        ("\n\t\n-DOCSTART- O\n", "dev.txt: contains no words"),
+        ("Pa B-PER\nb\n", "dev.txt:2: 1 columns, but the first line has 2"),
+        ("Pa B-PER\n\nb c O\n", "dev.txt:3: 3 columns, but the first line has 2"),
+        ("Pa\nb\n", r"dev.txt:1: the column of the tag is that of the word \('Pa'\)"),
+        ("Pa B-PER\nb NN\n", "dev.txt:2: 'NN' is not a tag; tags are O outside"),
+        ("Pa b-PER\n", "dev.txt:1: 'b-PER' is not a tag"),
+        (
+            "Pa B-PER\n\nb O\nX B-ORG\n",
+            "dev.txt:4: entity type 'ORG' is not one of LOC",
+        ),
+        (b"Pa O\nb\xe9 O\n", r"dev.txt:2: not UTF-8 \(byte 0xe9"),
+        (b"\xff\xfeP\x00", "dev.txt:1: not UTF-8"),
+    ],
+)
+def test_broken_file_is_refused_in_one_line(folder, content, message):
+    content = content if isinstance(content, bytes) else content.encode()
+    (folder / "dev.txt").write_bytes(content)
+    refused(folder, message, do_train=True, do_eval=True)
+
+
+def all_outside(folder):
+    (folder / "train.txt").write_text("a O\nb O\n" * 8)
+
+
+def damaged_gzip(folder):
+    packed = gzip.compress(b"Pa B-PER\n" * 1000)
+    (folder / "dev.txt.gz").write_bytes(packed[: len(packed) // 2])
+
+
+def larger_vocabulary(folder):
+    with open(folder / "vocab.txt", "a") as file:
+        file.write("another\n")
+
+
+def no_separator(folder):
+    text = (folder / "vocab.txt").read_text()
+    (folder / "vocab.txt").write_text(text.replace("[SEP]", "SEP"))
+
+
+def other_labels(folder):
+    weights = save_encoder(folder)
+    weights["output_weights"] = np.zeros((9, 16), np.float32)
+    checkpoint.save(str(folder / "other"), 1, weights, keep=1)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "changes", "message"),
+    [
+        (None, {"do_eval": False}, "nothing to do; pass at least one of --do_train"),
+        (None, {"max_seq_length": 2}, "--max_seq_length=2: must be at least 3"),
+        (None, {"max_seq_length": 41}, "--max_seq_length=41 is more than max_position"),
+        (None, {"dev_file": "nowhere.txt"}, "nowhere.txt"),
+        (None, {"word_column": 4}, "dev.txt:3: 4 columns, but --word_column=4"),
+        (
+            None,
+            {"word_column": 3},
+            "dev.txt:3: the column of the tag is that of the word",
+        ),
+        (None, {"tag_column": 1}, "dev.txt:3: 'NN' is not a tag"),
+        (
+            None,
+            {"entity_types": ["PER"]},
+            "dev.txt:.*: entity type 'LOC' is not one of PER",
+        ),
+        (None, {"entity_types": ["A", "A"]}, "--entity_types: A is repeated"),
+        (None, {}, "no entity types are known; train first"),
+        (
+            all_outside,
+            {"do_train": True},
+            "train.txt: contains no entities",
+        ),
+        (
+            damaged_gzip,
+            {"dev_file": "dev.txt.gz"},
+            "dev.txt.gz:.*: the compressed data",
+        ),
+        (larger_vocabulary, {}, "vocab.txt: 15 tokens, more than vocab_size=14"),
+        (no_separator, {}, r"vocab.txt: no line is \[SEP\]"),
+        (
+            None,
+            {"do_train": True, "train_batch_size": [49]},
+            "48 training examples do not fill",
+        ),
+        (
+            None,
+            {"do_train": True, "features": "last"},
+            "--features=last: a frozen encoder",
+        ),
+        (
+            None,
+            {"features": "last", "lstm_size": 0},
+            "--lstm_size=0: must be at least 1",
+        ),
+        (
+            save_encoder,
+            {"entity_types": ["LOC", "PER"], "init_checkpoint": "{folder}/encoder"},
+            "not in the checkpoint: output_bias, output_weights",
+        ),
+        (
+            other_labels,
+            {"do_train": True, "init_checkpoint": "{folder}/other"},
+            r"output_weights is \[9,16\] in the checkpoint and \[5,16\] in the model",
+        ),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused_in_one_line(
+    folder, prepare, changes, message
+):
+    if prepare:
+        prepare(folder)
+    changes = {
+        name: value.format(folder=folder) if isinstance(value, str) else value
+        for name, value in ({"do_eval": True} | changes).items()
+    }
+    refused(folder, message, **changes)
+
+
+def test_features_of_more_layers_than_there_are_are_refused(folder):
+    config = dataclasses.replace(DEEP, num_hidden_layers=3)
+    (folder / "config.json").write_text(config.to_json_string())
+    changes = {"do_eval": True, "features": "sum_last_four"}
+    refused(folder, "config.json has only num_hidden_layers=3", **changes)
+
+
+@pytest.mark.slow
+def test_command_line_ends_in_one_line(folder):
+    (folder / "dev.txt").write_text("Pa B-PER\nb NN\n")
+    done = forked.finished(jobs.command("run_ner.py", flags(folder, do_eval=True)))
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        f"run_ner.py: error: {folder}/dev.txt:2: 'NN' is not a tag"
+    )
+    assert done.stderr.count("\n") == 1
+
+
+def test_labels_of_another_program_are_read_in_their_order_or_refused(folder):
+    given = run_ner.Options(**flags(folder, do_predict=True))
+    tagger = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
+    labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    tagger.restore({"head": "tagging", "labels": labels})
+    assert tagger.types == ("LOC", "PER") and tagger.labels == labels
+    swapped = ["O", "B-PER", "I-PER", "I-LOC", "B-LOC"]
+    tagger = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
+    with pytest.raises(
+        UserError, match="only reads O, B-PER, I-PER, B-LOC, I-LOC: train"
+    ):
+        tagger.restore({"head": "tagging", "labels": swapped})

@@ -1,0 +1,82 @@
+"""The tokenizer beside a model in Hugging Face layout: it must split text as ours."""
+
+import json
+import shutil
+
+import pytest
+
+from training import checkpoint
+from tests.training.hugging_face import GOLDEN
+from text.errors import UserError
+from text.tokenizers.byte_bpe import ByteBpe
+from text.tokenizers.wordpiece import WordPiece, WordSplitter
+from training.layouts import hugging_face
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of the pre-trained model, and a way to change it."""
+    shutil.copytree(GOLDEN / "pretraining", tmp_path / "model")
+    return tmp_path / "model"
+
+
+def check(path, splitter):
+    classes = WordPiece.hugging_face_classes
+    hugging_face.check_tokenizer(path, splitter.settings, classes)
+
+
+def test_byte_level_models_need_a_byte_level_vocabulary(folder):
+    said = json.dumps({"tokenizer_class": "RobertaTokenizer"})
+    (folder / "tokenizer_config.json").write_text(said)
+    path = checkpoint.resolve(str(folder))
+    hugging_face.check_tokenizer(path, {}, ByteBpe.hugging_face_classes)
+    with pytest.raises(
+        UserError, match="RobertaTokenizer.*the --vocab_file next to it"
+    ):
+        check(path, WordSplitter())
+    said = json.dumps({"tokenizer_class": "BertTokenizer"})
+    (folder / "tokenizer_config.json").write_text(said)
+    with pytest.raises(UserError, match="BertTokenizer.* as RobertaTokenizer"):
+        hugging_face.check_tokenizer(path, {}, ByteBpe.hugging_face_classes)
+
+
+@pytest.mark.parametrize(
+    ("said", "flags"),
+    [
+        ({"do_lower_case": False}, "--do_lower_case=false --strip_accents=false"),
+        ({"do_lower_case": True, "strip_accents": False}, "--strip_accents=false"),
+        ({"do_lower_case": True, "tokenize_chinese_chars": False}, "--split_cjk=false"),
+    ],
+)
+def test_text_split_otherwise_is_refused(folder, said, flags):
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    path = checkpoint.resolve(str(folder))
+    with pytest.raises(UserError, match=f"split differently; pass {flags}$"):
+        check(path, WordSplitter())
+    values = dict(flag.removeprefix("--").split("=") for flag in flags.split())
+    given = {name: value == "true" for name, value in values.items()}
+    check(path, WordSplitter(**given))
+
+
+def test_tokenizer_that_says_nothing_passes(folder):
+    path = checkpoint.resolve(str(folder))
+    for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
+        check(path, splitter)
+    (folder / "tokenizer_config.json").write_text("{}")
+    for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
+        check(path, splitter)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"tokenizer_class": "BertJapaneseTokenizer"}', "'BertJapaneseTokenizer'"),
+        ('{"do_lower_case":', "not a tokenizer's JSON"),
+        ("3", "not a tokenizer's JSON"),
+        ("[" * 100_000, "not a tokenizer's JSON"),
+    ],
+)
+def test_other_tokenizers_are_refused(folder, content, message):
+    (folder / "tokenizer_config.json").write_text(content)
+    with pytest.raises(UserError, match=f"tokenizer_config.json: .*{message}"):
+        check(checkpoint.resolve(str(folder)), WordSplitter())

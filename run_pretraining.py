@@ -48,8 +48,9 @@ class Options(TokenizerOptions, flags.RunOptions):
     objective: str = options.field(
         "masked_lm_next_sentence",
         choices=tuple(OBJECTIVES),
-        help="What to learn. masked_lm omits the next sentence. next_token is language "
-        "modelling on records with --masking=dynamic, for a config whose "
+        help="What to learn. masked_lm_sentence_order is ALBERT's, for records of "
+        "--instances=sentence_order. masked_lm omits the next sentence. next_token is "
+        "language modelling on records with --masking=dynamic, for a config whose "
         "attention_direction is left_to_right or right_to_left.",
     )
     dry_run: bool = options.field(

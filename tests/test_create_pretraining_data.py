@@ -242,6 +242,13 @@ REFUSED = {
     "no probability": ({"masked_lm_prob": 0.0}, "nothing to predict"),
     "shares": ({"mask_share": 0.9}, "add up to 1.1; they must add up to 1"),
     "spaces alone": ({"word_boundaries": "spaces"}, "needs --do_whole_word_mask"),
+    "n-grams": ({"ngram": 0}, "--ngram=0: must be from 1 to 32"),
+    "long n-grams": ({"ngram": 33}, "--ngram=33: must be from 1 to 32"),
+    "n-grams of 1": ({"favor_shorter_ngram": False}, "needs --ngram=2 or more"),
+    "lone sentences": (
+        {"lone_sentences": "random"},
+        "--lone_sentences=random needs --instances=sentence_order",
+    ),
     "vocabulary": ({"vocab_file": "text.txt"}, r"text\.txt: no line is \[PAD\]"),
 }
 

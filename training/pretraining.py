@@ -24,6 +24,7 @@ from training import (
 from modeling.encoders.config import EncoderConfig
 from serving import export_folder
 from text.errors import UserError
+from text.instances.kinds import RowOptions
 from text.records import descriptions, reading, shards
 
 _CONTENT = "input_file_sha256"  # a setting of a run
@@ -246,6 +247,7 @@ def _check_settings(given, config, data, drawn, log) -> Callable:
     identity = _identity(given, config, data, drawn)
     # Earlier versions did not note a run's records, so they cannot be checked.
     defaults = run.defaults(given, config) | {_CONTENT: identity[_CONTENT]}
+    defaults |= pretraining_records.drawn_by(RowOptions(masking="dynamic"))
     run_folder.check_settings(given.output_dir, identity, defaults)
     began = run_folder.noted_settings(given.output_dir)
     if began and _CONTENT not in began and not data.packed:

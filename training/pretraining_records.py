@@ -18,6 +18,7 @@ from text.errors import UserError
 from text.files import anywhere
 from text.instances.kinds import RowOptions
 from text.instances.masking import prediction_counts
+from text.instances.ngrams import ngram_shares
 from text.records import reading, shards
 from text.records.descriptions import Description
 from text.tokenizers.kinds import TokenizerOptions
@@ -38,6 +39,7 @@ def _adapted(objective, recipe, description) -> Objective:
         mask_share=recipe.mask_share,
         random_share=recipe.random_share,
         whole_words=recipe.do_whole_word_mask,
+        ngram_shares=ngram_shares(recipe.ngram, recipe.favor_shorter_ngram),
         vocab_size=description.vocab_size,
         mask_id=ids[MASK],
         special_ids=(ids[CLS], ids[SEP]),
@@ -64,15 +66,18 @@ def choose_objective(
         "max_seq_length": given.max_seq_length,
         "max_predictions_per_seq": given.max_predictions_per_seq,
     }
-    # Records without a description are assumed to be the release's.
+    # Records without a description are assumed to be those of a release, and their labels
+    # to be what the objective learns.
+    released = RowOptions.of_release(
+        OBJECTIVES[given.objective]().sentence_task, **sizes
+    )
     kinds = {
-        path: dataclasses.replace(
-            RowOptions.of(described[path]) if path in described else RowOptions(),
-            **sizes,
-        )
+        path: dataclasses.replace(RowOptions.of(described[path]), **sizes)
+        if path in described
+        else released
         for path in paths
     }
-    path, recipe = next(iter(kinds.items()), (None, RowOptions(**sizes)))
+    path, recipe = next(iter(kinds.items()), (None, released))
     description = described.get(path)
     for other, kind in kinds.items():
         _check_same_kind(path, recipe, other, kind)
@@ -89,11 +94,12 @@ def choose_objective(
             f"{given.objective} learns all of them; write the records with "
             "--masking=dynamic, which leaves them as they are"
         )
-    if lacking := [name for name in objective.features if name not in found]:
+    task = recipe.make().sentence_task
+    if lacking := _lacking(objective, found, task):
         fits = [
             name
             for name, other in objectives.items()
-            if other.reads_masks >= holds_masks and set(other.features) <= found.keys()
+            if other.reads_masks >= holds_masks and not _lacking(other, found, task)
         ]
         raise UserError(
             f"{path}: these records ({recipe.instances}) have no {', '.join(lacking)}, "
@@ -102,20 +108,29 @@ def choose_objective(
         )
     wanted = {*_INPUTS, *objective.features}
     schema = tuple(f for name, f in found.items() if name in wanted)
-    drawn = _drawn_by(recipe) if objective.reads_masks else {}
+    drawn = drawn_by(recipe) if objective.reads_masks else {}
     if drawn:
         drawn["vocab_sha256"] = description.vocab_sha256
     return objective, schema, drawn
 
 
+def _lacking(objective, found, sentence_task):
+    """What an objective needs that is not in records of these features and labels."""
+    lacking = [name for name in objective.features if name not in found]
+    if not lacking and objective.sentence_task not in ("", sentence_task):
+        lacking = [f"{objective.sentence_task} labels"]
+    return lacking
+
+
 def _check_same_kind(path, recipe, other, kind):
-    if kind.make().schema() != recipe.make().schema():
+    one, another = recipe.make(), kind.make()
+    if (one.schema(), one.sentence_task) != (another.schema(), another.sentence_task):
         raise UserError(
             f"{other}: contains {kind.instances} with {kind.masking} masks, but {path} "
             f"contains {recipe.instances} with {recipe.masking} masks; use records of one "
             "kind"
         )
-    for name, value in _drawn_by(recipe).items():
+    for name, value in drawn_by(recipe).items():
         if getattr(kind, name) != value:
             raise UserError(
                 f"{other}: was made with --{name}={getattr(kind, name)}, but {path} with "
@@ -124,9 +139,10 @@ def _check_same_kind(path, recipe, other, kind):
             )
 
 
-def _drawn_by(recipe: RowOptions) -> dict:
+def drawn_by(recipe: RowOptions) -> dict:
     """The flags that control masks drawn in training; none if records contain masks."""
     names = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask")
+    names += ("ngram", "favor_shorter_ngram")
     if recipe.make().masks.are_drawn:
         return {}
     return {name: getattr(recipe, name) for name in names}

@@ -10,9 +10,10 @@ import numpy as np
 from keras import ops
 
 from modeling import row_random
+from modeling.objectives import ngrams
 from modeling.objectives.objective import Objective
 
-_CHOICE, _OUTCOME, _TOKEN = range(3)  # what random numbers are for
+_CHOICE, _OUTCOME, _TOKEN, _LENGTH = range(4)  # what random numbers are for
 _DRAWN = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 
@@ -20,7 +21,7 @@ class DynamicMasks(Objective):
     """An objective on masked words, for records without masks.
 
     The rules are those of text/instances/masking.py: which tokens may be chosen, how many,
-    whole words, 80/10/10.
+    whole words, n-grams, 80/10/10.
 
     Args:
         objective: what to learn from the masked words.
@@ -30,6 +31,8 @@ class DynamicMasks(Objective):
         mask_share, random_share: shares of the chosen tokens that become [MASK] or a
             random token; the rest stay.
         whole_words: choose all pieces of a word or none; records then have word_starts.
+        ngram_shares: the chance of a run of 1, 2, ... words, or tokens without
+            `whole_words`; one that touches another is skipped.
         vocab_size: random ids are below it.
         mask_id: of [MASK].
         special_ids: of [CLS] and [SEP], which are never chosen.
@@ -47,17 +50,20 @@ class DynamicMasks(Objective):
         vocab_size: int,
         mask_id: int,
         special_ids: Sequence[int],
+        ngram_shares: Sequence[float] = (1.0,),
     ):
         self.objective = objective
         self.loss_weights = objective.loss_weights
         self.metric_names = objective.metric_names
         self.sequence_outputs = objective.sequence_outputs
+        self.sentence_task = objective.sentence_task
         kept = [name for name in objective.features if name not in _DRAWN]
         self.features = (*kept, *(["word_starts"] if whole_words else []))
         self._counts = np.minimum(counts, max_predictions_per_seq).astype(np.int32)
         self._most = max_predictions_per_seq
         self._mask_share, self._random_share = mask_share, random_share
         self._whole_words = whole_words
+        self._ngram_shares = tuple(map(float, ngram_shares))
         self._vocab_size, self._mask_id = vocab_size, mask_id
         self._special_ids = tuple(special_ids)
 
@@ -97,8 +103,15 @@ class DynamicMasks(Objective):
             candidates = ops.logical_and(candidates, ids != special)
         counts = ops.take(self._counts, ops.sum(batch["input_mask"], axis=1), axis=0)
         keys = row_random.uniform(seed, _CHOICE, rows, width)
+        starts = candidates
         if self._whole_words:
             starts = ops.logical_and(candidates, batch["word_starts"] > 0)
+        if len(self._ngram_shares) > 1:
+            draws = row_random.uniform(seed, _LENGTH, rows, width)
+            chosen = ngrams.choose(
+                keys, draws, candidates, starts, counts, self._ngram_shares
+            )
+        elif self._whole_words:
             chosen = _choose_words(keys, candidates, starts, counts)
         else:
             keys = ops.where(candidates, keys, 2.0)

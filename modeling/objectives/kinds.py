@@ -25,9 +25,16 @@ def _next_token():
     return NextToken
 
 
+def _masked_lm_sentence_order():
+    from modeling.objectives.pretraining import MaskedLMSentenceOrder
+
+    return MaskedLMSentenceOrder
+
+
 # Each row is a function that imports and returns the class, an `Objective`.
 OBJECTIVES = {
     "masked_lm_next_sentence": _masked_lm_next_sentence,
     "masked_lm": _masked_lm,
+    "masked_lm_sentence_order": _masked_lm_sentence_order,
     "next_token": _next_token,
 }

@@ -16,6 +16,8 @@ class Objective(abc.ABC):
         loss_weights: loss name -> its factor in the sum that is minimized.
         metric_names: of what `metrics` returns.
         features: what a pre-training record must have besides the encoder's inputs.
+        sentence_task: what a record's next_sentence_labels must be about,
+            "next_sentence" or "sentence_order"; "" if they are not learned.
         sequence_outputs: outputs of the network whose second axis is the sequence.
         reads_masks: whether a pre-training record's masked tokens are what it learns;
             otherwise, the records must hold none.
@@ -24,6 +26,7 @@ class Objective(abc.ABC):
     loss_weights: Mapping[str, float]
     metric_names: tuple[str, ...]
     features: tuple[str, ...] = ()
+    sentence_task: str = ""
     sequence_outputs: tuple[str, ...] = ()
     reads_masks: bool = True
 

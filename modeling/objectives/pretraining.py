@@ -1,4 +1,7 @@
-"""Masked words and next sentences: the release's pre-training objective."""
+"""Masked words and a label for two spans: BERT's and ALBERT's pre-training.
+
+BERT learns whether the second span follows the first, ALBERT whether they are swapped.
+"""
 
 import keras
 from keras import ops
@@ -10,6 +13,8 @@ from modeling.objectives.masked_lm import MaskedLM, MaskedLMModel
 class PretrainingModel(MaskedLMModel):
     """An encoder with the masked-LM and the next-sentence head; see `MaskedLMModel`."""
 
+    sentence_task = "next_sentence"
+
     def build_heads(self, config, initializers, dtype) -> None:
         self.next_sentence = NextSentenceHead(config, initializers, dtype=dtype)
         self.next_sentence.build()
@@ -19,11 +24,17 @@ class PretrainingModel(MaskedLMModel):
         outputs = super().call(batch, dropouts)
         pooled = self.encoder.pool(outputs, batch.get("input_mask"))
         logits = self.next_sentence(pooled)
-        return outputs | {"next_sentence_logits": logits}
+        return outputs | {f"{self.sentence_task}_logits": logits}
+
+
+class SentenceOrderModel(PretrainingModel):
+    """The same, but that its logits are called sentence_order_logits."""
+
+    sentence_task = "sentence_order"
 
 
 class NextSentenceHead(keras.layers.Layer):
-    """Logits [b, 2]: the second segment follows the first, or is a random one."""
+    """Logits [b, 2]: the second segment follows the first, or it does not."""
 
     def __init__(self, config, initializers, dtype):
         super().__init__(name="seq_relationship", dtype=dtype)
@@ -55,11 +66,28 @@ class MaskedLMNextSentence(MaskedLM):
     loss_weights = {"masked_lm_loss": 1.0, "next_sentence_loss": 1.0}
     metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
     features = (*MaskedLM.features, "next_sentence_labels")
+    sentence_task = "next_sentence"
 
     def network(self, config, *, seed=0, dtype="float32") -> PretrainingModel:
         return PretrainingModel(config, seed=seed, dtype=dtype)
 
     def targets(self, batch) -> dict:
         labels = ops.squeeze(batch["next_sentence_labels"], axis=1)
-        next_sentence = {"next_sentence": (labels, self.row_weights(batch))}
-        return super().targets(batch) | next_sentence
+        of_sentences = {self.sentence_task: (labels, self.row_weights(batch))}
+        return super().targets(batch) | of_sentences
+
+
+class MaskedLMSentenceOrder(MaskedLMNextSentence):
+    """Masked words and sentence order, summed with equal weight.
+
+    In next_sentence_labels, 0 is in order and 1 is swapped.
+
+    Source: google-research/albert@b772393 run_pretraining.py:170-177, 255-270, 340-361.
+    """
+
+    loss_weights = {"masked_lm_loss": 1.0, "sentence_order_loss": 1.0}
+    metric_names = ("masked_lm_accuracy", "sentence_order_accuracy")
+    sentence_task = "sentence_order"
+
+    def network(self, config, *, seed=0, dtype="float32") -> SentenceOrderModel:
+        return SentenceOrderModel(config, seed=seed, dtype=dtype)

@@ -63,6 +63,13 @@ class GenerationOptions(TokenizerOptions, RowOptions):
                 f"--masking={self.masking}, every pass would write the same records; use "
                 "--dupe_factor=1"
             )
+        self.check_range(1, self.max_seq_length, "ngram")
+        if self.ngram == 1 and not self.favor_shorter_ngram:
+            raise UserError("--favor_shorter_ngram=false needs --ngram=2 or more")
+        if self.lone_sentences != "extend" and self.instances != "sentence_order":
+            raise UserError(
+                f"--lone_sentences={self.lone_sentences} needs --instances=sentence_order"
+            )
         if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
             raise UserError("--word_boundaries=spaces needs --do_whole_word_mask")
 

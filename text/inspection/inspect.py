@@ -207,7 +207,10 @@ class Inspection:
         except ValueError:
             problem = "is not a tf.train.Example"
         if {"input_ids", "masked_lm_ids"} <= lengths.keys():
-            return RowOptions(
+            # Only ALBERT's records have it.
+            is_order = "token_boundary" in lengths
+            return RowOptions.of_release(
+                "sentence_order" if is_order else "next_sentence",
                 max_seq_length=lengths["input_ids"],
                 max_predictions_per_seq=lengths["masked_lm_ids"],
                 masked_lm_prob=self._masked_lm_prob or 0,

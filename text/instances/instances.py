@@ -41,6 +41,15 @@ class Recipe:
         "spaces: anything between two spaces, for text that was segmented into words "
         "beforehand.",
     )
+    ngram: int = options.field(
+        1,
+        help="Mask runs of up to this many words (without --do_whole_word_mask, tokens); "
+        "n of them with probability proportional to 1/n. ALBERT uses 3.",
+    )
+    favor_shorter_ngram: bool = options.field(
+        True,
+        help="If false, the longest runs are the most likely, the shortest the least.",
+    )
     mask_share: float = options.field(
         0.8, help="Share of the predicted tokens that become [MASK]."
     )
@@ -51,6 +60,15 @@ class Recipe:
         True,
         help="Take half of the second sentences from other documents. If false, every "
         "pair is consecutive; use this for text that is a single document.",
+    )
+    lone_sentences: str = options.field(
+        "extend",
+        choices=("extend", "random"),
+        help="For --instances=sentence_order: what becomes of a sentence that fills a "
+        "record by itself or is left over at the end of a document. extend: the first is "
+        "joined by the next one and truncated, the other is skipped, so that every pair "
+        "is consecutive. random: both are paired with text from another document and "
+        "labeled as swapped, as in ALBERT's release.",
     )
 
     @property
@@ -162,6 +180,8 @@ class Instances(abc.ABC):
         masks: what the rows say about the tokens to predict.
         planned: the type of one planned row.
         suffix: of the files of planned rows.
+        sentence_task: what next_sentence_labels are about, "next_sentence" or
+            "sentence_order"; "" if rows have none.
         sides: names of the parts of a row, by segment id.
         none_planned: what to tell a user whose text yields no rows.
         long_sentences: what happens to sentences that are longer than a row.
@@ -170,6 +190,7 @@ class Instances(abc.ABC):
 
     planned: np.dtype
     suffix: str
+    sentence_task: str = ""
     sides: tuple[str, ...]
     none_planned: str
     long_sentences: str

@@ -7,6 +7,7 @@ from text.errors import UserError
 from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, Recipe
 from text.instances.pairs import Pairs
+from text.instances.sentence_order import SentenceOrder
 from text.instances.static_masks import StaticMasks
 from text.instances.unmasked import Unmasked
 from text.records.descriptions import Description
@@ -15,6 +16,7 @@ INSTANCES = {
     "pairs": Pairs,
     "full_sentences": FullSentences,
     "doc_sentences": DocSentences,
+    "sentence_order": SentenceOrder,
 }
 MASKS = {"static": StaticMasks, "dynamic": Unmasked}
 
@@ -29,7 +31,8 @@ class RowOptions(Recipe):
         help="The kind of record. pairs: two spans and whether the second follows the "
         "first, as in the release. full_sentences: as many sentences as fit, across "
         "documents, for --objective=masked_lm; doc_sentences: the same within a document. "
-        "Rows of these two are the same in every pass.",
+        "Rows of these two are the same in every pass. sentence_order: two consecutive "
+        "spans and whether they are swapped, as in ALBERT.",
     )
     masking: str = options.field(
         "static",
@@ -59,6 +62,19 @@ class RowOptions(Recipe):
                     f"{', '.join(table)}"
                 )
         return recipe
+
+    @classmethod
+    def of_release(cls, sentence_task: str, **sizes) -> "RowOptions":
+        """The flags of records that BERT's or ALBERT's release wrote.
+
+        Args:
+            sentence_task: what their labels are about; see `Instances`.
+        """
+        if sentence_task == "sentence_order":
+            return cls(
+                instances="sentence_order", lone_sentences="random", ngram=3, **sizes
+            )
+        return cls(**sizes)
 
     def make(self) -> Instances:
         """The rows that these flags ask for."""

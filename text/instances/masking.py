@@ -1,9 +1,10 @@
-"""Masks batches of rows: 15% of the tokens, 80/10/10, whole words."""
+"""Masks batches of rows: 15% of the tokens, 80/10/10, whole words, n-grams."""
 
 import dataclasses
 
 import numpy as np
 
+from text.instances.ngrams import choose_ngrams, ngram_shares
 from text.instances.packing import ranks
 from text.tokenizers.vocabulary import Vocabulary
 
@@ -18,6 +19,8 @@ class Masking:
         mask_share, random_share: shares of the chosen tokens that become [MASK] or any
             token of the vocabulary; the others stay.
         whole_words: choose all pieces of a word or none.
+        ngram: choose runs of up to this many words; of tokens without `whole_words`.
+        favor_shorter_ngram: see `ngram_shares`.
     """
 
     masked_lm_prob: float
@@ -25,6 +28,8 @@ class Masking:
     mask_share: float = 0.8
     random_share: float = 0.1
     whole_words: bool = False
+    ngram: int = 1
+    favor_shorter_ngram: bool = True
 
 
 def prediction_counts(lengths: np.ndarray, masked_lm_prob: float) -> np.ndarray:
@@ -62,13 +67,20 @@ def mask(
         `masked_lm_positions`, `masked_lm_ids` int32 and `masked_lm_weights` float32, each
         [batch, max_predictions_per_seq], by ascending position, padded with 0;
         and int64 [3]: how many became [MASK], stayed, became a random token.
-    Source: google-research/bert@eedf571 create_pretraining_data.py:342-415.
+    Source: google-research/bert@eedf571 create_pretraining_data.py:342-415; for n-grams,
+        google-research/albert@b772393 create_pretraining_data.py:455-538.
     """
     counts = np.minimum(
         prediction_counts(lengths, masking.masked_lm_prob),
         masking.max_predictions_per_seq,
     )
-    if masking.whole_words:
+    if masking.ngram > 1:
+        starts = candidates
+        if masking.whole_words:
+            starts = _word_starts(candidates, word_starts)
+        shares = ngram_shares(masking.ngram, masking.favor_shorter_ngram)
+        chosen = choose_ngrams(candidates, starts, counts, shares, rng)
+    elif masking.whole_words:
         chosen = _choose_words(candidates, word_starts, counts, rng)
     else:
         chosen = _choose_tokens(candidates, counts, rng)
@@ -120,11 +132,16 @@ def _choose_tokens(candidates, counts, rng):
     return chosen
 
 
-def _choose_words(candidates, word_starts, counts, rng):
-    """bool [batch, seq_length]: whole words in random order, skipping those too long."""
+def _word_starts(candidates, word_starts):
+    """bool [batch, seq_length]: where each word among the candidates begins."""
     # Differs from the release: a piece whose word was cut off before it is its own word;
     # there, it joins the last word of the other side.
-    word_starts = candidates & (word_starts | ~np.roll(candidates, 1, axis=1))
+    return candidates & (word_starts | ~np.roll(candidates, 1, axis=1))
+
+
+def _choose_words(candidates, word_starts, counts, rng):
+    """bool [batch, seq_length]: whole words in random order, skipping those too long."""
+    word_starts = _word_starts(candidates, word_starts)
     rows, starts = np.nonzero(word_starts)
     # A word ends at the next word or at a token that is not a candidate. The last column,
     # [SEP] or padding, is never a candidate, so every word ends in its own row.

@@ -6,6 +6,7 @@ element.
 """
 
 import array
+import functools
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -17,7 +18,8 @@ from text.instances.instances import Instances, Rule
 from text.instances.packing import truncated_lengths
 from text.records.schema import Feature
 
-# One planned instance: two spans of the corpus, already cut to fit.
+# One planned instance: two spans of the corpus, already cut to fit. `is_random` is its
+# label, which text/instances/sentence_order.py also sets for spans that it swaps.
 PAIR = np.dtype(
     [
         ("a_start", "<i8"),
@@ -28,9 +30,7 @@ PAIR = np.dtype(
     ]
 )
 
-LABELS = ("B follows A in the text", "B is random text from elsewhere")
-
-_MOST_RANDOM_NEXT = 0.9
+MOST_RANDOM_NEXT = 0.9
 _WINDOW = 1 << 16  # sentences of one document held at a time
 _RANDOM_SPANS = 1 << 12  # looked up at a time
 
@@ -45,6 +45,8 @@ class Pairs(Instances):
 
     planned = PAIR
     suffix = "pairs"
+    sentence_task = "next_sentence"
+    meanings = ("B follows A in the text", "B is random text from elsewhere")
     sides = ("A", "B")
     none_planned = (
         "no document has two sentences, which a pair needs with "
@@ -120,7 +122,9 @@ class Pairs(Instances):
             if vocabulary.second_segment
             else "must be 0",
         )
-        labels = batch["next_sentence_labels"]
+        yield self._label_rule(batch["next_sentence_labels"])
+
+    def _label_rule(self, labels) -> Rule:
         if self.recipe.random_next_sentences:
             rule = "must be 0 (the next sentence) or 1 (random)"
         else:
@@ -128,17 +132,18 @@ class Pairs(Instances):
                 "must be 0, because the description has --random_next_sentences=false"
             )
         is_broken = (labels < 0) | (labels > self.recipe.random_next_sentences)
-        yield Rule("next_sentence_labels", is_broken, rule)
+        return Rule("next_sentence_labels", is_broken, rule)
 
     def sums(self, batch) -> dict[str, int]:
         return {"random_next": int(batch["next_sentence_labels"].sum())}
 
     def figures(self, vocabulary) -> list[figures.Figures]:
-        return [_Sides(self.recipe.max_seq_length, vocabulary)]
+        return [Sides(self.recipe.max_seq_length, vocabulary)]
 
     def label(self, record) -> str:
         value = int(record["next_sentence_labels"][0])
-        return LABELS[value] if value in (0, 1) else f"next_sentence_labels is {value}"
+        known = value in (0, 1)
+        return self.meanings[value] if known else f"next_sentence_labels is {value}"
 
     def report(self, counts, passes, vocabulary) -> list[str]:
         cut = counts["truncated_tokens"]
@@ -147,8 +152,8 @@ class Pairs(Instances):
             counts["instance_tokens"] - vocabulary.num_special_tokens * number + cut
         )
         lines = [
-            f"{counts['random_next'] / number:.1%} with a random next sentence; "
-            f"{cut / paired:.1%} of the paired tokens were truncated"
+            f"{self._label_report(counts)}; {cut / paired:.1%} of the paired tokens were "
+            "truncated"
         ]
         if unpaired := counts.get("unpaired_sentences", 0) // passes:
             lines.append(
@@ -157,20 +162,40 @@ class Pairs(Instances):
             )
         return lines
 
+    def _label_report(self, counts) -> str:
+        share = counts["random_next"] / counts["instances"]
+        return f"{share:.1%} with a random next sentence"
+
 
 def _first_seps(layout, vocabulary):
     """int64 [batch, 1]: the position of the first [SEP]."""
     return (layout.text == vocabulary.sep_id).argmax(axis=1)[:, None]
 
 
-class _Sides(figures.Figures):
-    """Counts lengths of the two sides, and labels."""
+class Sides(figures.Figures):
+    """Counts lengths of the two sides, and labels.
+
+    Attributes:
+        title, names, question, note: what labels mean, in the words of the report.
+        rule: what must hold for the share of labels that are 1.
+        advice: what to do if it does not.
+    """
+
+    title, names = "Next sentence", ("next sentence", "random")
+    question = "Is B the next sentence?"
+    note = "half are random by choice; so are spans without a next sentence"
+    rule = "half or somewhat more of the second sides must be random"
+    advice = (
+        "; if lines or documents are too long or too short to have a next sentence, "
+        "split them differently"
+    )
 
     def __init__(self, max_seq_length, vocabulary):
         self._vocabulary = vocabulary
         self._lengths = np.zeros((2, max_seq_length + 1), np.int64)
         self._labels = np.zeros(2, np.int64)
-        self._pairs = self._random = 0  # where random next sentences are wanted
+        self._pairs = self._random = 0  # where labels are drawn
+        self._most = 0.5
 
     def add(self, batch, layout, recipe) -> None:
         labels = batch["next_sentence_labels"][:, 0]
@@ -179,9 +204,14 @@ class _Sides(figures.Figures):
         others = 1 + self._vocabulary.separators
         figures.count(self._lengths[1], layout.lengths - seps - others)
         figures.count(self._labels, labels)
-        if recipe.random_next_sentences:
+        if most := self.most(recipe):
             self._pairs += len(labels)
             self._random += int(labels.sum())
+            self._most = max(self._most, most)
+
+    def most(self, recipe) -> float | None:
+        """The largest plausible share of labels that are 1; None if they are not drawn."""
+        return MOST_RANDOM_NEXT if recipe.random_next_sentences else None
 
     def implausible(self) -> Iterator[tuple[str, str]]:
         if not self._pairs:
@@ -190,14 +220,10 @@ class _Sides(figures.Figures):
         least, most = (
             bound
             + sign * figures.DEVIATIONS * np.sqrt(bound * (1 - bound) / self._pairs)
-            for bound, sign in ((0.5, -1), (_MOST_RANDOM_NEXT, 1))
+            for bound, sign in ((0.5, -1), (self._most, 1))
         )
         if not least <= share <= most:
-            yield (
-                "half or somewhat more of the second sides must be random",
-                f"{share:.1%} are; if lines or documents are too long or too short "
-                "to have a next sentence, split them differently",
-            )
+            yield self.rule, f"{share:.1%} are{self.advice}"
 
     def lines(self) -> list[tuple[str, str]]:
         a, b = self._lengths
@@ -208,23 +234,19 @@ class _Sides(figures.Figures):
                 f"A {figures.mean(a):.1f} and B {figures.mean(b):.1f} tokens, median "
                 f"{figures.median(a)} and {figures.median(b)}",
             ),
-            ("Next sentence", f"{share:.1%} random"),
+            (self.title, f"{share:.1%} {self.names[1]}"),
         ]
 
     def plots(self) -> list[figures.Histogram | figures.Bars]:
         shares = self._labels / max(1, self._labels.sum())
         labels = [
             (name, share, f"{share:.2%}")
-            for name, share in zip(("next sentence", "random"), shares, strict=True)
+            for name, share in zip(self.names, shares, strict=True)
         ]
         return [
             figures.lengths("Tokens in side A", self._lengths[0]),
             figures.lengths("Tokens in side B", self._lengths[1]),
-            figures.Bars(
-                "Is B the next sentence?",
-                labels,
-                "half are random by choice; so are spans without a next sentence",
-            ),
+            figures.Bars(self.question, labels, self.note),
         ]
 
 
@@ -238,6 +260,8 @@ def plan(
     short_seq_prob: float,
     random_next: bool,
     rng: np.random.Generator,
+    random_share: float = 0.5,
+    swapped_share: float = 0.0,
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Plans one pass over the documents `first` to `last`.
 
@@ -246,18 +270,22 @@ def plan(
         documents: int64 [num_documents + 1], sentence offsets; no document is empty.
         max_num_tokens: limit for both spans together.
         short_seq_prob: chance that a document's target length is drawn at random, from 2.
-        random_next: pair half of the chunks, and all of one sentence, with text from
-            another document; needs two documents. Otherwise, all pairs are consecutive
-            and a lone last sentence is left out.
+        random_next: pair `random_share` of the chunks, and all of one sentence, with text
+            from another document; needs two documents. Otherwise, all pairs are
+            consecutive and a lone last sentence is left out.
+        swapped_share: how many of the consecutive pairs have their sides exchanged.
     Returns:
         PAIR [num_pairs], and counts: `random_next`, `truncated_tokens`,
-        `unpaired_sentences`.
-    Source: google-research/bert@eedf571 create_pretraining_data.py:223-340, 418-437.
+        `unpaired_sentences`; with `swapped_share`, also `swapped`, the labels that are 1.
+    Source: google-research/bert@eedf571 create_pretraining_data.py:223-340, 418-437; for
+        swapped sides, google-research/albert@b772393 create_pretraining_data.py:312-348.
     """
     planned = array.array("q")  # a list of tuples would take five times the memory
     unpaired = 0
     uniforms = _uniforms(rng)
-    chunks = _consecutive_chunks if not random_next else _chunks
+    chunks = _consecutive_chunks
+    if random_next:
+        chunks = functools.partial(_chunks, random_share=random_share)
     document_bounds = documents[first : last + 1].tolist()
     for document, *bounds in zip(
         range(first, last), document_bounds[:-1], document_bounds[1:], strict=True
@@ -272,19 +300,32 @@ def plan(
         if not random_next and end < sentences[bounds[1]]:
             unpaired += 1
     columns = np.frombuffer(planned, np.int64).reshape(-1, 5).T.copy()
-    pairs, truncated = _cut(columns, sentences, documents, max_num_tokens, rng)
+    document, target, a_start, a_end, b_end = columns
+    is_random = b_end < 0
+    counts = {"random_next": int(is_random.sum())}
+    b_start = a_end.copy()
+    _find_random_spans(columns, b_start, sentences, documents, rng)
+    if swapped_share:
+        is_swapped = ~is_random & (rng.random(len(document)) < swapped_share)
+        is_random |= is_swapped
+        counts["swapped"] = int(is_random.sum())
+        # Before they are cut: of two equal sides, the second loses first, and must not
+        # tell which one it was.
+        for a, b in ((a_start, b_start), (a_end, b_end)):
+            a[is_swapped], b[is_swapped] = b[is_swapped], a[is_swapped]
+    pairs, truncated = _cut(a_start, a_end, b_start, b_end, max_num_tokens, rng)
+    pairs["is_random"] = is_random
     return pairs, {
-        "random_next": int(pairs["is_random"].sum()),
+        **counts,
         "truncated_tokens": truncated,
         "unpaired_sentences": unpaired,
     }
 
 
-def _cut(columns, sentences, documents, max_num_tokens, rng):
-    """Finds the random second spans and cuts pairs to fit: PAIR, and tokens cut off."""
+def _find_random_spans(columns, b_start, sentences, documents, rng):
+    """Sets start and end of the second spans that are random."""
     document, target, a_start, a_end, b_end = columns
     is_random = b_end < 0
-    b_start = a_end.copy()
     wanted = np.maximum(target - (a_end - a_start), 1)
     rows = np.flatnonzero(is_random)
     for start in range(0, len(rows), _RANDOM_SPANS):
@@ -292,16 +333,19 @@ def _cut(columns, sentences, documents, max_num_tokens, rng):
         b_start[some], b_end[some] = _random_spans(
             sentences, documents, document[some], wanted[some], rng
         )
+
+
+def _cut(a_start, a_end, b_start, b_end, max_num_tokens, rng):
+    """Cuts pairs to fit: PAIR without labels, and how many tokens were cut off."""
     a_length, b_length = truncated_lengths(
         a_end - a_start, b_end - b_start, max_num_tokens
     )
     a_cut, b_cut = a_end - a_start - a_length, b_end - b_start - b_length
-    pairs = np.empty(len(document), PAIR)
+    pairs = np.zeros(len(a_start), PAIR)
     # Each token is cut from the front or the end with equal probability.
     pairs["a_start"] = a_start + rng.binomial(a_cut, 0.5)
     pairs["b_start"] = b_start + rng.binomial(b_cut, 0.5)
     pairs["a_length"], pairs["b_length"] = a_length, b_length
-    pairs["is_random"] = is_random
     return pairs, int(a_cut.sum() + b_cut.sum())
 
 
@@ -323,7 +367,7 @@ def _windows(sentences, first, last, longest_chunk) -> Iterator[tuple[list[int],
         first += used
 
 
-def _chunks(sentences, first, last, target, uniforms):
+def _chunks(sentences, first, last, target, uniforms, random_share):
     """Yields (a_start, a_end, b_end) in tokens; b_end is -1 for a random next span."""
     windows = _windows(sentences, first, last, target)
     offsets, is_last = next(windows)
@@ -337,7 +381,7 @@ def _chunks(sentences, first, last, target, uniforms):
             a_end = i + 1
             if end > a_end:
                 a_end += int(next(uniforms) * (end - a_end))
-            if end == i + 1 or next(uniforms) < 0.5:
+            if end == i + 1 or next(uniforms) < random_share:
                 yield offsets[i], offsets[a_end], -1
                 i = a_end  # the unused sentences are put back
             else:

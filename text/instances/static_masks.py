@@ -12,8 +12,9 @@ from text.records.schema import Feature
 OUTCOMES = ("[MASK]", "unchanged", "a random token")
 
 _MASK_RATE_TOLERANCE = 0.01
-# In whole-word mode, a word that is too long leaves its slots empty.
-_WHOLE_WORD_SHORTFALL = 0.1
+# A word that is too long leaves its slots empty; so do n-grams that touch others, if nearly
+# all tokens are asked for.
+_WHOLE_WORD_SHORTFALL, _NGRAM_SHORTFALL = 0.1, 0.25
 
 
 class StaticMasks(Masks):
@@ -34,6 +35,11 @@ class StaticMasks(Masks):
         )
 
     @property
+    def _may_lack(self) -> bool:
+        """Whether a record may have fewer predictions than were asked for."""
+        return self.recipe.do_whole_word_mask or self.recipe.ngram > 1
+
+    @property
     def masking(self) -> Masking:
         return Masking(
             masked_lm_prob=self.recipe.masked_lm_prob,
@@ -41,6 +47,8 @@ class StaticMasks(Masks):
             mask_share=self.recipe.mask_share,
             random_share=self.recipe.random_share,
             whole_words=self.recipe.do_whole_word_mask,
+            ngram=self.recipe.ngram,
+            favor_shorter_ngram=self.recipe.favor_shorter_ngram,
         )
 
     def apply(self, batch, candidates, word_starts, vocabulary, rng):
@@ -113,9 +121,9 @@ class StaticMasks(Masks):
         most = self.recipe.max_predictions_per_seq
         wanted = _wanted(layout, self.recipe, vocabulary)[:, None]
         is_wrong = layout.is_predicted != (np.arange(most) < wanted)
-        if self.recipe.do_whole_word_mask:
-            is_wrong &= layout.is_predicted  # a long word may leave slots empty
-        asked = "fewer" if self.recipe.do_whole_word_mask else "a different number of"
+        if self._may_lack:
+            is_wrong &= layout.is_predicted
+        asked = "fewer" if self._may_lack else "a different number of"
         return Rule(
             "masked_lm_weights",
             is_wrong,
@@ -160,6 +168,8 @@ class _Predictions(figures.Figures):
             self._found += int(counts.sum())
             if recipe.do_whole_word_mask:
                 self._least_share = 1 - _WHOLE_WORD_SHORTFALL
+            if recipe.ngram > 1:
+                self._least_share = 1 - _NGRAM_SHORTFALL
 
     def _add_outcomes(self, batch, is_predicted, recipe):
         originals = batch["masked_lm_ids"][is_predicted]

@@ -123,6 +123,8 @@ CHANGES = (
     {"random_next_sentences": False},
     {"input_format": "files"},
     {"gzip_compress": True},
+    {"ngram": 2},
+    {"instances": "sentence_order"},
 )
 
 

@@ -18,6 +18,7 @@ import os
 import re
 import string
 import unicodedata
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -232,10 +233,10 @@ class SentencePiece(Tokenizer):
         the next piece starts; pieces of one character share its offsets.
         """
         clean, begins, stops = self.cleaner.aligned(text)
-        found = self._encode(clean, out_type="offset_mapping")
         ids, starts, ends = [], [], []
-        for id, span in zip(found["ids"], found["offsets"], strict=True):
-            for new, start, end in self._placed(id, *span, clean):
+        for piece in self._encode(clean, out_type="immutable_proto").pieces:
+            placed = self._placed(piece.id, piece.begin, piece.end, clean)
+            for new, start, end in placed:
                 ids.append(new)
                 start_in_text = begins[start] if start < len(begins) else len(text)
                 starts.append(start_in_text)
@@ -276,7 +277,7 @@ class SentencePiece(Tokenizer):
             return False
         if not self._composes_hangul and _HANGUL.search(text):
             return True
-        return _VOICING.search(unicodedata.normalize("NFD", text)) is not None
+        return loses_voicing(text)
 
     def is_blank(self, character: str) -> bool:
         """Whether the model makes nothing, or a space, of a character."""
@@ -308,6 +309,13 @@ class _Blanks(dict):
 # === Files ===========================================================================
 
 
+def loses_voicing(text: str) -> bool:
+    """Whether it has kana with marks of voicing, which accent stripping removes."""
+    if text.isascii():
+        return False
+    return _VOICING.search(unicodedata.normalize("NFD", text)) is not None
+
+
 def is_model(content: bytes) -> bool:
     """Whether a file's content is a SentencePiece model."""
     try:
@@ -321,17 +329,24 @@ def _content(path):
         return file.read()
 
 
+def library():
+    """The package sentencepiece."""
+    # Every script imports this file, and few need it.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # how SWIG makes its types
+        import sentencepiece
+
+    return sentencepiece
+
+
 def _processor(content):
     """Raises:
     ValueError: it is not a model.
     """
-    # Every script imports this file, and few need it.
-    import sentencepiece
-
     try:
         if not content:
             raise ValueError("empty")
-        return sentencepiece.SentencePieceProcessor(model_proto=content)
+        return library().SentencePieceProcessor(model_proto=content)
     except (RuntimeError, ValueError) as error:
         raise ValueError(
             "not a SentencePiece model, which build_vocab.py or spm_train writes; for a "

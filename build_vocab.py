@@ -2,12 +2,14 @@
 
     python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab/vocab.txt
     python build_vocab.py --input_file='corpus/*.txt' --output_file=bpe/vocab.json
+    python build_vocab.py --input_file='corpus/*.txt' --output_file=albert/spiece.model
 
 vocab.txt is a WordPiece vocabulary for BERT; vocab.json, with merges.txt next to it, is
-byte-level BPE for RoBERTa.
+byte-level BPE for RoBERTa; spiece.model is a SentencePiece model for ALBERT.
 
 It streams the text, so there is no limit on its size: 100 MB take less than a minute and
-200 MB of memory. The same text and flags produce the same file.
+200 MB of memory. SentencePiece learns from a random sample, see --input_sentence_size. The
+same text and flags produce the same file.
 """
 
 import collections
@@ -25,9 +27,17 @@ from text import progress
 from text.corpus import formats
 from text.errors import UserError
 from text.files import inputs, local, sources
-from text.tokenizers import byte_bpe, kinds, wordpiece
+from text.tokenizers import (
+    byte_bpe,
+    kinds,
+    sentencepiece,
+    sentencepiece_learning,
+    word_counts,
+)
 from text.tokenizers.byte_bpe import ByteBpe, ByteSplitter
+from text.tokenizers.cleaner import Cleaner
 from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.sentencepiece import SentencePiece
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import (
     CLS,
@@ -38,25 +48,37 @@ from text.tokenizers.vocabulary import (
     UNK,
     Vocabulary,
 )
+from text.tokenizers.word_counts import WordCounts
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
 
+_KINDS = {
+    "wordpiece": WordPiece,
+    "byte_bpe": ByteBpe,
+    "sentencepiece": SentencePiece,
+}
 _UNUSED_BEFORE_SPECIALS = 99  # as in the release, whose [UNK] is 100
-_CHARACTERS_AT_ONCE = 1 << 23
 _LARGEST = 10_000_000  # tokens; far more than anyone needs, and still fits in memory
-_MOST_WORDS = 2_000_000  # about 300 MB
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(TokenizerOptions):
+    kind: str | None = options.field(
+        None,
+        choices=tuple(_KINDS),
+        help="What to learn; by default, what the name of --output_file says.",
+    )
     input_file: list[str] = options.field(
         help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
     )
     output_file: str = options.field(
         help="The vocabulary to write: NAME.txt is WordPiece, one token per line; "
-        "FOLDER/vocab.json is byte-level BPE, with merges.txt next to it."
+        "FOLDER/vocab.json is byte-level BPE, with merges.txt next to it; NAME.model is "
+        "SentencePiece."
     )
-    vocab_size: int = options.field(
-        30522, help="Number of tokens to write, of all kinds."
+    vocab_size: int | None = options.field(
+        None,
+        help="Number of tokens to write, of all kinds; by default 30522, with "
+        "SentencePiece 30000, as in the releases.",
     )
     num_unused: int = options.field(
         994,
@@ -71,6 +93,16 @@ class Options(TokenizerOptions):
     )
     min_frequency: int = options.field(
         2, help="Join two pieces only if they occur together at least this often."
+    )
+    character_coverage: float = options.field(
+        0.99995,
+        help="SentencePiece: the share of the characters that get a piece; the rarest "
+        "become <unk>.",
+    )
+    input_sentence_size: int = options.field(
+        500_000,
+        help="SentencePiece: learn from this many lines, drawn at random. Memory grows "
+        "with it, to about 1 GB for half a million sentences.",
     )
     heldout_share: float = options.field(
         0.01, help="Share of the lines to evaluate on instead of learning from them."
@@ -88,9 +120,22 @@ class Options(TokenizerOptions):
         for name in ("num_unused", "min_character_count", "min_frequency"):
             if getattr(self, name) < 0:
                 raise UserError(f"--{name}={getattr(self, name)} is less than 0")
+        if not 0.9 <= self.character_coverage <= 1:
+            raise UserError(
+                f"--character_coverage={self.character_coverage}: must be from 0.9 to 1"
+            )
+        if self.input_sentence_size < 1:
+            raise UserError(
+                f"--input_sentence_size={self.input_sentence_size}: must be at least 1"
+            )
         sources.refuse_remote(self.output_file)
         if not self.output_file or os.path.isdir(self.output_file):
             raise UserError(f"--output_file={self.output_file}: must name a file")
+        self._check_kind()
+        if self.vocab_size is None:
+            # How a frozen object gets a default that depends on another field.
+            size = 30000 if self.is_sentencepiece else 30522
+            object.__setattr__(self, "vocab_size", size)
         least = self.num_unused + len(SPECIAL_TOKENS)
         parts = f"special tokens plus --num_unused={self.num_unused}"
         if self.is_byte_level:
@@ -100,6 +145,9 @@ class Options(TokenizerOptions):
                     f"--output_file={self.output_file}: a byte-level vocabulary must be "
                     f"named {ByteBpe.vocabulary_file}"
                 )
+        if self.is_sentencepiece:
+            least = len(SPECIAL_TOKENS) + len(sentencepiece_learning.USER_SYMBOLS)
+            parts = "special tokens plus ALBERT's marks"
         if not least < self.vocab_size <= _LARGEST:
             raise UserError(
                 f"--vocab_size={self.vocab_size}: must be above {least}, the number of "
@@ -110,6 +158,29 @@ class Options(TokenizerOptions):
                 f"--heldout_share={self.heldout_share}: must be 0, or from 1e-6 to 0.5"
             )
 
+    def _check_kind(self):
+        named = kinds.kind_of(self.output_file)
+        if self.kind and _KINDS[self.kind] is not named:
+            ending = os.path.splitext(_KINDS[self.kind].vocabulary_file)[1]
+            raise UserError(
+                f"--output_file={self.output_file}: with --kind={self.kind}, its name must "
+                f"end in {ending}"
+            )
+        names = "character_coverage", "input_sentence_size"
+        if self.is_sentencepiece:
+            names = "num_unused", "min_character_count", "min_frequency", "split_cjk"
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in names:
+            if getattr(self, name) != defaults[name]:
+                raise UserError(
+                    f"--{name} does not apply to {self.output_file}, which is "
+                    f"{named.__name__}; leave it out"
+                )
+
+    @property
+    def is_sentencepiece(self) -> bool:
+        return kinds.kind_of(self.output_file) is SentencePiece
+
     @property
     def is_byte_level(self) -> bool:
         return kinds.kind_of(self.output_file) is ByteBpe
@@ -117,49 +188,6 @@ class Options(TokenizerOptions):
     @property
     def splitter(self) -> WordSplitter | ByteSplitter:
         return ByteSplitter() if self.is_byte_level else WordSplitter.of(self)
-
-
-class WordCounts:
-    """Counts words and characters in bounded memory.
-
-    Attributes:
-        words: Counter of the words, without rare ones if there are very many.
-        characters: Counter of the characters of all words.
-        forgotten: how many occurrences of rare words were dropped to make room.
-    """
-
-    def __init__(
-        self, splitter: WordSplitter | ByteSplitter, most_words: int = _MOST_WORDS
-    ):
-        self.words = collections.Counter()
-        self.characters = collections.Counter()
-        self.forgotten = 0
-        self._splitter = splitter
-        self._most_words = most_words
-        self._chunks = collections.Counter()
-        self._pending = 0
-        self._rare = 0
-
-    def add(self, text: str) -> None:
-        self._chunks.update(self._splitter.chunks(text))
-        self._pending += len(text)
-        if self._pending >= _CHARACTERS_AT_ONCE:
-            self.fold()
-
-    def fold(self) -> None:
-        """Updates `words` and `characters` with the text added since the last call."""
-        for chunk, count in self._chunks.items():
-            for word in self._splitter.words(chunk):
-                self.words[word] += count
-                for character in word:
-                    self.characters[character] += count
-        self._chunks.clear()
-        self._pending = 0
-        while len(self.words) > self._most_words:
-            self._rare += 1
-            kept = {word: n for word, n in self.words.items() if n > self._rare}
-            self.forgotten += self.words.total() - sum(kept.values())
-            self.words = collections.Counter(kept)
 
 
 def learn(counts: WordCounts, chosen: Options) -> list[str]:
@@ -207,7 +235,7 @@ def learn_byte_bpe(
         special_tokens=sorted(byte_bpe.byte_characters()),  # a fixed order of ids
         show_progress=False,
     )
-    _train(model, trainer, counts.words, lambda word: True)
+    word_counts.train(model, trainer, counts.words, lambda word: True)
     ids = model.get_vocab()
     merges = json.loads(model.to_str())["model"]["merges"]
     return [*first, *sorted(ids, key=ids.get), mask], list(map(tuple, merges))
@@ -225,20 +253,6 @@ def _characters(counts, chosen):
     return sorted(frequent.union(ascii_words))
 
 
-def _train(model, trainer, words, is_known):
-    """Joins the most frequent pair of pieces repeatedly; skips very long words."""
-
-    def repeated():
-        for word in sorted(words):
-            if len(word) <= wordpiece.LONGEST_WORD and is_known(word):
-                count = words[word]
-                for start in range(0, count, 1000):
-                    yield " ".join([word] * min(1000, count - start))
-
-    model.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    model.train_from_iterator(repeated(), trainer)
-
-
 def _join_word_pieces(words, alphabet, size, min_frequency):
     """The alphabet, and the pieces joined from it."""
     model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=UNK))
@@ -251,7 +265,7 @@ def _join_word_pieces(words, alphabet, size, min_frequency):
         special_tokens=alphabet,
         show_progress=False,
     )
-    _train(model, trainer, words, set(alphabet).issuperset)
+    word_counts.train(model, trainer, words, set(alphabet).issuperset)
     ids = model.get_vocab()
     return sorted(ids, key=ids.get)
 
@@ -259,6 +273,9 @@ def _join_word_pieces(words, alphabet, size, min_frequency):
 def measure(tokenizer: Tokenizer, lines: Iterator[str]) -> dict[str, int]:
     """Counts `words`, `pieces` and `unknown` words of some text."""
     continues = tokenizer.vocabulary.is_continuation.tolist()
+    if isinstance(tokenizer, SentencePiece):  # whose masks have other words
+        space = sentencepiece.SPACE
+        continues = [token[:1] != space for token in tokenizer.vocabulary.tokens]
     found = {"words": 0, "pieces": 0, "unknown": 0}
     for line in lines:
         ids = tokenizer.encode(f" {line}")
@@ -304,6 +321,9 @@ def main(chosen: Options) -> None:
     paths = inputs.expand(chosen.input_file)
     local.refuse_inputs([chosen.output_file], paths)
     os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
+    if chosen.is_sentencepiece:
+        _build_sentencepiece(paths, chosen)
+        return
     # Opened first: an hour's work should not end at a folder that is not writable.
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(local.replacing(chosen.output_file, "w"))
@@ -327,10 +347,59 @@ def main(chosen: Options) -> None:
         tokenizer = chosen.load_tokenizer(chosen.output_file)
     else:
         tokenizer = WordPiece.of(Vocabulary(tokens), chosen)
-    held_out = (
-        line for line, is_held_out in _lines(paths, chosen, "measuring") if is_held_out
+    _report_measured(paths, tokenizer, chosen)
+
+
+def _build_sentencepiece(paths, chosen):
+    cleaner = Cleaner(chosen.do_lower_case, SentencePiece.strips_accents(chosen))
+    characters = collections.Counter()
+    lines, warned = 0, False
+
+    def cleaned():
+        nonlocal lines, warned
+        for line, is_held_out in _lines(paths, chosen, "reading"):
+            if is_held_out or not (clean := cleaner.clean(line)):
+                continue
+            characters.update(clean)
+            lines += 1
+            if cleaner.strip_accents and not warned:
+                warned = sentencepiece.loses_voicing(line)
+                if warned:
+                    print(f"warning: {kinds.DECOMPOSITION_WARNING}", file=sys.stderr)
+            yield clean
+        print("learning pieces", file=sys.stderr)
+
+    with local.replacing(chosen.output_file) as file:
+        file.write(
+            sentencepiece_learning.learn(
+                cleaned(),
+                vocab_size=chosen.vocab_size,
+                character_coverage=chosen.character_coverage,
+                input_sentence_size=chosen.input_sentence_size,
+            )
+        )
+    tokenizer = chosen.load_tokenizer(chosen.output_file)
+    _report_model(tokenizer, lines, characters, chosen)
+    _report_measured(paths, tokenizer, chosen)
+
+
+def _report_model(tokenizer, lines, characters, chosen):
+    number, used = len(tokenizer.vocabulary), min(lines, chosen.input_sentence_size)
+    print(
+        f"{chosen.output_file}: {number:,} tokens, learned from {used:,} of {lines:,} lines"
     )
-    _report_measured(measure(tokenizer, held_out))
+    if number < chosen.vocab_size:
+        print(
+            f"--vocab_size={chosen.vocab_size} was not reached: the text has no other "
+            "pieces; more text would help"
+        )
+    unknown = tokenizer.vocabulary.unk_id
+    if rare := [c for c in characters if unknown in tokenizer.encode(c)]:
+        share = sum(map(characters.get, rare)) / characters.total()
+        print(
+            f"left out: {len(rare):,} characters beyond --character_coverage="
+            f"{chosen.character_coverage}, {share:.4%} of the text"
+        )
 
 
 def _report(counts, tokens, chosen):
@@ -359,7 +428,11 @@ def _report(counts, tokens, chosen):
         print(f"dropped to limit memory: {counts.forgotten:,} rare words")
 
 
-def _report_measured(found):
+def _report_measured(paths, tokenizer, chosen):
+    held_out = (
+        line for line, is_held_out in _lines(paths, chosen, "measuring") if is_held_out
+    )
+    found = measure(tokenizer, held_out)
     if not found["words"]:
         print("nothing was held out to measure on (see --heldout_share)")
         return

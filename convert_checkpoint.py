@@ -242,7 +242,8 @@ def _check_tokenization(tokenizer, prefix, task):
     """Refuses flags that contradict the files next to a checkpoint."""
     tokenizer.check_release(prefix)
     settings, classes = tokenizer.settings, tokenizer.hugging_face_classes
-    hugging_face.check_tokenizer(prefix, settings, classes)
+    read = tokenizer.hugging_face_settings
+    hugging_face.check_tokenizer(prefix, settings, classes, read)
     noted = run_folder.text_settings(checkpoint.folder_of(prefix))[1] | task
     for name, value in settings.items():
         # Another vocabulary may spell the same tokens.

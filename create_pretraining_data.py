@@ -74,8 +74,7 @@ _MUCH_UNKNOWN = 0.05
 def main(given: Options) -> None:
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(given, name) for name in names}
-    if given.strip_accents is None:
-        values["strip_accents"] = given.do_lower_case
+    values["strip_accents"] = kinds.kind_of(given.vocab_file).strips_accents(given)
     settings = Settings(
         input_files=tuple(inputs.expand(given.input_file)),
         output_files=_output_files(given.output_file),

@@ -9,10 +9,11 @@ An export is a folder that appears when it is complete:
                   examples
     model.onnx, model.tflite    the network, if requested
 
-Both SavedModels use only core TensorFlow operations, and are laid out for TensorFlow
-Serving. Before the folder appears, another process loads both and must give the answers
-that this process computed with text/ and the script. export.json is written last and lists
-the files; a folder that contains others is never removed.
+Both SavedModels are laid out for TensorFlow Serving, and use only core TensorFlow
+operations, but for a tokenizer that needs other `libraries`; export.json names them. Before
+the folder appears, another process loads both and must give the answers that this process
+computed with text/ and the script. export.json is written last and lists the files; a
+folder that contains others is never removed.
 """
 
 import base64
@@ -244,12 +245,14 @@ def _features(layout):
 
 
 def _description(product: Product) -> dict:
+    libraries = product.tokenizer.libraries
     return {
         "form": product.form,
         "inputs": dict(product.inputs),
         **product.description,
         "max_seq_length": product.layout.max_seq_length,
         **product.tokenizer.settings,
+        **({"libraries": libraries} if libraries else {}),
         "dtype": product.dtype,
         "bert_config": dataclasses.asdict(product.config),
         "versions": {
@@ -281,6 +284,7 @@ def _check(product: Product, directory: str) -> None:
     expected += [product.outputs] * 4
     answered, *found = _reload(
         directory,
+        product.tokenizer.libraries,
         (TEXT, "serving_default", requests),
         *((TEXT, name, requests) for name in product.more),
         (TEXT, "tensors", batch),
@@ -353,10 +357,15 @@ def _strings(values, kind):
     return "string", shape, values
 
 
-def _reload(directory, *calls) -> list[dict[str, np.ndarray]]:
+def _reload(directory, libraries, *calls) -> list[dict[str, np.ndarray]]:
     """The answers of a process that has only the files."""
     calls = [
-        {"model": os.path.join(directory, model), "signature": name, "inputs": inputs}
+        {
+            "model": os.path.join(directory, model),
+            "libraries": libraries if model == TEXT else (),
+            "signature": name,
+            "inputs": inputs,
+        }
         for model, name, inputs in calls
     ]
     with tempfile.TemporaryDirectory() as scratch:

@@ -3,6 +3,7 @@
 It is plain TensorFlow: none of the model's Python code is loaded.
 """
 
+import importlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from text.files import anywhere, local
 
 DESCRIPTION = "export.json"
 _KINDS = {"text": "a string", "list": "a list of strings"}
+_LIBRARIES = ("tensorflow_text",)
 
 
 class Predictor:
@@ -39,6 +41,7 @@ class Predictor:
         self.description = _read(path)
         self.parts: Mapping[str, str] = self.description["inputs"]
         self._defaults = self.description.get("defaults", {})
+        _import_libraries(self.description.get("libraries", ()), path)
         try:
             self._loaded = tf.saved_model.load(model)  # keeps the variables alive
         except (OSError, ValueError, tf.errors.OpError) as error:
@@ -132,6 +135,24 @@ class Predictor:
                     yield f"{name} contains {at}, half a character (a lone surrogate)"
             if kind == "list":
                 yield from forms.faults(self.description["form"], name, texts)
+
+
+def _import_libraries(names, path):
+    """Loads the operations that a model needs in addition to TensorFlow's own."""
+    for name in names:
+        if name not in _LIBRARIES:
+            raise UserError(
+                f"{path}: the model needs {name!a}, and only {' and '.join(_LIBRARIES)} is "
+                "ever loaded for a model; export it again with this version"
+            )
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            package = name.replace("_", "-")
+            raise UserError(
+                f"{path}: the model's tokenizer needs {package} ({error}); run pip install "
+                f"{package}, in the version of TensorFlow ({tf.__version__})"
+            ) from error
 
 
 def _kind(value):

@@ -3,13 +3,15 @@
     python -P serving/reload.py calls.json answers
 
 Like a program that serves a model, it imports TensorFlow and nothing from this project.
-calls.json is a list of objects: `model`, a folder; `signature`; and `inputs`, by name
-dtype, shape and values, with bytes in base64. In the folder answers, N.npz contains the
-numbers that call N returns, and N.json the shapes and values of its texts.
+calls.json is a list of objects: `model`, a folder; `libraries`, packages that it needs;
+`signature`; and `inputs`, by name dtype, shape and values, with bytes in base64. In the
+folder answers, N.npz contains the numbers that call N returns, and N.json the shapes and
+values of its texts.
 """
 
 import base64
 import gc
+import importlib
 import json
 import os
 import sys
@@ -40,6 +42,8 @@ def main(calls_path, folder):
     for number, call in enumerate(calls):
         model = call["model"]
         if model not in loaded:
+            for library in call["libraries"]:
+                importlib.import_module(library)
             loaded[model] = tf.saved_model.load(model)
         function = loaded[model].signatures[call["signature"]]
         outputs = function(**{k: _tensor(*v) for k, v in call["inputs"].items()})

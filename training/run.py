@@ -20,6 +20,7 @@ from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
+from text.tokenizers import kinds
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from training.layouts import hugging_face
@@ -101,7 +102,10 @@ def make_tokenizer(given) -> Tokenizer:
         source = checkpoint.resolve(given.init_checkpoint)
         folder = checkpoint.folder_of(source)
         hugging_face.check_tokenizer(
-            source, tokenizer.settings, tokenizer.hugging_face_classes
+            source,
+            tokenizer.settings,
+            tokenizer.hugging_face_classes,
+            tokenizer.hugging_face_settings,
         )
         _check_ids(tokenizer, folder)
         check_text(tokenizer, folder)
@@ -117,13 +121,12 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
         UserError: flags or vocabulary differ.
     """
     path, state = run_folder.text_settings(folder)
-    vocabulary = os.path.join(folder, tokenizer.vocabulary_file)
     for name, value in tokenizer.settings.items():
         if state.get(name, value) == value:
             continue
         if name == "vocab_sha256":
             noted_by_pretraining = os.path.basename(path) == run_folder.TEXT
-            if noted_by_pretraining and tf.io.gfile.exists(vocabulary):
+            if noted_by_pretraining and tokenizer.find(folder):
                 _check_ids(tokenizer, folder)  # some may be renamed
                 continue
             raise UserError(
@@ -140,8 +143,11 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
 def _check_ids(tokenizer, folder):
     """Allows new tokens only in rows that training never reached, named [unused...]."""
     vocabulary = tokenizer.vocabulary
-    path = os.path.join(folder, tokenizer.vocabulary_file)
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+    path = tokenizer.find(folder)
+    if not path:
+        _refuse_other_kind(tokenizer, folder)
+        return
+    if tf.io.gfile.isdir(path):
         return
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
@@ -156,6 +162,16 @@ def _check_ids(tokenizer, folder):
                 "next to the checkpoint; use that file, or move it away if it does not "
                 "belong to the checkpoint"
             )
+
+
+def _refuse_other_kind(tokenizer, folder):
+    path = kinds.find_vocabulary(folder)
+    if path and not isinstance(tokenizer, kinds.kind_of(path)):
+        raise UserError(
+            f"{tokenizer.vocabulary.path}: another kind of vocabulary than {path}, next to "
+            "the checkpoint; use that file, or move it away if it does not belong to the "
+            "checkpoint"
+        )
 
 
 def check_vocabulary(

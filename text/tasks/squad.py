@@ -93,13 +93,25 @@ def _example(question, context, where):
     return Example(id, text, context, tuple(named), is_impossible)
 
 
+def _tokens_of(document, text, start):
+    """The tokens that an answer touches, if it is where its annotation says."""
+    if document.text[start : start + len(text)] != text:
+        return None
+    start += len(text) - len(text.lstrip())
+    touched = (document.ends > start) & (document.starts < start + len(text.strip()))
+    touched &= document.ends > document.starts  # not a space alone
+    places = np.flatnonzero(touched)
+    return (int(places[0]), int(places[-1])) if len(places) else None
+
+
 def find_answer(
     document: Document, tokenizer: Tokenizer, text: str, start: int
 ) -> tuple[int, int] | None:
     """Where an annotated answer is among a document's tokens.
 
     These are the words that the annotation touches or, if they contain the tokens of the
-    answer alone, the first of these: `1895` in `(1895-1943).`
+    answer alone, the first of these: `1895` in `(1895-1943).` See also
+    `Tokenizer.finds_answers_by_offset`.
 
     Args:
         text, start: the answer, and the character of the document where it starts.
@@ -124,6 +136,8 @@ def find_answer(
     first, stop = document.starts.searchsorted([begin, end]).tolist()
     if first == stop:  # a word of deleted characters only
         return None
+    if tokenizer.finds_answers_by_offset:
+        return _tokens_of(document, text, start) or (first, stop - 1)
     ids = document.ids[first:stop].tolist()
     for before in " ", "":  # some tokenizers take in the space before a word
         answer_ids = tokenizer.encode(before + text.strip())

@@ -100,7 +100,7 @@ class ByteBpe(Tokenizer):
 
     @classmethod
     def reads(cls, vocab_file):
-        return vocab_file.endswith(".json") or sources.is_folder(vocab_file)
+        return vocab_file.endswith(".json")
 
     @classmethod
     def load(cls, vocab_file, options):

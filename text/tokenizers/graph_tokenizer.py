@@ -1,14 +1,19 @@
 """Declares the interface of a tokenizer as a TensorFlow graph, for SavedModels."""
 
 import abc
+from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from text.tokenizers.vocabulary import Vocabulary
 
+NUM_POINTS = 0x110000
+_PAGE = 256  # code points that share a row of a table
+
 
 class GraphTokenizer(tf.Module, abc.ABC):
-    """Returns what a `Tokenizer` returns, with core TensorFlow operations only.
+    """Returns what a `Tokenizer` returns.
 
     Attributes:
         vocab_size: int.
@@ -46,6 +51,25 @@ class GraphTokenizer(tf.Module, abc.ABC):
     @abc.abstractmethod
     def tokens(self, ids: tf.Tensor) -> tf.Tensor:
         """int [...] -> string [...], as the vocabulary spells them."""
+
+
+def of_code_points(table: np.ndarray) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A function from code points to the entries of a table, int32 [...].
+
+    Rows of 256 entries that are equal are kept once.
+
+    Args:
+        table: int32 [NUM_POINTS].
+    """
+    pages, numbers = np.unique(table.reshape(-1, _PAGE), axis=0, return_inverse=True)
+    numbers = tf.constant(numbers.reshape(-1), tf.int32)
+    pages = tf.constant(pages, tf.int32)
+
+    def look_up(points):
+        page = tf.gather(numbers, points // _PAGE)
+        return tf.gather_nd(pages, tf.stack([page, points % _PAGE], axis=-1))
+
+    return look_up
 
 
 def row_numbers(limits: tf.Tensor) -> tf.Tensor:

@@ -3,13 +3,16 @@
 A new kind is a file next to this one and an entry in TOKENIZERS, before WordPiece.
 """
 
+import contextlib
 import dataclasses
-import os
+import re
 
 import options
 from text.errors import UserError
 from text.files import sources
+from text.tokenizers import sentencepiece
 from text.tokenizers.byte_bpe import ByteBpe
+from text.tokenizers.sentencepiece import SentencePiece
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -21,11 +24,19 @@ DECOMPOSITION_WARNING = (
 )
 
 # The first one that reads a vocabulary file is used; WordPiece takes any.
-TOKENIZERS: tuple[type[Tokenizer], ...] = (ByteBpe, WordPiece)
+TOKENIZERS: tuple[type[Tokenizer], ...] = (SentencePiece, ByteBpe, WordPiece)
+
+# "piece TAB score", which spm_train writes next to a model.
+_SCORED = re.compile(rb"[^\t\r\n]+\t-?[0-9.e+-]+\r?\n")
 
 
 def kind_of(vocab_file: str) -> type[Tokenizer]:
-    """The kind of tokenizer that a vocabulary file or folder is for."""
+    """The kind of tokenizer that a vocabulary file is for, or one in a folder.
+
+    Raises:
+        UserError: a folder contains none.
+    """
+    vocab_file = _file(vocab_file)
     return next(kind for kind in TOKENIZERS if kind.reads(vocab_file))
 
 
@@ -37,7 +48,31 @@ def load_vocabulary(vocab_file: str) -> Vocabulary:
         OSError: the file cannot be read.
     """
     vocab_file = _file(vocab_file)
-    return kind_of(vocab_file).load_vocabulary(vocab_file)
+    with _named_for_what_it_is(vocab_file):
+        return kind_of(vocab_file).load_vocabulary(vocab_file)
+
+
+@contextlib.contextmanager
+def _named_for_what_it_is(vocab_file):
+    """Says so if a file that cannot be read as a vocab.txt is SentencePiece's."""
+    try:
+        yield
+    except UserError as error:
+        if kind_of(vocab_file) is not WordPiece:
+            raise
+        with sources.opened(vocab_file) as file:
+            content = file.read()
+        if sentencepiece.is_model(content):
+            raise UserError(
+                f"{vocab_file}: is a SentencePiece model, not a vocab.txt; give it a name "
+                "that ends in .model"
+            ) from error
+        if _SCORED.match(content):
+            raise UserError(
+                f"{vocab_file}: lists SentencePiece's pieces and their scores; pass the "
+                ".model file next to it"
+            ) from error
+        raise
 
 
 def _file(path):
@@ -53,8 +88,9 @@ def _file(path):
 
 def find_vocabulary(folder: str) -> str | None:
     """The vocabulary in the folder of a checkpoint, if there is one."""
-    paths = [os.path.join(folder, kind.vocabulary_file) for kind in TOKENIZERS]
-    return next(filter(sources.exists, reversed(paths)), None)
+    return next(
+        filter(None, (kind.find(folder) for kind in reversed(TOKENIZERS))), None
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,12 +100,13 @@ class TokenizerOptions:
     do_lower_case: bool = options.field(
         True,
         help="Lowercase the text, for uncased vocabularies. This flag and the next two are "
-        "for WordPiece; a byte-level vocabulary (vocab.json) keeps text as it is.",
+        "for WordPiece, and the first two of them for SentencePiece (.model); a byte-level "
+        "vocabulary (vocab.json) keeps text as it is.",
     )
     strip_accents: bool | None = options.field(
         None,
         help="Remove accents and decompose Hangul; by default, the same as "
-        "--do_lower_case.",
+        "--do_lower_case, but always with SentencePiece, as in ALBERT's release.",
     )
     split_cjk: bool = options.field(
         True, help="Make every Chinese character a separate word."
@@ -83,4 +120,5 @@ class TokenizerOptions:
             OSError: the file cannot be read.
         """
         vocab_file = _file(vocab_file)
-        return kind_of(vocab_file).load(vocab_file, self)
+        with _named_for_what_it_is(vocab_file):
+            return kind_of(vocab_file).load(vocab_file, self)

@@ -2,9 +2,11 @@
 
 import abc
 import array
+import os
 import typing
 from collections.abc import Mapping
 
+from text.files import sources
 from text.tokenizers.vocabulary import Vocabulary
 
 if typing.TYPE_CHECKING:  # workers that write records load no TensorFlow
@@ -18,16 +20,34 @@ class Tokenizer(abc.ABC):
         vocabulary: the `Vocabulary`.
         vocabulary_file: the name of its file, or of the first of its `files`.
         hugging_face_classes: what tokenizer_config.json calls tokenizers of this kind.
+        libraries: the packages whose operations its graph needs, in addition to
+            TensorFlow's own; a program imports them before it loads a SavedModel.
+        finds_answers_by_offset: whether the ids of a part of a word depend on the rest of
+            it, so that an answer is found in its text by characters and not by ids.
     """
 
     vocabulary: Vocabulary
     vocabulary_file: str
     hugging_face_classes: tuple[str | None, ...]
+    libraries: tuple[str, ...] = ()
+    finds_answers_by_offset = False
 
     @classmethod
     @abc.abstractmethod
     def reads(cls, vocab_file: str) -> bool:
         """Whether a vocabulary file, or a folder, is of this kind, judging by its name."""
+
+    @classmethod
+    def find(cls, folder: str) -> str | None:
+        """The vocabulary of this kind in the folder of a checkpoint, if there is one."""
+        path = os.path.join(folder, cls.vocabulary_file)
+        return path if sources.exists(path) else None
+
+    @classmethod
+    def strips_accents(cls, options) -> bool:
+        """Whether `TokenizerOptions` remove accents from text."""
+        strips = options.strip_accents
+        return options.do_lower_case if strips is None else strips
 
     @classmethod
     @abc.abstractmethod
@@ -67,6 +87,22 @@ class Tokenizer(abc.ABC):
     @abc.abstractmethod
     def hugging_face_config(self) -> Mapping[str, object]:
         """What their tokenizer_config.json says of such a tokenizer."""
+
+    @classmethod
+    def hugging_face_settings(cls, said: Mapping) -> Mapping[str, object]:
+        """The `settings` that their tokenizer_config.json asks for.
+
+        Args:
+            said: its content.
+        Returns:
+            values by name, None for those that it leaves open.
+        """
+        strips = said.get("strip_accents")
+        return {
+            "do_lower_case": said.get("do_lower_case"),
+            "strip_accents": said.get("do_lower_case") if strips is None else strips,
+            "split_cjk": said.get("tokenize_chinese_chars"),
+        }
 
     @property
     @abc.abstractmethod

@@ -12,19 +12,22 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
-from text.tokenizers.graph_tokenizer import GraphTokenizer, row_numbers
+from text.tokenizers.graph_tokenizer import (
+    NUM_POINTS,
+    GraphTokenizer,
+    of_code_points,
+    row_numbers,
+)
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import LONGEST_WORD, WordPiece, WordSplitter, is_cjk
 
-_PAGE = 256  # code points that share a row of the table
-_NUM_PAGES = 0x110000 // _PAGE
 _SPACE = ord(" ")
-_CAPITAL_SIGMA, _FINAL_SIGMA = 0x3A3, 0x3C2
+_CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
 
 # What replaces a code point: nothing, itself, itself as a word, or its own text.
 _NOTHING, _ITSELF, _WORD, _FIRST_TEXT = range(4)
 # The low bits are the properties of a code point; above them is that number.
-_CASED, _IGNORABLE, _ABSORBED = 1, 2, 4
+CASED, IGNORABLE, _ABSORBED = 1, 2, 4
 _PROPERTY_BITS = 3
 # In a replacement text: the code point, its combining class, and whether it is dropped.
 _POINT_BITS, _CLASS_BITS = 21, 8
@@ -49,11 +52,7 @@ class WordPieceGraph(GraphTokenizer):
         table, texts, text_starts = _code_points(
             splitter.do_lower_case, splitter.strip_accents, splitter.split_cjk
         )
-        pages, page_numbers = np.unique(
-            table.reshape(_NUM_PAGES, _PAGE), axis=0, return_inverse=True
-        )
-        self._page_numbers = tf.constant(page_numbers.reshape(-1), tf.int32)
-        self._pages = tf.constant(pages, tf.int32)
+        self.properties = of_code_points(table)
         self._texts = tf.constant(texts, tf.int32)
         self._text_starts = tf.constant(text_starts, tf.int32)
         self._lowers = splitter.do_lower_case
@@ -97,17 +96,12 @@ class WordPieceGraph(GraphTokenizer):
 
     # --- Code points -----------------------------------------------------------------
 
-    def properties(self, points: tf.Tensor) -> tf.Tensor:
-        """int32 [...]: the table's entries for code points."""
-        page = tf.gather(self._page_numbers, points // _PAGE)
-        return tf.gather_nd(self._pages, tf.stack([page, points % _PAGE], axis=-1))
-
     def _replaced(self, points, rows):
         """The replaced code points of all texts, the source of each, and properties."""
         properties = self.properties(points)
         if self._lowers:
-            is_final = _final_sigmas(points, properties, rows)
-            points = tf.where(is_final, _FINAL_SIGMA, points)
+            is_final = final_sigmas(points, properties, rows)
+            points = tf.where(is_final, FINAL_SIGMA, points)
             properties = tf.where(is_final, self.properties(points), properties)
         kinds = properties // (1 << _PROPERTY_BITS)
         text = tf.maximum(kinds - _FIRST_TEXT, 0)
@@ -265,7 +259,7 @@ def _code_points(*switches: bool) -> tuple[np.ndarray, list[int], list[int]]:
         them begins, and where the last ends.
     """
     splitter = WordSplitter(*switches)
-    table = np.full(_NUM_PAGES * _PAGE, _ITSELF << _PROPERTY_BITS, np.int32)
+    table = np.full(NUM_POINTS, _ITSELF << _PROPERTY_BITS, np.int32)
     kinds = {(): _NOTHING}
     texts, starts = [], [0]
     for point, character in enumerate(map(chr, range(len(table)))):
@@ -297,40 +291,51 @@ def _replacement(splitter, character):
     return tuple(replacement)
 
 
-def _properties(splitter, character):
-    properties = 0
+def case_properties(character: str) -> int:
+    """What `final_sigmas` needs to know of a character."""
     # Whether str.lower considers it cased, which cannot be queried directly.
     if (character + "\u03a3").lower()[-1] == "\u03c2":
-        properties |= _CASED
-    elif ("A" + character + "\u03a3").lower()[-1] == "\u03c2":
-        properties |= _IGNORABLE
+        return CASED
+    if ("A" + character + "\u03a3").lower()[-1] == "\u03c2":
+        return IGNORABLE
+    return 0
+
+
+def _properties(splitter, character):
+    properties = case_properties(character)
     replacement = splitter.table[ord(character)]
     if not replacement:
         is_mark = unicodedata.category(character) == "Mn"
-        properties |= _ABSORBED if is_mark else _IGNORABLE
+        properties |= _ABSORBED if is_mark else IGNORABLE
     return properties
 
 
 # === Code points =====================================================================
 
 
-def _final_sigmas(points, properties, rows):
+def final_sigmas(
+    points: tf.Tensor, properties: tf.Tensor, rows: tf.Tensor
+) -> tf.Tensor:
     """bool [n]: capital sigmas at the end of a word, as in `str.lower`.
 
     A cased letter precedes and none follows, skipping ignorable characters.
+
+    Args:
+        points, rows: int32 [n], code points and the number of their text.
+        properties: int32 [n], with the bits of `case_properties`.
     """
     is_sigma = points == _CAPITAL_SIGMA
 
     def look_around():
         places = tf.where(is_sigma)[:, 0]
-        solid = tf.where(properties & _IGNORABLE == 0)[:, 0]
+        solid = tf.where(properties & IGNORABLE == 0)[:, 0]
 
         def is_cased(number):
             """Whether the solid character with this number is cased and in the row."""
             exists = (number >= 0) & (number < tf.size(solid))
             place = tf.gather(solid, tf.clip_by_value(number, 0, tf.size(solid) - 1))
             of_row = tf.gather(rows, place) == tf.gather(rows, places)
-            return exists & of_row & (tf.gather(properties, place) & _CASED > 0)
+            return exists & of_row & (tf.gather(properties, place) & CASED > 0)
 
         number = tf.searchsorted(solid, places)  # a sigma is solid itself
         is_final = is_cased(number - 1) & ~is_cased(number + 1)

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
 import numpy as np
@@ -21,6 +21,7 @@ from modeling.encoders import architectures
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
+from text.tokenizers.tokenizer import Tokenizer
 from training.layouts.kinds import NAMES, WEIGHTS
 from training.layouts.names import Names
 
@@ -392,14 +393,17 @@ def read_task(path: str) -> dict:
 
 
 def check_tokenizer(
-    path: str, settings: Mapping[str, object], classes: Container[str | None]
+    path: str,
+    settings: Mapping[str, object],
+    classes: Container[str | None],
+    read: Callable[[Mapping], Mapping] = Tokenizer.hugging_face_settings,
 ) -> None:
     """Refuses settings that contradict the tokenizer_config.json next to weights.
 
     Args:
         path: what `checkpoint.resolve` returned; without such a file, anything passes.
-        settings, classes: `settings` and `hugging_face_classes` of the `Tokenizer` to be
-            used.
+        settings, classes, read: `settings`, `hugging_face_classes` and
+            `hugging_face_settings` of the `Tokenizer` to be used.
     Raises:
         UserError: names the flags to pass.
     """
@@ -417,15 +421,9 @@ def check_tokenizer(
             f"{' or '.join(filter(None, classes))} does; pass the --vocab_file next to "
             "it, or use another model"
         )
-    strips = said.get("strip_accents")
-    expected = {
-        "do_lower_case": said.get("do_lower_case"),
-        "strip_accents": said.get("do_lower_case") if strips is None else strips,
-        "split_cjk": said.get("tokenize_chinese_chars"),
-    }
     flags = [
         f"--{name}={str(value).lower()}"
-        for name, value in expected.items()
+        for name, value in read(said).items()
         if value is not None and value != settings.get(name, value)
     ]
     if flags:

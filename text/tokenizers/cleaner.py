@@ -1,0 +1,83 @@
+"""Cleans text before SentencePiece gets it, with character offsets."""
+
+import re
+import unicodedata
+
+_WORD = re.compile(r"\S+")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class _Marks(dict):
+    """Code point to code point, or None for a combining mark; filled as they occur."""
+
+    def __missing__(self, point):
+        self[point] = None if unicodedata.combining(chr(point)) else point
+        return self[point]
+
+
+_marks = _Marks()
+
+
+def decomposed(text: str) -> str:
+    """The text decomposed (NFKD), without its combining marks."""
+    return unicodedata.normalize("NFKD", text).translate(_marks)
+
+
+class Cleaner:
+    """Cleans text before SentencePiece gets it.
+
+    Attributes:
+        do_lower_case: whether it is lowercased.
+        strip_accents: whether it is `decomposed`.
+    Source: google-research/albert@b772393 tokenization.py, preprocess_text.
+    """
+
+    def __init__(self, do_lower_case: bool = True, strip_accents: bool = True):
+        self.do_lower_case = do_lower_case
+        self.strip_accents = strip_accents
+
+    def clean(self, text: str) -> str:
+        text = " ".join(text.split())
+        if not text.isascii():
+            text = _SURROGATES.sub("\ufffd", text)
+            text = decomposed(text) if self.strip_accents else text
+        return text.lower() if self.do_lower_case else text
+
+    def aligned(self, text: str) -> tuple[str, list[int], list[int]]:
+        """Like `clean`, with offsets.
+
+        Returns:
+            the clean text; for each of its characters, the start and the end of its
+            original in `text`. A dropped mark belongs to the character before it.
+        """
+        text = _SURROGATES.sub("\ufffd", text)
+        parts, starts, ends = [], [], []
+        for word in _WORD.finditer(text):
+            if parts:
+                parts.append(" ")
+                starts.append(word.start() - 1)
+                ends.append(word.start())
+            first = len(starts)
+            for index, character in enumerate(word.group(), start=word.start()):
+                part = decomposed(character) if self.strip_accents else character
+                if part:
+                    starts += [index] * len(part)
+                    ends += [index + 1] * len(part)
+                    parts.append(part)
+                else:
+                    begin = starts[-1] if len(starts) > first else -1
+                    for place in range(len(starts) - 1, first - 1, -1):
+                        if starts[place] != begin:
+                            break
+                        ends[place] = index + 1
+        clean = "".join(parts)
+        if not self.do_lower_case:
+            return clean, starts, ends
+        lower = clean.lower()
+        if len(lower) != len(clean):  # only \u0130 has two characters
+            sizes = [len(character.lower()) for character in clean]
+            starts, ends = (
+                [x for x, size in zip(column, sizes, strict=True) for _ in range(size)]
+                for column in (starts, ends)
+            )
+        return lower, starts, ends

@@ -1,0 +1,384 @@
+"""Tokenizes text into SentencePiece pieces with character offsets, like ALBERT.
+
+A text is first cleaned as the release does: white space becomes single spaces, and
+letters lose their accents and their case. Then the model, one .model file, normalizes it
+by its own rules, puts \u2581 for every space and one before the text, and chooses the most
+probable pieces. The \u2581 begins the piece that begins a word or, if the model has no such
+piece, is a piece by itself.
+
+FAMILIES lists the models that are known. They differ in their special tokens, and in what
+is done around SentencePiece.
+"""
+
+import array
+import dataclasses
+import glob
+import hashlib
+import os
+import re
+import string
+import unicodedata
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+from text.errors import UserError
+from text.files import sources
+from text.tokenizers.cleaner import Cleaner
+from text.tokenizers.tokenizer import Tokenizer
+from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
+
+SPACE = "\u2581"
+_HANGUL = re.compile("[\uac00-\ud7a3]")
+_VOICING = re.compile("[\u3099\u309a]")  # marks of kana
+
+
+def begins_word_in_albert(piece: str) -> bool:
+    """Whether ALBERT's masks treat a piece as the beginning of a word.
+
+    Only pieces of English letters and some punctuation can continue one, so that every
+    number, accented letter and character of other scripts is a word.
+
+    Source: google-research/albert@b772393 create_pretraining_data.py,
+        _is_start_piece_sp.
+    """
+    marks = set(string.punctuation) - set("'<=>")
+    known = marks.union(string.ascii_lowercase)
+    return (
+        piece.startswith((SPACE, "<"))
+        or piece in marks
+        or not all(character.lower() in known for character in piece)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What models with these special tokens have in common.
+
+    Attributes:
+        special: their special tokens, by which a model is recognized.
+        hugging_face_class: what Hugging Face calls their tokenizer.
+        begins_word: piece -> whether it begins a word for whole-word masks.
+        splits_numbers: whether the comma after a number is a piece of its own: a piece that
+            ends in a digit and a comma is replaced by the pieces of the number, with the
+            \u2581 of a new text even inside a word, and the comma.
+    """
+
+    special: SpecialTokens
+    hugging_face_class: str
+    begins_word: Callable[[str], bool]
+    splits_numbers: bool
+
+
+FAMILIES = (
+    Family(
+        SpecialTokens(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), continuation=""),
+        "AlbertTokenizer",
+        begins_word_in_albert,
+        splits_numbers=True,
+    ),
+)
+
+
+# === Pieces ==========================================================================
+
+
+class Split(NamedTuple):
+    """What replaces a piece that is a number and a comma.
+
+    Attributes:
+        ids: the pieces of the number, and the comma.
+        size: how many characters the piece has if each of them is in one of these, else
+            -1.
+    """
+
+    ids: tuple[int, ...]
+    size: int
+
+
+class SentencePiece(Tokenizer):
+    """Turns text into pieces exactly like ALBERT's FullTokenizer.
+
+    Attributes:
+        cleaner: the `Cleaner`.
+        model: bytes, the content of the file.
+        family: the `Family`.
+        sizes: int of each piece, its characters without \u2581; that of the unknown is -1.
+        splits: id to the `Split` that replaces it; see `Family.splits_numbers`.
+    Source: google-research/albert@b772393 tokenization.py, encode_ids.
+    """
+
+    vocabulary_file = "spiece.model"
+    hugging_face_classes = (
+        None,  # not said
+        *(family.hugging_face_class for family in FAMILIES),
+        *(f"{family.hugging_face_class}Fast" for family in FAMILIES),
+        "PreTrainedTokenizerFast",
+    )
+    libraries = ("tensorflow_text",)
+    finds_answers_by_offset = True
+
+    def __init__(self, path: str, *, do_lower_case: bool, strip_accents: bool):
+        """Args:
+            path: of the model.
+            do_lower_case, strip_accents: see `Cleaner`.
+        Raises:
+            UserError: it is not a model, or of none of the FAMILIES.
+        """
+        self.model = _content(path)
+        try:
+            self._processor = _processor(self.model)
+        except ValueError as error:
+            raise UserError(f"{path}: {error}") from error
+        tokens = _tokens(self._processor)
+        self.family = _family(path, tokens)
+        self.vocabulary = _vocabulary(path, self.model, tokens, self.family)
+        self.cleaner = Cleaner(do_lower_case, strip_accents)
+        self.sizes = [len(token.lstrip(SPACE)) for token in tokens]
+        self.sizes[self.vocabulary.unk_id] = -1
+        self.splits = dict(self._splits()) if self.family.splits_numbers else {}
+        self._encode = self._processor.encode
+        self._is_blank = _Blanks(self._processor.normalize)
+        self._starts = frozenset(i for i, t in enumerate(tokens) if t[:1] == SPACE)
+        self._composes_hangul = self._processor.normalize("\u1100\u1161")[-1:] == "가"
+
+    @classmethod
+    def reads(cls, vocab_file):
+        return vocab_file.endswith(".model")
+
+    @classmethod
+    def find(cls, folder):
+        """See `Tokenizer`; the release's file is 30k-clean.model."""
+        path = os.path.join(folder, cls.vocabulary_file)
+        if sources.exists(path):
+            return path
+        found = sources.matching(os.path.join(glob.escape(folder), "*.model"))
+        return found[0] if len(found) == 1 else None
+
+    @classmethod
+    def strips_accents(cls, options):
+        """See `Tokenizer`; the release strips them from cased text, too."""
+        return options.strip_accents is not False
+
+    @classmethod
+    def load(cls, vocab_file, options):
+        if not options.split_cjk:
+            raise UserError(
+                f"{vocab_file}: --split_cjk=false does not apply to a SentencePiece model, "
+                "whose pieces follow from the text it was learned from; leave it out"
+            )
+        return cls(
+            vocab_file,
+            do_lower_case=options.do_lower_case,
+            strip_accents=cls.strips_accents(options),
+        )
+
+    @classmethod
+    def load_vocabulary(cls, vocab_file):
+        return cls(vocab_file, do_lower_case=True, strip_accents=True).vocabulary
+
+    @classmethod
+    def parse(cls, content):
+        return _tokens(_processor(content))
+
+    @property
+    def settings(self):
+        return {
+            "vocab_sha256": self.vocabulary.digest,
+            "do_lower_case": self.cleaner.do_lower_case,
+            "strip_accents": self.cleaner.strip_accents,
+        }
+
+    @classmethod
+    def hugging_face_settings(cls, said):
+        keeps = said.get("keep_accents")
+        return {
+            "do_lower_case": said.get("do_lower_case"),
+            "strip_accents": None if keeps is None else not keeps,
+        }
+
+    @property
+    def hugging_face_config(self):
+        return {
+            "tokenizer_class": self.family.hugging_face_class,
+            "do_lower_case": self.cleaner.do_lower_case,
+            "keep_accents": not self.cleaner.strip_accents,
+            "remove_space": True,
+        }
+
+    @property
+    def files(self):
+        return {self.vocabulary_file: self.model}
+
+    def encode(self, text):
+        ids = self._encode(self.cleaner.clean(text))
+        if self.splits.keys().isdisjoint(ids):
+            return ids
+        split = self.splits
+        return [new for id in ids for new in (split[id].ids if id in split else (id,))]
+
+    def encode_words(self, text):
+        ids, starts = [], bytearray()
+        for id in self._encode(self.cleaner.clean(text)):
+            new = self.splits[id].ids if id in self.splits else (id,)
+            ids += new
+            # The \u2581 that the rule for numbers adds stands for no space.
+            starts.append(id in self._starts)
+            starts += bytes(len(new) - 1)
+        starts[:1] = b"\1"[: len(starts)]
+        return array.array(self.vocabulary.id_type.char, ids).tobytes(), bytes(starts)
+
+    def encode_with_offsets(self, text):
+        """See `Tokenizer`: spaces are in no piece, so \u2581 alone is empty and ends where
+        the next piece starts; pieces of one character share its offsets.
+        """
+        clean, begins, stops = self.cleaner.aligned(text)
+        ids, starts, ends = [], [], []
+        for piece in self._encode(clean, out_type="immutable_proto").pieces:
+            placed = self._placed(piece.id, piece.begin, piece.end, clean)
+            for new, start, end in placed:
+                ids.append(new)
+                start_in_text = begins[start] if start < len(begins) else len(text)
+                starts.append(start_in_text)
+                ends.append(stops[end - 1] if end > start else start_in_text)
+        return ids, starts, ends
+
+    def _placed(self, id, start, end, clean):
+        """Yields the ids that an id becomes, each with the characters it is made of."""
+        while start < end and self._is_blank[clean[start]]:
+            start += 1
+        while end > start and self._is_blank[clean[end - 1]]:
+            end -= 1
+        size = self.sizes[id]
+        if not size:
+            end = start
+        elif start == end:  # a part of what the model made of one character
+            end = min(start + 1, len(clean))
+        if id not in self.splits:
+            yield id, start, end
+            return
+        split = self.splits[id]
+        one_to_one = end - start == split.size
+        for new in split.ids:
+            size = self.sizes[new]
+            stop = start + size if one_to_one else end if size else start
+            yield new, start, stop
+            start = stop if one_to_one else start
+
+    def graph(self, folder):
+        # It loads TensorFlow, which workers that write records do not need.
+        from text.tokenizers.sentencepiece_graph import SentencePieceGraph
+
+        return SentencePieceGraph(self, folder)
+
+    def decomposes(self, text):
+        """See `Tokenizer`; most models compose Hangul again."""
+        if not self.cleaner.strip_accents or text.isascii():
+            return False
+        if not self._composes_hangul and _HANGUL.search(text):
+            return True
+        return loses_voicing(text)
+
+    def is_blank(self, character: str) -> bool:
+        """Whether the model makes nothing, or a space, of a character."""
+        return self._is_blank[character]
+
+    def _splits(self):
+        comma = self.vocabulary.ids.get(",", self.vocabulary.unk_id)
+        for id, token in enumerate(self.vocabulary.tokens):
+            if token[-1:] == "," and token[-2:-1].isdigit():
+                number = token[:-1].replace(SPACE, "")
+                ids = (*self._processor.encode(number), comma)
+                is_exact = sum(self.sizes[new] for new in ids) == self.sizes[id]
+                is_exact &= self.vocabulary.unk_id not in ids
+                yield id, Split(ids, self.sizes[id] if is_exact else -1)
+
+
+class _Blanks(dict):
+    """Character to whether it is blank; see `SentencePiece.is_blank`."""
+
+    def __init__(self, normalize):
+        super().__init__()
+        self._normalize = normalize
+
+    def __missing__(self, character):
+        self[character] = not self._normalize(character).strip(SPACE + " ")
+        return self[character]
+
+
+# === Files ===========================================================================
+
+
+def loses_voicing(text: str) -> bool:
+    """Whether it has kana with marks of voicing, which accent stripping removes."""
+    if text.isascii():
+        return False
+    return _VOICING.search(unicodedata.normalize("NFD", text)) is not None
+
+
+def is_model(content: bytes) -> bool:
+    """Whether a file's content is a SentencePiece model."""
+    try:
+        return content[:1] == b"\n" and len(_processor(content)) > 0
+    except ValueError:
+        return False
+
+
+def _content(path):
+    with sources.opened(path) as file:
+        return file.read()
+
+
+def library():
+    """The package sentencepiece."""
+    # Every script imports this file, and few need it.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # how SWIG makes its types
+        import sentencepiece
+
+    return sentencepiece
+
+
+def _processor(content):
+    """Raises:
+    ValueError: it is not a model.
+    """
+    try:
+        if not content:
+            raise ValueError("empty")
+        return library().SentencePieceProcessor(model_proto=content)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            "not a SentencePiece model, which build_vocab.py or spm_train writes; for a "
+            "vocabulary of one token per line, use a name that ends in .txt"
+        ) from error
+
+
+def _tokens(processor):
+    return [processor.id_to_piece(id) for id in range(len(processor))]
+
+
+def _family(path, tokens):
+    known = set(tokens)
+    for family in FAMILIES:
+        if known.issuperset(family.special.names):
+            return family
+    wanted = " or ".join(" ".join(family.special.names) for family in FAMILIES)
+    raise UserError(
+        f"{path}: has no pieces {wanted}, the special tokens of ALBERT; use a model that "
+        "has them, or learn one with build_vocab.py --kind=sentencepiece"
+    )
+
+
+def _vocabulary(path, content, tokens, family):
+    special = set(family.special.names)
+    return Vocabulary(
+        tokens,
+        path=path,
+        digest=hashlib.sha256(content).hexdigest(),
+        special=family.special,
+        texts=[token.removeprefix(SPACE) for token in tokens],
+        is_continuation=[
+            token not in special and not family.begins_word(token) for token in tokens
+        ],
+    )

@@ -3,7 +3,6 @@
 To add one, add a class and a row to OPTIMIZERS.
 """
 
-import contextlib
 import dataclasses
 import math
 import re
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 import keras
 from keras import ops
 
-from modeling import fusion
+from modeling import fusion, layers
 
 # Matched anywhere in a variable's path. "bias" also exempts cls/predictions/output_bias.
 _NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
@@ -276,9 +275,7 @@ class Recipe:
 
 
 def _slot(variable, name):
-    with contextlib.ExitStack() as stack:
-        for scope in variable.path.split("/"):
-            stack.enter_context(keras.name_scope(scope))
+    with layers.name_scopes(variable.path):
         return keras.Variable(
             "zeros", shape=variable.shape, dtype="float32", trainable=False, name=name
         )

@@ -23,6 +23,7 @@ from training import (
 )
 from modeling.encoders.config import EncoderConfig
 from serving import export_folder
+from training.objective_options import OBJECTIVES
 from text.errors import UserError
 from text.records import descriptions, reading, shards
 
@@ -95,7 +96,7 @@ def _make_trainer(given, config, objective, strategy) -> loop.Trainer:
 
 def _tell_needs(given, trainer, data) -> None:
     """Prints what --dry_run asks for."""
-    objective = pretraining_records.OBJECTIVES[given.objective]
+    objective = OBJECTIVES[given.objective]
     length = given.max_seq_length
     predictions = given.max_predictions_per_seq if objective.reads_masks else length
     with pretraining_records.blaming(data):
@@ -134,6 +135,7 @@ def _identity(given, config: EncoderConfig, data: reading.Records, drawn: dict) 
         *flags.RECIPE,
         "seed",
         "objective",
+        *OBJECTIVES[given.objective].options,
     )
     return {
         **{name: getattr(given, name) for name in names},
@@ -229,7 +231,7 @@ def _check_objective(given, config):
             f"{given.output_dir}: its run has --objective={noted}; pass the same one, or "
             "choose another output_dir"
         )
-    objective = pretraining_records.OBJECTIVES[given.objective]()
+    objective = given.make_objective()
     if given.do_export and not objective.reads_masks:
         raise UserError(
             "--do_export writes a model that fills masks, which "

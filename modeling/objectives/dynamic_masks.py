@@ -51,6 +51,8 @@ class DynamicMasks(Objective):
         self.objective = objective
         self.loss_weights = objective.loss_weights
         self.metric_names = objective.metric_names
+        self.fits_masked_records = objective.fits_masked_records
+        self.mask_shares = objective.mask_shares
         self.num_counts = objective.num_counts
         self.sequence_outputs = objective.sequence_outputs
         kept = [name for name in objective.features if name not in _DRAWN]

@@ -219,8 +219,8 @@ class ReplacedTokens(MaskedLM):
     def check(self, config) -> None:
         if not isinstance(config, ElectraConfig):
             raise ValueError(
-                "replaced tokens need a generator next to the encoder, which only "
-                'ELECTRA has; set "architecture": "electra"'
+                "replaced tokens need a generator, which only an ELECTRA has; set "
+                '"architecture": "electra"'
             )
         try:
             self.generator(config)

@@ -1,0 +1,113 @@
+"""ELECTRA through the scripts: a run with both networks, what comes of it, refusals."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import run_pretraining
+from modeling.encoders.electra_config import ElectraConfig
+from tests import jobs
+from tests.test_run_pretraining import RECORDS, TINY, flags, results
+from tests.text.generation.settings import VOCAB_FILE
+from tests.text.instances.test_full_sentences import make_records
+from text.errors import UserError
+
+CONFIG = ElectraConfig(
+    vocab_size=3000,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=64,
+)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return make_records(tmp_path_factory.mktemp("records"), masking="dynamic")
+
+
+def pretrain(folder, records, **changes):
+    folder.mkdir(exist_ok=True)
+    own = {
+        "config": CONFIG,
+        "objective": "replaced_tokens",
+        "generator_hidden_size": 0.5,
+        "optimizer": "electra_adam",
+        "input_file": [records],
+    }
+    jobs.run(run_pretraining, flags(folder, **own | changes))
+
+
+@pytest.mark.slow
+def test_a_run_reports_and_resumes(records, tmp_path, capsys, untraced):
+    given = {"do_eval": True, "eval_every_steps": 3, "eval_input_file": [records]}
+    given |= {"log_every_steps": 2, "max_eval_steps": 2}
+    pretrain(tmp_path / "whole", records, **given)
+    lines = (tmp_path / "whole" / "output" / "metrics.jsonl").read_text().splitlines()
+    names = {
+        "loss",
+        "masked_lm_loss",
+        "disc_loss",
+        "masked_lm_accuracy",
+        "sampled_masked_lm_accuracy",
+        "disc_accuracy",
+        "disc_precision",
+        "disc_recall",
+        "disc_auc",
+    }
+    for kind in ("train", "eval"):
+        rows = [row for row in map(json.loads, lines) if row["kind"] == kind]
+        assert rows and all(names <= row.keys() for row in rows)
+        for row in rows:
+            total = row["masked_lm_loss"] + 50 * row["disc_loss"]
+            assert row["loss"] == pytest.approx(total, rel=1e-6)
+            assert 7.9 < row["masked_lm_loss"] < 8.1  # ln 3000
+            assert 0.3 < row["disc_loss"] < 1.2
+            assert 0.3 < row["disc_auc"] < 0.8
+    with jobs.dying(4):
+        pretrain(tmp_path / "killed", records, **given)
+    pretrain(tmp_path / "killed", records, **given)
+    assert "continuing from step 4" in capsys.readouterr().out
+    expected = jobs.weights(tmp_path / "whole")
+    assert {name.split("/")[0] for name in expected} == {
+        "electra",
+        "generator",
+        "generator_predictions",
+        "discriminator_predictions",
+        "global_step",
+        "training",
+    }
+    found = jobs.weights(tmp_path / "killed")
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    first, second = (results(tmp_path / name) for name in ("whole", "killed"))
+    assert first == second
+    with pytest.raises(UserError, match="generator_layers was 1.0 and is now 0.5"):
+        pretrain(tmp_path / "whole", records, **given, generator_layers=0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config": TINY}, 'an ELECTRA.*; set "architecture": "electra"'),
+        (
+            {"input_file": [RECORDS]},
+            "the tokens of these records are masked, .*dynamic",
+        ),
+        ({"generator_hidden_size": 2.0}, "must be above 0 and at most 1"),
+        ({"generator_hidden_size": 0.01}, "the generator's hidden_size is 0"),
+        ({"disc_weight": 0.0}, "--disc_weight=0.0: must be above 0"),
+        (
+            {"objective": "masked_lm"},
+            "--generator_hidden_size=0.5: only --objective=replaced_tokens has it",
+        ),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        pretrain(tmp_path, records, **changes)

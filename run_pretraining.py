@@ -15,9 +15,9 @@ import dataclasses
 
 import options
 from training import distribution, flags, pretraining
-from training.objective_options import ObjectiveOptions
 from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
+from training.objective_options import ObjectiveOptions
 
 
 @dataclasses.dataclass(frozen=True)

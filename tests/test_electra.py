@@ -1,6 +1,5 @@
 """ELECTRA through the scripts: a run with both networks, what comes of it, refusals."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -10,7 +9,6 @@ import run_pretraining
 from modeling.encoders.electra_config import ElectraConfig
 from tests import jobs
 from tests.test_run_pretraining import RECORDS, TINY, flags, results
-from tests.text.generation.settings import VOCAB_FILE
 from tests.text.instances.test_full_sentences import make_records
 from text.errors import UserError
 

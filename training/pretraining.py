@@ -23,9 +23,9 @@ from training import (
 )
 from modeling.encoders.config import EncoderConfig
 from serving import export_folder
-from training.objective_options import OBJECTIVES
 from text.errors import UserError
 from text.records import descriptions, reading, shards
+from training.objective_options import OBJECTIVES
 
 _CONTENT = "input_file_sha256"  # a setting of a run
 

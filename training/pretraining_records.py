@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from training import run
-from training.objective_options import OBJECTIVES
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.objective import Objective
@@ -23,6 +22,7 @@ from text.records.descriptions import Description
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP
+from training.objective_options import OBJECTIVES
 
 
 def _adapted(objective, recipe, description) -> Objective:

@@ -63,14 +63,16 @@ class ElectraConfig(BertConfig):
         get_generator_config.
         """
         hidden_size = round(self.hidden_size * width)
-        return self.of_width(hidden_size, round(self.num_hidden_layers * depth))
+        return self.of_sizes(hidden_size, round(self.num_hidden_layers * depth))
 
-    def of_width(self, hidden_size: int, num_hidden_layers: int) -> "ElectraConfig":
+    def of_sizes(
+        self, hidden_size: int, num_hidden_layers: int, **more: int
+    ) -> "ElectraConfig":
         """This config with other sizes, and the heads and units that go with them."""
         return dataclasses.replace(
             self,
             hidden_size=hidden_size,
             num_hidden_layers=num_hidden_layers,
             num_attention_heads=max(1, hidden_size // 64),
-            intermediate_size=4 * hidden_size,
+            **{"intermediate_size": 4 * hidden_size} | more,
         )

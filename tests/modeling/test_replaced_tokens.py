@@ -246,7 +246,7 @@ def test_what_is_shared_has_the_names_of_the_release(shares, own):
 
 
 def test_networks_of_one_size_start_apart():
-    config = CONFIG.of_width(16, 2)
+    config = CONFIG.of_sizes(16, 2)
     model = replaced_tokens.ReplacedTokens(1.0).network(config)
     values = {v.path: v.numpy() for v in model.weights}
     for path, value in values.items():

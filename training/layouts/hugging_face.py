@@ -23,13 +23,14 @@ from text.errors import UserError
 from text.files import anywhere
 from training.layouts.albert_names import ALBERT
 from training.layouts.bert_names import BERT
+from training.layouts.electra_names import ELECTRA
 from training.layouts.names import Names
 from training.layouts.roberta_names import ROBERTA
 
 WEIGHTS = "model.safetensors"
 
 # By the architecture of a config.
-NAMES = {"bert": BERT, "albert": ALBERT, "roberta": ROBERTA}
+NAMES = {"bert": BERT, "albert": ALBERT, "electra": ELECTRA, "roberta": ROBERTA}
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
 

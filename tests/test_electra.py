@@ -5,12 +5,20 @@ import json
 import numpy as np
 import pytest
 
+import convert_checkpoint
+import fill_mask
 import run_pretraining
+from training import checkpoint
 from modeling.encoders.electra_config import ElectraConfig
+from modeling.objectives import replaced_tokens
+from serving.predictor import Predictor
 from tests import jobs
 from tests.test_run_pretraining import RECORDS, TINY, flags, results
+from tests.text.generation.settings import VOCAB_FILE
 from tests.text.instances.test_full_sentences import make_records
 from text.errors import UserError
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import WordPiece
 
 CONFIG = ElectraConfig(
     vocab_size=3000,
@@ -109,3 +117,56 @@ def test_a_run_reports_and_resumes(records, tmp_path, capsys, untraced):
 def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):
     with pytest.raises(UserError, match=message):
         pretrain(tmp_path, records, **changes)
+
+
+@pytest.mark.slow
+def test_the_discriminator_answers_from_raw_text(records, tmp_path):
+    """And the generator, taken out of the run, fills masks."""
+    with jobs.untraced():
+        pretrain(tmp_path, records, vocab_file=VOCAB_FILE)
+    output = tmp_path / "output"
+    pretrain(tmp_path, records, vocab_file=VOCAB_FILE, do_train=False, do_export=True)
+    text = "東京, the Zürich of ᾼ words"
+    (answer,) = Predictor(str(output)).predict([{"text": text}])
+    tokenizer = WordPiece(Vocabulary.load(VOCAB_FILE))
+    ids, starts, ends = tokenizer.encode_with_offsets(text)
+    assert [(t["start"], t["end"]) for t in answer["tokens"]] == list(
+        zip(starts, ends, strict=True)
+    )
+    model = replaced_tokens.DiscriminatorModel(CONFIG)
+    checkpoint.load({v.path: v for v in model.weights}, str(output), required="")
+    packed = np.array(
+        [[tokenizer.vocabulary.cls_id, *ids, tokenizer.vocabulary.sep_id]]
+    )
+    logits = np.array(model({"input_ids": packed})["discriminator_logits"])[0, 1:-1]
+    np.testing.assert_allclose(
+        [token["probability"] for token in answer["tokens"]],
+        1 / (1 + np.exp(-logits)),
+        atol=1e-5,
+    )
+    with pytest.raises(UserError, match="--network=generator"):
+        fill_mask.load_network(CONFIG, str(output))
+    taken = {"input": [str(output)], "output_dir": str(tmp_path / "generator")}
+    jobs.run(convert_checkpoint, taken | {"network": "generator"})
+    (config_file,) = (tmp_path / "generator").glob("*config.json")
+    pretrain(
+        tmp_path / "filling",
+        records,
+        config=checkpoint.read_config(str(config_file)),
+        objective="masked_lm",
+        generator_hidden_size=0.25,
+        init_checkpoint=str(tmp_path / "generator"),
+        vocab_file=VOCAB_FILE,
+        do_train=False,
+        do_export=True,
+    )
+    (answer,) = Predictor(str(tmp_path / "filling" / "output")).predict(
+        [{"text": "the [MASK]"}]
+    )
+    config = checkpoint.read_config(str(config_file))
+    model = fill_mask.load_network(config, str(tmp_path / "generator"))
+    ids, positions = fill_mask._encode(tokenizer, "the [MASK]", config, 1)
+    (row,) = fill_mask._predict(model, ids, positions)
+    best = np.argsort(-row)[:5]
+    expected = [tokenizer.vocabulary.tokens[id] for id in best]
+    assert [each["token"] for each in answer["masks"][0]] == expected

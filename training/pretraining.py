@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from training import (
+    discriminator_export,
     distribution,
     dry_run,
     encoder_export,
@@ -28,6 +29,8 @@ from text.records import descriptions, reading, shards
 from training.objective_options import OBJECTIVES
 
 _CONTENT = "input_file_sha256"  # a setting of a run
+# By the form of the answers.
+_EXPORTS = {"masks": encoder_export.save, "replaced": discriminator_export.save}
 
 
 def pretrain(given) -> None:
@@ -232,7 +235,7 @@ def _check_objective(given, config):
             "choose another output_dir"
         )
     objective = given.make_objective()
-    if given.do_export and not objective.reads_masks:
+    if given.do_export and not objective.answers:
         raise UserError(
             "--do_export writes a model that fills masks, which "
             f"--objective={given.objective} does not learn; export a fine-tuned model"
@@ -324,7 +327,8 @@ def _write_text(given, described, tokenizer) -> None:
 
 
 def _export(trainer, given, config, tokenizer, log):
-    folder = encoder_export.save(
+    save = _EXPORTS[OBJECTIVES[given.objective].answers]
+    folder = save(
         trainer,
         given.output_dir,
         tokenizer=tokenizer,

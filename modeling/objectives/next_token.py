@@ -65,6 +65,7 @@ class NextToken(Objective):
     loss_weights = {"next_token_loss": 1.0}
     metric_names = ("next_token_accuracy",)
     reads_masks = False
+    answers = None
     fits_masked_records = False
 
     def check(self, config) -> None:

@@ -19,6 +19,7 @@ class Objective(abc.ABC):
         sequence_outputs: outputs of the network whose second axis is the sequence.
         reads_masks: whether a pre-training record's masked tokens are what it learns;
             otherwise, the records must hold none.
+        answers: the form of the answers of its export; None if it has none.
         fits_masked_records: whether records may hold masks.
         mask_shares: shares of the chosen tokens that become [MASK] or a random token, if
             they are not what the flags of the records say.
@@ -32,6 +33,7 @@ class Objective(abc.ABC):
     features: tuple[str, ...] = ()
     sequence_outputs: tuple[str, ...] = ()
     reads_masks: bool = True
+    answers: str | None = "masks"
     fits_masked_records: bool = True
     mask_shares: tuple[float, float] | None = None
     masked_by: type | None = None

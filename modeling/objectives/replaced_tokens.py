@@ -124,6 +124,29 @@ class DiscriminatorHead(keras.layers.Layer):
         return layers.add_wide(logits, ops.copy(self.logit.bias))[..., 0]
 
 
+class DiscriminatorModel(keras.layers.Layer):
+    """The discriminator alone, for exports; the arguments are those of an encoder."""
+
+    def __init__(self, config: ElectraConfig, *, seed: int = 0, dtype: str = "float32"):
+        super().__init__(name="pretraining", dtype=dtype, autocast=False)
+        self.config = config
+        initializers = layers.weight_initializers(
+            config.initializer_range, f"pretraining heads {seed}"
+        )
+        self.encoder = make_encoder(config, seed=seed, dtype=dtype)
+        self.discriminator = DiscriminatorHead(config, initializers, dtype=dtype)
+        self.discriminator.build()
+        self.built = True
+
+    def call(self, batch, dropouts=layers.no_dropout):
+        """dict of discriminator_logits [b, s] and sequence_output [b, s, h], float32."""
+        hidden = self.encoder(batch, dropouts=dropouts)["sequence_output"]
+        return {
+            "discriminator_logits": self.discriminator(hidden),
+            "sequence_output": ops.cast(hidden, "float32"),
+        }
+
+
 def sample(logits, draws):
     """Samples a token from the softmax of each row of logits.
 
@@ -196,6 +219,7 @@ class ReplacedTokens(MaskedLM):
         "generator_shares",
         "repeat_positions",
     )
+    answers = "replaced"
     fits_masked_records = False
     mask_shares = (0.85, 0.0)
 

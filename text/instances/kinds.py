@@ -4,6 +4,7 @@ import dataclasses
 
 import options
 from text.errors import UserError
+from text.instances.electra_segments import ElectraSegments
 from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, Recipe
 from text.instances.pairs import Pairs
@@ -15,6 +16,7 @@ INSTANCES = {
     "pairs": Pairs,
     "full_sentences": FullSentences,
     "doc_sentences": DocSentences,
+    "electra": ElectraSegments,
 }
 MASKS = {"static": StaticMasks, "dynamic": Unmasked}
 
@@ -29,7 +31,8 @@ class RowOptions(Recipe):
         help="The kind of record. pairs: two spans and whether the second follows the "
         "first, as in the release. full_sentences: as many sentences as fit, across "
         "documents, for --objective=masked_lm; doc_sentences: the same within a document. "
-        "Rows of these two are the same in every pass.",
+        "Rows of these two are the same in every pass. electra: sentences of a document "
+        "in one segment or two, as in ELECTRA.",
     )
     masking: str = options.field(
         "static",

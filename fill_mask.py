@@ -50,7 +50,7 @@ def main(given: Options) -> None:
         given.bert_config_file or checkpoint.folder_of(prefix)
     )
     noted = run_folder.noted_settings(checkpoint.folder_of(prefix)).get("objective")
-    if noted in OBJECTIVES and not OBJECTIVES[noted]().reads_masks:
+    if noted in OBJECTIVES and not OBJECTIVES[noted].load().reads_masks:
         raise UserError(
             f"{given.init_checkpoint}: was trained with --objective={noted}, which does "
             "not fill masks; use a checkpoint trained on masked words"

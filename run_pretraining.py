@@ -15,13 +15,13 @@ import dataclasses
 
 import options
 from training import flags
-from modeling.objectives.kinds import OBJECTIVES
 from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
+from training.objective_options import ObjectiveOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TokenizerOptions, flags.RunOptions):
+class Options(TokenizerOptions, ObjectiveOptions, flags.RunOptions):
     """The release's flags, then ours."""
 
     input_file: list[str] = options.field(
@@ -45,14 +45,6 @@ class Options(TokenizerOptions, flags.RunOptions):
         help="Maximum number of batches per evaluation; records are never repeated.",
     )
 
-    objective: str = options.field(
-        "masked_lm_next_sentence",
-        choices=tuple(OBJECTIVES),
-        help="What to learn. masked_lm_sentence_order is ALBERT's, for records of "
-        "--instances=sentence_order. masked_lm omits the next sentence. next_token is "
-        "language modelling on records with --masking=dynamic, for a config whose "
-        "attention_direction is left_to_right or right_to_left.",
-    )
     dry_run: bool = options.field(
         False,
         help="Only run a few updates, say what the whole training takes, and write "

@@ -1,5 +1,6 @@
 """The parts that encoders and heads share: dropout, dense layers, norms, weights."""
 
+import contextlib
 import copy
 import math
 import random
@@ -315,3 +316,20 @@ def weight_initializers(
         yield keras.initializers.TruncatedNormal(
             stddev=initializer_range, seed=seeds.getrandbits(31)
         )
+
+
+def glorot_uniform(initializers: Iterator) -> keras.initializers.Initializer:
+    """Takes the `next` initializer and draws from Glorot's uniform distribution instead.
+
+    It is TensorFlow 1's default for dense layers, which ELECTRA leaves in some places.
+    """
+    return keras.initializers.GlorotUniform(seed=next(initializers).seed)
+
+
+@contextlib.contextmanager
+def name_scopes(path: str) -> Iterator[None]:
+    """Variables made inside have names that begin with this path, which may be empty."""
+    with contextlib.ExitStack() as stack:
+        for scope in filter(None, path.split("/")):
+            stack.enter_context(keras.name_scope(scope))
+        yield

@@ -3,7 +3,6 @@
 To add one, add a class, and a row to OPTIMIZERS in recipe.py.
 """
 
-import contextlib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 import keras
 from keras import ops
 
-from modeling import fusion
+from modeling import fusion, layers
 
 # Matched anywhere in a variable's path. "bias" also exempts cls/predictions/output_bias.
 _NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
@@ -45,6 +44,20 @@ def learning_rate_from_peak(
     if num_warmup_steps:
         rate = ops.where(step < num_warmup_steps, step / num_warmup_steps * peak, rate)
     return rate
+
+
+def learning_rate_times_warmup(
+    step, peak: float, num_train_steps: int, num_warmup_steps: int
+):
+    """Like `learning_rate`, but the warm-up multiplies the line, so nothing jumps.
+
+    The rate never reaches `peak`.
+    """
+    step = ops.cast(step, "float32")
+    rate = peak * (1.0 - ops.minimum(step, num_train_steps) / num_train_steps)
+    return (
+        rate * ops.minimum(1.0, step / num_warmup_steps) if num_warmup_steps else rate
+    )
 
 
 class AdamWeightDecay:
@@ -217,6 +230,15 @@ class FairseqAdam(AdamWeightDecay):
         return first / (ops.sqrt(second) + epsilon) * (ops.sqrt(lacks[1]) / lacks[0])
 
 
+class ElectraAdam(AdamWeightDecay):
+    """ELECTRA's: BERT's, with a learning rate that does not jump after the warm-up.
+
+    Source: google-research/electra@8a46635 model/optimization.py.
+    """
+
+    learning_rate = staticmethod(learning_rate_times_warmup)
+
+
 class Lamb(AdamWeightDecay):
     """LAMB, for large batches: gives the update of each variable the variable's own norm.
 
@@ -239,9 +261,7 @@ def _rate_by_norm(learning_rate, variable, update):
 
 
 def _slot(variable, name):
-    with contextlib.ExitStack() as stack:
-        for scope in variable.path.split("/"):
-            stack.enter_context(keras.name_scope(scope))
+    with layers.name_scopes(variable.path):
         return keras.Variable(
             "zeros", shape=variable.shape, dtype="float32", trainable=False, name=name
         )

@@ -15,6 +15,12 @@ def _adam_weight_decay():
     return AdamWeightDecay
 
 
+def _electra_adam():
+    from modeling.optimization import ElectraAdam
+
+    return ElectraAdam
+
+
 def _fairseq_adam():
     from modeling.optimization import FairseqAdam
 
@@ -30,6 +36,7 @@ def _lamb():
 # Each row is a function that imports and returns the class.
 OPTIMIZERS = {
     "adam_weight_decay": _adam_weight_decay,
+    "electra_adam": _electra_adam,
     "fairseq_adam": _fairseq_adam,
     "lamb": _lamb,
 }

@@ -11,8 +11,8 @@ import create_pretraining_data
 import inspect_records
 import run_pretraining
 import tests
+from tests.pretraining import flags, results
 from tests.test_albert import CONFIG
-from tests.test_run_pretraining import flags, results
 from text.errors import UserError
 from text.inspection.rules import first_broken
 from text.instances import pairs

@@ -21,7 +21,8 @@ import run_ner
 import run_pretraining
 import run_squad
 import tests
-from training import run, tf
+from training import run
+from training.backend import tf
 from modeling.encoders.albert_config import AlbertConfig
 from serving.predictor import Predictor
 from tests import jobs

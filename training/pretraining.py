@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from training import (
+    discriminator_export,
     distribution,
     dry_run,
     encoder_export,
@@ -22,12 +23,15 @@ from training import (
     run_folder,
 )
 from modeling.encoders.config import EncoderConfig
+from modeling.objectives.kinds import OBJECTIVES
 from serving import export_folder
 from text.errors import UserError
 from text.instances.kinds import RowOptions
 from text.records import descriptions, reading, shards
 
 _CONTENT = "input_file_sha256"  # a setting of a run
+# By the form of the answers.
+_EXPORTS = {"masks": encoder_export.save, "replaced": discriminator_export.save}
 
 
 def pretrain(given) -> None:
@@ -96,9 +100,9 @@ def _make_trainer(given, config, objective, strategy) -> loop.Trainer:
 
 def _tell_needs(given, trainer, data) -> None:
     """Prints what --dry_run asks for."""
-    objective = pretraining_records.OBJECTIVES[given.objective]()
     length = given.max_seq_length
-    predictions = given.max_predictions_per_seq if objective.reads_masks else length
+    reads_masks = trainer.objective.reads_masks
+    predictions = given.max_predictions_per_seq if reads_masks else length
     with pretraining_records.blaming(data):
         needs = dry_run.measure(trainer, data, length, predictions)
     epochs = given.num_train_steps * given.train_batch_size / data.total
@@ -135,6 +139,7 @@ def _identity(given, config: EncoderConfig, data: reading.Records, drawn: dict) 
         *flags.RECIPE,
         "seed",
         "objective",
+        *OBJECTIVES[given.objective].options,
     )
     return {
         **{name: getattr(given, name) for name in names},
@@ -230,8 +235,8 @@ def _check_objective(given, config):
             f"{given.output_dir}: its run has --objective={noted}; pass the same one, or "
             "choose another output_dir"
         )
-    objective = pretraining_records.OBJECTIVES[given.objective]()()
-    if given.do_export and not objective.reads_masks:
+    objective = given.make_objective()
+    if given.do_export and not objective.answers:
         raise UserError(
             "--do_export writes a model that fills masks, which "
             f"--objective={given.objective} does not learn; export a fine-tuned model"
@@ -324,7 +329,8 @@ def _write_text(given, described, tokenizer) -> None:
 
 
 def _export(trainer, given, config, tokenizer, log):
-    folder = encoder_export.save(
+    save = _EXPORTS[trainer.objective.answers]
+    folder = save(
         trainer,
         given.output_dir,
         tokenizer=tokenizer,

@@ -32,18 +32,24 @@ def _adapted(objective, recipe, description) -> Objective:
         return objective
     lengths = np.arange(recipe.max_seq_length + 1)
     ids = description.special_ids
-    return DynamicMasks(
+    mask_share, random_share = _shares(objective, recipe)
+    make = objective.masked_by or DynamicMasks
+    return make(
         objective,
         counts=prediction_counts(lengths, recipe.masked_lm_prob),
         max_predictions_per_seq=recipe.max_predictions_per_seq,
-        mask_share=recipe.mask_share,
-        random_share=recipe.random_share,
+        mask_share=mask_share,
+        random_share=random_share,
         whole_words=recipe.do_whole_word_mask,
         ngram_shares=ngram_shares(recipe.ngram, recipe.favor_shorter_ngram),
         vocab_size=description.vocab_size,
         mask_id=ids[MASK],
         special_ids=(ids[CLS], ids[SEP]),
     )
+
+
+def _shares(objective, recipe):
+    return objective.mask_shares or (recipe.mask_share, recipe.random_share)
 
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -68,9 +74,7 @@ def choose_objective(
     }
     # Records without a description are assumed to be those of a release, and their labels
     # to be what the objective learns.
-    released = RowOptions.of_release(
-        OBJECTIVES[given.objective]().sentence_task, **sizes
-    )
+    released = RowOptions.of_release(given.make_objective().sentence_task, **sizes)
     kinds = {
         path: dataclasses.replace(RowOptions.of(described[path]), **sizes)
         if path in described
@@ -83,23 +87,24 @@ def choose_objective(
         _check_same_kind(path, recipe, other, kind)
     found = {feature.name: feature for feature in recipe.make().schema()}
     objectives = {
-        name: _adapted(load()(), recipe, description)
-        for name, load in OBJECTIVES.items()
+        name: _adapted(given.make_objective(name), recipe, description)
+        for name in OBJECTIVES
     }
     objective = objectives[given.objective]
     holds_masks = recipe.make().masks.are_drawn
-    if holds_masks and not objective.reads_masks:
+    if holds_masks and not objective.fits_masked_records:
         raise UserError(
             f"{path}: the tokens of these records are masked, and --objective="
-            f"{given.objective} learns all of them; write the records with "
-            "--masking=dynamic, which leaves them as they are"
+            f"{given.objective} needs them as they are; write the records with "
+            "--masking=dynamic"
         )
     task = recipe.make().sentence_task
     if lacking := _lacking(objective, found, task):
         fits = [
             name
             for name, other in objectives.items()
-            if other.reads_masks >= holds_masks and not _lacking(other, found, task)
+            if (other.fits_masked_records or not holds_masks)
+            and not _lacking(other, found, task)
         ]
         raise UserError(
             f"{path}: these records ({recipe.instances}) have no {', '.join(lacking)}, "
@@ -110,6 +115,7 @@ def choose_objective(
     schema = tuple(f for name, f in found.items() if name in wanted)
     drawn = drawn_by(recipe) if objective.reads_masks else {}
     if drawn:
+        drawn["mask_share"], drawn["random_share"] = _shares(objective, recipe)
         drawn["vocab_sha256"] = description.vocab_sha256
     return objective, schema, drawn
 

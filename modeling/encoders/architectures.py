@@ -7,6 +7,8 @@ from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import DEFAULT_ARCHITECTURE, EncoderConfig
+from modeling.encoders.electra import ElectraEncoder
+from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.encoder import Encoder
 from modeling.encoders.roberta_config import RobertaConfig
 
@@ -29,6 +31,7 @@ class Architecture(NamedTuple):
 ARCHITECTURES = {
     DEFAULT_ARCHITECTURE: Architecture(BertConfig, BertEncoder, ("bert",)),
     "albert": Architecture(AlbertConfig, AlbertEncoder, ("albert",)),
+    "electra": Architecture(ElectraConfig, ElectraEncoder, ("electra",)),
     "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
 }
 

@@ -27,27 +27,31 @@ class BertEncoder(Encoder):
         seed: the same seed gives the same initial weights.
         dtype: "float32" or "mixed_bfloat16". Softmax and layer normalization compute in
             float32 under both.
+        scope: what the names of its own variables begin with; by default, the config's.
+        embeddings: those of another encoder, to share; by default, its own.
     Source: google-research/bert@eedf571 modeling.py, class BertModel.
     """
 
     # A model for spans or tags may lack it and does not need it.
     optional_parts = ("pooler/",)
 
-    def __init__(self, config: BertConfig, *, seed: int = 0, dtype: str = "float32"):
-        super().__init__(name=config.scope, dtype=dtype)
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        seed: int = 0,
+        dtype: str = "float32",
+        scope: str | None = None,
+        embeddings: "Embeddings | None" = None,
+    ):
+        super().__init__(name=scope or config.scope, dtype=dtype)
         self.config = config
         initializers = layers.weight_initializers(
             config.initializer_range, f"encoder {seed}"
         )
-        self.embeddings = Embeddings(config, initializers, dtype=dtype)
+        self.embeddings = embeddings or Embeddings(config, initializers, dtype=dtype)
         self.transformer_layers = self.make_layers(initializers, dtype)
-        self.pooler = keras.layers.Dense(
-            config.hidden_size,
-            activation="tanh",
-            kernel_initializer=next(initializers),
-            dtype=dtype,
-            name="dense",
-        )
+        self.pooler = self.make_pooler(initializers, dtype)
         self.build()
 
     def make_layers(self, initializers, dtype) -> list[keras.layers.Layer]:
@@ -56,6 +60,21 @@ class BertEncoder(Encoder):
             _TransformerLayer(self.config, initializers, index, dtype=dtype)
             for index in range(self.config.num_hidden_layers)
         ]
+
+    def make_pooler(self, initializers, dtype) -> keras.layers.Layer:
+        """What a row's vector becomes for the heads that read it, not built."""
+        return keras.layers.Dense(
+            self.config.hidden_size,
+            activation="tanh",
+            kernel_initializer=next(initializers),
+            dtype=dtype,
+            name="dense",
+        )
+
+    def build_embeddings(self) -> None:
+        """Builds what is before the encoder's own scope."""
+        if not self.embeddings.built:  # by the encoder that shares them
+            self.embeddings.build()
 
     def build_layers(self) -> None:
         """Builds what is between the embeddings and the pooler."""
@@ -84,7 +103,7 @@ class BertEncoder(Encoder):
         return self.embeddings.position_embeddings
 
     def build(self, input_shape=None):
-        self.embeddings.build()
+        self.build_embeddings()
         with keras.name_scope("encoder"):
             self.build_layers()
         with keras.name_scope("pooler"):

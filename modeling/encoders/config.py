@@ -37,6 +37,9 @@ class EncoderConfig:
         telling_keys: keys by which its released files, which do not name their
             architecture, are recognized.
         has_segments: whether the network tells the segments of a row apart.
+        masked_lm_scope: what the names of a masked-LM head's variables begin with.
+        masked_lm_transform: the scope, below that, of what the head does before it
+            multiplies by the table of word embeddings; may be empty.
         their_pooled_classes: Hugging Face's classes whose head reads the first token of a
             row, whatever the direction.
     Raises:
@@ -50,6 +53,8 @@ class EncoderConfig:
     keys_without_shape: typing.ClassVar[tuple[str, ...]] = ()
     telling_keys: typing.ClassVar[frozenset[str]] = frozenset()
     has_segments: typing.ClassVar[bool] = True
+    masked_lm_scope: typing.ClassVar[str] = "cls/predictions"
+    masked_lm_transform: typing.ClassVar[str] = "transform"
     their_pooled_classes: typing.ClassVar[frozenset[str]] = frozenset()
 
     @property

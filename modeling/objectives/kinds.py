@@ -2,9 +2,23 @@
 
 To add one, add a file next to this one and a row to OBJECTIVES.
 
-This module loads no Keras, so that --help can list the names at once; what a row names is
-imported when the row is called.
+This module loads no Keras, so that --help can list the names at once.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Kind(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        load: imports and returns the class, an `Objective`.
+        options: names of the arguments of its constructor, which are flags.
+    """
+
+    load: Callable[[], type]
+    options: tuple[str, ...] = ()
 
 
 def _masked_lm_next_sentence():
@@ -31,10 +45,25 @@ def _masked_lm_sentence_order():
     return MaskedLMSentenceOrder
 
 
-# Each row is a function that imports and returns the class, an `Objective`.
+def _replaced_tokens():
+    from modeling.objectives.replaced_tokens import ReplacedTokens
+
+    return ReplacedTokens
+
+
 OBJECTIVES = {
-    "masked_lm_next_sentence": _masked_lm_next_sentence,
-    "masked_lm": _masked_lm,
-    "masked_lm_sentence_order": _masked_lm_sentence_order,
-    "next_token": _next_token,
+    "masked_lm_next_sentence": Kind(_masked_lm_next_sentence),
+    "masked_lm": Kind(_masked_lm),
+    "masked_lm_sentence_order": Kind(_masked_lm_sentence_order),
+    "next_token": Kind(_next_token),
+    "replaced_tokens": Kind(
+        _replaced_tokens,
+        (
+            "generator_hidden_size",
+            "generator_layers",
+            "generator_shares",
+            "disc_weight",
+            "repeat_positions",
+        ),
+    ),
 }

@@ -26,11 +26,12 @@ class MaskedLMModel(keras.layers.Layer):
             config.initializer_range, f"pretraining heads {seed}"
         )
         # Built here, outside this layer's own name scope: the released names start
-        # with "bert" and "cls".
+        # with "bert" and "cls", for example.
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
         self.masked_lm = MaskedLMHead(config, initializers, dtype=dtype)
-        with keras.name_scope("cls"):
+        with layers.name_scopes(config.masked_lm_scope.rpartition("/")[0]):
             self.masked_lm.build()
+        with keras.name_scope("cls"):
             self.build_heads(config, initializers, dtype)
         self.built = True
 
@@ -75,7 +76,8 @@ class MaskedLMHead(keras.layers.Layer):
     """
 
     def __init__(self, config, initializers, dtype):
-        super().__init__(name="predictions", dtype=dtype)
+        name = config.masked_lm_scope.rpartition("/")[2]
+        super().__init__(name=name, dtype=dtype)
         self.config = config
         self.dense = layers.Dense(
             config.embedding_size,
@@ -86,7 +88,7 @@ class MaskedLMHead(keras.layers.Layer):
         self.norm = layers.LayerNorm(config.layer_norm_eps, dtype)
 
     def build(self, input_shape=None):
-        with keras.name_scope("transform"):
+        with layers.name_scopes(self.config.masked_lm_transform):
             self.dense.build((None, None, self.config.hidden_size))
             self.norm.build((None, None, self.config.embedding_size))
         self.output_bias = self.add_weight(

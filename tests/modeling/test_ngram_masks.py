@@ -16,7 +16,7 @@ from modeling.objectives import ngrams
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.masked_lm import MaskedLM
 from tests import reference_ngrams
-from tests.test_run_pretraining import flags
+from tests.pretraining import flags
 from tests.text.instances.test_full_sentences import make_records
 from text.errors import UserError
 from text.instances.ngrams import choose_ngrams, ngram_shares

@@ -4,6 +4,7 @@ import dataclasses
 
 import options
 from text.errors import UserError
+from text.instances.electra_segments import ElectraSegments
 from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, Recipe
 from text.instances.pairs import Pairs
@@ -17,6 +18,7 @@ INSTANCES = {
     "full_sentences": FullSentences,
     "doc_sentences": DocSentences,
     "sentence_order": SentenceOrder,
+    "electra": ElectraSegments,
 }
 MASKS = {"static": StaticMasks, "dynamic": Unmasked}
 
@@ -32,7 +34,8 @@ class RowOptions(Recipe):
         "first, as in the release. full_sentences: as many sentences as fit, across "
         "documents, for --objective=masked_lm; doc_sentences: the same within a document. "
         "Rows of these two are the same in every pass. sentence_order: two consecutive "
-        "spans and whether they are swapped, as in ALBERT.",
+        "spans and whether they are swapped, as in ALBERT. electra: sentences of a "
+        "document in one segment or two, as in ELECTRA.",
     )
     masking: str = options.field(
         "static",

@@ -5,10 +5,11 @@ A new one is a file next to this one and a row in NAMES. Nothing here loads Tens
 
 from training.layouts.albert_names import ALBERT
 from training.layouts.bert_names import BERT
+from training.layouts.electra_names import ELECTRA
 from training.layouts.roberta_names import ROBERTA
 
 # By the architecture of a config.
-NAMES = {"bert": BERT, "albert": ALBERT, "roberta": ROBERTA}
+NAMES = {"bert": BERT, "albert": ALBERT, "electra": ELECTRA, "roberta": ROBERTA}
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
 WEIGHTS = "model.safetensors"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tests
-from training import tf
+from training.backend import tf
 from text.errors import UserError
 from text.tasks import squad
 from text.tasks.spans import Document

@@ -1,0 +1,50 @@
+"""The encoder of ELECTRA: BERT's, with embeddings of their own width and no pooler.
+
+Axes: b batch, s seq_length, h hidden_size, e embedding_size.
+"""
+
+import keras
+
+from modeling import layers
+from modeling.encoders.bert import BertEncoder
+
+
+class ElectraEncoder(BertEncoder):
+    """Embeddings, a projection to hidden_size if that differs, and transformer layers.
+
+    A head for whole rows reads the output of the first token as it is.
+
+    Every variable exists once the object does, and its `path` is the name that the
+    released checkpoints give it.
+
+    Args:
+        config: an ElectraConfig.
+        seed, dtype, scope, embeddings: as for `BertEncoder`.
+    Source: google-research/electra@8a46635 model/modeling.py, class BertModel.
+    """
+
+    optional_parts = ()
+
+    def make_layers(self, initializers, dtype):
+        config = self.config
+        self.projection = None
+        if config.embedding_size != config.hidden_size:
+            self.projection = keras.layers.Dense(
+                config.hidden_size,
+                kernel_initializer=layers.glorot_uniform(initializers),
+                dtype=dtype,
+                name="embeddings_project",
+            )
+        return super().make_layers(initializers, dtype)
+
+    def make_pooler(self, initializers, dtype):
+        return keras.layers.Identity(dtype=dtype, name="pooler")
+
+    def build_embeddings(self):
+        super().build_embeddings()
+        if self.projection:
+            self.projection.build((None, None, self.config.embedding_size))
+
+    def embed(self, inputs, dropouts):
+        embedded = super().embed(inputs, dropouts)
+        return self.projection(embedded) if self.projection else embedded

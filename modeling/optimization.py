@@ -6,7 +6,8 @@ To add one, add a class and a row to OPTIMIZERS.
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 from keras import ops
@@ -15,6 +16,7 @@ from modeling import fusion, layers
 
 # Matched anywhere in a variable's path. "bias" also exempts cls/predictions/output_bias.
 _NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
+_NO_SHARES: Mapping[str, float] = types.MappingProxyType({})
 
 
 def learning_rate(step, peak: float, num_train_steps: int, num_warmup_steps: int):
@@ -62,6 +64,7 @@ class AdamWeightDecay:
         bias_correction: correct the moments in the first updates, as the Adam paper does
             (arXiv:1412.6980) and the release does not. Training on small data sets is
             then steadier (arXiv:2006.05987).
+        shares: path of a variable -> its share of the learning rate, if that is not 1.
     Source: google-research/bert@eedf571 optimization.py.
     """
 
@@ -76,8 +79,10 @@ class AdamWeightDecay:
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
         bias_correction: bool = False,
+        shares: Mapping[str, float] = _NO_SHARES,
     ):
         self.trainable_variables = list(variables)
+        self.shares = shares
         self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -120,6 +125,8 @@ class AdamWeightDecay:
                 *lacks,
             )
         )
+        rate, *numbers = numbers
+        rates = {share: rate * share for share in {*self.shares.values()} - {1.0}}
         for variable, m, v, gradient in zip(
             self.trainable_variables,
             self.first_moments,
@@ -133,6 +140,7 @@ class AdamWeightDecay:
                 self._direction,
                 self._rate_of(variable.path),
                 self.decays(variable.path),
+                rates.get(self.shares.get(variable.path), rate),
                 *numbers,
             )
             m.assign(first)
@@ -252,6 +260,7 @@ class Recipe:
     Attributes:
         optimizer: a key of OPTIMIZERS.
         clip_norm: the largest norm of all gradients together; 0 leaves them as they are.
+        layerwise_lr_decay: see `layerwise_shares`.
     """
 
     optimizer: str = "adam_weight_decay"
@@ -259,19 +268,56 @@ class Recipe:
     adam_beta_2: float = 0.999
     weight_decay: float = 0.01
     clip_norm: float = 1.0
+    layerwise_lr_decay: float = 1.0
 
-    def make(self, variables: Sequence[keras.Variable]) -> AdamWeightDecay:
-        """The optimizer for these variables."""
+    def make_for(self, model: keras.layers.Layer) -> AdamWeightDecay:
+        """The optimizer for a network of an `Objective`."""
+        decay = self.layerwise_lr_decay
+        shares = {}
+        if decay != 1.0:
+            shares = layerwise_shares(model.encoder.stages, decay)
+        return self.make(model.trainable_variables, shares)
+
+    def make(
+        self,
+        variables: Sequence[keras.Variable],
+        shares: Mapping[str, float] = _NO_SHARES,
+    ) -> AdamWeightDecay:
+        """The optimizer for these variables; `shares` as for `AdamWeightDecay`."""
         return OPTIMIZERS[self.optimizer](
             variables,
             weight_decay_rate=self.weight_decay,
             beta_2=self.adam_beta_2,
             bias_correction=self.bias_correction,
+            shares=shares,
         )
 
     def clip_scale(self, gradients: Sequence) -> tuple:
         """See `clip_scale`."""
         return clip_scale(gradients, self.clip_norm)
+
+
+def layerwise_shares(
+    stages: Sequence[Sequence[keras.Variable]], decay: float
+) -> dict[str, float]:
+    """Shares of the learning rate that fall from the top of an encoder to its bottom.
+
+    With L layers, layer i (from 0) has the share decay ** (L + 1 - i), the embeddings
+    decay ** (L + 2), and a pooler decay: so the top layer has decay ** 2, as in the
+    release, which has no pooler. Heads, which are not in the encoder, have 1.
+
+    Args:
+        stages: see `Encoder.stages`. Weights that layers share count as the highest.
+    Returns:
+        path of a variable -> its share.
+    Source: google-research/electra@8a46635 model/optimization.py, _get_layer_lrs.
+    """
+    shares = [decay ** (len(stages) - number) for number in range(len(stages))]
+    return {
+        variable.path: share
+        for share, variables in zip(shares, stages, strict=True)
+        for variable in variables
+    }
 
 
 def _slot(variable, name):

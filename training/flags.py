@@ -8,8 +8,12 @@ from modeling import optimization
 from serving import portable
 from text.errors import UserError
 
-# The flags that say how gradients become an update.
-RECIPE = tuple(field.name for field in dataclasses.fields(optimization.Recipe))
+# The flags that say how gradients become an update; one more is for fine-tuning alone.
+RECIPE = tuple(
+    field.name
+    for field in dataclasses.fields(optimization.Recipe)
+    if field.name != "layerwise_lr_decay"
+)
 
 
 @dataclasses.dataclass(frozen=True)

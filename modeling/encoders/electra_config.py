@@ -37,6 +37,10 @@ class ElectraConfig(BertConfig):
     type_vocab_size: int = 2
     embedding_size: int = 128
 
+    @property
+    def head_dropout_prob(self) -> float:
+        return 0.1  # in the release whatever hidden_dropout_prob is
+
     def to_hugging_face(self) -> dict:
         if self.hidden_act != "gelu_erf":
             raise ValueError(

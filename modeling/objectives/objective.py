@@ -17,6 +17,8 @@ class Objective(abc.ABC):
         metric_names: of what `metrics` returns.
         features: what a pre-training record must have besides the encoder's inputs.
         sequence_outputs: outputs of the network whose second axis is the sequence.
+        ranked_outputs: outputs in the order of their size, in which rounding may exchange
+            neighbours.
         reads_masks: whether a pre-training record's masked tokens are what it learns;
             otherwise, the records must hold none.
     """
@@ -25,6 +27,7 @@ class Objective(abc.ABC):
     metric_names: tuple[str, ...]
     features: tuple[str, ...] = ()
     sequence_outputs: tuple[str, ...] = ()
+    ranked_outputs: tuple[str, ...] = ()
     reads_masks: bool = True
 
     def check(self, config: EncoderConfig) -> None:

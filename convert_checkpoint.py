@@ -33,10 +33,9 @@ from text.tokenizers import kinds
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.layouts import hugging_face
+from training.layouts import electra_names, hugging_face
 
 _BUNDLE = "bert_model.ckpt"
-_WORD_BIAS = "cls/predictions/output_bias"
 # What a run saves besides weights.
 _OF_TRAINING = re.compile(r"/adam_[mv]$|^global_step$|^training/")
 _UNUSED = re.compile(r"\[unused\d+\]$")
@@ -63,6 +62,11 @@ class Options(kinds.TokenizerOptions):
         help="The purpose of a head that has no name of its own in Hugging Face's layout; "
         "by default, taken from task.json or config.json next to the input, or from its "
         "shape.",
+    )
+    network: str | None = options.field(
+        None,
+        choices=tuple(electra_names.NETWORKS),
+        help="Which network to take out of an ELECTRA's checkpoint of both.",
     )
     bert_config_file: str | None = options.field(
         None, help="The architecture; by default, the config next to the input."
@@ -103,12 +107,15 @@ class Options(kinds.TokenizerOptions):
             )
         if self.keep_optimizer and len(self.input) > 1:
             raise UserError("--keep_optimizer: an average has no optimizer to keep")
-        if self.keep_optimizer and (
-            self.add_words_file or self.max_position_embeddings
-        ):
+        if self.keep_optimizer and (self.network or self.changes_tables):
             raise UserError(
-                "--keep_optimizer: slots would not fit added words or positions"
+                "--keep_optimizer: slots would not fit one network of two, nor added words "
+                "or positions"
             )
+
+    @property
+    def changes_tables(self) -> bool:
+        return bool(self.add_words_file or self.max_position_embeddings)
 
 
 @dataclasses.dataclass
@@ -189,14 +196,21 @@ def _read(given: Options, prefixes: list[str]) -> Model:
         tensors.append(weights)
     task = _task(prefixes[0])
     files = tokenizer.files if tokenizer else {}
-    return Model(_averaged(tensors, prefixes), config, tokenizer, files, task)
+    alone = given.layout == "hugging_face" or given.changes_tables
+    found, config = electra_names.take(
+        prefixes[0], _averaged(tensors, prefixes), config, given.network, alone
+    )
+    return Model(found, config, tokenizer, files, task)
 
 
 def _check(prefix, config, names):
     """Refuses a checkpoint that is incomplete or does not match the config."""
     network = _network(config)
-    variables = {variable.path: variable for variable in network.variables}
     encoder = network.encoder
+    both = electra_names.holds_both(checkpoint.shapes_of(prefix))
+    # If there are two, the head is the other's.
+    checked = encoder if both else network
+    variables = {variable.path: variable for variable in checked.variables}
     report = checkpoint.match(variables, prefix, encoder.required, encoder.scope)
     odd = [
         name
@@ -297,7 +311,7 @@ def _add_words(model: Model, given: Options) -> None:
         rows[row] = tokenizer.encode(line)
     size = max(len(tokens), model.config.vocab_size)
     words = _network(model.config).encoder.word_embeddings.path
-    for name in (words, _WORD_BIAS):
+    for name in (words, f"{model.config.masked_lm_scope}/output_bias"):
         if name in model.tensors:
             table = model.tensors[name]
             padding = [(0, size - len(table)), *[(0, 0)] * (table.ndim - 1)]

@@ -15,7 +15,7 @@ from modeling.objectives import masked_lm
 from text.errors import UserError
 from text.tasks import masks
 from text.tokenizers.kinds import TokenizerOptions
-from training.pretraining_records import OBJECTIVES
+from training.objective_options import OBJECTIVES
 
 
 @dataclasses.dataclass(frozen=True)

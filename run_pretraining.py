@@ -14,13 +14,14 @@ weights. The released models were trained for a million updates of 256 records
 import dataclasses
 
 import options
-from training import distribution, flags, pretraining, pretraining_records
+from training import distribution, flags, pretraining
 from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
+from training.objective_options import ObjectiveOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TokenizerOptions, flags.RunOptions):
+class Options(TokenizerOptions, ObjectiveOptions, flags.RunOptions):
     """The release's flags, then ours."""
 
     input_file: list[str] = options.field(
@@ -44,13 +45,6 @@ class Options(TokenizerOptions, flags.RunOptions):
         help="Maximum number of batches per evaluation; records are never repeated.",
     )
 
-    objective: str = options.field(
-        "masked_lm_next_sentence",
-        choices=tuple(pretraining_records.OBJECTIVES),
-        help="What to learn. masked_lm omits the next sentence. next_token is language "
-        "modelling on records with --masking=dynamic, for a config whose "
-        "attention_direction is left_to_right or right_to_left.",
-    )
     dry_run: bool = options.field(
         False,
         help="Only run a few updates, say what the whole training takes, and write "

@@ -49,6 +49,20 @@ def learning_rate_from_peak(
     return rate
 
 
+def learning_rate_times_warmup(
+    step, peak: float, num_train_steps: int, num_warmup_steps: int
+):
+    """Like `learning_rate`, but the warm-up multiplies the line, so nothing jumps.
+
+    The rate never reaches `peak`.
+    """
+    step = ops.cast(step, "float32")
+    rate = peak * (1.0 - ops.minimum(step, num_train_steps) / num_train_steps)
+    return (
+        rate * ops.minimum(1.0, step / num_warmup_steps) if num_warmup_steps else rate
+    )
+
+
 class AdamWeightDecay:
     """BERT's: Adam without bias correction, and weight decay separate from the gradient.
 
@@ -225,6 +239,15 @@ class FairseqAdam(AdamWeightDecay):
         return first / (ops.sqrt(second) + epsilon) * (ops.sqrt(lacks[1]) / lacks[0])
 
 
+class ElectraAdam(AdamWeightDecay):
+    """ELECTRA's: BERT's, with a learning rate that does not jump after the warm-up.
+
+    Source: google-research/electra@8a46635 model/optimization.py.
+    """
+
+    learning_rate = staticmethod(learning_rate_times_warmup)
+
+
 class Lamb(AdamWeightDecay):
     """LAMB, for large batches: gives the update of each variable the variable's own norm.
 
@@ -248,6 +271,7 @@ def _rate_by_norm(learning_rate, variable, update):
 
 OPTIMIZERS = {
     "adam_weight_decay": AdamWeightDecay,
+    "electra_adam": ElectraAdam,
     "fairseq_adam": FairseqAdam,
     "lamb": Lamb,
 }

@@ -97,6 +97,24 @@ def _masks(row, request):
     return {"masks": masks}
 
 
+def _replaced(row, request):
+    (text,) = request.values()
+    return {
+        "tokens": [
+            {
+                "text": text[start:end],
+                "start": int(start),
+                "end": int(end),
+                "probability": _float(probability),
+            }
+            for start, end, probability in zip(
+                row["starts"], row["ends"], row["probabilities"], strict=True
+            )
+            if start >= 0
+        ]
+    }
+
+
 def faults(form: str, name: str, texts: Sequence[str]) -> Iterator[str]:
     """What is wrong with a list of a request, for a person to read."""
     if form in _FAULTS:
@@ -121,6 +139,7 @@ FORMS = {
     "span": _span,
     "tags": _tags,
     "masks": _masks,
+    "replaced": _replaced,
 }
 
 # The names in the answers of each form, some of them only from some models.
@@ -132,6 +151,7 @@ NAMES = {
     "span": ("answer", "start", "end", "probability", "score", "null_odds"),
     "tags": ("tags", "probabilities", "entities"),
     "masks": ("masks",),
+    "replaced": ("tokens",),
 }
 
 

@@ -7,6 +7,7 @@ choice   the longer an ending, the more probable
 span     where the question stands in the context; nothing where it does not
 tags     capitalized words are persons
 masks    Paris or Rome for every [MASK]
+replaced capitalized words were replaced
 """
 
 import json
@@ -98,6 +99,22 @@ def masks(text):
     }
 
 
+def replaced(text):
+    words = tf.strings.split(text)
+    sizes = tf.strings.length(words.flat_values, "UTF8_CHAR") + 1
+    sizes = words.with_flat_values(sizes)
+    ends = sizes.with_flat_values(tf.cumsum(sizes.flat_values))
+    first = tf.gather(tf.concat([[0], ends.flat_values], 0), ends.row_starts())
+    ends = ends - first[:, tf.newaxis]
+    is_name = tf.strings.regex_full_match(words.flat_values, "[A-Z].*")
+    chances = words.with_flat_values(tf.where(is_name, 0.9, 0.1))
+    return {
+        "starts": (ends - sizes).to_tensor(-1),
+        "ends": (ends - 1).to_tensor(-1),
+        "probabilities": chances.to_tensor(),
+    }
+
+
 INPUTS = {
     number: {"text_a": TEXT},
     label: {"text_a": TEXT},
@@ -106,6 +123,7 @@ INPUTS = {
     span: {"question": TEXT, "context": TEXT},
     tags: {"words": LIST},
     masks: {"text": TEXT},
+    replaced: {"text": TEXT},
 }
 FORMS = tuple(function.__name__ for function in INPUTS)
 

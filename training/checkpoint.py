@@ -23,7 +23,7 @@ from training import lease, run_folder
 from modeling.encoders import architectures, config
 from text.errors import UserError
 from text.files import anywhere, local
-from training.layouts import hugging_face
+from training.layouts import electra_names, hugging_face
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
@@ -158,7 +158,8 @@ def _reader(prefix):
     return tf.compat.v1.train.NewCheckpointReader(prefix)
 
 
-def _shapes(prefix: str) -> dict[str, tuple[int, ...]]:
+def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors at what `resolve` returned, by name; see `read`."""
     if hugging_face.is_weights(prefix):
         return hugging_face.shapes(prefix)
     try:
@@ -215,7 +216,8 @@ def match(
             matches, or the checkpoint is damaged.
     """
     prefix = resolve(path)
-    shapes = _shapes(prefix)
+    shapes = shapes_of(prefix)
+    electra_names.check_network(prefix, shapes, variables)
     report = LoadReport(
         source=prefix,
         matched=sorted(variables.keys() & shapes),

@@ -88,7 +88,9 @@ def measure(
             trainer.optimizer.trainable_variables,
         )
     )
-    of_row = flops(trainer.model.config, seq_length, predictions)
+    first, *others = trainer.objective.encoders(trainer.model.config)
+    of_row = flops(first, seq_length, predictions)
+    of_row += sum(flops(config, seq_length, 0) for config in others)
     return Needs(
         weights=weights,
         checkpoint_bytes=4 * (weights + 2 * trained),

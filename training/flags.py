@@ -112,7 +112,8 @@ class RunOptions:
         choices=tuple(optimization.OPTIMIZERS),
         help="adam_weight_decay: BERT's, with its schedule. fairseq_adam: RoBERTa's, "
         "which corrects Adam's bias, decays every variable, and lets the learning rate "
-        "fall from its peak without a jump. lamb: for batches of thousands of rows.",
+        "fall from its peak without a jump. electra_adam: BERT's, with a learning rate "
+        "that does not jump either. lamb: for batches of thousands of rows.",
     )
     bias_correction: bool = options.field(
         False,

@@ -89,11 +89,8 @@ class Trainer:
         with strategy.scope():
             self.model = make_model()
             self.optimizer = settings.recipe.make_for(self.model)
-        self.names = (
-            *objective.loss_weights,
-            *objective.metric_names,
-            "gradient_norm",
-        )
+        names = (*objective.loss_weights, *objective.metric_names)
+        self.names = (*names, *range(objective.num_counts), "gradient_norm")
         # Not its variables, which also include seeds of layers that draw no numbers.
         self.weights = {v.path: v for v in self.model.weights}
         self.variables = self.weights | {v.path: v for v in self.optimizer.variables}
@@ -198,13 +195,16 @@ class Trainer:
                 [v.value for v in self.model.trainable_variables],
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
-            sums = self._sums(pairs, self.objective.metrics(batch, outputs))
+            sums = self._sums(pairs, batch, outputs)
         return [tf.convert_to_tensor(g) for g in gradients], sums
 
-    def _sums(self, losses, metrics):
+    def _sums(self, losses, batch, outputs):
         """[names, 2] in the order of `self.names`, without the gradient norm."""
-        pairs = losses | metrics
-        return tf.stack([tf.stack(pairs[name]) for name in self.names[:-1]])
+        pairs = losses | self.objective.metrics(batch, outputs)
+        sums = tf.stack([tf.stack(pairs[name]) for name in self.names if name in pairs])
+        if not self.objective.num_counts:
+            return sums
+        return tf.concat([sums, self.objective.counts(batch, outputs)], axis=0)
 
     # --- Many updates, on all replicas -----------------------------------------------
 
@@ -259,11 +259,12 @@ class Trainer:
         """Turns sums and weights into means; the loss to minimize is their weighted sum."""
         if not sums.any():  # every update was skipped
             return {}
-        pairs = zip(self.names, sums.astype("float64"), strict=False)
-        values = {name: float(losses.mean(*pair)) for name, pair in pairs}
+        pairs = dict(zip(self.names, sums.astype("float64"), strict=False))
+        counts = [pairs.pop(number) for number in range(self.objective.num_counts)]
+        values = {name: float(losses.mean(*pair)) for name, pair in pairs.items()}
         loss_weights = self.objective.loss_weights
         loss = sum(factor * values[name] for name, factor in loss_weights.items())
-        return {"loss": loss, **values, **self.objective.derived(values)}
+        return {"loss": loss, **values, **self.objective.derived(values, counts)}
 
     # --- Prediction ------------------------------------------------------------------
 
@@ -296,7 +297,7 @@ class Trainer:
         batch = self.objective.prepare(batch, self.settings.seed)
         outputs = self.model(batch)
         pairs = self.objective.losses(batch, outputs)
-        return outputs, self._sums(pairs, self.objective.metrics(batch, outputs))
+        return outputs, self._sums(pairs, batch, outputs)
 
     # --- The run ---------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from training import (
+    discriminator_export,
     distribution,
     dry_run,
     encoder_export,
@@ -25,8 +26,11 @@ from modeling.encoders.config import EncoderConfig
 from serving import export_folder
 from text.errors import UserError
 from text.records import descriptions, reading, shards
+from training.objective_options import OBJECTIVES
 
 _CONTENT = "input_file_sha256"  # a setting of a run
+# By the form of the answers.
+_EXPORTS = {"masks": encoder_export.save, "replaced": discriminator_export.save}
 
 
 def pretrain(given) -> None:
@@ -95,7 +99,7 @@ def _make_trainer(given, config, objective, strategy) -> loop.Trainer:
 
 def _tell_needs(given, trainer, data) -> None:
     """Prints what --dry_run asks for."""
-    objective = pretraining_records.OBJECTIVES[given.objective]
+    objective = OBJECTIVES[given.objective]
     length = given.max_seq_length
     predictions = given.max_predictions_per_seq if objective.reads_masks else length
     with pretraining_records.blaming(data):
@@ -134,6 +138,7 @@ def _identity(given, config: EncoderConfig, data: reading.Records, drawn: dict) 
         *flags.RECIPE,
         "seed",
         "objective",
+        *OBJECTIVES[given.objective].options,
     )
     return {
         **{name: getattr(given, name) for name in names},
@@ -229,8 +234,8 @@ def _check_objective(given, config):
             f"{given.output_dir}: its run has --objective={noted}; pass the same one, or "
             "choose another output_dir"
         )
-    objective = pretraining_records.OBJECTIVES[given.objective]()
-    if given.do_export and not objective.reads_masks:
+    objective = given.make_objective()
+    if given.do_export and not objective.answers:
         raise UserError(
             "--do_export writes a model that fills masks, which "
             f"--objective={given.objective} does not learn; export a fine-tuned model"
@@ -322,7 +327,8 @@ def _write_text(given, described, tokenizer) -> None:
 
 
 def _export(trainer, given, config, tokenizer, log):
-    folder = encoder_export.save(
+    save = _EXPORTS[OBJECTIVES[given.objective].answers]
+    folder = save(
         trainer,
         given.output_dir,
         tokenizer=tokenizer,

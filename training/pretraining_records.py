@@ -1,7 +1,4 @@
-"""The records of a pre-training run, and the objectives that they allow.
-
-To add an objective, add a file to modeling/objectives and a row to OBJECTIVES.
-"""
+"""The records of a pre-training run, and the objectives that they allow."""
 
 import contextlib
 import dataclasses
@@ -15,10 +12,7 @@ import tensorflow as tf
 from training import run
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.dynamic_masks import DynamicMasks
-from modeling.objectives.masked_lm import MaskedLM
-from modeling.objectives.next_token import NextToken
 from modeling.objectives.objective import Objective
-from modeling.objectives.pretraining import MaskedLMNextSentence
 from text.errors import UserError
 from text.files import anywhere
 from text.instances.kinds import RowOptions
@@ -28,12 +22,7 @@ from text.records.descriptions import Description
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP
-
-OBJECTIVES = {
-    "masked_lm_next_sentence": MaskedLMNextSentence,
-    "masked_lm": MaskedLM,
-    "next_token": NextToken,
-}
+from training.objective_options import OBJECTIVES
 
 
 def _adapted(objective, recipe, description) -> Objective:
@@ -42,17 +31,23 @@ def _adapted(objective, recipe, description) -> Objective:
         return objective
     lengths = np.arange(recipe.max_seq_length + 1)
     ids = description.special_ids
-    return DynamicMasks(
+    mask_share, random_share = _shares(objective, recipe)
+    make = objective.masked_by or DynamicMasks
+    return make(
         objective,
         counts=prediction_counts(lengths, recipe.masked_lm_prob),
         max_predictions_per_seq=recipe.max_predictions_per_seq,
-        mask_share=recipe.mask_share,
-        random_share=recipe.random_share,
+        mask_share=mask_share,
+        random_share=random_share,
         whole_words=recipe.do_whole_word_mask,
         vocab_size=description.vocab_size,
         mask_id=ids[MASK],
         special_ids=(ids[CLS], ids[SEP]),
     )
+
+
+def _shares(objective, recipe):
+    return objective.mask_shares or (recipe.mask_share, recipe.random_share)
 
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -89,21 +84,23 @@ def choose_objective(
         _check_same_kind(path, recipe, other, kind)
     found = {feature.name: feature for feature in recipe.make().schema()}
     objectives = {
-        name: _adapted(make(), recipe, description) for name, make in OBJECTIVES.items()
+        name: _adapted(given.make_objective(name), recipe, description)
+        for name in OBJECTIVES
     }
     objective = objectives[given.objective]
     holds_masks = recipe.make().masks.are_drawn
-    if holds_masks and not objective.reads_masks:
+    if holds_masks and not objective.fits_masked_records:
         raise UserError(
             f"{path}: the tokens of these records are masked, and --objective="
-            f"{given.objective} learns all of them; write the records with "
-            "--masking=dynamic, which leaves them as they are"
+            f"{given.objective} needs them as they are; write the records with "
+            "--masking=dynamic"
         )
     if lacking := [name for name in objective.features if name not in found]:
         fits = [
             name
             for name, other in objectives.items()
-            if other.reads_masks >= holds_masks and set(other.features) <= found.keys()
+            if (other.fits_masked_records or not holds_masks)
+            and set(other.features) <= found.keys()
         ]
         raise UserError(
             f"{path}: these records ({recipe.instances}) have no {', '.join(lacking)}, "
@@ -114,6 +111,7 @@ def choose_objective(
     schema = tuple(f for name, f in found.items() if name in wanted)
     drawn = _drawn_by(recipe) if objective.reads_masks else {}
     if drawn:
+        drawn["mask_share"], drawn["random_share"] = _shares(objective, recipe)
         drawn["vocab_sha256"] = description.vocab_sha256
     return objective, schema, drawn
 

@@ -4,6 +4,14 @@ import dataclasses
 
 from modeling.encoders.bert_config import BertConfig
 
+_CHOICE = "ElectraForMultipleChoice"
+# What its head does; the keys of other classes have no effect.
+_SUMMARY = {
+    "summary_type": "first",
+    "summary_use_proj": True,
+    "summary_activation": "gelu",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class ElectraConfig(BertConfig):
@@ -11,6 +19,10 @@ class ElectraConfig(BertConfig):
 
     `embedding_size` is the width of the tables, which a projection makes hidden_size.
     `hidden_act` is the exact GELU, which the release and Hugging Face call "gelu".
+
+    `pooler_act` is for Hugging Face's heads for whole rows, which have a dense layer with
+    this activation where the release's have none. It is set where such a model is read;
+    set it before fine-tuning to write one.
 
     The release has no config files, so a file of ours names its architecture. The defaults
     are those of its small model and of Hugging Face.
@@ -21,6 +33,8 @@ class ElectraConfig(BertConfig):
     """
 
     architecture = "electra"
+    choices = BertConfig.choices | {"pooler_act": ("gelu_erf",)}
+    own_keys = BertConfig.own_keys | {"pooler_act"}
     their_pooled_classes = frozenset(
         {"ElectraForSequenceClassification", "ElectraForMultipleChoice"}
     )
@@ -36,6 +50,21 @@ class ElectraConfig(BertConfig):
     hidden_act: str = "gelu_erf"
     type_vocab_size: int = 2
     embedding_size: int = 128
+    pooler_act: str | None = None
+
+    @classmethod
+    def _translated(cls, values) -> dict:
+        found = set(values.get("architectures") or ())
+        for key, expected in _SUMMARY.items() if _CHOICE in found else ():
+            if values.get(key, expected) != expected:
+                raise ValueError(
+                    f"{key} is {values[key]!r:.40}; in an {_CHOICE} it must be "
+                    f"{expected!r}"
+                )
+        has_layer = not cls.their_pooled_classes.isdisjoint(found)
+        return super()._translated(values) | {
+            "pooler_act": "gelu_erf" if has_layer else None
+        }
 
     @property
     def head_dropout_prob(self) -> float:
@@ -47,7 +76,9 @@ class ElectraConfig(BertConfig):
                 f"hidden_act is {self.hidden_act!r}; in Hugging Face's electra, the "
                 "generator's head always has the exact GELU (gelu_erf)"
             )
-        return super().to_hugging_face()
+        theirs = super().to_hugging_face()
+        del theirs["pooler_act"]
+        return theirs
 
     def multiplications(self, seq_length: int) -> int:
         of_layers = super().multiplications(seq_length)
@@ -67,14 +98,16 @@ class ElectraConfig(BertConfig):
         get_generator_config.
         """
         hidden_size = round(self.hidden_size * width)
-        return self.of_width(hidden_size, round(self.num_hidden_layers * depth))
+        return self.of_sizes(hidden_size, round(self.num_hidden_layers * depth))
 
-    def of_width(self, hidden_size: int, num_hidden_layers: int) -> "ElectraConfig":
+    def of_sizes(
+        self, hidden_size: int, num_hidden_layers: int, **more: int
+    ) -> "ElectraConfig":
         """This config with other sizes, and the heads and units that go with them."""
         return dataclasses.replace(
             self,
             hidden_size=hidden_size,
             num_hidden_layers=num_hidden_layers,
             num_attention_heads=max(1, hidden_size // 64),
-            intermediate_size=4 * hidden_size,
+            **{"intermediate_size": 4 * hidden_size} | more,
         )

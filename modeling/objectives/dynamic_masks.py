@@ -51,6 +51,9 @@ class DynamicMasks(Objective):
         self.objective = objective
         self.loss_weights = objective.loss_weights
         self.metric_names = objective.metric_names
+        self.fits_masked_records = objective.fits_masked_records
+        self.mask_shares = objective.mask_shares
+        self.num_counts = objective.num_counts
         self.sequence_outputs = objective.sequence_outputs
         kept = [name for name in objective.features if name not in _DRAWN]
         self.features = (*kept, *(["word_starts"] if whole_words else []))
@@ -76,8 +79,14 @@ class DynamicMasks(Objective):
     def check(self, config) -> None:
         self.objective.check(config)
 
-    def derived(self, values) -> dict:
-        return self.objective.derived(values)
+    def encoders(self, config):
+        return self.objective.encoders(config)
+
+    def counts(self, batch, outputs):
+        return self.objective.counts(batch, outputs)
+
+    def derived(self, values, counts=()) -> dict:
+        return self.objective.derived(values, counts)
 
     def prepare(self, batch, seed) -> dict:
         """Adds masks to a batch.

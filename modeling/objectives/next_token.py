@@ -65,6 +65,8 @@ class NextToken(Objective):
     loss_weights = {"next_token_loss": 1.0}
     metric_names = ("next_token_accuracy",)
     reads_masks = False
+    answers = None
+    fits_masked_records = False
 
     def check(self, config) -> None:
         if config.attention_direction == "both":
@@ -90,5 +92,6 @@ class NextToken(Objective):
         correct = outputs["next_token_correct"]
         return {"next_token_accuracy": (correct, ops.sum(_weights(batch)))}
 
-    def derived(self, values) -> dict:
+    def derived(self, values, counts=()) -> dict:
+        del counts
         return {"perplexity": math.exp(min(values["next_token_loss"], 700.0))}

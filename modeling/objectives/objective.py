@@ -1,7 +1,7 @@
 """The contract of an objective: the network, its losses and metrics."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 from keras import ops
@@ -21,6 +21,13 @@ class Objective(abc.ABC):
             neighbours.
         reads_masks: whether a pre-training record's masked tokens are what it learns;
             otherwise, the records must hold none.
+        answers: the form of the answers of its export; None if it has none.
+        fits_masked_records: whether records may hold masks.
+        mask_shares: shares of the chosen tokens that become [MASK] or a random token, if
+            they are not what the flags of the records say.
+        masked_by: the class that draws masks, if it is not `DynamicMasks`.
+        options: names of the arguments of its constructor, which are flags.
+        num_counts: how many rows `counts` returns.
     """
 
     loss_weights: Mapping[str, float]
@@ -29,6 +36,12 @@ class Objective(abc.ABC):
     sequence_outputs: tuple[str, ...] = ()
     ranked_outputs: tuple[str, ...] = ()
     reads_masks: bool = True
+    answers: str | None = "masks"
+    fits_masked_records: bool = True
+    mask_shares: tuple[float, float] | None = None
+    masked_by: type | None = None
+    options: tuple[str, ...] = ()
+    num_counts: int = 0
 
     def check(self, config: EncoderConfig) -> None:
         """Refuses an encoder that cannot learn this.
@@ -37,6 +50,10 @@ class Objective(abc.ABC):
             ValueError: says why, and what to change.
         """
         del config
+
+    def encoders(self, config: EncoderConfig) -> tuple[EncoderConfig, ...]:
+        """The configs of the encoders that read a row; the first predicts its tokens."""
+        return (config,)
 
     @abc.abstractmethod
     def network(
@@ -92,7 +109,17 @@ class Objective(abc.ABC):
     def metrics(self, batch, outputs) -> dict:
         """Metric name -> (sum, weight); arguments as for `losses`."""
 
-    def derived(self, values: Mapping[str, float]) -> dict[str, float]:
-        """More to report, computed from the mean losses and metrics."""
-        del values
+    def counts(self, batch, outputs):
+        """float32 [num_counts, 2]: more sums, for `derived`; arguments as for `losses`."""
+        raise NotImplementedError
+
+    def derived(
+        self, values: Mapping[str, float], counts: Sequence = ()
+    ) -> dict[str, float]:
+        """More to report, computed from the mean losses and metrics.
+
+        Args:
+            counts: the sums of what `counts` returned.
+        """
+        del values, counts
         return {}

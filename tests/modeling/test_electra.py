@@ -39,7 +39,7 @@ def released(size):
     config = ElectraConfig(
         vocab_size=30522, embedding_size=128 if size == "small" else width
     )
-    return config.of_width(width, depth)
+    return config.of_sizes(width, depth)
 
 
 def size_of(make):

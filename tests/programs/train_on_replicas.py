@@ -1,5 +1,7 @@
 """Trains the same five updates on one device and on two, divided in several ways.
 
+    train_on_replicas.py RECORDS KIND
+
 Run in a process of its own: a process may hold one MirroredStrategy, and logical devices
 are made before TensorFlow starts. Prints, as JSON, the largest difference of each way
 from the plain one, over all variables, slots and reported values.
@@ -8,28 +10,52 @@ from the plain one, over all variables, slots and reported values.
 import dataclasses
 import json
 import sys
+from typing import NamedTuple
 
 import numpy as np
 
 from training import distribution, loop, tf
 from modeling import layers
 from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from modeling.encoders.config import EncoderConfig
+from modeling.encoders.electra_config import ElectraConfig
+from modeling.objectives import pretraining, replaced_tokens
+from modeling.objectives.objective import Objective
 from text.instances.kinds import RowOptions
 from text.records import reading, shards
 
-CONFIG = BertConfig(
-    vocab_size=3000,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=64,
-    type_vocab_size=2,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-    initializer_range=0.6,  # makes gradients that have to be clipped
-)
+SIZES = {
+    "vocab_size": 3000,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+    "type_vocab_size": 2,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "initializer_range": 0.6,  # makes gradients that have to be clipped
+}
+
+
+class Kind(NamedTuple):
+    """What is trained, and the output whose dropout is looked at."""
+
+    objective: Objective
+    config: EncoderConfig
+    output: str
+
+
+KINDS = {
+    "pairs": Kind(
+        pretraining.MaskedLMNextSentence(), BertConfig(**SIZES), "next_sentence_logits"
+    ),
+    "replaced tokens": Kind(
+        replaced_tokens.ReplacedTokens(0.5),
+        ElectraConfig(**SIZES, embedding_size=8),
+        "discriminator_logits",
+    ),
+}
 
 
 class Log:
@@ -45,9 +71,9 @@ class Log:
         self.rows.append(values)
 
 
-def train(strategy, data, accumulation_steps=1, xla=False, recompute=False):
+def train(strategy, kind, data, accumulation_steps=1, xla=False, recompute=False):
     """Values by name: final variables, every update's report, an evaluation."""
-    objective = pretraining.MaskedLMNextSentence()
+    objective, config, _ = kind
     settings = loop.Settings(
         num_train_steps=5,
         num_warmup_steps=2,
@@ -60,7 +86,7 @@ def train(strategy, data, accumulation_steps=1, xla=False, recompute=False):
         log_every_steps=1,
     )
     trainer = loop.Trainer(
-        strategy, lambda: objective.network(CONFIG, seed=1), objective, settings
+        strategy, lambda: objective.network(config, seed=1), objective, settings
     )
     log = Log()
     trainer.train(
@@ -77,22 +103,22 @@ def train(strategy, data, accumulation_steps=1, xla=False, recompute=False):
     return values | {f"evaluated {name}": v for name, v in evaluation.items()}
 
 
-def differences_by_dropout(strategy, data):
+def differences_by_dropout(strategy, kind, data):
     """How far two replicas, and two updates, are apart on the same records."""
-    objective = pretraining.MaskedLMNextSentence()
-    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.1)
+    objective, config, output = kind
+    config = dataclasses.replace(config, hidden_dropout_prob=0.1)
     settings = loop.Settings(5, 2, learning_rate=1e-3, batch_size=32, seed=9)
     trainer = loop.Trainer(
         strategy, lambda: objective.network(config, seed=1), objective, settings
     )
-    batch = next(iter(data.training(4, seed=1)))
+    batch = objective.prepare(next(iter(data.training(4, seed=1))), seed=9)
 
     @tf.function
     def outputs(step):
         def on_replica():
             seeds = trainer._seeds(tf.distribute.get_replica_context(), step)
             outputs = trainer.model(batch, dropouts=layers.Dropouts(seeds[0]))
-            return outputs["next_sentence_logits"]
+            return outputs[output]
 
         return strategy.experimental_local_results(strategy.run(on_replica))
 
@@ -112,21 +138,22 @@ def _difference(values, expected):
     return float(np.max(np.abs(values - expected) / scale))
 
 
-def main(path):
+def main(path, kind):
+    kind = KINDS[kind]
     cpu = tf.config.list_physical_devices("CPU")[0]
     two = [tf.config.LogicalDeviceConfiguration()] * 2
     tf.config.set_logical_device_configuration(cpu, two)
     schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
     data = reading.Records(shards.survey([path], {}), schema)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
-    plain = train(one, data)
+    plain = train(one, kind, data)
     ways = {
-        "accumulation": train(one, data, accumulation_steps=4),
-        "replicas": train(mirrored, data),
+        "accumulation": train(one, kind, data, accumulation_steps=4),
+        "replicas": train(mirrored, kind, data),
         "replicas, accumulation and recomputation": train(
-            mirrored, data, accumulation_steps=2, recompute=True
+            mirrored, kind, data, accumulation_steps=2, recompute=True
         ),
-        "xla": train(one, data, xla=True),
+        "xla": train(one, kind, data, xla=True),
     }
     differences = {
         way: max(_difference(values[name], plain[name]) for name in plain)
@@ -138,10 +165,10 @@ def main(path):
         ),
         "number of replicas": mirrored.num_replicas_in_sync,
         "differences": differences,
-        "by dropout": differences_by_dropout(mirrored, data),
+        "by dropout": differences_by_dropout(mirrored, kind, data),
     }
     print(json.dumps(result))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -192,6 +192,16 @@ def test_masks(opened):
     assert page.texts("h2") == ["The text has no [MASK]"]
 
 
+def test_replaced_tokens(opened):
+    page = opened("replaced")
+    page.type("the 😀 Rome fell", Keys.ENTER)
+    page.wait()
+    assert page.texts("h2") == ["1 token looks replaced"]
+    assert page.texts(".passage") == ["the 😀 Rome fell"]
+    assert page.texts("mark") == ["Rome"]
+    assert page.texts(".bar")[0] == "Rome\n90.0%"
+
+
 MARKUP = "<img src=x onerror=document.title='!'><b>Bold</b>&amp;</script>"
 
 
@@ -200,6 +210,7 @@ MARKUP = "<img src=x onerror=document.title='!'><b>Bold</b>&amp;</script>"
     [
         ("span", "context", ".passage"),
         ("masks", "text", ".passage"),
+        ("replaced", "text", ".passage"),
         ("tags", "words", ""),
     ],
 )

@@ -133,6 +133,19 @@ ANSWERS = {
         ),
         ({"text": "none"}, {"masks": []}),
     ],
+    "replaced": [
+        (
+            {"text": "東京 is Rome"},
+            {
+                "tokens": [
+                    {"text": "東京", "start": 0, "end": 2, "probability": 0.1},
+                    {"text": "is", "start": 3, "end": 5, "probability": 0.1},
+                    {"text": "Rome", "start": 6, "end": 10, "probability": 0.9},
+                ]
+            },
+        ),
+        ({"text": ""}, {"tokens": []}),
+    ],
 }
 
 

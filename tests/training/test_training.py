@@ -10,7 +10,8 @@ import pytest
 import tests
 from training import checkpoint, distribution, loop, report, run_folder, tf
 from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import masked_lm, next_token, pretraining
+from modeling.encoders.electra_config import ElectraConfig
+from modeling.objectives import masked_lm, next_token, pretraining, replaced_tokens
 from modeling.objectives.dynamic_masks import DynamicMasks
 from tests import forked, jobs, tiny
 from text.files import sources
@@ -108,9 +109,10 @@ def test_training_follows_the_release():
 
 
 @pytest.mark.slow
-def test_two_replicas_accumulation_and_xla_equal_one_big_batch():
+@pytest.mark.parametrize("kind", ["pairs", "replaced tokens"])
+def test_two_replicas_accumulation_and_xla_equal_one_big_batch(kind):
     line = jobs.command("tests/programs/train_on_replicas.py", {})
-    done = forked.finished([*line, RECORDS])
+    done = forked.finished([*line, RECORDS, kind])
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["number of replicas"] == 2
@@ -140,6 +142,7 @@ DYNAMIC = DynamicMasks(
     special_ids=(101, 102),
 )
 LEFT_TO_RIGHT = dataclasses.replace(TINY, attention_direction="left_to_right")
+ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
 
 
 @pytest.mark.slow
@@ -149,15 +152,16 @@ LEFT_TO_RIGHT = dataclasses.replace(TINY, attention_direction="left_to_right")
         (OBJECTIVE, TINY),
         (DYNAMIC, TINY),
         (next_token.NextToken(), LEFT_TO_RIGHT),
+        (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
     ],
-    ids=["pairs", "dynamic", "next token"],
+    ids=["pairs", "dynamic", "next token", "replaced tokens"],
 )
 def test_whole_update_compiles_with_xla(objective, config):
     """As on a TPU: nothing in it has a varying shape, or is a string."""
     run = trainer(config, objective, accumulation_steps=2)
     batch = next(iter(parsed().training(8, seed=0)))
     batch["row_numbers"] = tf.range(8, dtype=tf.int64)
-    name = "bert/encoder/layer_0/output/dense/kernel"
+    name = f"{config.scope}/encoder/layer_0/output/dense/kernel"
     before = run.variables[name].numpy()
     update = tf.function(run.update, jit_compile=True)
     sums, finite = update(batch, tf.constant(1, tf.int64))

@@ -23,13 +23,14 @@ from text.errors import UserError
 from text.files import anywhere
 from training.layouts.albert_names import ALBERT
 from training.layouts.bert_names import BERT
+from training.layouts.electra_names import ELECTRA
 from training.layouts.names import Names
 from training.layouts.roberta_names import ROBERTA
 
 WEIGHTS = "model.safetensors"
 
 # By the architecture of a config.
-NAMES = {"bert": BERT, "albert": ALBERT, "roberta": ROBERTA}
+NAMES = {"bert": BERT, "albert": ALBERT, "electra": ELECTRA, "roberta": ROBERTA}
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
 
@@ -311,6 +312,11 @@ def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
     if head == "choice":
         # Their class has a bias; it is the same for every choice, so it has no effect.
         theirs.setdefault("classifier.bias", np.zeros(1, np.float32))
+    for own in names.renamed.get(head, {}).values():
+        if f"{own}.weight" not in theirs:
+            raise UserError(
+                f"Hugging Face's {their_class} has a layer {own}: {names.without_layer}"
+            )
     return theirs
 
 

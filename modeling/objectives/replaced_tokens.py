@@ -1,0 +1,320 @@
+"""Which tokens of a row has a small masked LM replaced? The objective of ELECTRA.
+
+Axes: b batch, s seq_length, p predictions, v vocab_size.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+from keras import ops
+
+from modeling import layers, losses, row_random
+from modeling.encoders.architectures import make_encoder
+from modeling.encoders.electra import ElectraEncoder
+from modeling.encoders.electra_config import ElectraConfig
+from modeling.objectives import roc
+from modeling.objectives.masked_lm import MaskedLM, MaskedLMHead
+from modeling.objectives.repeating_masks import RepeatingMasks, update
+
+# What generator and discriminator have in common.
+SHARED = ("embeddings", "none", "all")
+_SAMPLE = 16  # what random numbers are for; those of masks have lower numbers
+
+
+class ReplacedTokensModel(keras.layers.Layer):
+    """A generator, samples of what it predicts, and a discriminator that reads them.
+
+    Args:
+        config: of the discriminator.
+        generator: the config of the generator.
+        shared: one of SHARED.
+        seed: the same seed gives the same initial weights.
+        dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
+    Source: google-research/electra@8a46635 run_pretraining.py, class PretrainingModel.
+    """
+
+    def __init__(
+        self,
+        config: ElectraConfig,
+        generator: ElectraConfig,
+        shared: str,
+        *,
+        seed: int = 0,
+        dtype: str = "float32",
+    ):
+        super().__init__(name="pretraining", dtype=dtype, autocast=False)
+        self.config = config
+        initializers = layers.weight_initializers(
+            config.initializer_range, f"pretraining heads {seed}"
+        )
+        # Built here, outside this layer's own name scope, for the released names.
+        self.encoder = make_encoder(config, seed=seed, dtype=dtype)
+        self.generator = self.encoder
+        if shared != "all":
+            self.generator = ElectraEncoder(
+                generator,
+                seed=seed + 1,
+                dtype=dtype,
+                scope="generator",
+                embeddings=self.encoder.embeddings if shared == "embeddings" else None,
+            )
+        self.masked_lm = MaskedLMHead(generator, initializers, dtype=dtype)
+        self.masked_lm.build()
+        self.discriminator = DiscriminatorHead(config, initializers, dtype=dtype)
+        self.discriminator.build()
+        self.built = True
+
+    def call(self, batch, dropouts=layers.no_dropout):
+        """Replaces the masked tokens by samples and looks for them.
+
+        Args:
+            batch: dict of the encoder's inputs, with masks; masked_lm_positions and
+                masked_lm_ids [b, p]; sampling_draws float32 [b, p] in [0, 1).
+            dropouts: as for `Encoder.call`.
+        Returns:
+            dict of masked_lm_logits [b, p, v] and discriminator_logits [b, s], float32;
+            sampled_ids [b, p], discriminator_input_ids [b, s] and is_replaced [b, s],
+            int32.
+        """
+        positions = batch["masked_lm_positions"]
+        logits = self.masked_lm(
+            self.generator(batch, dropouts=dropouts)["sequence_output"],
+            positions=positions,
+            word_embeddings=ops.convert_to_tensor(self.generator.word_embeddings),
+        )
+        sampled = sample(ops.stop_gradient(logits), batch["sampling_draws"])
+        original = update(batch["input_ids"], positions, batch["masked_lm_ids"])
+        replaced = update(original, positions, sampled)
+        outputs = self.encoder(batch | {"input_ids": replaced}, dropouts=dropouts)
+        return {
+            "masked_lm_logits": logits,
+            "sampled_ids": sampled,
+            "discriminator_input_ids": replaced,
+            "is_replaced": ops.cast(replaced != original, "int32"),
+            "discriminator_logits": self.discriminator(outputs["sequence_output"]),
+        }
+
+
+class DiscriminatorHead(keras.layers.Layer):
+    """[b, s, h] -> float32 [b, s]: above 0 for a token that looks replaced."""
+
+    def __init__(self, config, initializers, dtype):
+        super().__init__(name="discriminator_predictions", dtype=dtype)
+        self.config = config
+        self.dense = layers.Dense(
+            config.hidden_size,
+            next(initializers),
+            dtype,
+            layers.activation(config.hidden_act),
+        )
+        self.logit = layers.Dense(
+            1, layers.glorot_uniform(initializers), dtype, name="dense_1"
+        )
+
+    def build(self, input_shape=None):
+        for layer in (self.dense, self.logit):
+            layer.build((None, None, self.config.hidden_size))
+        self.built = True
+
+    def call(self, sequence_output):
+        logits = ops.matmul(self.dense(sequence_output), self.logit.kernel)
+        return layers.add_wide(logits, ops.copy(self.logit.bias))[..., 0]
+
+
+class DiscriminatorModel(keras.layers.Layer):
+    """The discriminator alone, for exports; the arguments are those of an encoder."""
+
+    def __init__(self, config: ElectraConfig, *, seed: int = 0, dtype: str = "float32"):
+        super().__init__(name="pretraining", dtype=dtype, autocast=False)
+        self.config = config
+        initializers = layers.weight_initializers(
+            config.initializer_range, f"pretraining heads {seed}"
+        )
+        self.encoder = make_encoder(config, seed=seed, dtype=dtype)
+        self.discriminator = DiscriminatorHead(config, initializers, dtype=dtype)
+        self.discriminator.build()
+        self.built = True
+
+    def call(self, batch, dropouts=layers.no_dropout):
+        """dict of discriminator_logits [b, s] and sequence_output [b, s, h], float32."""
+        hidden = self.encoder(batch, dropouts=dropouts)["sequence_output"]
+        return {
+            "discriminator_logits": self.discriminator(hidden),
+            "sequence_output": ops.cast(hidden, "float32"),
+        }
+
+
+def sample(logits, draws):
+    """Samples a token from the softmax of each row of logits.
+
+    The distribution is that of the release, which adds Gumbel noise and so needs a random
+    number for each token of the vocabulary.
+
+    Args:
+        logits: float32 [b, p, v].
+        draws: float32 [b, p], uniform in [0, 1).
+    Returns:
+        int32 [b, p]; no token whose probability is 0 in float32.
+    """
+    vocab_size = logits.shape[-1]
+    size = math.isqrt(vocab_size - 1) + 1
+    missing = -vocab_size % size
+    probs = ops.pad(ops.softmax(logits), ((0, 0), (0, 0), (0, missing)))
+    # First a block of tokens, then one of its tokens: a sum over the whole vocabulary,
+    # token by token, would be slow and inaccurate.
+    blocks = ops.reshape(probs, (*ops.shape(logits)[:2], -1, size))
+    block, rest = _reached(ops.sum(blocks, axis=-1), draws)
+    inside = ops.take_along_axis(blocks, block[..., None, None], axis=2)[:, :, 0]
+    token, _ = _reached(inside, rest)
+    return block * size + token
+
+
+def _reached(weights, share):
+    """Where the running sum of weights [..., n] exceeds this share of their sum.
+
+    Returns:
+        int32 [...], and which share of the weight there is needed to get so far.
+    """
+    sums = ops.cumsum(weights, axis=-1)
+    # Rounded, it might be the whole sum, and what follows may have a weight of 0.
+    target = ops.minimum(share, 1.0 - 1e-6) * sums[..., -1]
+    index = ops.sum(ops.cast(sums <= target[..., None], "int32"), axis=-1)
+    at = [
+        ops.take_along_axis(x, index[..., None], axis=-1)[..., 0]
+        for x in (sums, weights)
+    ]
+    rest = (target - (at[0] - at[1])) / at[1]
+    return index, ops.clip(rest, 0.0, 1.0)
+
+
+class ReplacedTokens(MaskedLM):
+    """The generator's masked tokens, and the discriminator's judgement of all tokens.
+
+    A sample that happens to be the original token counts as not replaced. The gradient of
+    the discriminator's loss does not reach the generator through the samples.
+
+    Args:
+        generator_hidden_size, generator_layers: shares of the discriminator's sizes.
+        disc_weight: the factor of the discriminator's loss; that of the generator's is 1.
+        generator_shares: one of SHARED.
+        repeat_positions: draw masked positions with replacement, as the release does.
+    Source: arXiv:2003.10555; google-research/electra@8a46635 run_pretraining.py.
+    """
+
+    metric_names = (
+        "masked_lm_accuracy",
+        "sampled_masked_lm_accuracy",
+        "disc_accuracy",
+        "disc_precision",
+        "disc_recall",
+    )
+    num_counts = roc.BINS
+    options = (
+        "generator_hidden_size",
+        "generator_layers",
+        "disc_weight",
+        "generator_shares",
+        "repeat_positions",
+    )
+    answers = "replaced"
+    fits_masked_records = False
+    mask_shares = (0.85, 0.0)
+
+    def __init__(
+        self,
+        generator_hidden_size: float = 0.25,
+        generator_layers: float = 1.0,
+        disc_weight: float = 50.0,
+        generator_shares: str = "embeddings",
+        repeat_positions: bool = False,
+    ):
+        self.loss_weights: Mapping[str, float] = {
+            "masked_lm_loss": 1.0,
+            "disc_loss": disc_weight,
+        }
+        self._size = generator_hidden_size, generator_layers
+        self._shares = generator_shares
+        if repeat_positions:
+            self.masked_by = RepeatingMasks
+
+    def check(self, config) -> None:
+        if not isinstance(config, ElectraConfig):
+            raise ValueError(
+                "replaced tokens need a generator, which only an ELECTRA has; set "
+                '"architecture": "electra"'
+            )
+        try:
+            self.generator(config)
+        except ValueError as error:
+            raise ValueError(f"the generator's {error}") from error
+
+    def generator(self, config: ElectraConfig) -> ElectraConfig:
+        """The config of the generator for a discriminator."""
+        if self._shares == "all":
+            return config
+        found = config.generator(*self._size)
+        if self._shares == "none":
+            return dataclasses.replace(found, embedding_size=found.hidden_size)
+        return found
+
+    def encoders(self, config):
+        return self.generator(config), config
+
+    def network(self, config, *, seed=0, dtype="float32") -> ReplacedTokensModel:
+        return ReplacedTokensModel(
+            config, self.generator(config), self._shares, seed=seed, dtype=dtype
+        )
+
+    def prepare(self, batch, seed) -> dict:
+        """Draws the numbers that choose the samples; the masks are already there."""
+        width = batch["masked_lm_positions"].shape[1]
+        rows = batch["row_numbers"]
+        return batch | {
+            "sampling_draws": row_random.uniform(seed, _SAMPLE, rows, width)
+        }
+
+    def _tokens(self, batch):
+        """float32 [b, s]: 1.0 for tokens that the discriminator judges."""
+        mask = ops.cast(batch["input_mask"], "float32")
+        return mask * self.row_weights(batch)[:, None]
+
+    def weights(self, batch) -> dict:
+        return super().weights(batch) | {"disc_loss": ops.sum(self._tokens(batch))}
+
+    def losses(self, batch, outputs) -> dict:
+        logits = outputs["discriminator_logits"]
+        labels = ops.cast(outputs["is_replaced"], "float32")
+        entropy = ops.maximum(logits, 0.0) - logits * labels
+        entropy += ops.log1p(ops.exp(-ops.abs(logits)))
+        of_discriminator = losses.weighted_sum(entropy, self._tokens(batch))
+        return super().losses(batch, outputs) | {"disc_loss": of_discriminator}
+
+    def metrics(self, batch, outputs) -> dict:
+        ids, weights = self.targets(batch)["masked_lm"]
+        tokens = self._tokens(batch)
+        is_replaced = ops.cast(outputs["is_replaced"], "float32")
+        # A logit of 0 is undecided, and counts as "not replaced".
+        found = ops.cast(outputs["discriminator_logits"] > 0.0, "float32")
+        right = ops.cast(found == is_replaced, "float32")
+        sampled = ops.cast(outputs["sampled_ids"] == ids, "float32")
+        return super().metrics(batch, outputs) | {
+            "sampled_masked_lm_accuracy": losses.weighted_sum(sampled, weights),
+            "disc_accuracy": losses.weighted_sum(right, tokens),
+            "disc_precision": losses.weighted_sum(right, tokens * found),
+            "disc_recall": losses.weighted_sum(right, tokens * is_replaced),
+        }
+
+    def counts(self, batch, outputs):
+        """[roc.BINS, 2], from which `derived` computes disc_auc."""
+        return roc.counts(
+            ops.sigmoid(outputs["discriminator_logits"]),
+            ops.cast(outputs["is_replaced"], "float32"),
+            self._tokens(batch),
+        )
+
+    def derived(self, values, counts=()) -> dict:
+        del values
+        return {"disc_auc": roc.area(np.array(counts))}

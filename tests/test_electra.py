@@ -1,0 +1,172 @@
+"""ELECTRA through the scripts: a run with both networks, what comes of it, refusals."""
+
+import json
+
+import numpy as np
+import pytest
+
+import convert_checkpoint
+import fill_mask
+import run_pretraining
+from training import checkpoint
+from modeling.encoders.electra_config import ElectraConfig
+from modeling.objectives import replaced_tokens
+from serving.predictor import Predictor
+from tests import jobs
+from tests.test_run_pretraining import RECORDS, TINY, flags, results
+from tests.text.generation.settings import VOCAB_FILE
+from tests.text.instances.test_full_sentences import make_records
+from text.errors import UserError
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.wordpiece import WordPiece
+
+CONFIG = ElectraConfig(
+    vocab_size=3000,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=64,
+)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return make_records(tmp_path_factory.mktemp("records"), masking="dynamic")
+
+
+def pretrain(folder, records, **changes):
+    folder.mkdir(exist_ok=True)
+    own = {
+        "config": CONFIG,
+        "objective": "replaced_tokens",
+        "generator_hidden_size": 0.5,
+        "optimizer": "electra_adam",
+        "input_file": [records],
+    }
+    jobs.run(run_pretraining, flags(folder, **own | changes))
+
+
+@pytest.mark.slow
+def test_a_run_reports_and_resumes(records, tmp_path, capsys, untraced):
+    given = {"do_eval": True, "eval_every_steps": 3, "eval_input_file": [records]}
+    given |= {"log_every_steps": 2, "max_eval_steps": 2}
+    pretrain(tmp_path / "whole", records, **given)
+    lines = (tmp_path / "whole" / "output" / "metrics.jsonl").read_text().splitlines()
+    names = {
+        "loss",
+        "masked_lm_loss",
+        "disc_loss",
+        "masked_lm_accuracy",
+        "sampled_masked_lm_accuracy",
+        "disc_accuracy",
+        "disc_precision",
+        "disc_recall",
+        "disc_auc",
+    }
+    for kind in ("train", "eval"):
+        rows = [row for row in map(json.loads, lines) if row["kind"] == kind]
+        assert rows and all(names <= row.keys() for row in rows)
+        for row in rows:
+            total = row["masked_lm_loss"] + 50 * row["disc_loss"]
+            assert row["loss"] == pytest.approx(total, rel=1e-6)
+            assert 7.9 < row["masked_lm_loss"] < 8.1  # ln 3000
+            assert 0.3 < row["disc_loss"] < 1.2
+            assert 0.3 < row["disc_auc"] < 0.8
+    with jobs.dying(4):
+        pretrain(tmp_path / "killed", records, **given)
+    pretrain(tmp_path / "killed", records, **given)
+    assert "continuing from step 4" in capsys.readouterr().out
+    expected = jobs.weights(tmp_path / "whole")
+    assert {name.split("/")[0] for name in expected} == {
+        "electra",
+        "generator",
+        "generator_predictions",
+        "discriminator_predictions",
+        "global_step",
+        "training",
+    }
+    found = jobs.weights(tmp_path / "killed")
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    first, second = (results(tmp_path / name) for name in ("whole", "killed"))
+    assert first == second
+    with pytest.raises(UserError, match="generator_layers was 1.0 and is now 0.5"):
+        pretrain(tmp_path / "whole", records, **given, generator_layers=0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config": TINY}, 'an ELECTRA.*; set "architecture": "electra"'),
+        (
+            {"input_file": [RECORDS]},
+            "the tokens of these records are masked, .*dynamic",
+        ),
+        ({"generator_hidden_size": 2.0}, "must be above 0 and at most 1"),
+        ({"generator_hidden_size": 0.01}, "the generator's hidden_size is 0"),
+        ({"disc_weight": 0.0}, "--disc_weight=0.0: must be above 0"),
+        (
+            {"objective": "masked_lm"},
+            "--generator_hidden_size=0.5: only --objective=replaced_tokens has it",
+        ),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        pretrain(tmp_path, records, **changes)
+
+
+@pytest.mark.slow
+def test_the_discriminator_answers_from_raw_text(records, tmp_path):
+    """And the generator, taken out of the run, fills masks."""
+    with jobs.untraced():
+        pretrain(tmp_path, records, vocab_file=VOCAB_FILE)
+    output = tmp_path / "output"
+    pretrain(tmp_path, records, vocab_file=VOCAB_FILE, do_train=False, do_export=True)
+    text = "東京, the Zürich of ᾼ words"
+    (answer,) = Predictor(str(output)).predict([{"text": text}])
+    tokenizer = WordPiece(Vocabulary.load(VOCAB_FILE))
+    ids, starts, ends = tokenizer.encode_with_offsets(text)
+    assert [(t["start"], t["end"]) for t in answer["tokens"]] == list(
+        zip(starts, ends, strict=True)
+    )
+    model = replaced_tokens.DiscriminatorModel(CONFIG)
+    checkpoint.load({v.path: v for v in model.weights}, str(output), required="")
+    packed = np.array(
+        [[tokenizer.vocabulary.cls_id, *ids, tokenizer.vocabulary.sep_id]]
+    )
+    logits = np.array(model({"input_ids": packed})["discriminator_logits"])[0, 1:-1]
+    np.testing.assert_allclose(
+        [token["probability"] for token in answer["tokens"]],
+        1 / (1 + np.exp(-logits)),
+        atol=1e-5,
+    )
+    with pytest.raises(UserError, match="--network=generator"):
+        fill_mask.load_network(CONFIG, str(output))
+    taken = {"input": [str(output)], "output_dir": str(tmp_path / "generator")}
+    jobs.run(convert_checkpoint, taken | {"network": "generator"})
+    (config_file,) = (tmp_path / "generator").glob("*config.json")
+    pretrain(
+        tmp_path / "filling",
+        records,
+        config=checkpoint.read_config(str(config_file)),
+        objective="masked_lm",
+        generator_hidden_size=0.25,
+        init_checkpoint=str(tmp_path / "generator"),
+        vocab_file=VOCAB_FILE,
+        do_train=False,
+        do_export=True,
+    )
+    (answer,) = Predictor(str(tmp_path / "filling" / "output")).predict(
+        [{"text": "the [MASK]"}]
+    )
+    config = checkpoint.read_config(str(config_file))
+    model = fill_mask.load_network(config, str(tmp_path / "generator"))
+    ids, positions = fill_mask._encode(tokenizer, "the [MASK]", config, 1)
+    (row,) = fill_mask._predict(model, ids, positions)
+    best = np.argsort(-row)[:5]
+    expected = [tokenizer.vocabulary.tokens[id] for id in best]
+    assert [each["token"] for each in answer["masks"][0]] == expected

@@ -1,0 +1,85 @@
+"""The objectives of pre-training, and the flags that some of them have.
+
+To add an objective, add a file to modeling/objectives, a row to OBJECTIVES, and here the
+arguments of its constructor that a user may choose.
+"""
+
+import dataclasses
+
+import options
+from modeling.objectives.masked_lm import MaskedLM
+from modeling.objectives.next_token import NextToken
+from modeling.objectives.objective import Objective
+from modeling.objectives.pretraining import MaskedLMNextSentence
+from modeling.objectives.replaced_tokens import SHARED, ReplacedTokens
+from text.errors import UserError
+
+OBJECTIVES: dict[str, type[Objective]] = {
+    "masked_lm_next_sentence": MaskedLMNextSentence,
+    "masked_lm": MaskedLM,
+    "next_token": NextToken,
+    "replaced_tokens": ReplacedTokens,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectiveOptions:
+    """The choice of an objective, and its own flags."""
+
+    objective: str = options.field(
+        "masked_lm_next_sentence",
+        choices=tuple(OBJECTIVES),
+        help="What to learn. masked_lm omits the next sentence. next_token is language "
+        "modelling on records with --masking=dynamic, for a config whose "
+        "attention_direction is left_to_right or right_to_left. replaced_tokens is "
+        "ELECTRA's, on such records: a generator fills masks, and a discriminator, which "
+        "is the encoder to use later, finds the tokens that are not the original ones.",
+    )
+    generator_hidden_size: float = options.field(
+        0.25,
+        help="For replaced_tokens: the generator's share of hidden_size. The released "
+        "small model has 1.0, base 0.33333, large 0.25.",
+    )
+    generator_layers: float = options.field(
+        1.0, help="For replaced_tokens: the generator's share of num_hidden_layers."
+    )
+    generator_shares: str = options.field(
+        "embeddings",
+        choices=SHARED,
+        help="For replaced_tokens: what generator and discriminator have in common. all: "
+        "one encoder is both.",
+    )
+    disc_weight: float = options.field(
+        50.0, help="For replaced_tokens: the factor of the discriminator's loss."
+    )
+    repeat_positions: bool = options.field(
+        False,
+        help="For replaced_tokens: draw masked positions with replacement, as the release "
+        "does. A position that is drawn twice counts twice, and two samples for it become "
+        "the mean of their ids.",
+    )
+
+    def __post_init__(self):
+        mine = OBJECTIVES[self.objective].options
+        for item in dataclasses.fields(ObjectiveOptions):
+            if item.name == "objective" or item.name in mine:
+                continue
+            if getattr(self, item.name) != item.default:
+                owners = [n for n, o in OBJECTIVES.items() if item.name in o.options]
+                raise UserError(
+                    f"--{item.name}={getattr(self, item.name)}: only --objective="
+                    f"{' or '.join(owners)} has it, not {self.objective}"
+                )
+        for name in ("generator_hidden_size", "generator_layers"):
+            if not 0 < getattr(self, name) <= 1:
+                raise UserError(
+                    f"--{name}={getattr(self, name)}: must be above 0 and at most 1"
+                )
+        if not 0 < self.disc_weight < float("inf"):
+            raise UserError(f"--disc_weight={self.disc_weight}: must be above 0")
+        super().__post_init__()
+
+    def make_objective(self, name: str | None = None) -> Objective:
+        """The objective with this name; by default, the chosen one."""
+        kind = OBJECTIVES[name or self.objective]
+        return kind(**{option: getattr(self, option) for option in kind.options})

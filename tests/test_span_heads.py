@@ -12,7 +12,6 @@ from training import checkpoint
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.roberta_config import RobertaConfig
-from modeling.objectives.span_beams import SPAN_HEADS
 from serving import export
 from serving.predictor import Predictor
 from tests import test_run_squad
@@ -39,11 +38,6 @@ CONFIGS = {
 VERSION_2 = {"version_2_with_negative": True}
 
 
-@pytest.fixture(params=SPAN_HEADS)
-def head(request):
-    return request.param
-
-
 @pytest.fixture
 def folder(tmp_path, head):
     return write_files(tmp_path, CONFIGS[head])
@@ -59,7 +53,7 @@ def write_files(folder, config):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["albert", "electra"])
+@pytest.mark.parametrize("head", ["electra"])
 def test_a_run_learns_answers_and_resumes(folder, head):
     given = {"span_head": head, "num_train_epochs": [10.0], **VERSION_2}
     whole = {"do_train": True, "do_predict": True, "do_eval": True}
@@ -89,15 +83,14 @@ def test_a_run_learns_answers_and_resumes(folder, head):
     for name, value in straight.items():
         np.testing.assert_array_equal(value, resumed[name], err_msg=name)
     assert [read(folder, name) for name in OUTPUTS] == found
-    other = "albert" if head == "electra" else "electra"
-    with pytest.raises(UserError, match=f"span_head was '{head}' and is now '{other}'"):
-        run(folder, **given | {"span_head": other}, do_train=True)
+    with pytest.raises(UserError, match="span_head was 'electra' and is now 'albert'"):
+        run(folder, **given | {"span_head": "albert"}, do_train=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "threshold"),
-    [("albert", -0.9), ("electra", -100.0), ("electra_independent", None)],
+    [("albert", -0.9), ("electra_independent", None)],
 )
 def test_an_export_answers_what_the_script_predicts(
     folder, head, threshold, capsys, monkeypatch
@@ -151,6 +144,7 @@ def test_an_export_answers_what_the_script_predicts(
     assert json.loads(capsys.readouterr().out)["answer"] == answers[0]["answer"]
 
 
+@pytest.mark.parametrize("head", ["albert"])
 def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced, head):
     folder = write_files(tmp_path, CONFIGS[head])
     given = run_squad.Options(
@@ -177,16 +171,14 @@ def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced, head):
 
 def test_what_does_not_fit_is_refused(tmp_path):
     folder = write_files(tmp_path, CONFIGS["albert"])
-    with pytest.raises(
-        UserError, match="--start_n_top=3?.* no effect with --span_head"
-    ):
+    with pytest.raises(UserError, match="--start_n_top has no effect with --span_head"):
         run(folder, do_train=True, start_n_top=3)
     with pytest.raises(UserError, match="--end_n_top=0: must be at least 1"):
         run(folder, do_train=True, span_head="albert", end_n_top=0)
     with pytest.raises(UserError, match="remove --lstm_layers"):
-        run(folder, do_train=True, span_head="albert", lstm_layers=1)
+        run(folder, do_train=True, span_head="albert", lstm_layers=1, **VERSION_2)
     sizes = {k: v for k, v in SIZES.items() if k != "embedding_size"}
     config = RobertaConfig(**sizes, pad_token_id=0)
     (folder / "config.json").write_text(config.to_json_string())
     with pytest.raises(UserError, match="does not tell question and text apart"):
-        run(folder, do_train=True, span_head="electra")
+        run(folder, do_train=True, span_head="electra", **VERSION_2)

@@ -23,6 +23,7 @@ import numpy as np
 from absl import logging
 
 import options
+from modeling.objectives.span_heads import SPAN_HEADS, SpanHead
 from text.errors import UserError
 from text.tasks import spans, squad
 from training.finetuning.flags import FineTuningOptions
@@ -78,12 +79,38 @@ class Options(FineTuningOptions):
     null_score_diff_threshold: float = options.field(
         0.0,
         help='With --version_2_with_negative: answer "" if its score exceeds that of the '
-        "best text by more than this. --do_eval finds the best value for its set.",
+        "best text by more than this or, with another --span_head, if the logit of no "
+        "answer is above this. --do_eval finds the best value for its set.",
+    )
+    span_head: str = options.field(
+        "independent",
+        choices=("independent", *SPAN_HEADS),
+        help="independent: BERT's, in which start and end do not depend on each other. "
+        "albert: ALBERT's for SQuAD 2.0, in which the end depends on the start, with a "
+        "classifier for no answer. electra: ELECTRA's, which has both too. "
+        "electra_independent: ELECTRA's with joint_prediction=False.",
+    )
+    start_n_top: int | None = options.field(
+        None,
+        help="Number of starts to try per window with another --span_head; by default "
+        "5 for albert, 20 for electra.",
+    )
+    end_n_top: int | None = options.field(
+        None, help="Number of ends to try for each of them; the same by default."
     )
 
     def __post_init__(self):
         super().__post_init__()
         self.check_at_least(1, "n_best_size", "max_answer_length")
+        for name in ("start_n_top", "end_n_top"):
+            if getattr(self, name) is None:
+                continue
+            self.check_at_least(1, name)
+            if self.span_head == "independent":
+                raise UserError(
+                    f"--{name} has no effect with --span_head=independent; use "
+                    "--n_best_size"
+                )
         if math.isnan(self.null_score_diff_threshold):
             raise UserError("--null_score_diff_threshold=nan: must be a number")
         self.lengths  # noqa: B018  checked when it is made
@@ -108,9 +135,9 @@ if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training import run, run_folder, squad_metrics
-from modeling.objectives import tasks
+from modeling.objectives import span_beams, tasks
 from text.records.rows import Field, Row
-from text.tasks import in_parts, spans_graph
+from text.tasks import beams, beams_graph, in_parts, spans_graph
 from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
 
@@ -157,10 +184,19 @@ class Squad(ServedTask):
 
     def settings(self):
         names = ("doc_stride", "max_query_length", "version_2_with_negative")
+        names += ("span_head",)
         return {name: getattr(self.given, name) for name in names}
 
+    @property
+    def head(self) -> SpanHead | None:
+        """A head that chooses starts and ends itself."""
+        return SPAN_HEADS.get(self.given.span_head)
+
     def objective(self):
-        return tasks.Span()
+        if not self.head:
+            return tasks.Span()
+        given = self.given
+        return span_beams.SpanBeams(self.head, given.start_n_top, given.end_n_top)
 
     # --- Files -----------------------------------------------------------------------
 
@@ -169,7 +205,8 @@ class Squad(ServedTask):
         examples, seen = [], {}
         for where, example in squad.read(path):
             if split == "train":
-                self._check_trainable(example, where)
+                if not self._is_impossible(example):
+                    squad.check_trainable(example, where)
             elif example.id in seen:
                 raise UserError(
                     f"{where}: id {example.id!r} is also that of {seen[example.id]}, but "
@@ -180,40 +217,8 @@ class Squad(ServedTask):
         if not examples:
             raise UserError(f"{path}: contains no questions")
         if split != "train" and self.given.do_eval:
-            self._check_scorable(examples)
+            squad.check_scorable(examples, path, self.version_2)
         return examples
-
-    def _check_trainable(self, example, where):
-        if self._is_impossible(example):
-            return
-        if not example.answers:
-            raise UserError(
-                f"{where}: no answer to train on; for questions without answers, pass "
-                "--version_2_with_negative and mark them with is_impossible"
-            )
-        for text, start in example.answers:
-            if start is None:
-                raise UserError(f"{where}: an answer has no 'answer_start'")
-            if not 0 <= start <= len(example.context) - len(text):
-                raise UserError(
-                    f"{where}: answer_start is {start} for {text[:40]!r}, but the text has "
-                    f"{len(example.context)} characters, counted from 0"
-                )
-
-    def _check_scorable(self, examples):
-        path = self.given.predict_file
-        known = [example for example in examples if example.answers]
-        if not known and not any(example.is_impossible for example in examples):
-            raise UserError(
-                f"{path}: no question has an answer to compare with; a test set can only "
-                "be answered: pass --do_predict without --do_eval"
-            )
-        if not self.version_2 and len(known) < len(examples):
-            missing = next(e.id for e in examples if not e.answers)
-            raise UserError(
-                f"{path}: {len(examples) - len(known)} questions have no answer, such as "
-                f"{missing!r}; for SQuAD 2.0, pass --version_2_with_negative"
-            )
 
     def _is_impossible(self, example):
         return self.version_2 and example.is_impossible
@@ -271,17 +276,17 @@ class Squad(ServedTask):
     # --- Answers ---------------------------------------------------------------------
 
     def _answers(self, predictions) -> list[spans.Answer]:
+        documents = [self.document(example.context) for example in predictions.examples]
+        rows = documents, predictions.example_numbers, predictions.notes
+        if self.head:
+            found = beams.Beams.of(predictions.outputs)
+            return beams.best_answers(*rows, found, **self._search())
         # Differs from the release, where padding may be among the best starts and ends.
         # Here padding depends on the other rows of a batch, and answers must not.
         sizes = [window.stop + window.offset + 1 for window in predictions.notes]
         logits = (predictions.outputs[f"{side}_logits"] for side in ("start", "end"))
-        return spans.best_answers(
-            [self.document(example.context) for example in predictions.examples],
-            predictions.example_numbers,
-            predictions.notes,
-            *(_without_padding(values, sizes) for values in logits),
-            **self._search(),
-        )
+        logits = (_without_padding(values, sizes) for values in logits)
+        return spans.best_answers(*rows, *logits, **self._search())
 
     def _search(self):
         """How to search for answers, in Python and in a graph."""
@@ -295,12 +300,12 @@ class Squad(ServedTask):
         return answer.text(self.given.null_score_diff_threshold)
 
     def _chosen(self, answer):
-        """The entry of the n-best list that is the answer."""
-        text = self._text(answer)
-        return next(span for span in answer.nbest if span.text == text)
+        return answer.chosen(self.given.null_score_diff_threshold)
 
     def score(self, predictions):
-        self._check_scorable(predictions.examples)
+        squad.check_scorable(
+            predictions.examples, self.given.predict_file, self.version_2
+        )
         found = self._answers(predictions)
         return self._evaluate(predictions.examples, found)
 
@@ -333,10 +338,13 @@ class Squad(ServedTask):
                 [example.references], [given], version_2=self.version_2
             )
             gold = given if exact else " / ".join(dict.fromkeys(example.references))
-            odds = {span.text or _NOTHING: span.probability for span in answer.nbest}
+            every = list(answer.nbest)
+            if answer.nothing and self.version_2:
+                every.append(answer.nothing)
+            odds = {span.text or _NOTHING: span.probability for span in every}
             right = set(example.references or [""])
             odds[gold or _NOTHING] = sum(
-                span.probability for span in answer.nbest if span.text in right
+                span.probability for span in every if span.text in right
             )
             judgements.append(
                 Judgement(
@@ -410,15 +418,15 @@ class Squad(ServedTask):
         ids, starts, ends = tokenizer.encode_with_offsets(context)
         windows = spans_graph.windows(questions, ids, self.lengths)
         batch = spans_graph.rows(questions, ids, windows, tokenizer)
-        logits = in_parts.in_parts(predict, batch)
-        return spans_graph.best_answers(
-            spans_graph.Documents(context, starts, ends),
-            windows,
-            logits["start_logits"],
-            logits["end_logits"],
-            **self._search(),
-            null_threshold=self.given.null_score_diff_threshold,
-        )
+        outputs = in_parts.in_parts(predict, batch)
+        documents = spans_graph.Documents(context, starts, ends)
+        search = self._search()
+        search["null_threshold"] = self.given.null_score_diff_threshold
+        if self.head:
+            found = beams.Beams.of(outputs)
+            return beams_graph.best_answers(documents, windows, found, **search)
+        logits = (outputs[f"{side}_logits"] for side in ("start", "end"))
+        return spans_graph.best_answers(documents, windows, *logits, **search)
 
 
 def _without_padding(logits, sizes):

@@ -5,7 +5,8 @@ To add one, add a class, and a row to OPTIMIZERS in recipe.py.
 
 import math
 import re
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 from keras import ops
@@ -14,6 +15,7 @@ from modeling import fusion, layers
 
 # Matched anywhere in a variable's path. "bias" also exempts cls/predictions/output_bias.
 _NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
+_NO_SHARES: Mapping[str, float] = types.MappingProxyType({})
 
 
 def learning_rate(step, peak: float, num_train_steps: int, num_warmup_steps: int):
@@ -75,6 +77,7 @@ class AdamWeightDecay:
         bias_correction: correct the moments in the first updates, as the Adam paper does
             (arXiv:1412.6980) and the release does not. Training on small data sets is
             then steadier (arXiv:2006.05987).
+        shares: path of a variable -> its share of the learning rate, if that is not 1.
     Source: google-research/bert@eedf571 optimization.py.
     """
 
@@ -89,8 +92,10 @@ class AdamWeightDecay:
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
         bias_correction: bool = False,
+        shares: Mapping[str, float] = _NO_SHARES,
     ):
         self.trainable_variables = list(variables)
+        self.shares = shares
         self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -133,6 +138,8 @@ class AdamWeightDecay:
                 *lacks,
             )
         )
+        rate, *numbers = numbers
+        rates = {share: rate * share for share in {*self.shares.values()} - {1.0}}
         for variable, m, v, gradient in zip(
             self.trainable_variables,
             self.first_moments,
@@ -146,6 +153,7 @@ class AdamWeightDecay:
                 self._direction,
                 self._rate_of(variable.path),
                 self.decays(variable.path),
+                rates.get(self.shares.get(variable.path), rate),
                 *numbers,
             )
             m.assign(first)

@@ -7,6 +7,7 @@ imported when the row is called.
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 
 def _adam_weight_decay():
@@ -49,6 +50,7 @@ class Recipe:
     Attributes:
         optimizer: a key of OPTIMIZERS.
         clip_norm: the largest norm of all gradients together; 0 leaves them as they are.
+        layerwise_lr_decay: see `layerwise_shares`.
     """
 
     optimizer: str = "adam_weight_decay"
@@ -56,12 +58,44 @@ class Recipe:
     adam_beta_2: float = 0.999
     weight_decay: float = 0.01
     clip_norm: float = 1.0
+    layerwise_lr_decay: float = 1.0
 
-    def make(self, variables):
-        """The optimizer, an `AdamWeightDecay`, for these keras.Variables."""
+    def make_for(self, model):
+        """The optimizer, an `AdamWeightDecay`, for a network of an `Objective`."""
+        decay = self.layerwise_lr_decay
+        shares = {}
+        if decay != 1.0:
+            shares = layerwise_shares(model.encoder.stages, decay)
+        return self.make(model.trainable_variables, shares)
+
+    def make(self, variables, shares: Mapping[str, float] | None = None):
+        """The optimizer for these keras.Variables; `shares` as for `AdamWeightDecay`."""
         return OPTIMIZERS[self.optimizer]()(
             variables,
             weight_decay_rate=self.weight_decay,
             beta_2=self.adam_beta_2,
             bias_correction=self.bias_correction,
+            shares=shares or {},
         )
+
+
+def layerwise_shares(stages: Sequence[Sequence], decay: float) -> dict[str, float]:
+    """Shares of the learning rate that fall from the top of an encoder to its bottom.
+
+    With L layers, layer i (from 0) has the share decay ** (L + 1 - i), the embeddings
+    decay ** (L + 2), and a pooler decay: so the top layer has decay ** 2, as in the
+    release, which has no pooler. Heads, which are not in the encoder, have 1.
+
+    Args:
+        stages: of keras.Variables; see `Encoder.stages`. Weights that layers share count
+            as the highest.
+    Returns:
+        path of a variable -> its share.
+    Source: google-research/electra@8a46635 model/optimization.py, _get_layer_lrs.
+    """
+    shares = [decay ** (len(stages) - number) for number in range(len(stages))]
+    return {
+        variable.path: share
+        for share, variables in zip(shares, stages, strict=True)
+        for variable in variables
+    }

@@ -11,8 +11,12 @@ from modeling.recipe import OPTIMIZERS, Recipe
 from serving import portable
 from text.errors import UserError
 
-# The flags that say how gradients become an update.
-RECIPE = tuple(field.name for field in dataclasses.fields(Recipe))
+# The flags that say how gradients become an update; one more is for fine-tuning alone.
+RECIPE = tuple(
+    field.name
+    for field in dataclasses.fields(Recipe)
+    if field.name != "layerwise_lr_decay"
+)
 _LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
 
 

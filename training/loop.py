@@ -88,7 +88,7 @@ class Trainer:
         self.settings = settings
         with strategy.scope():
             self.model = make_model()
-            self.optimizer = settings.recipe.make(self.model.trainable_variables)
+            self.optimizer = settings.recipe.make_for(self.model)
         names = (*objective.loss_weights, *objective.metric_names)
         self.names = (*names, *range(objective.num_counts), "gradient_norm")
         # Not its variables, which also include seeds of layers that draw no numbers.

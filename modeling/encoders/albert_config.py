@@ -78,6 +78,10 @@ class AlbertConfig(BertConfig):
     def scope(self) -> str:
         return "bert"
 
+    @property
+    def head_dropout_prob(self) -> float:
+        return 0.1  # in the release whatever hidden_dropout_prob is, which v2 has at 0
+
     def multiplications(self, seq_length: int) -> int:
         of_layers = self.inner_group_num * super().multiplications(seq_length)
         if self.embedding_size == self.hidden_size:

@@ -102,6 +102,12 @@ class BertEncoder(Encoder):
     def position_embeddings(self):
         return self.embeddings.position_embeddings
 
+    @property
+    def stages(self):
+        above = [layer.weights for layer in (*self.transformer_layers, self.pooler)]
+        known = {v.path for weights in above for v in weights}
+        return [[v for v in self.weights if v.path not in known], *above]
+
     def build(self, input_shape=None):
         self.build_embeddings()
         with keras.name_scope("encoder"):

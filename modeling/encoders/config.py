@@ -82,6 +82,11 @@ class EncoderConfig:
         return "first"
 
     @property
+    def head_dropout_prob(self) -> float:
+        """The dropout of what a fine-tuning head reads."""
+        return self.hidden_dropout_prob
+
+    @property
     def layer_norm_eps(self) -> float:
         """What layer normalization adds to the variance."""
         return 1e-12

@@ -12,7 +12,8 @@ from modeling.encoders.bert import BertEncoder
 class ElectraEncoder(BertEncoder):
     """Embeddings, a projection to hidden_size if that differs, and transformer layers.
 
-    A head for whole rows reads the output of the first token as it is.
+    A head for whole rows reads the output of the first token as it is or, if the config
+    has pooler_act, after a dense layer.
 
     Every variable exists once the object does, and its `path` is the name that the
     released checkpoints give it.
@@ -22,8 +23,6 @@ class ElectraEncoder(BertEncoder):
         seed, dtype, scope, embeddings: as for `BertEncoder`.
     Source: google-research/electra@8a46635 model/modeling.py, class BertModel.
     """
-
-    optional_parts = ()
 
     def make_layers(self, initializers, dtype):
         config = self.config
@@ -38,7 +37,11 @@ class ElectraEncoder(BertEncoder):
         return super().make_layers(initializers, dtype)
 
     def make_pooler(self, initializers, dtype):
-        return keras.layers.Identity(dtype=dtype, name="pooler")
+        if not self.config.pooler_act:
+            return keras.layers.Identity(dtype=dtype, name="pooler")
+        activation = layers.activation(self.config.pooler_act)
+        width = self.config.hidden_size
+        return layers.Dense(width, next(initializers), dtype, activation)
 
     def build_embeddings(self):
         super().build_embeddings()

@@ -6,6 +6,13 @@ from modeling.encoders.bert_config import BertConfig
 
 # What a generator and its discriminator may have in common.
 SHARED = ("embeddings", "none", "all")
+_CHOICE = "ElectraForMultipleChoice"
+# What its head does; the keys of other classes have no effect.
+_SUMMARY = {
+    "summary_type": "first",
+    "summary_use_proj": True,
+    "summary_activation": "gelu",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,6 +21,10 @@ class ElectraConfig(BertConfig):
 
     `embedding_size` is the width of the tables, which a projection makes hidden_size.
     `hidden_act` is the exact GELU, which the release and Hugging Face call "gelu".
+
+    `pooler_act` is for Hugging Face's heads for whole rows, which have a dense layer with
+    this activation where the release's have none. It is set where such a model is read;
+    set it before fine-tuning to write one.
 
     The release has no config files, so a file of ours names its architecture. The defaults
     are those of its small model and of Hugging Face.
@@ -24,6 +35,8 @@ class ElectraConfig(BertConfig):
     """
 
     architecture = "electra"
+    choices = BertConfig.choices | {"pooler_act": ("gelu_erf",)}
+    own_keys = BertConfig.own_keys | {"pooler_act"}
     their_pooled_classes = frozenset(
         {"ElectraForSequenceClassification", "ElectraForMultipleChoice"}
     )
@@ -39,6 +52,25 @@ class ElectraConfig(BertConfig):
     hidden_act: str = "gelu_erf"
     type_vocab_size: int = 2
     embedding_size: int = 128
+    pooler_act: str | None = None
+
+    @classmethod
+    def _translated(cls, values) -> dict:
+        found = set(values.get("architectures") or ())
+        for key, expected in _SUMMARY.items() if _CHOICE in found else ():
+            if values.get(key, expected) != expected:
+                raise ValueError(
+                    f"{key} is {values[key]!r:.40}; in an {_CHOICE} it must be "
+                    f"{expected!r}"
+                )
+        has_layer = not cls.their_pooled_classes.isdisjoint(found)
+        return super()._translated(values) | {
+            "pooler_act": "gelu_erf" if has_layer else None
+        }
+
+    @property
+    def head_dropout_prob(self) -> float:
+        return 0.1  # in the release whatever hidden_dropout_prob is
 
     def to_hugging_face(self) -> dict:
         if self.hidden_act != "gelu_erf":
@@ -46,7 +78,9 @@ class ElectraConfig(BertConfig):
                 f"hidden_act is {self.hidden_act!r}; in Hugging Face's electra, the "
                 "generator's head always has the exact GELU (gelu_erf)"
             )
-        return super().to_hugging_face()
+        theirs = super().to_hugging_face()
+        del theirs["pooler_act"]
+        return theirs
 
     def multiplications(self, seq_length: int) -> int:
         of_layers = super().multiplications(seq_length)

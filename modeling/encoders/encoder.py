@@ -43,6 +43,15 @@ class Encoder(keras.layers.Layer, abc.ABC):
         """The variable [vocab_size, width] that a masked-LM head shares."""
 
     @property
+    @abc.abstractmethod
+    def stages(self) -> list[list[keras.Variable]]:
+        """All variables, from the bottom up: embeddings, each layer, pooler.
+
+        An encoder without a pooler ends with an empty list. Weights that several layers
+        share are in the list of each.
+        """
+
+    @property
     def position_embeddings(self):
         """The variable [rows, width] with a row for each position; None without one."""
         return None

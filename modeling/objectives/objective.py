@@ -19,6 +19,8 @@ class Objective(abc.ABC):
         sentence_task: what a record's next_sentence_labels must be about,
             "next_sentence" or "sentence_order"; "" if they are not learned.
         sequence_outputs: outputs of the network whose second axis is the sequence.
+        ranked_outputs: outputs in the order of their size, in which rounding may exchange
+            neighbours.
         reads_masks: whether a pre-training record's masked tokens are what it learns;
             otherwise, the records must hold none.
         answers: the form of the answers of its export; None if it has none.
@@ -34,6 +36,7 @@ class Objective(abc.ABC):
     features: tuple[str, ...] = ()
     sentence_task: str = ""
     sequence_outputs: tuple[str, ...] = ()
+    ranked_outputs: tuple[str, ...] = ()
     reads_masks: bool = True
     answers: str | None = "masks"
     fits_masked_records: bool = True

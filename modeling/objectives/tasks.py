@@ -89,7 +89,7 @@ class TaskModel(keras.layers.Layer):
 
     def logits(self, hidden, dropouts=layers.no_dropout):
         """What the linear layer reads -> its float32 [..., num_outputs]."""
-        hidden = dropouts(hidden, self.config.hidden_dropout_prob)
+        hidden = dropouts(hidden, self.config.head_dropout_prob)
         weights = ops.cast(self.output_weights, hidden.dtype)
         logits = ops.cast(ops.matmul(hidden, ops.transpose(weights)), "float32")
         if self.output_bias is None:

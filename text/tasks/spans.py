@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -226,19 +226,25 @@ class Answer(NamedTuple):
         nbest: list of `Span`, at least one.
         best: the first of them with text; None if no span is possible.
         null_odds: score of no answer minus that of `best`, if requested; otherwise None.
+        nothing: "no answer", if it does not compete with the others in `nbest`.
     """
 
     nbest: list[Span]
     best: Span | None
     null_odds: float | None
+    nothing: Span | None = None
+
+    def chosen(self, null_threshold: float = 0.0) -> Span:
+        """The answer, without text if the odds of that are above the threshold."""
+        if self.null_odds is None:
+            return self.nbest[0]
+        if self.best is not None and self.null_odds <= null_threshold:
+            return self.best
+        return self.nothing or next(span for span in self.nbest if not span.text)
 
     def text(self, null_threshold: float = 0.0) -> str:
-        """The answer; "" if the odds of no answer are above the threshold."""
-        if self.null_odds is None:
-            return self.nbest[0].text
-        if self.best is None or self.null_odds > null_threshold:
-            return ""
-        return self.best.text
+        """The text of `chosen`."""
+        return self.chosen(null_threshold).text
 
 
 def best_answers(
@@ -274,33 +280,60 @@ def best_answers(
         UserError: a logit of a row's tokens is not finite.
     Source: google-research/bert@eedf571 run_squad.py, write_predictions.
     """
-    columns = np.array(windows, np.int64).reshape(-1, len(Window._fields))
-    table = np.column_stack((np.array(questions, np.int64), columns))
+    table = table_of(questions, windows)
     _refuse_not_finite(table, start_logits, end_logits)
-    blocks = [
-        _candidates(
-            table[first : first + _ROWS_AT_ONCE],
-            start_logits[first : first + _ROWS_AT_ONCE],
-            end_logits[first : first + _ROWS_AT_ONCE],
-            n_best_size,
-            max_answer_length,
-        )
-        for first in range(0, len(table), _ROWS_AT_ONCE)
-    ]
-    found = np.concatenate([*blocks, np.empty(0, _CANDIDATE)])
-    order = np.lexsort((-found["score"], found["question"]))  # stable
-    bounds = found["question"][order].searchsorted(range(len(documents) + 1))
+
+    def choices(rows):
+        starts, start_scores = _best(start_logits[rows], n_best_size)
+        ends, end_scores = _best(end_logits[rows], n_best_size)
+        return starts, start_scores, ends[:, None], end_scores[:, None]
+
     nulls = _nulls(table, start_logits, end_logits) if with_null else {}
     no_logits = Span("", 0, 0, 0.0, 0.0)
     return [
         _answer(
             document,
-            found[order[bounds[question] : bounds[question + 1]]],
+            candidates,
             nulls.get(question, no_logits) if with_null else None,
             n_best_size,
         )
-        for question, document in enumerate(documents)
+        for question, (document, candidates) in enumerate(
+            ranked(documents, table, choices, max_answer_length)
+        )
     ]
+
+
+def table_of(questions: Sequence[int], windows: Sequence[Window]) -> np.ndarray:
+    """int64 [rows, 6]: the question of each row, and its window."""
+    columns = np.array(windows, np.int64).reshape(-1, len(Window._fields))
+    return np.column_stack((np.array(questions, np.int64), columns))
+
+
+def ranked(
+    documents: Sequence[Document],
+    table: np.ndarray,
+    choices: Callable[[slice], tuple[np.ndarray, ...]],
+    max_answer_length: int,
+) -> Iterator[tuple[Document, np.ndarray]]:
+    """The candidates of each question, best first.
+
+    Args:
+        table: what `table_of` returned.
+        choices: maps a slice of rows to their starts (positions) and the scores of these
+            [rows, n], and to their ends and the scores of those [rows, n or 1, m].
+    Yields:
+        the document, and an array of `_CANDIDATE`.
+    """
+    blocks = [
+        _candidates(table[rows], *choices(rows), max_answer_length)
+        for first in range(0, len(table), _ROWS_AT_ONCE)
+        for rows in [slice(first, first + _ROWS_AT_ONCE)]
+    ]
+    found = np.concatenate([*blocks, np.empty(0, _CANDIDATE)])
+    order = np.lexsort((-found["score"], found["question"]))  # stable
+    bounds = found["question"][order].searchsorted(range(len(documents) + 1))
+    for question, document in enumerate(documents):
+        yield document, found[order[bounds[question] : bounds[question + 1]]]
 
 
 _CANDIDATE = np.dtype(
@@ -330,31 +363,30 @@ def _refuse_not_finite(table, start_logits, end_logits):
         )
 
 
-def _candidates(table, start_logits, end_logits, n_best_size, max_answer_length):
+def _candidates(table, starts, start_scores, ends, end_scores, max_answer_length):
     """The allowed pairs, row by row, best start and then best end first."""
-    question, first, stop, own_first, own_stop, offset = table.T[:, :, None]
-    starts = _best_positions(start_logits, n_best_size)  # [rows, n]
-    ends = _best_positions(end_logits, n_best_size)
-    start_tokens, end_tokens = starts - offset, ends - offset
-    may_start = (own_first <= start_tokens) & (start_tokens < own_stop)
-    may_end = (first <= end_tokens) & (end_tokens < stop)
-    more = end_tokens[:, None, :] - start_tokens[:, :, None]  # [rows, n, n]
-    allowed = may_start[:, :, None] & may_end[:, None, :]
+    question, first, stop, own_first, own_stop, offset = table.T[:, :, None, None]
+    start_tokens, end_tokens = starts[:, :, None] - offset, ends - offset
+    allowed = (own_first <= start_tokens) & (start_tokens < own_stop)
+    allowed = allowed & (first <= end_tokens) & (end_tokens < stop)  # [rows, n, m]
+    more = end_tokens - start_tokens
     allowed &= (more >= 0) & (more < max_answer_length)
     row, start, end = np.nonzero(allowed)
+    of_start = start if ends.shape[1] > 1 else 0
     found = np.empty(len(row), _CANDIDATE)
-    found["question"] = question[row, 0]
-    found["first"] = start_tokens[row, start]
-    found["last"] = end_tokens[row, end]
-    found["start_logit"] = start_logits[row, starts[row, start]]
-    found["end_logit"] = end_logits[row, ends[row, end]]
+    found["question"] = question[row, 0, 0]
+    found["first"] = start_tokens[row, start, 0]
+    found["last"] = end_tokens[row, of_start, end]
+    found["start_logit"] = start_scores[row, start]
+    found["end_logit"] = end_scores[row, of_start, end]
     found["score"] = found["start_logit"] + found["end_logit"]
     return found
 
 
-def _best_positions(logits, count):
-    """int64 [rows, count]; for equal logits, the earlier position comes first."""
-    return np.argsort(-logits, axis=1, kind="stable")[:, :count]
+def _best(logits, count):
+    """Positions and logits [rows, count]; of equal ones, the earlier comes first."""
+    places = np.argsort(-logits, axis=1, kind="stable")[:, :count]
+    return places, np.take_along_axis(logits, places, axis=1)
 
 
 def _nulls(table, start_logits, end_logits):
@@ -370,14 +402,14 @@ def _nulls(table, start_logits, end_logits):
 
 def _answer(document, candidates, null, n_best_size):
     """Args: `candidates` of one question, best first; `null` is a `Span` or None."""
-    nbest = list(itertools.islice(_distinct(document, candidates), n_best_size))
+    nbest = list(itertools.islice(distinct(document, candidates), n_best_size))
     found = len(nbest) > 0
     if null:
         # A list of one keeps its span: a row's best start and end, which may be [CLS].
         place = sum(_score(span) >= _score(null) for span in nbest)
         nbest.insert(place, null)
         del nbest[max(n_best_size, place + 1) :]
-    nbest = _with_probabilities(nbest or [Span(NO_CANDIDATE, 0, 0, 0.0, 0.0)])
+    nbest = with_probabilities(nbest)
     best = next(span for span in nbest if span.text) if found else None
     # Differs from the release, which crashes if no span is possible (#476). In that case,
     # the odds are relative to a score of 0.
@@ -387,8 +419,8 @@ def _answer(document, candidates, null, n_best_size):
     return Answer(nbest, best, null_odds)
 
 
-def _distinct(document, candidates):
-    """Yields a `Span` for each new text."""
+def distinct(document: Document, candidates: np.ndarray) -> Iterator[Span]:
+    """Yields a `Span` for each new text of the candidates, which are best first."""
     seen = set()
     for _, first, last, start_logit, end_logit, _ in map(np.void.item, candidates):
         start, end = int(document.starts[first]), int(document.ends[last])
@@ -405,7 +437,9 @@ def _score(span):
     return span.start_logit + span.end_logit
 
 
-def _with_probabilities(spans):
+def with_probabilities(spans: list[Span]) -> list[Span]:
+    """The same with probabilities; `NO_CANDIDATE` if there are none."""
+    spans = spans or [Span(NO_CANDIDATE, 0, 0, 0.0, 0.0)]
     most = max(map(_score, spans))
     odds = [math.exp(_score(span) - most) for span in spans]
     total = sum(odds)

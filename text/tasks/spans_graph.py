@@ -9,6 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from text.tasks.spans import NO_CANDIDATE, Lengths
+from text.tasks.texts_graph import Texts
 from text.tokenizers.graph_tokenizer import GraphTokenizer
 
 # For each question, the best _READ x n_best_size candidates are examined to find
@@ -16,8 +17,6 @@ from text.tokenizers.graph_tokenizer import GraphTokenizer
 # document of 1 MB can have a million.
 _READ = 100
 
-# By code point, what str.split treats as whitespace; the last is not, nor is any beyond.
-_IS_SPACE = [chr(point).isspace() for point in range(0x3002)]
 _NEVER = -float("inf")
 
 
@@ -187,33 +186,104 @@ def best_answers(
         Without a candidate, the answer is `NO_CANDIDATE` or, `with_null`, "".
     """
     number = tf.size(documents.texts)
-    texts = _Texts(documents.texts)
-    found = _candidates(
-        windows, start_logits, end_logits, n_best_size, max_answer_length
+    is_token = tf.sequence_mask(_sizes(windows), tf.shape(start_logits)[1])
+    (start_scores, starts), (end_scores, ends) = (
+        tf.math.top_k(  # for equal logits, the earlier position comes first
+            tf.where(is_token, logits, _NEVER),
+            k=tf.minimum(n_best_size, tf.shape(logits)[1]),
+        )
+        for logits in (start_logits, end_logits)
+    )  # [rows, n]
+    found = ranked(
+        documents,
+        windows,
+        (starts, start_scores, ends[:, None], end_scores[:, None]),
+        n_best_size,
+        max_answer_length,
     )
-    found = _best(found, number, _READ * n_best_size)
-    scores, start, end = _distinct(found, documents, texts, n_best_size)
     null = _nulls(windows, start_logits, end_logits, number) if with_null else None
-    probabilities, score_of_other = _probabilities(scores, null)
-    chosen = is_found = tf.math.is_finite(scores[:, 0])
-    best = tf.where(is_found, scores[:, 0], 0.0)
+    probabilities, score_of_other = _probabilities(found.scores, null)
+    null_odds = None if null is None else null - found.best
+    chosen = found.exists
     if with_null:
-        null_odds = null - best
         chosen &= null_odds <= null_threshold
-    start, end = (tf.where(chosen, x[:, 0], 0) for x in (start, end))
-    answer = texts.cut(tf.range(number), start, end)
-    result = {
-        "answer": tf.where(chosen, answer, "" if with_null else NO_CANDIDATE),
-        "start": start,
-        "end": end,
-        "probability": tf.where(chosen, probabilities[:, 0], probabilities[:, -1]),
-        "score": tf.where(chosen, best, score_of_other),
-        **({"null_odds": null_odds} if with_null else {}),
-    }
-    return {
-        name: tf.cast(x, tf.float32) if x.dtype == tf.float64 else x
-        for name, x in result.items()
-    }
+    return found.answers(
+        chosen, null_odds, probabilities[:, 0], probabilities[:, -1], score_of_other
+    )
+
+
+class Found(NamedTuple):
+    """The texts that may be answers, best first.
+
+    Attributes:
+        texts: those of the documents.
+        scores, start, end: float64 and int32 [b, n_best_size], padded with `_NEVER` and 0.
+    """
+
+    texts: Texts
+    scores: tf.Tensor
+    start: tf.Tensor
+    end: tf.Tensor
+
+    @property
+    def exists(self) -> tf.Tensor:
+        """bool [b]: whether there is any."""
+        return tf.math.is_finite(self.scores[:, 0])
+
+    @property
+    def best(self) -> tf.Tensor:
+        """float64 [b]: the highest score, or 0."""
+        return tf.where(self.exists, self.scores[:, 0], 0.0)
+
+    @property
+    def probabilities(self) -> tf.Tensor:
+        """float64 [b, n_best_size + 1], without an answer that has no text."""
+        return _probabilities(self.scores, None)[0]
+
+    def answers(
+        self, chosen, null_odds, probability, probability_of_other, score_of_other
+    ) -> dict[str, tf.Tensor]:
+        """What `best_answers` returns.
+
+        Args:
+            chosen: bool [b], whether the best text is the answer.
+            null_odds: float64 [b], or None if every question has an answer.
+            others: float64 [b]; `other` is the answer without text.
+        """
+        start, end = (tf.where(chosen, x[:, 0], 0) for x in (self.start, self.end))
+        answer = self.texts.cut(tf.range(tf.size(start)), start, end)
+        without = NO_CANDIDATE if null_odds is None else ""
+        result = {
+            "answer": tf.where(chosen, answer, without),
+            "start": start,
+            "end": end,
+            "probability": tf.where(chosen, probability, probability_of_other),
+            "score": tf.where(chosen, self.best, score_of_other),
+            **({} if null_odds is None else {"null_odds": null_odds}),
+        }
+        return {
+            name: tf.cast(x, tf.float32) if x.dtype == tf.float64 else x
+            for name, x in result.items()
+        }
+
+
+def ranked(
+    documents: Documents,
+    windows: Windows,
+    choices: tuple[tf.Tensor, ...],
+    n_best_size: int,
+    max_answer_length: int,
+) -> Found:
+    """The best texts of each question.
+
+    Args:
+        choices: those of all rows; see `text.tasks.spans.ranked`.
+    """
+    number = tf.size(documents.texts)
+    texts = Texts(documents.texts)
+    found = _candidates(windows, *choices, max_answer_length)
+    found = _best(found, number, _READ * n_best_size)
+    return Found(texts, *_distinct(found, documents, texts, n_best_size))
 
 
 def _distinct(found, documents, texts, n_best_size):
@@ -282,31 +352,24 @@ class _Candidates(NamedTuple):
     score: tf.Tensor  # float64
 
 
-def _candidates(windows, start_logits, end_logits, n_best_size, max_answer_length):
+def _candidates(windows, starts, start_scores, ends, end_scores, max_answer_length):
     """The allowed pairs, row by row, best start and then best end first."""
-    is_token = tf.sequence_mask(_sizes(windows), tf.shape(start_logits)[1])
-    (start_logits, starts), (end_logits, ends) = (
-        tf.math.top_k(  # for equal logits, the earlier position comes first
-            tf.where(is_token, logits, _NEVER),
-            k=tf.minimum(n_best_size, tf.shape(logits)[1]),
-        )
-        for logits in (start_logits, end_logits)
-    )  # [rows, n]
-    first, stop, own_first, own_stop, offset = (x[:, None] for x in windows[2:])
-    starts, ends = starts - offset, ends - offset  # tokens
+    first, stop, own_first, own_stop, offset = (x[:, None, None] for x in windows[2:])
+    starts, ends = starts[:, :, None] - offset, ends - offset  # tokens
     may_start = (own_first <= starts) & (starts < own_stop)
     may_end = (first <= ends) & (ends < stop)
-    more = ends[:, None, :] - starts[:, :, None]  # [rows, n, n]
-    allowed = may_start[:, :, None] & may_end[:, None, :]
-    allowed &= (more >= 0) & (more < max_answer_length)
+    more = ends - starts  # [rows, n, m]
+    allowed = may_start & may_end & (more >= 0) & (more < max_answer_length)
     row, start, end = tf.unstack(tf.where(allowed), axis=1)
-    of_start, of_end = tf.stack([row, start], axis=1), tf.stack([row, end], axis=1)
+    of_start = tf.stack([row, start], axis=1)
+    start = tf.minimum(start, tf.shape(ends, tf.int64)[1] - 1)  # one may be for all
+    of_end = tf.stack([row, start, end], axis=1)
     return _Candidates(
         tf.gather(windows.question, row),
-        tf.gather_nd(starts, of_start),
+        tf.gather_nd(starts[:, :, 0], of_start),
         tf.gather_nd(ends, of_end),
-        tf.cast(tf.gather_nd(start_logits, of_start), tf.float64)
-        + tf.cast(tf.gather_nd(end_logits, of_end), tf.float64),
+        tf.cast(tf.gather_nd(start_scores, of_start), tf.float64)
+        + tf.cast(tf.gather_nd(end_scores, of_end), tf.float64),
     )
 
 
@@ -325,65 +388,3 @@ def _at(ragged, row, place):
     """Values of a ragged tensor, one for each row and place."""
     starts = tf.gather(tf.cast(ragged.row_starts(), tf.int32), row)
     return tf.gather(ragged.flat_values, starts + place)
-
-
-# --- Texts ---------------------------------------------------------------------------
-
-
-class _Texts:
-    """Texts by their characters.
-
-    Args:
-        texts: string [b].
-    """
-
-    def __init__(self, texts):
-        decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
-        self.points = decoded.flat_values  # of all texts, concatenated
-        self.begin = tf.cast(decoded.row_starts(), tf.int32)
-        last = len(_IS_SPACE) - 1
-        self.is_space = tf.gather(_IS_SPACE, tf.minimum(self.points, last))
-
-    def cut(self, text, start, end):
-        """string [n]: the characters from `start` up to `end`; all int32 [n]."""
-        begin = tf.gather(self.begin, text)
-        return _joined(self.points, begin + start, begin + end)
-
-    def stripped(self, text, start, end):
-        """Start and end without the white space there; equal if there is nothing else."""
-        solid = tf.cast(tf.where(~self.is_space)[:, 0], tf.int32)
-        begin = tf.gather(self.begin, text)
-        first = tf.searchsorted(solid, begin + start)
-        stop = tf.searchsorted(solid, begin + end)
-        bounds = tf.concat([solid, tf.shape(self.points)], 0)
-        start = tf.minimum(tf.gather(bounds, first) - begin, end)
-        end = tf.gather(tf.concat([[0], solid + 1], 0), stop) - begin
-        return start, tf.maximum(start, end)
-
-    def distinct(self, text, start, end):
-        """bool [n]: whether no earlier piece of the same text is equal.
-
-        Whitespace is collapsed. Pieces do not begin or end with whitespace, so a piece of
-        the collapsed text is the collapsed piece.
-        """
-        is_space = self.is_space
-        is_kept = ~(is_space & tf.concat([[False], is_space[:-1]], 0))
-        collapsed = tf.boolean_mask(tf.where(is_space, ord(" "), self.points), is_kept)
-        kept_before = tf.cumsum(tf.concat([[0], tf.cast(is_kept, tf.int32)], 0))
-        begin = tf.gather(self.begin, text)
-        pieces = _joined(
-            collapsed,
-            tf.gather(kept_before, begin + start),
-            tf.gather(kept_before, begin + end),
-        )
-        keys = tf.strings.join([tf.strings.as_string(text), pieces], ":")
-        _, same = tf.unique(keys)
-        place = tf.range(tf.size(same))
-        earliest = tf.math.unsorted_segment_min(place, same, tf.size(same))
-        return tf.equal(place, tf.gather(earliest, same))
-
-
-def _joined(points, start, stop):
-    """string [n]: the code points from each start to its stop."""
-    places = tf.ragged.range(start, stop)
-    return tf.strings.unicode_encode(_gathered(points, places), "UTF-8")

@@ -104,6 +104,52 @@ def _tokens_of(document, text, start):
     return (int(places[0]), int(places[-1])) if len(places) else None
 
 
+def check_trainable(example: Example, where: str) -> None:
+    """Refuses a question that no answer can be learned from.
+
+    Args:
+        where: its place in the file.
+    Raises:
+        UserError: it has no answer, or one that is not where it says.
+    """
+    if not example.answers:
+        raise UserError(
+            f"{where}: no answer to train on; for questions without answers, pass "
+            "--version_2_with_negative and mark them with is_impossible"
+        )
+    for text, start in example.answers:
+        if start is None:
+            raise UserError(f"{where}: an answer has no 'answer_start'")
+        if not 0 <= start <= len(example.context) - len(text):
+            raise UserError(
+                f"{where}: answer_start is {start} for {text[:40]!r}, but the text has "
+                f"{len(example.context)} characters, counted from 0"
+            )
+
+
+def check_scorable(examples: list[Example], path: str, version_2: bool) -> None:
+    """Refuses questions whose answers are not known.
+
+    Args:
+        path: their file.
+        version_2: whether a question may have no answer.
+    Raises:
+        UserError: there is nothing to compare answers with.
+    """
+    known = [example for example in examples if example.answers]
+    if not known and not any(example.is_impossible for example in examples):
+        raise UserError(
+            f"{path}: no question has an answer to compare with; a test set can only "
+            "be answered: pass --do_predict without --do_eval"
+        )
+    if not version_2 and len(known) < len(examples):
+        missing = next(e.id for e in examples if not e.answers)
+        raise UserError(
+            f"{path}: {len(examples) - len(known)} questions have no answer, such as "
+            f"{missing!r}; for SQuAD 2.0, pass --version_2_with_negative"
+        )
+
+
 def find_answer(
     document: Document, tokenizer: Tokenizer, text: str, start: int
 ) -> tuple[int, int] | None:

@@ -196,6 +196,7 @@ class Experiment:
             "allow_tf32",
             *flags.RECIPE,
             "warmup_proportion",
+            "layerwise_lr_decay",
             "early_stopping_patience",
             "length_buckets",
             "max_seq_length",

@@ -203,7 +203,11 @@ def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
             requests=[task.request(example) for example in examples],
             answers=task.answers(predictions),
             batch={name: values[:_CHECKED] for name, values in batch.items()},
-            outputs={name: values[:_CHECKED] for name, values in outputs.items()},
+            outputs={
+                name: values[:_CHECKED]
+                for name, values in outputs.items()
+                if name not in trainer.objective.ranked_outputs
+            },
             formats=given.export_formats,
         ),
     )

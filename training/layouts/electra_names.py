@@ -130,6 +130,9 @@ ELECTRA = Names(
         ("generator_predictions/dense", "generator_predictions.dense", "dense"),
         ("generator_predictions/LayerNorm", "generator_predictions.LayerNorm", "norm"),
         ("generator_predictions", "generator_lm_head", "bias"),
+        ("electra/pooler/dense", "electra.pooler.dense", "dense"),
+        ("cls/squad/", "qa_outputs", "head"),
+        ("", "classifier", "head"),
     ),
     encoder=("electra", ("embeddings", "embeddings_project", "encoder")),
     masked_lm=_MASKED_LM,
@@ -139,11 +142,25 @@ ELECTRA = Names(
             "the table of word embeddings",
         ),
     },
-    heads={},
+    heads={
+        "classification": "ElectraForSequenceClassification",
+        "tagging": "ElectraForTokenClassification",
+        "choice": "ElectraForMultipleChoice",
+    },
     classes={
+        ("cls/squad/output_weights",): "ElectraForQuestionAnswering",
         (_DISCRIMINATOR,): "ElectraForPreTraining",
         (_MASKED_LM,): "ElectraForMaskedLM",
         (): "ElectraModel",
     },
     causal={"ElectraForMaskedLM": "ElectraForCausalLM"},
+    renamed={
+        "classification": {
+            "electra.pooler.dense": "classifier.dense",
+            "classifier": "classifier.out_proj",
+        },
+        "choice": {"electra.pooler.dense": "sequence_summary.summary"},
+    },
+    without_layer='this model has none, as in the release; with "pooler_act": "gelu_erf" '
+    "in the config file, fine-tuning makes one",
 )

@@ -49,6 +49,7 @@ class Names:
             right.
         renamed: purpose of a head -> Hugging Face's module -> the one that their class for
             it has instead.
+        without_layer: what to do about a model that has no weights for one of these.
     """
 
     modules: tuple[tuple[str, str, str], ...]
@@ -59,6 +60,7 @@ class Names:
     classes: Mapping[tuple[str, ...], str]
     causal: Mapping[str, str]
     renamed: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    without_layer: str = "its weights are incomplete"
 
     @functools.cached_property
     def pairs(self) -> tuple[Pair, ...]:

@@ -11,7 +11,7 @@ from hypothesis import strategies
 
 import tests
 from training.backend import tf
-from text.tasks import spans, spans_graph
+from text.tasks import spans, spans_graph, texts_graph
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 
@@ -314,7 +314,7 @@ def test_what_is_no_utf_8_is_replaced():
 
 
 def test_white_space_is_what_python_splits_at():
-    table = spans_graph._IS_SPACE
+    table = texts_graph._IS_SPACE
     spaces = [point for point, is_space in enumerate(table) if is_space]
     assert not table[-1]
     assert spaces == [p for p in range(sys.maxunicode + 1) if chr(p).isspace()]

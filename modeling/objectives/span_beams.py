@@ -1,0 +1,201 @@
+"""Questions whose answer's end depends on its start, found by beams; and whether any is.
+
+The releases of ALBERT (which took it from XLNet) and of ELECTRA have such heads. A head is
+data, a row of SPAN_HEADS in span_heads.py.
+
+Axes: b batch, s seq_length, h hidden_size, n starts, m ends.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from modeling import layers, losses
+from modeling.encoders.architectures import make_encoder
+from modeling.objectives import tasks
+from modeling.objectives.span_heads import SpanHead
+
+# Finite, as scores are written and compared.
+_IMPOSSIBLE = -1e30
+
+
+class SpanBeams(tasks.Span):
+    """Where an answer begins and ends, and whether there is one.
+
+    A batch to train or to evaluate on also has is_impossible, int [b]. Its losses, and the
+    accuracy, take the end that follows the given start. Predictions try the best starts,
+    and the best ends for each; see `text.tasks.beams.Beams`.
+
+    Args:
+        head: what a release has.
+        num_starts, num_ends: how many to try instead of the release's.
+    """
+
+    # Two numbers that differ by rounding alone may change places.
+    ranked_outputs = ("start_top", "start_top_scores", "end_top", "end_top_scores")
+
+    def __init__(
+        self, head: SpanHead, num_starts: int | None = None, num_ends: int | None = None
+    ):
+        self.head = dataclasses.replace(
+            head,
+            num_starts=num_starts or head.num_starts,
+            num_ends=num_ends or head.num_ends,
+        )
+
+    def check(self, config) -> None:
+        super().check(config)
+        if self.lstm:
+            raise ValueError(
+                "this head reads the encoder itself; remove --lstm_layers, or use "
+                "--span_head=independent"
+            )
+        if not config.has_segments:
+            raise ValueError(
+                f"the {config.architecture} does not tell question and text apart, which "
+                "this head needs; use --span_head=independent"
+            )
+
+    def network(self, config, *, seed=0, dtype="float32") -> "_BeamModel":
+        return _BeamModel(self.head, config, seed=seed, dtype=dtype)
+
+    def losses(self, batch, outputs) -> dict:
+        of_span, weight = super().losses(batch, outputs)["loss"]
+        impossible = ops.cast(batch["is_impossible"], "bool")
+        if self.head.impossible_windows:
+            # Of a window with the answer, no token of it is the first, [CLS].
+            missing = ops.equal(batch["start_positions"], 0)
+            impossible = ops.logical_or(impossible, missing)
+        entropy = ops.binary_crossentropy(
+            ops.cast(impossible, "float32"),
+            outputs["no_answer_logit"],
+            from_logits=True,
+        )
+        of_answer, _ = losses.weighted_sum(entropy, self.row_weights(batch))
+        return {"loss": (of_span + self.head.answer_weight * of_answer, weight)}
+
+
+class _BeamModel(keras.layers.Layer):
+    """An encoder with such a head, which computes in float32."""
+
+    def __init__(self, head, config, *, seed, dtype):
+        super().__init__(name="task", dtype=dtype, autocast=False)
+        self.head = head
+        self.encoder = make_encoder(config, seed=seed, dtype=dtype)
+        initializers = layers.weight_initializers(
+            config.initializer_range, f"task head {seed}"
+        )
+        width = self.encoder.hidden_size
+        units = head.units or width
+        hidden = {"units": units, "activation": layers.activation(head.activation)}
+        is_joint = "end_hidden" in head.names
+        self.start = self._dense("start", width, initializers)
+        self.end_hidden = self.end_norm = None
+        if is_joint:
+            self.end_hidden = self._dense(
+                "end_hidden", 2 * width, initializers, **hidden
+            )
+        if "end_norm" in head.names:
+            scope, _, name = head.names["end_norm"].rpartition("/")
+            self.end_norm = layers.LayerNorm(config.layer_norm_eps, "float32", name)
+            with layers.name_scopes(scope):
+                self.end_norm.build((None, units))
+        self.end = self._dense("end", units if is_joint else width, initializers)
+        self.answer_hidden = self._dense(
+            "answer_hidden", 2 * width, initializers, **hidden
+        )
+        self.answer = self._dense(
+            "answer", units, initializers, use_bias=head.answer_bias
+        )
+        self.built = True
+
+    def _dense(self, role, num_inputs, initializers, units=1, **given):
+        scope, _, name = self.head.names[role].rpartition("/")
+        draw = layers.glorot_uniform if self.head.glorot else next
+        layer = keras.layers.Dense(
+            units,
+            kernel_initializer=draw(initializers),
+            dtype="float32",
+            name=name,
+            **given,
+        )
+        # Outside this layer's own name scope, as the released names have none.
+        with layers.name_scopes(scope):
+            layer.build((None, num_inputs))
+        return layer
+
+    def call(self, batch, dropouts=layers.no_dropout):
+        """-> dict of start_logits [b, s] and no_answer_logit [b]; for a batch that has
+        start_positions, end_logits [b, s] given those; and except in training, start_top
+        int [b, n], start_top_scores [b, n], end_top int [b, n or 1, m], end_top_scores
+        [b, n or 1, m], best first. Impossible places have very low scores.
+        """
+        hidden = self.encoder(batch, dropouts=dropouts)["sequence_output"]
+        hidden = ops.cast(hidden, "float32")
+        allowed = self._allowed(batch)
+        start = ops.where(allowed, self.start(hidden)[..., 0], _IMPOSSIBLE)
+        outputs = {
+            "start_logits": start,
+            "no_answer_logit": self._no_answer(hidden, start, dropouts),
+        }
+        if "start_positions" in batch:
+            given = batch["start_positions"][:, None]
+            outputs["end_logits"] = self._ends(hidden, allowed, given)[:, 0]
+        if dropouts is not layers.no_dropout:
+            return outputs
+        score = ops.log_softmax if self.end_hidden else ops.copy
+        scores, starts = _top(score(start), self.head.num_starts)
+        outputs |= {"start_top": starts, "start_top_scores": scores}
+        ends = score(self._ends(hidden, allowed, starts))
+        scores, ends = _top(ends, self.head.num_ends)
+        return outputs | {"end_top": ends, "end_top_scores": scores}
+
+    def _allowed(self, batch):
+        """bool [b, s]: the text and [CLS], which stands for no answer."""
+        allowed = ops.equal(batch["segment_ids"], 1)
+        places = ops.arange(ops.shape(allowed)[1])[None]
+        mask = batch.get("input_mask")
+        if mask is None:
+            mask = ops.ones_like(batch["input_ids"])
+        size = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
+        size = size if self.head.final_sep else size - 1
+        allowed = ops.logical_and(allowed, places < size)
+        return ops.logical_or(allowed, ops.equal(places, 0))
+
+    def _ends(self, hidden, allowed, starts):
+        """[b, n or 1, s]: the logits of all ends, given each start, int [b, n]."""
+        if self.end_hidden is None:
+            logits = self.end(hidden)[:, None, :, 0]
+            return ops.where(allowed[:, None], logits, _IMPOSSIBLE)
+        places = ops.arange(ops.shape(hidden)[1])
+        is_start = ops.equal(ops.cast(starts, "int32")[..., None], places)
+        # A product, because the gradient of a lookup would scatter.
+        started = ops.matmul(ops.cast(is_start, "float32"), hidden)  # [b, n, h]
+        # The product of their concatenation, without making that for each pair.
+        width = hidden.shape[-1]
+        parts = self.end_hidden.kernel[:width], self.end_hidden.kernel[width:]
+        of_start, of_end = parts if self.head.start_first else reversed(parts)
+        inner = ops.matmul(started, of_start)[:, :, None]
+        inner += ops.matmul(hidden, of_end)[:, None]
+        inner = self.end_hidden.activation(inner + self.end_hidden.bias)
+        if self.end_norm:
+            inner = self.end_norm(inner)
+        return ops.where(allowed[:, None], self.end(inner)[..., 0], _IMPOSSIBLE)
+
+    def _no_answer(self, hidden, start, dropouts):
+        """[b]: the logit that the text has no answer."""
+        started = ops.matmul(ops.softmax(start)[:, None], hidden)[:, 0]
+        parts = [hidden[:, 0], started]
+        parts = parts if self.head.start_first else parts[::-1]
+        inner = self.answer_hidden(ops.concatenate(parts, axis=-1))
+        inner = dropouts(inner, self.head.answer_dropout)
+        return self.answer(inner)[:, 0]
+
+
+def _top(scores, count):
+    """The `count` best of the last axis, which may be shorter, and their places."""
+    padding = [(0, 0)] * (len(scores.shape) - 1) + [(0, count)]
+    scores = ops.pad(scores, padding, constant_values=2 * _IMPOSSIBLE)
+    scores, places = ops.top_k(scores, count)
+    return scores, ops.cast(places, "int32")

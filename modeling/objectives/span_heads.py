@@ -1,0 +1,103 @@
+"""Lists the heads for questions of releases that try several starts and ends.
+
+To add one, add a row to SPAN_HEADS; span_beams.py makes the network. This module loads no
+Keras, so that --help can list the names at once.
+"""
+
+import dataclasses
+import types
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanHead:
+    """How a release decides where an answer is, and whether there is one.
+
+    Attributes:
+        names: the names of its layers: "start"; "end", which reads "end_hidden" and its
+            normalization "end_norm", if it has them; "answer", which reads
+            "answer_hidden". Without "end_hidden", the end does not depend on the start.
+        units: the width of the hidden layers; None means hidden_size.
+        activation: of the hidden layers.
+        start_first: the vector of the start comes before that of a possible end, and that
+            of [CLS] before the mean of the possible starts; if not, after it.
+        final_sep: whether the last [SEP] of a row may be a start or an end.
+        impossible_windows: whether a window without the answer counts as without an
+            answer, even if the text has one.
+        answer_dropout: before the last layer that says whether there is an answer.
+        answer_bias: whether that layer has a bias.
+        glorot: draw the first weights from Glorot's distribution.
+        num_starts, num_ends: starts to try for a row, and ends for each of them.
+        answer_weight: of the loss of that, with the mean of the other two as 1.
+    """
+
+    names: Mapping[str, str]
+    units: int | None
+    activation: str
+    start_first: bool
+    final_sep: bool
+    impossible_windows: bool
+    answer_dropout: float
+    answer_bias: bool
+    glorot: bool
+    num_starts: int
+    num_ends: int
+    answer_weight: float = 0.5
+
+
+# google-research/albert@b772393 squad_utils.py, create_v2_model.
+_ALBERT = SpanHead(
+    names=types.MappingProxyType(
+        {
+            "start": "start_logits/dense",
+            "end_hidden": "end_logits/dense_0",
+            "end_norm": "end_logits/LayerNorm",
+            "end": "end_logits/dense_1",
+            "answer_hidden": "answer_class/dense_0",
+            "answer": "answer_class/dense_1",
+        }
+    ),
+    units=None,
+    activation="tanh",
+    start_first=False,
+    final_sep=False,
+    impossible_windows=True,
+    answer_dropout=0.1,
+    answer_bias=False,
+    glorot=False,
+    num_starts=5,
+    num_ends=5,
+)
+# google-research/electra@8a46635 finetune/qa/qa_tasks.py, QATask.get_prediction_module.
+_ELECTRA = SpanHead(
+    names=types.MappingProxyType(
+        {
+            "start": "task_specific/squad/dense",
+            "end_hidden": "task_specific/squad/qa_hidden",
+            "end": "task_specific/squad/dense_1",
+            "answer_hidden": "task_specific/squad/dense_2",
+            "answer": "task_specific/squad/dense_3",
+        }
+    ),
+    units=512,
+    activation="gelu_erf",
+    start_first=True,
+    final_sep=True,
+    impossible_windows=False,
+    answer_dropout=0.0,
+    answer_bias=True,
+    glorot=True,
+    num_starts=20,
+    num_ends=20,
+)
+_ELECTRA_INDEPENDENT = dataclasses.replace(
+    _ELECTRA,
+    names=types.MappingProxyType(
+        {k: name for k, name in _ELECTRA.names.items() if k != "end_hidden"}
+    ),
+)
+SPAN_HEADS = {
+    "albert": _ALBERT,
+    "electra": _ELECTRA,
+    "electra_independent": _ELECTRA_INDEPENDENT,  # its joint_prediction=False
+}

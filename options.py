@@ -182,6 +182,7 @@ def parse(options_class):
 
     Ends the program after --help, with --only_check_args, and on mistakes; see `run`.
     """
+    gc.freeze()  # else the end of the program looks through all that has been loaded
     define(options_class)
     app.define_help_flags()
     _read_command_line(options_class)

@@ -1,4 +1,4 @@
-"""What scripts are given: small files, and the flags of a run on them."""
+"""What scripts are given: small files in a folder, and the flags of a run on them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Files of strangers in a folder: planted, and looked for afterwards."""
+"""Files of strangers in a folder: planted, looked for afterwards, or in a script's way."""
 
 import os
 import pathlib
@@ -110,6 +110,9 @@ def check_untouched(before: Mapping, after: Mapping):
     new = (path for path in after.keys() - before if after[path] is not None)
     ours = rf"(.*/)?({re.escape(run_folder.RECORD)}|[a-z]+\.tf_record(\.json)?)"
     assert not [path for path in new if not re.fullmatch(ours, path)]
+
+
+# --- What a case needs before the script is run: called with root and an ExitStack ---
 
 
 def nothing(root, stack):

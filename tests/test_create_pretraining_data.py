@@ -168,6 +168,9 @@ def test_a_lone_surrogate_is_an_unknown_character():
     assert Vocabulary.load(str(VOCAB_FILE)).unk_id in batch["masked_lm_ids"]
 
 
+# === What is refused ===
+
+
 LONE = "One document.\nOf two sentences.\n"
 REFUSED = {
     "no file": ({"input_file": ["no*.txt"]}, r"no file matches 'no\*\.txt'"),

@@ -152,6 +152,9 @@ def test_search_names_runs_no_better_than_one_answer(folder, capsys):
     assert found["metric"] == "accuracy"
 
 
+# --- Choices -------------------------------------------------------------------------
+
+
 @pytest.fixture
 def json_folder(folder):
     return write_json_files(folder)

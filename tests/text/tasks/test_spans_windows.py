@@ -144,6 +144,9 @@ def test_windows_side_by_side_show_every_token_once():
     }
 
 
+# --- Annotated answers ---------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     "text, answer, start, found",
     [

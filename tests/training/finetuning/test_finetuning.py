@@ -173,6 +173,9 @@ def test_early_stopping_is_held_to_what_it_depends_on(stopped, once, untraced):
     run(stopped, **STOPS)
 
 
+# --- Nothing of the user's is lost ---------------------------------------------------
+
+
 def users(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

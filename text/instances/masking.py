@@ -70,20 +70,7 @@ def mask(
     Source: google-research/bert@eedf571 create_pretraining_data.py:342-415; for n-grams,
         google-research/albert@b772393 create_pretraining_data.py:455-538.
     """
-    counts = np.minimum(
-        prediction_counts(lengths, masking.masked_lm_prob),
-        masking.max_predictions_per_seq,
-    )
-    if masking.ngram > 1:
-        starts = candidates
-        if masking.whole_words:
-            starts = _word_starts(candidates, word_starts)
-        shares = ngram_shares(masking.ngram, masking.favor_shorter_ngram)
-        chosen = choose_ngrams(candidates, starts, counts, shares, rng)
-    elif masking.whole_words:
-        chosen = _choose_words(candidates, word_starts, counts, rng)
-    else:
-        chosen = _choose_tokens(candidates, counts, rng)
+    chosen = _choose(candidates, lengths, word_starts, masking, rng)
     places = np.flatnonzero(chosen)  # much faster than np.nonzero of two axes
     rows, positions = np.divmod(places, chosen.shape[1])
     originals = input_ids.ravel()[places]
@@ -111,6 +98,23 @@ def mask(
     batch["masked_lm_weights"][slots] = 1.0
     outcomes = is_mask.sum(), (~is_mask & ~is_random).sum(), is_random.sum()
     return batch, np.array(outcomes, np.int64)
+
+
+def _choose(candidates, lengths, word_starts, masking, rng):
+    """bool [batch, seq_length]: the tokens to predict."""
+    counts = np.minimum(
+        prediction_counts(lengths, masking.masked_lm_prob),
+        masking.max_predictions_per_seq,
+    )
+    if masking.ngram > 1:
+        starts = candidates
+        if masking.whole_words:
+            starts = _word_starts(candidates, word_starts)
+        shares = ngram_shares(masking.ngram, masking.favor_shorter_ngram)
+        return choose_ngrams(candidates, starts, counts, shares, rng)
+    if masking.whole_words:
+        return _choose_words(candidates, word_starts, counts, rng)
+    return _choose_tokens(candidates, counts, rng)
 
 
 def _choose_tokens(candidates, counts, rng):

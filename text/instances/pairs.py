@@ -7,6 +7,7 @@ element.
 
 import array
 import functools
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from text.corpus.store import FlatFile
 from text.instances import figures, packing
 from text.instances.instances import Instances, Rule
 from text.instances.packing import truncated_lengths
+from text.instances.sides import Sides, find_first_seps
 from text.records.schema import Feature
 
 # One planned instance: two spans of the corpus, already cut to fit. `is_random` is its
@@ -30,7 +32,6 @@ PAIR = np.dtype(
     ]
 )
 
-MOST_RANDOM_NEXT = 0.9
 _WINDOW = 1 << 16  # sentences of one document held at a time
 _RANDOM_SPANS = 1 << 12  # looked up at a time
 
@@ -101,7 +102,8 @@ class Pairs(Instances):
         text, lengths, _ = layout
         columns = np.arange(text.shape[1])
         is_token = columns < lengths[:, None]
-        first_seps, last_seps = _first_seps(layout, vocabulary), lengths[:, None] - 1
+        first_seps = find_first_seps(layout, vocabulary)
+        last_seps = lengths[:, None] - 1
         b_begins = first_seps + vocabulary.separators
         in_b = is_token & (columns >= b_begins)
         is_sep = (columns >= first_seps) & ~in_b & is_token | (columns == last_seps)
@@ -167,89 +169,6 @@ class Pairs(Instances):
         return f"{share:.1%} with a random next sentence"
 
 
-def _first_seps(layout, vocabulary):
-    """int64 [batch, 1]: the position of the first [SEP]."""
-    return (layout.text == vocabulary.sep_id).argmax(axis=1)[:, None]
-
-
-class Sides(figures.Figures):
-    """Counts lengths of the two sides, and labels.
-
-    Attributes:
-        title, names, question, note: what labels mean, in the words of the report.
-        rule: what must hold for the share of labels that are 1.
-        advice: what to do if it does not.
-    """
-
-    title, names = "Next sentence", ("next sentence", "random")
-    question = "Is B the next sentence?"
-    note = "half are random by choice; so are spans without a next sentence"
-    rule = "half or somewhat more of the second sides must be random"
-    advice = (
-        "; if lines or documents are too long or too short to have a next sentence, "
-        "split them differently"
-    )
-
-    def __init__(self, max_seq_length, vocabulary):
-        self._vocabulary = vocabulary
-        self._lengths = np.zeros((2, max_seq_length + 1), np.int64)
-        self._labels = np.zeros(2, np.int64)
-        self._pairs = self._random = 0  # where labels are drawn
-        self._most = 0.5
-
-    def add(self, batch, layout, recipe) -> None:
-        labels = batch["next_sentence_labels"][:, 0]
-        seps = _first_seps(layout, self._vocabulary)[:, 0]
-        figures.count(self._lengths[0], seps - 1)
-        others = 1 + self._vocabulary.separators
-        figures.count(self._lengths[1], layout.lengths - seps - others)
-        figures.count(self._labels, labels)
-        if most := self.most(recipe):
-            self._pairs += len(labels)
-            self._random += int(labels.sum())
-            self._most = max(self._most, most)
-
-    def most(self, recipe) -> float | None:
-        """The largest plausible share of labels that are 1; None if they are not drawn."""
-        return MOST_RANDOM_NEXT if recipe.random_next_sentences else None
-
-    def implausible(self) -> Iterator[tuple[str, str]]:
-        if not self._pairs:
-            return
-        share = self._random / self._pairs
-        least, most = (
-            bound
-            + sign * figures.DEVIATIONS * np.sqrt(bound * (1 - bound) / self._pairs)
-            for bound, sign in ((0.5, -1), (self._most, 1))
-        )
-        if not least <= share <= most:
-            yield self.rule, f"{share:.1%} are{self.advice}"
-
-    def lines(self) -> list[tuple[str, str]]:
-        a, b = self._lengths
-        share = self._labels[1] / max(1, self._labels.sum())
-        return [
-            (
-                "Sides",
-                f"A {figures.mean(a):.1f} and B {figures.mean(b):.1f} tokens, median "
-                f"{figures.median(a)} and {figures.median(b)}",
-            ),
-            (self.title, f"{share:.1%} {self.names[1]}"),
-        ]
-
-    def plots(self) -> list[figures.Histogram | figures.Bars]:
-        shares = self._labels / max(1, self._labels.sum())
-        labels = [
-            (name, share, f"{share:.2%}")
-            for name, share in zip(self.names, shares, strict=True)
-        ]
-        return [
-            figures.lengths("Tokens in side A", self._lengths[0]),
-            figures.lengths("Tokens in side B", self._lengths[1]),
-            figures.Bars(self.question, labels, self.note),
-        ]
-
-
 def plan(
     sentences: FlatFile,
     documents: FlatFile,
@@ -280,52 +199,60 @@ def plan(
     Source: google-research/bert@eedf571 create_pretraining_data.py:223-340, 418-437; for
         swapped sides, google-research/albert@b772393 create_pretraining_data.py:312-348.
     """
-    planned = array.array("q")  # a list of tuples would take five times the memory
-    unpaired = 0
-    uniforms = _uniforms(rng)
     chunks = _consecutive_chunks
     if random_next:
         chunks = functools.partial(_chunks, random_share=random_share)
-    document_bounds = documents[first : last + 1].tolist()
-    for document, *bounds in zip(
-        range(first, last), document_bounds[:-1], document_bounds[1:], strict=True
+    columns, unpaired = _plan_chunks(
+        sentences,
+        documents[first : last + 1].tolist(),
+        first,
+        max_num_tokens,
+        short_seq_prob,
+        chunks,
+        rng,
+    )
+    is_random = columns[-1] < 0
+    counts = {
+        "random_next": int(is_random.sum()),
+        "unpaired_sentences": 0 if random_next else unpaired,
+    }
+    spans = _find_random_spans(columns, is_random, sentences, documents, rng)
+    if swapped_share:
+        is_random |= _swap(spans, ~is_random, swapped_share, rng)
+        counts["swapped"] = int(is_random.sum())
+    pairs, counts["truncated_tokens"] = _cut(*spans, max_num_tokens, rng)
+    pairs["is_random"] = is_random
+    return pairs, counts
+
+
+def _plan_chunks(sentences, bounds, first, max_num_tokens, short_seq_prob, chunks, rng):
+    """Plans the chunks of documents, numbered from `first`.
+
+    Returns int64 [5, chunks]: document, target length, a_start, a_end, b_end; and how many
+    documents have a sentence left at their end.
+    """
+    planned = array.array("q")  # a list of tuples would take five times the memory
+    left = 0
+    uniforms = _uniforms(rng)
+    for document, *own in zip(
+        itertools.count(first), bounds[:-1], bounds[1:], strict=False
     ):
         # One target per document and pass, not per instance.
         target = max_num_tokens
         if next(uniforms) < short_seq_prob:
             target = 2 + int(next(uniforms) * (max_num_tokens - 1))
-        end = sentences[bounds[0]]
-        for a_start, a_end, end in chunks(sentences, *bounds, target, uniforms):
+        end = sentences[own[0]]
+        for a_start, a_end, end in chunks(sentences, *own, target, uniforms):
             planned.extend((document, target, a_start, a_end, end))
-        if not random_next and end < sentences[bounds[1]]:
-            unpaired += 1
-    columns = np.frombuffer(planned, np.int64).reshape(-1, 5).T.copy()
+        if end < sentences[own[1]]:
+            left += 1
+    return np.frombuffer(planned, np.int64).reshape(-1, 5).T.copy(), left
+
+
+def _find_random_spans(columns, is_random, sentences, documents, rng):
+    """Returns a_start, a_end, b_start, b_end; those of b are found where it is random."""
     document, target, a_start, a_end, b_end = columns
-    is_random = b_end < 0
-    counts = {"random_next": int(is_random.sum())}
     b_start = a_end.copy()
-    _find_random_spans(columns, b_start, sentences, documents, rng)
-    if swapped_share:
-        is_swapped = ~is_random & (rng.random(len(document)) < swapped_share)
-        is_random |= is_swapped
-        counts["swapped"] = int(is_random.sum())
-        # Before they are cut: of two equal sides, the second loses first, and must not
-        # tell which one it was.
-        for a, b in ((a_start, b_start), (a_end, b_end)):
-            a[is_swapped], b[is_swapped] = b[is_swapped], a[is_swapped]
-    pairs, truncated = _cut(a_start, a_end, b_start, b_end, max_num_tokens, rng)
-    pairs["is_random"] = is_random
-    return pairs, {
-        **counts,
-        "truncated_tokens": truncated,
-        "unpaired_sentences": unpaired,
-    }
-
-
-def _find_random_spans(columns, b_start, sentences, documents, rng):
-    """Sets start and end of the second spans that are random."""
-    document, target, a_start, a_end, b_end = columns
-    is_random = b_end < 0
     wanted = np.maximum(target - (a_end - a_start), 1)
     rows = np.flatnonzero(is_random)
     for start in range(0, len(rows), _RANDOM_SPANS):
@@ -333,6 +260,18 @@ def _find_random_spans(columns, b_start, sentences, documents, rng):
         b_start[some], b_end[some] = _random_spans(
             sentences, documents, document[some], wanted[some], rng
         )
+    return a_start, a_end, b_start, b_end
+
+
+def _swap(spans, may_swap, share, rng):
+    """Exchanges the sides of some pairs; returns which."""
+    is_swapped = may_swap & (rng.random(len(may_swap)) < share)
+    # Before they are cut: of two equal sides, the second loses first, and must not tell
+    # which one it was in the text.
+    a_start, a_end, b_start, b_end = spans
+    for a, b in ((a_start, b_start), (a_end, b_end)):
+        a[is_swapped], b[is_swapped] = b[is_swapped], a[is_swapped]
+    return is_swapped
 
 
 def _cut(a_start, a_end, b_start, b_end, max_num_tokens, rng):

@@ -9,16 +9,17 @@ import numpy as np
 
 from text.instances import figures, pairs
 from text.instances.instances import Rule
+from text.instances.sides import MOST_RANDOM, Sides
 from text.records.schema import Feature
 
 
 class SentenceOrder(pairs.Pairs):
     """`[CLS] a [SEP] b [SEP]`, and 1 if b comes before a in the text.
 
-    By default, all pairs are consecutive: a chunk has at least two sentences, of which
-    too many tokens are cut off, and a lone last sentence is left out. In the release, a
-    chunk of one sentence is paired with random text, and also labeled 1; this is
-    `lone_sentences` "random".
+    Differs from the release: by default, all pairs are consecutive. A chunk has at least
+    two sentences, of which too many tokens are cut off, and a lone last sentence is left
+    out. In the release, a chunk of one sentence is paired with random text, and also
+    labeled 1; this is `lone_sentences` "random".
 
     Source: google-research/albert@b772393 create_pretraining_data.py:255-386.
     """
@@ -104,10 +105,11 @@ class SentenceOrder(pairs.Pairs):
 
 def _boundaries(ids, is_token, vocabulary):
     """bool [batch, seq_length]: special tokens, and the first piece of each word."""
-    return is_token & ~vocabulary.is_continuation[ids]
+    # Broken records may have ids that are in no vocabulary.
+    return is_token & ~vocabulary.is_continuation.take(ids, mode="clip")
 
 
-class _Order(pairs.Sides):
+class _Order(Sides):
     """Counts lengths of the two sides, and those that are swapped."""
 
     title, names = "Sentence order", ("in order", "swapped")
@@ -117,4 +119,4 @@ class _Order(pairs.Sides):
     advice = ""
 
     def most(self, recipe) -> float:
-        return pairs.MOST_RANDOM_NEXT if recipe.lone_sentences == "random" else 0.5
+        return MOST_RANDOM if recipe.lone_sentences == "random" else 0.5

@@ -83,16 +83,19 @@ class Options(TokenizerOptions):
     num_unused: int = options.field(
         994,
         help="Number of [unusedN] tokens to reserve for your own words. The released "
-        "vocabularies have 994; choose fewer for a small vocabulary. Byte-level BPE has "
-        "none.",
+        "vocabularies have 994; choose fewer for a small vocabulary. Other "
+        "kinds have none.",
     )
     min_character_count: int = options.field(
         5,
         help="Leave out non-ASCII characters that occur less often than this; words that "
-        "contain them become [UNK]. Byte-level BPE has a token for every byte instead.",
+        "contain them become [UNK]. Byte-level BPE has a token for every byte instead, and "
+        "SentencePiece --character_coverage.",
     )
     min_frequency: int = options.field(
-        2, help="Join two pieces only if they occur together at least this often."
+        2,
+        help="Join two pieces only if they occur together at least this often. Not for "
+        "SentencePiece.",
     )
     character_coverage: float = options.field(
         0.99995,

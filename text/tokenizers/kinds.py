@@ -99,9 +99,8 @@ class TokenizerOptions:
 
     do_lower_case: bool = options.field(
         True,
-        help="Lowercase the text, for uncased vocabularies. This flag and the next two are "
-        "for WordPiece, and the first two of them for SentencePiece (.model); a byte-level "
-        "vocabulary (vocab.json) keeps text as it is.",
+        help="Lowercase the text, for uncased vocabularies. This flag and the next two do "
+        "not apply to a byte-level vocabulary (vocab.json), which keeps text as it is.",
     )
     strip_accents: bool | None = options.field(
         None,
@@ -109,7 +108,8 @@ class TokenizerOptions:
         "--do_lower_case, but always with SentencePiece, as in ALBERT's release.",
     )
     split_cjk: bool = options.field(
-        True, help="Make every Chinese character a separate word."
+        True,
+        help="Make every Chinese character a separate word. Not for SentencePiece.",
     )
 
     def load_tokenizer(self, vocab_file: str) -> Tokenizer:

@@ -10,7 +10,7 @@ import fill_mask
 import run_pretraining
 from training import checkpoint
 from modeling.encoders.electra_config import ElectraConfig
-from modeling.objectives import replaced_tokens
+from modeling.objectives import masked_lm, replaced_tokens
 from serving.predictor import Predictor
 from tests import jobs
 from tests.pretraining import RECORDS, TINY, flags, results
@@ -170,3 +170,44 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
     best = np.argsort(-row)[:5]
     expected = [tokenizer.vocabulary.tokens[id] for id in best]
     assert [each["token"] for each in answer["masks"][0]] == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "message"),
+    [
+        (
+            CONFIG,
+            {"generator_hidden_size": 1.0},
+            "its generator does not fit the model; check --generator_hidden_size.*; "
+            r"generator/\S+ is \[8\] in the checkpoint and \[16\] in the model",
+        ),
+        (
+            CONFIG,
+            {"config": TINY, "objective": "masked_lm", "generator_hidden_size": 0.25},
+            "not in the checkpoint: .*; check that it is the right checkpoint and "
+            "bert_config_file; it contains .*electra/embeddings",
+        ),
+        (
+            TINY,
+            {},
+            "not in the checkpoint: .*bert_config_file; it contains .*bert/embeddings",
+        ),
+        (
+            CONFIG,
+            {"objective": "masked_lm", "generator_hidden_size": 0.25},
+            "contains a generator and a discriminator, and only the generator fills",
+        ),
+    ],
+    ids=["wider generator", "electra as bert", "bert as electra", "masks"],
+)
+def test_a_checkpoint_of_another_network_is_refused(
+    records, tmp_path, source, changes, message
+):
+    objective = masked_lm.MaskedLM()
+    if source is CONFIG:
+        objective = replaced_tokens.ReplacedTokens(0.5)
+    weights = {v.path: v.numpy() for v in objective.network(source).weights}
+    checkpoint.write_bundle(str(tmp_path / "other" / "model.ckpt-0"), weights)
+    given = {"init_checkpoint": str(tmp_path / "other" / "model.ckpt-0")} | changes
+    with pytest.raises(UserError, match=message):
+        pretrain(tmp_path / "run", records, **given)

@@ -226,7 +226,12 @@ def match(
     )
     if wrong := _differing(variables, shapes):
         guess = "does not fit the model; check --bert_config_file"
-        if not any(name.startswith(scope) for name in wrong):
+        if all(name.startswith("generator") for name in wrong):
+            guess = (
+                "its generator does not fit the model; check --generator_hidden_size and "
+                "--generator_shares"
+            )
+        elif not any(name.startswith(scope) for name in wrong):
             guess = (
                 "its head does not fit the model; check the number of labels, or leave "
                 "the head out with --init_encoder_only"

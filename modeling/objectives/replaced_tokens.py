@@ -109,7 +109,7 @@ class DiscriminatorHead(keras.layers.Layer):
             layers.activation(config.hidden_act),
         )
         self.logit = layers.Dense(
-            1, layers.glorot_uniform(initializers), dtype, name="dense_1"
+            1, layers.glorot_uniform(initializers), "float32", name="dense_1"
         )
 
     def build(self, input_shape=None):
@@ -118,8 +118,7 @@ class DiscriminatorHead(keras.layers.Layer):
         self.built = True
 
     def call(self, sequence_output):
-        logits = ops.matmul(self.dense(sequence_output), self.logit.kernel)
-        return layers.add_wide(logits, ops.copy(self.logit.bias))[..., 0]
+        return self.logit(self.dense(sequence_output))[..., 0]
 
 
 class DiscriminatorModel(keras.layers.Layer):

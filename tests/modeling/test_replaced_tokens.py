@@ -175,6 +175,22 @@ def test_gradients_equal_the_release(batch):
         )
 
 
+def test_in_bfloat16_the_losses_are_about_the_same(batch):
+    model = make_model()
+    expected, _ = gradients(model, complete(model, batch))
+    rounded = WHOLE.network(CONFIG, dtype="mixed_bfloat16")
+    for variable, exact in zip(rounded.weights, model.weights, strict=True):
+        assert variable.path == exact.path
+        variable.assign(exact)
+    outputs = rounded(complete(rounded, batch))
+    for name in ("masked_lm_logits", "discriminator_logits"):
+        assert outputs[name].dtype == "float32"
+    found, by_variable = gradients(rounded, complete(rounded, batch))
+    for name, value in found.items():
+        assert float(value) == pytest.approx(float(expected[name]), rel=0.05), name
+    assert all(np.isfinite(gradient).all() for gradient in by_variable.values())
+
+
 def test_the_discriminator_teaches_the_generator_only_its_embeddings(batch):
     model = make_model()
     objective = replaced_tokens.ReplacedTokens(0.5)

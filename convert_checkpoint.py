@@ -18,7 +18,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
 
 import numpy as np
 
@@ -413,10 +412,7 @@ def _as_theirs(task):
     """Names the labels that run_ner.py makes of types: O, then B and I of each."""
     if "entity_types" not in task:
         return task
-    entities = ([tags.Entity(kind, 0, 2)] for kind in task["entity_types"])
-    marks = (tags.mark(entity, 2, "iob2") for entity in entities)
-    labels = [tags.OUTSIDE, *chain.from_iterable(marks)]
-    return task | {"head": "tagging", "labels": labels}
+    return task | {"head": "tagging", "labels": tags.labels_of(task["entity_types"])}
 
 
 def main(given: Options) -> int:

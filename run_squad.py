@@ -102,15 +102,14 @@ class Options(FineTuningOptions):
     def __post_init__(self):
         super().__post_init__()
         self.check_at_least(1, "n_best_size", "max_answer_length")
-        for name in ("start_n_top", "end_n_top"):
-            if getattr(self, name) is None:
-                continue
-            self.check_at_least(1, name)
-            if self.span_head == "independent":
-                raise UserError(
-                    f"--{name} has no effect with --span_head=independent; use "
-                    "--n_best_size"
-                )
+        beams = ("start_n_top", "end_n_top")
+        beams = [name for name in beams if getattr(self, name) is not None]
+        self.check_at_least(1, *beams)
+        if beams and self.span_head == "independent":
+            raise UserError(
+                f"--{beams[0]} has no effect with --span_head=independent; use "
+                "--n_best_size"
+            )
         if math.isnan(self.null_score_diff_threshold):
             raise UserError("--null_score_diff_threshold=nan: must be a number")
         self.lengths  # noqa: B018  checked when it is made
@@ -284,8 +283,9 @@ class Squad(ServedTask):
         # Differs from the release, where padding may be among the best starts and ends.
         # Here padding depends on the other rows of a batch, and answers must not.
         sizes = [window.stop + window.offset + 1 for window in predictions.notes]
-        logits = (predictions.outputs[f"{side}_logits"] for side in ("start", "end"))
-        logits = (_without_padding(values, sizes) for values in logits)
+        logits = [predictions.outputs[f"{side}_logits"] for side in ("start", "end")]
+        is_token = np.arange(logits[0].shape[1]) < np.array(sizes, int)[:, None]
+        logits = (np.where(is_token, values, -np.inf) for values in logits)
         return spans.best_answers(*rows, *logits, **self._search())
 
     def _search(self):
@@ -427,12 +427,6 @@ class Squad(ServedTask):
             return beams_graph.best_answers(documents, windows, found, **search)
         logits = (outputs[f"{side}_logits"] for side in ("start", "end"))
         return spans_graph.best_answers(documents, windows, *logits, **search)
-
-
-def _without_padding(logits, sizes):
-    """Args: `logits` float [rows, s], `sizes` the tokens of each row."""
-    is_token = np.arange(logits.shape[1]) < np.array(sizes, int)[:, None]
-    return np.where(is_token, logits, -np.inf)
 
 
 def _entry(span):

@@ -87,6 +87,12 @@ def mark(found: Iterable[Entity], length: int, scheme: str) -> list[str]:
     return tags
 
 
+def labels_of(kinds: Iterable[str]) -> list[str]:
+    """The tags of the scheme iob2 for these types: O, then B and I of each."""
+    marks = (mark([Entity(kind, 0, 2)], 2, "iob2") for kind in kinds)
+    return [OUTSIDE, *itertools.chain.from_iterable(marks)]
+
+
 def faults(tags: Sequence[str], scheme: str) -> list[int]:
     """The words whose tags the scheme does not allow there."""
     proper = mark(entities(tags), len(tags), scheme)

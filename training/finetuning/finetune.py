@@ -164,9 +164,8 @@ def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
     split = task.test_sets[0]
     known = []
     if given.do_eval or given.do_predict:
-        known = experiment.sets.examples(
-            (task.eval_sets if given.do_eval else task.test_sets)[0]
-        )
+        sets = task.eval_sets if given.do_eval else task.test_sets
+        known = experiment.sets.examples(sets[0])
     examples = [*task.samples(), *known[:_CHECKED]]
     made = [
         (i, row) for i, e in enumerate(examples) for row in task.featurize(e, split)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from training import loop
+from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.replaced_tokens import DiscriminatorModel
 from serving import export, forms

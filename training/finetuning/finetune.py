@@ -202,11 +202,7 @@ def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
             requests=[task.request(example) for example in examples],
             answers=task.answers(predictions),
             batch={name: values[:_CHECKED] for name, values in batch.items()},
-            outputs={
-                name: values[:_CHECKED]
-                for name, values in outputs.items()
-                if name not in trainer.objective.ranked_outputs
-            },
+            outputs=_checked(outputs, trainer.objective.ranked_outputs),
             formats=given.export_formats,
         ),
     )
@@ -214,3 +210,8 @@ def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
         f"exported to {folder}; loaded by another process, it gave the same answers to "
         f"{len(examples)} requests"
     )
+
+
+def _checked(outputs, ranked):
+    """Those to check an export on; the answers depend on the others."""
+    return {k: values[:_CHECKED] for k, values in outputs.items() if k not in ranked}

@@ -9,34 +9,35 @@ from collections.abc import Iterable, Iterator
 from text.corpus.formats import Span
 from text.files import sources
 
-_RANGE_BYTES = 8 << 20
 _RANGE_FILES = 1 << 12
 
 
-def ranges(paths: Iterable[str], input_format: str) -> Iterator[list[Span]]:
-    """Lists spans of some megabytes together, for `whole_documents`.
+def ranges(
+    paths: Iterable[str], input_format: str, most_bytes: int
+) -> Iterator[list[Span]]:
+    """Lists spans of about `most_bytes` together, for `whole_documents`.
 
     Small files share a range. A file that is packed or is one document is not cut.
     """
     spans, size = [], 0
     for path in paths:
-        for span in _spans(path, input_format):
+        for span in _spans(path, input_format, most_bytes):
             spans.append(span)
             size += span.size
-            if size >= _RANGE_BYTES or len(spans) == _RANGE_FILES:
+            if size >= most_bytes or len(spans) == _RANGE_FILES:
                 yield spans
                 spans, size = [], 0
     if spans:
         yield spans
 
 
-def _spans(path, input_format):
+def _spans(path, input_format, most_bytes):
     size = sources.size(path)
     start = 0
     if not path.endswith(".gz") and input_format != "files":
-        while size - start > _RANGE_BYTES:
-            yield Span(path, start, start + _RANGE_BYTES, _RANGE_BYTES)
-            start += _RANGE_BYTES
+        while size - start > most_bytes:
+            yield Span(path, start, start + most_bytes, most_bytes)
+            start += most_bytes
     yield Span(path, start, None, size - start)
 
 

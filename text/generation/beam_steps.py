@@ -34,11 +34,9 @@ from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
 
-_BLOCK_TOKENS = 1 << 21
-_BLOCK_DOCUMENTS = 16  # at least, so that a next sentence can come from several others
 _BATCH_ROWS = 1 << 11
 _GROUP, _PLAN, _MASK, _ORDER, _FILE = range(5)  # the uses of random generators
-_COUNTED = (  # by the first step, in the order of descriptions
+COUNTED = (  # by the first step, in the order of descriptions
     "tokens",
     "unknown_tokens",
     "empty_sentences",
@@ -60,12 +58,19 @@ class Job:
         vocabulary_files: names and contents; the vocabulary may be on the machine that
             starts the pipeline.
         description: that of the records, without counts.
+        range_bytes: of the input that a worker takes at a time.
+        block_tokens: about how many a block has.
+        block_documents: how many a block has at least, if the text has them, so that the
+            random next sentences of one come from several others.
     """
 
     settings: Settings
     patterns: tuple[str, ...]
     vocabulary_files: tuple[tuple[str, bytes], ...]
     description: Description
+    range_bytes: int = 8 << 20
+    block_tokens: int = 1 << 21
+    block_documents: int = 16
 
     def load_tokenizer(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +136,9 @@ def _ranges(patterns, job):
             f"{','.join(patterns)}: input files have changed since the pipeline was "
             "started, or differ on its workers; start it again"
         )
-    yield from enumerate(ranges.ranges(paths, job.settings.input_format))
+    yield from enumerate(
+        ranges.ranges(paths, job.settings.input_format, job.range_bytes)
+    )
 
 
 class _Tokenize(beam.DoFn):
@@ -151,9 +158,10 @@ class _Tokenize(beam.DoFn):
         number, spans = numbered
         settings = self._job.settings
         whole = [ranges.whole_documents(s, settings.input_format) for s in spans]
-        counts = collections.Counter(dict.fromkeys(_COUNTED, 0))
+        counts = collections.Counter(dict.fromkeys(COUNTED, 0))
         documents, sentences = [], []
-        for sentence in stages.encoded(settings, self._tokenizer, filter(None, whole)):
+        encoded = stages.encoded(settings, self._tokenizer, filter(None, whole))
+        for sentence in encoded:
             if sentence is not None:
                 counts["decomposed_sentences"] += sentence[2]
                 counts["empty_sentences"] += not sentence[0]
@@ -163,8 +171,6 @@ class _Tokenize(beam.DoFn):
             if sentences:
                 documents.append(self._document(sentences, counts))
                 sentences = []
-        if sentences:
-            documents.append(self._document(sentences, counts))
         yield number, documents
         yield TaggedOutput(_NOTES, (number, dict(counts)))
 
@@ -210,7 +216,8 @@ class _Text(NamedTuple):
         stages.refuse_text(job.settings, num_files, total)
         documents = [counts["documents"] for counts in notes]
         blocks = min(
-            total["tokens"] // _BLOCK_TOKENS, total["documents"] // _BLOCK_DOCUMENTS
+            total["tokens"] // job.block_tokens,
+            total["documents"] // job.block_documents,
         )
         firsts = np.cumsum([0, *documents[:-1]])
         return cls(firsts, max(1, blocks), dict(total))

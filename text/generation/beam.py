@@ -29,7 +29,7 @@ _RAISED = re.compile(
 
 
 class Pipeline:
-    """A runner with its options; from now on, Beam reaches this process's remote files."""
+    """A pipeline for one set of records. Beam reaches this process's remote files."""
 
     def __init__(self, runner: str, beam_options: str):
         """Args:
@@ -46,7 +46,9 @@ class Pipeline:
             options = PipelineOptions([f"--runner={runner}", *given])
             self._pipeline = beam.Pipeline(options=options)
         except ValueError as error:
-            raise UserError(f"--runner={runner} {beam_options}: {error}") from error
+            problem = " ".join(str(error).split())
+            raise UserError(f"--runner={runner} {beam_options}: {problem}") from error
+        self._shares_disks = runner != "DataflowRunner"
         sources.reach_with(beam_files.BeamFiles())
 
     def generate(
@@ -64,6 +66,12 @@ class Pipeline:
         """
         tokenizer = settings.load_tokenizer(settings.vocab_file)
         tokenizer.check_release(settings.vocab_file)
+        for path in (*settings.input_files, *settings.output_files):
+            if not self._shares_disks and not sources.is_remote(path):
+                raise UserError(
+                    f"{path}: Dataflow's workers cannot reach this machine's files; use "
+                    "gs:// for input and output"
+                )
         outputs.refuse_overlaps(settings)
         origin = outputs.origin(settings, tokenizer.vocabulary)
         origin[outputs.ENGINE] = "beam"
@@ -73,6 +81,7 @@ class Pipeline:
                 return description, True
             if not overwrite:
                 outputs.refuse_outputs(settings, origin)
+            outputs.remove_temporaries(settings)
             beam_files.remove([settings.description_file])
             files = tuple(sorted(tokenizer.files.items()))
             some = dataclasses.replace(settings, input_files=settings.input_files[:3])

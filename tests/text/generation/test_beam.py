@@ -226,6 +226,17 @@ def test_an_unknown_runner_is_refused():
         beam.Pipeline("DirectRunner", "--job_name='x")
 
 
+def test_dataflow_is_not_given_files_that_its_workers_lack(folder):
+    settings = make(folder)
+    with pytest.raises(UserError, match="text.txt: Dataflow's workers cannot reach"):
+        given = (
+            "--project=my-project --region=us-central1 --temp_location=gs://my-bucket/x"
+        )
+        pipeline = beam.Pipeline("DataflowRunner", given)
+        pipeline.generate(settings, list(settings.input_files))
+    assert not made_in(folder)
+
+
 class _Elsewhere(LocalFileSystem):
     """Files that only Beam reaches: held://tmp/x is /tmp/x."""
 

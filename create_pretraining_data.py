@@ -10,6 +10,8 @@ run is interrupted, the same command continues it and produces the same bytes.
 
 import collections
 import dataclasses
+import importlib.util
+import logging
 import os
 
 import options
@@ -53,9 +55,20 @@ class Options(GenerationOptions):
     overwrite: bool = options.field(
         False, help="Replace output files made from other flags or text."
     )
+    runner: str = options.field(
+        "",
+        help="Write the records as an Apache Beam pipeline on this runner, such as "
+        "DirectRunner, DataflowRunner, FlinkRunner or SparkRunner. They do not depend on "
+        "the runner, but are not those of a command without one. Input and output may be "
+        "on any file system that Beam reaches.",
+    )
+    beam_options: str = options.field(
+        "", help="Beam's own flags, in quotes: --beam_options='--project=P --region=R'."
+    )
 
     def __post_init__(self):
         super().__post_init__()
+        self._check_runner()
         self.check_range(0, 1, "keep_share")
         self.check_range(0, None, "num_workers")
         self.check_range(1, None, "num_shards")
@@ -67,6 +80,23 @@ class Options(GenerationOptions):
                 "must add up to 1"
             )
 
+    def _check_runner(self):
+        if self.beam_options and not self.runner:
+            raise UserError("--beam_options needs --runner")
+        for name in ("num_workers", "num_shards", "shard_index"):
+            default = type(self).__dataclass_fields__[name].default
+            if self.runner and getattr(self, name) != default:
+                raise UserError(
+                    f"--{name} is not for --runner, which divides the work itself; see "
+                    "Beam's options for its runner, such as "
+                    "--beam_options='--direct_num_workers=4'"
+                )
+        if self.runner and self.documents_span_files:
+            raise UserError(
+                "--documents_span_files is not for --runner, whose workers read files on "
+                "their own; join the files"
+            )
+
 
 _MUCH_UNKNOWN = 0.05
 
@@ -75,18 +105,24 @@ def main(given: Options) -> None:
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(given, name) for name in names}
     values["strip_accents"] = kinds.kind_of(given.vocab_file).strips_accents(given)
+    pipeline = _pipeline(given) if given.runner else None
     settings = Settings(
         input_files=tuple(inputs.expand(given.input_file)),
-        output_files=_output_files(given.output_file),
+        output_files=_output_files(given.output_file, pipeline is not None),
         **values,
     )
     _warn_of_lost_predictions(given)
-    description, was_there = run.generate(
-        settings,
-        given.num_workers or os.cpu_count() or 1,
-        given.overwrite,
-        (given.shard_index, given.num_shards),
-    )
+    if pipeline:
+        description, was_there = pipeline.generate(
+            settings, given.input_file, given.overwrite
+        )
+    else:
+        description, was_there = run.generate(
+            settings,
+            given.num_workers or os.cpu_count() or 1,
+            given.overwrite,
+            (given.shard_index, given.num_shards),
+        )
     if given.shard_index:
         _say(
             f"Shard {given.shard_index} of {given.num_shards}: the records are finished"
@@ -97,7 +133,20 @@ def main(given: Options) -> None:
     _report(description, settings)
 
 
-def _output_files(patterns):
+def _pipeline(given):
+    if not importlib.util.find_spec("apache_beam"):
+        raise UserError(
+            f"--runner={given.runner}: Apache Beam is not installed; run "
+            "pip install -r requirements/beam.txt"
+        )
+    logging.disable(logging.WARNING)  # of Beam, about parts of it that are not used
+    from text.generation.beam import Pipeline
+
+    logging.disable(logging.NOTSET)
+    return Pipeline(given.runner, given.beam_options)
+
+
+def _output_files(patterns, may_be_remote):
     files = []
     for pattern in patterns:
         name, at, count = pattern.rpartition("@")
@@ -111,7 +160,8 @@ def _output_files(patterns):
     if not files or "" in files:
         raise UserError("--output_file: a name is empty")
     for path in files:
-        sources.refuse_remote(path)
+        if not may_be_remote:
+            sources.refuse_remote(path)
     [(name, times)] = collections.Counter(map(os.path.realpath, files)).most_common(1)
     if times > 1:
         raise UserError(f"--output_file: {name} is named twice")

@@ -175,6 +175,26 @@ class FlatFile:
         return np.frombuffer(b"".join(runs), self.dtype)
 
 
+class HeldArray:
+    """An array in memory that is read like a `FlatFile`."""
+
+    def __init__(self, values: np.ndarray):
+        self.dtype = values.dtype
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index):
+        return self._values[index]
+
+    def gather(self, starts, lengths) -> np.ndarray:
+        """See `FlatFile.gather`."""
+        starts, lengths = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
+        shifts = starts - (np.cumsum(lengths) - lengths)
+        return self._values[np.repeat(shifts, lengths) + np.arange(lengths.sum())]
+
+
 class Corpus:
     """A joined corpus.
 
@@ -189,6 +209,28 @@ class Corpus:
         self.sentences = FlatFile(f"{path}.sentences", np.int64)
         self.documents = FlatFile(f"{path}.documents", np.int64)
         self.word_starts = FlatFile(f"{path}.words", np.uint8) if with_words else None
+
+    @classmethod
+    def held(
+        cls,
+        ids: np.ndarray,
+        sentence_lengths: np.ndarray,
+        document_lengths: np.ndarray,
+        word_starts: np.ndarray | None = None,
+    ) -> "Corpus":
+        """A corpus in memory.
+
+        Args:
+            ids, word_starts: as the attributes.
+            sentence_lengths: int64 [num_sentences], in tokens, none of them 0.
+            document_lengths: int64 [num_documents], in sentences, none of them 0.
+        """
+        corpus = cls.__new__(cls)
+        corpus.ids = HeldArray(ids)
+        corpus.sentences = HeldArray(np.append(0, np.cumsum(sentence_lengths)))
+        corpus.documents = HeldArray(np.append(0, np.cumsum(document_lengths)))
+        corpus.word_starts = None if word_starts is None else HeldArray(word_starts)
+        return corpus
 
     @property
     def num_documents(self) -> int:

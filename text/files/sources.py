@@ -1,6 +1,7 @@
-"""Looks for and reads files: local ones, and those that only TensorFlow reaches (gs://).
+"""Looks for and reads files: local ones, and remote ones such as those on gs://.
 
-TensorFlow is loaded for the latter alone: importing it takes a process seconds and 450 MB.
+TensorFlow reaches remote files, unless `reach_with` names something else. It is loaded for
+them alone: importing it takes a process seconds and 450 MB.
 """
 
 import contextlib
@@ -9,12 +10,29 @@ import glob
 import io
 import os
 from collections.abc import Iterator
+from typing import Protocol
 
 from text.errors import UserError
 
 
+class RemoteFiles(Protocol):
+    """Reaches files that are not local; the methods are those of this module."""
+
+    def exists(self, path: str) -> bool: ...
+    def is_folder(self, path: str) -> bool: ...
+    def matching(self, pattern: str) -> list[str]: ...
+    def status(self, path: str) -> tuple[int, int]: ...
+    def opened(self, path: str) -> io.BufferedIOBase: ...
+
+
+def reach_with(files: RemoteFiles) -> None:
+    """Reaches the remote files of this process some other way than with TensorFlow."""
+    global _remote
+    _remote = files
+
+
 def is_remote(path: str) -> bool:
-    """Whether it is on a file system that only TensorFlow can access, such as gs://."""
+    """Whether it is on a file system that Python cannot open, such as gs://."""
     return "://" in path
 
 
@@ -32,17 +50,11 @@ def refuse_remote(path: str) -> None:
 
 
 def exists(path: str) -> bool:
-    if not is_remote(path):
-        return os.path.exists(path)
-    with _gfile(path) as gfile:
-        return gfile.exists(path)
+    return _remote.exists(path) if is_remote(path) else os.path.exists(path)
 
 
 def is_folder(path: str) -> bool:
-    if not is_remote(path):
-        return os.path.isdir(path)
-    with _gfile(path) as gfile:
-        return gfile.isdir(path)
+    return _remote.is_folder(path) if is_remote(path) else os.path.isdir(path)
 
 
 def is_file(path: str) -> bool:
@@ -53,10 +65,9 @@ def is_file(path: str) -> bool:
 
 def matching(pattern: str) -> list[str]:
     """The paths that a glob matches, sorted; locally, `**` crosses folders."""
-    if not is_remote(pattern):
-        return sorted(glob.glob(pattern, recursive=True))
-    with _gfile(pattern) as gfile:
-        return sorted(gfile.glob(pattern))
+    if is_remote(pattern):
+        return _remote.matching(pattern)
+    return sorted(glob.glob(pattern, recursive=True))
 
 
 def size(path: str) -> int:
@@ -66,19 +77,42 @@ def size(path: str) -> int:
 
 def status(path: str) -> tuple[int, int]:
     """Size in bytes, and time of the last change in nanoseconds."""
-    if not is_remote(path):
-        found = os.stat(path)
-        return found.st_size, found.st_mtime_ns
-    with _gfile(path) as gfile:
-        found = gfile.stat(path)
-        return found.length, found.mtime_nsec
+    if is_remote(path):
+        return _remote.status(path)
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
 
 
 def opened(path: str) -> io.BufferedIOBase:
     """The file, to read bytes from."""
-    if not is_remote(path):
-        return open(path, "rb")
-    return io.BufferedReader(_RemoteFile(path), buffer_size=1 << 20)
+    return _remote.opened(path) if is_remote(path) else open(path, "rb")
+
+
+class _TensorFlowFiles:
+    """What TensorFlow's file systems reach."""
+
+    def exists(self, path):
+        with _gfile(path) as gfile:
+            return gfile.exists(path)
+
+    def is_folder(self, path):
+        with _gfile(path) as gfile:
+            return gfile.isdir(path)
+
+    def matching(self, pattern):
+        with _gfile(pattern) as gfile:
+            return sorted(gfile.glob(pattern))
+
+    def status(self, path):
+        with _gfile(path) as gfile:
+            found = gfile.stat(path)
+            return found.length, found.mtime_nsec
+
+    def opened(self, path):
+        return io.BufferedReader(_RemoteFile(path), buffer_size=1 << 20)
+
+
+_remote: RemoteFiles = _TensorFlowFiles()
 
 
 class _RemoteFile(io.RawIOBase):

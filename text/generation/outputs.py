@@ -26,6 +26,7 @@ _DEFAULTS = {
     for field in dataclasses.fields(RowOptions)
     if field.default is not dataclasses.MISSING
 }
+ENGINE = "engine"  # the key of an origin that says what made the records, if not run.py
 _OTHER_FILES = 256  # that a process has open in addition to the locks
 
 
@@ -50,13 +51,15 @@ def refuse_overlaps(settings) -> None:
                 f"{path}: {settings.work_folder} is the folder for unfinished work; choose "
                 "another --output_file"
             )
+    read = (settings.vocab_file, *settings.input_files)
+    if same := set(filter(sources.is_remote, settings.output_files)).intersection(read):
+        raise UserError(f"{min(same)}: is also an input; choose another --output_file")
     there = {}
     for path in _paths(settings):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             there[_identity(os.stat(path))] = path
     if there:  # otherwise no output can be one of what may be millions of inputs
-        read = (settings.vocab_file, *settings.input_files)
-        for path in itertools.filterfalse(sources.is_remote, read):
+        for path in _local(read):
             if output := there.get(_identity(os.stat(path))):
                 raise UserError(
                     f"{output}: is also an input; choose another --output_file"
@@ -73,7 +76,7 @@ def make_folders(settings) -> None:
     Raises:
         UserError: an output is a folder, or its folder is a file.
     """
-    for path in settings.output_files:
+    for path in _local(settings.output_files):
         if os.path.isdir(path):
             raise UserError(
                 f"{path}: is a folder; name a file in it, such as "
@@ -90,12 +93,12 @@ def make_folders(settings) -> None:
 
 @contextlib.contextmanager
 def locked(settings) -> Iterator[None]:
-    """Keeps other processes from writing any of the outputs.
+    """Keeps other processes from writing any of the outputs, except remote ones.
 
     Raises:
         UserError: another process is writing one, or there are more than may be open.
     """
-    paths = sorted(set(map(os.path.realpath, _paths(settings))))
+    paths = sorted(set(map(os.path.realpath, _local(_paths(settings)))))
     _allow_open_files(len(paths) + _OTHER_FILES)
     with contextlib.ExitStack() as stack:
         for path in paths:
@@ -125,7 +128,7 @@ def origin(settings, vocabulary) -> dict:
     }
     made_of = {
         "flags": flags,
-        "inputs": _summary(_with_status(settings.input_files)),
+        "inputs": summary(settings.input_files),
         "vocab_sha256": vocabulary.digest,
         "unicode_version": unicodedata.unidata_version,
         "numpy_version": np.__version__,
@@ -133,9 +136,9 @@ def origin(settings, vocabulary) -> dict:
     return json.loads(json.dumps(made_of))
 
 
-def _with_status(paths):
-    for path in paths:
-        yield path, *sources.status(path)
+def summary(paths: Iterable[str]) -> dict:
+    """Identifies input files by the path, size and modification time of each."""
+    return _summary((path, *sources.status(path)) for path in paths)
 
 
 def _summary(listed: Iterable[tuple[str, int, int]]) -> dict:
@@ -171,9 +174,9 @@ def finished(settings, origin) -> Description | None:
     ):
         description = Description.read(settings.description_file)
         made_of = summarized(description.origin)
-        same = ("flags", "inputs", "vocab_sha256")
-        if all(made_of[key] == origin[key] for key in same) and all(
-            os.path.getsize(path) == output["bytes"]
+        same = ("flags", "inputs", "vocab_sha256", ENGINE)
+        if all(made_of.get(key) == origin.get(key) for key in same) and all(
+            sources.size(path) == output["bytes"]
             for path, output in zip(
                 settings.output_files, description.outputs, strict=True
             )
@@ -194,7 +197,14 @@ def refuse_what_is_there(settings, folder) -> None:
             f"{_differences(folder.origin, other)}; run its command to continue it, add "
             "--overwrite to start over, or choose another --output_file"
         )
-    found = [path for path in _paths(settings) if os.path.exists(path)]
+    refuse_outputs(settings, folder.origin)
+
+
+def refuse_outputs(settings, origin) -> None:
+    """Raises:
+    UserError: an output exists.
+    """
+    found = [path for path in _paths(settings) if sources.exists(path)]
     if not found:
         return
     different = ""
@@ -202,7 +212,7 @@ def refuse_what_is_there(settings, folder) -> None:
         OSError, UserError, ValueError, LookupError, TypeError, AttributeError
     ):
         other = Description.read(settings.description_file).origin
-        if differences := _differences(folder.origin, other):
+        if differences := _differences(origin, other):
             different = f" (different: {differences})"
     raise UserError(
         f"{found[-1]}: already exists{different}; add --overwrite to replace it, or choose "
@@ -226,6 +236,9 @@ def _differences(origin, other):
             for inputs in (other["inputs"], origin["inputs"])
         )
         differing.append(f"other or changed input files ({there} there, {here} here)")
+    if origin.get(ENGINE) != other.get(ENGINE):
+        here = "with" if origin.get(ENGINE) else "without"
+        differing.append(f"made {here} --runner here, not so there")
     for name in ("unicode_version", "numpy_version"):
         if origin[name] != other.get(name):
             differing.append(f"{name} {other.get(name)} there, {origin[name]} here")
@@ -234,6 +247,10 @@ def _differences(origin, other):
 
 def _paths(settings):
     return settings.description_file, *settings.output_files
+
+
+def _local(paths):
+    return itertools.filterfalse(sources.is_remote, paths)
 
 
 def remove(settings) -> None:

@@ -83,7 +83,9 @@ def _lead(settings, folder, tokenizer, num_workers, overwrite, shard):
                 folder.begin()
                 folder.fail(str(error))  # for runs that start later
             raise
-        description = stages.describe(settings, folder, tokenizer, counts, written)
+        description = stages.describe(
+            settings, folder.origin, tokenizer, counts, written
+        )
         description.write(settings.description_file)
         folder.remove()
     return description, False

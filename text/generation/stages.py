@@ -19,6 +19,7 @@ import itertools
 import os
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -63,12 +64,12 @@ def make_all(
 
 def describe(
     settings: Settings,
-    folder: work.Folder,
+    origin: dict,
     tokenizer: Tokenizer,
     counts: collections.Counter,
     written: list[dict],
 ) -> Description:
-    """The description of what `make_all` returned."""
+    """The description of what was written, from its counts and a dict for each file."""
     vocabulary = tokenizer.vocabulary
     return Description(
         format=_FORMAT,
@@ -81,7 +82,7 @@ def describe(
         instances=counts["instances"],
         outputs=written,
         counts=dict(counts),
-        origin=folder.origin,
+        origin=origin,
     )
 
 
@@ -95,10 +96,17 @@ def _tokenize_all(settings, folder, workers, counts):
     if "sentences" not in noted:  # by an earlier version, which counted by piece
         for path in sorted(glob.glob(f"{glob.escape(folder.path)}/text-*.json")):
             counts.update(read_json(path))
+    refuse_text(settings, len(settings.input_files), counts)
+
+
+def refuse_text(settings: Settings, num_files: int, counts: Mapping) -> None:
+    """Raises:
+    UserError: the text yields no rows, judging by its documents and sentences.
+    """
     if not counts["sentences"]:
         raise UserError(
             f"{', '.join(settings.input_files[:3])}: no line of the "
-            f"{len(settings.input_files)} input file(s) contains a token, so there is "
+            f"{num_files} input file(s) contains a token, so there is "
             "nothing to make records from"
         )
     if refusal := settings.make().refusal(counts["documents"]):
@@ -146,11 +154,18 @@ def _plan_all(settings, folder, workers, counts):
     instances = settings.make()
     prefixes = [task[0] for task in tasks]
     workers.share.do_once(f"{folder.path}/plan", _join_plan, prefixes, instances.suffix)
-    if not counts["instances"]:
-        raise UserError(f"{settings.input_files[0]}: {instances.none_planned}")
-    if counts["instances"] < len(settings.output_files):
+    refuse_rows(settings, counts["instances"])
+
+
+def refuse_rows(settings: Settings, number: int, empty: bool = False) -> None:
+    """Raises:
+    UserError: there are no rows, or one of the output files would be empty.
+    """
+    if not number:
+        raise UserError(f"{settings.input_files[0]}: {settings.make().none_planned}")
+    if empty or number < len(settings.output_files):
         raise UserError(
-            f"{settings.output_files[-1]}: the text yields {counts['instances']} instances "
+            f"{settings.output_files[-1]}: the text yields {number} instances "
             f"for {len(settings.output_files)} output files; use fewer files or more text"
         )
 
@@ -248,23 +263,15 @@ def _tokenize(prefix, settings_file, spans):
     settings, tokenizer = shared.settings, shared.tokenizer
     id_type, with_words = tokenizer.vocabulary.id_type, settings.words_from_spaces
     given = decomposed = 0
-    words = None
-    # Where spaces matter to the tokenizer, sentences are separated by one.
-    space = ""
     with store.PieceWriter(prefix, id_type, with_words) as writer:
-        for sentence in _sentences(settings, spans):
+        for sentence in encoded(settings, tokenizer, spans):
             if sentence is None:
                 writer.end_document()
-                space = ""
                 continue
-            sentence, space = space + sentence, " "
-            if with_words:
-                packed, words = tokenizer.encode_words(sentence)
-            else:
-                packed = tokenizer.encode_packed(sentence)
+            packed, words, is_decomposed = sentence
             writer.add(packed, words)
             given += 1
-            decomposed += tokenizer.decomposes(sentence)
+            decomposed += is_decomposed
     most = shared.instances.max_num_tokens(tokenizer.vocabulary)
     tokens = unknown = long = 0
     for ids in store.blocks(f"{prefix}.tokens", id_type):
@@ -280,6 +287,30 @@ def _tokenize(prefix, settings_file, spans):
         "decomposed_sentences": decomposed,
         "sentences": writer.num_sentences,
     }
+
+
+def encoded(
+    settings: Settings, tokenizer: Tokenizer, spans: Iterable[formats.Span]
+) -> Iterator[tuple[bytes, bytes | None, bool] | None]:
+    """Yields the sentences of spans, and None wherever a document ends.
+
+    Yields:
+        packed ids; uint8, 1 at the first id between two spaces, if words depend on them;
+        and whether letters were taken apart (`Tokenizer.decomposes`).
+    """
+    # Where spaces matter to the tokenizer, sentences are separated by one.
+    space = ""
+    for sentence in _sentences(settings, spans):
+        if sentence is None:
+            yield None
+            space = ""
+            continue
+        sentence, space = space + sentence, " "
+        if settings.words_from_spaces:
+            packed, words = tokenizer.encode_words(sentence)
+        else:
+            packed, words = tokenizer.encode_packed(sentence), None
+        yield packed, words, tokenizer.decomposes(sentence)
 
 
 def _sentences(settings, spans):

@@ -72,11 +72,17 @@ class Description:
                 "write the records again"
             ) from error
 
-    def write(self, path: str) -> None:
-        """Writes what is known, atomically."""
+    def write(self, path: str, replacing=local.replacing) -> None:
+        """Writes what is known, atomically.
+
+        Args:
+            replacing: opens the path as `local.replacing` does, for bytes.
+        """
         content = dataclasses.asdict(self)
         del content["path"]
-        local.write_json(path, {k: v for k, v in content.items() if v is not None})
+        known = {k: v for k, v in content.items() if v is not None}
+        with replacing(path) as file:
+            file.write(f"{json.dumps(known, indent=2)}\n".encode())
 
     @property
     def flags(self) -> dict:

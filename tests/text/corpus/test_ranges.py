@@ -1,0 +1,108 @@
+"""Ranges of whole documents: wherever files are cut, each document has one reader."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from text.corpus import formats, ranges
+from text.corpus.store import Corpus, FlatFile
+
+LINE = st.sampled_from(["", "", " \t", "One.", "x" * 90 + ". Y", "of it.", "\u3000"])
+
+
+def documents(spans, input_format):
+    """The documents of some spans, each a list of sentences."""
+    found = [[]]
+    for span in spans:
+        for item in formats.read(span, input_format, "text", True):
+            if item is None:
+                found.append([])
+            else:
+                found[-1].append(item)
+    assert not found[-1]  # a span ends with a document
+    return [document for document in found if document]
+
+
+@pytest.mark.parametrize("input_format", formats.FORMATS)
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    texts=st.lists(st.lists(LINE, max_size=40), min_size=1, max_size=3),
+    most=st.integers(1, 300),
+    is_ended=st.booleans(),
+)
+def test_each_document_is_read_once(tmp_path, input_format, texts, most, is_ended):
+    paths = []
+    for number, lines in enumerate(texts):
+        if input_format == "jsonl":
+            lines = [json.dumps({"text": line}) for line in lines]
+        path = tmp_path / f"{number}.txt"
+        path.write_bytes("\n".join(lines + [""] * is_ended).encode())
+        paths.append(str(path))
+    whole = [formats.Span(path, 0, None, 0) for path in paths]
+    expected = documents(whole, input_format)
+    found = []
+    for listed in ranges.ranges(paths, input_format, most):
+        spans = [ranges.whole_documents(span, input_format) for span in listed]
+        found += documents(filter(None, spans), input_format)
+    assert found == expected
+
+
+def test_ranges_have_about_the_given_size(tmp_path):
+    for number in range(20):
+        (tmp_path / f"{number:02d}").write_text("A line.\n\n" * 10)
+    (tmp_path / "large").write_text("A line.\n\n" * 1000)
+    with gzip.open(tmp_path / "large.gz", "wt", compresslevel=0) as file:
+        file.write("A line.\n\n" * 1000)
+    paths = sorted(map(str, tmp_path.iterdir()))
+    found = list(ranges.ranges(paths, "sentences", 300))
+    assert max(len(spans) for spans in found) == 4
+    packed = [spans for spans in found if spans[-1].path.endswith(".gz")]
+    assert [len(spans) for spans in packed] == [1]  # is not cut
+    sizes = [sum(span.size for span in spans) for spans in found if spans not in packed]
+    assert 270 <= min(sizes[:-1]) and max(sizes) <= 600
+
+
+def test_a_long_document_is_read_through_by_its_own_reader_alone(tmp_path, monkeypatch):
+    path = tmp_path / "text"
+    path.write_text("A line.\n" * 10_000)
+    read = []
+
+    def opened(path, original=ranges.sources.opened):
+        file = original(path)
+        counted = type("", (), {})()
+        counted.seek, counted.tell = file.seek, file.tell
+        counted.readline = lambda: read.append(1) or file.readline()
+        counted.__class__.__enter__ = lambda self: self
+        counted.__class__.__exit__ = lambda self, *_: file.close()
+        return counted
+
+    monkeypatch.setattr(ranges.sources, "opened", opened)
+    ((first, *others),) = [
+        [ranges.whole_documents(span, "sentences") for span in spans]
+        for spans in [sum(ranges.ranges([str(path)], "sentences", 1000), [])]
+    ]
+    assert (first.start, first.stop) == (0, None) and not any(others)
+    assert len(read) < 30_000  # three times, not once for each of 80 ranges
+
+
+def test_a_corpus_in_memory_reads_like_one_on_disk(tmp_path):
+    held = Corpus.held(
+        np.arange(7, dtype=np.uint16), np.array([2, 1, 4]), np.array([1, 2])
+    )
+    assert held.num_documents == 2 and held.word_starts is None
+    assert held.sentences[0:4].tolist() == [0, 2, 3, 7]
+    assert held.documents[0:3].tolist() == [0, 1, 3]
+    (tmp_path / "ids").write_bytes(np.arange(7, dtype=np.uint16).tobytes())
+    flat = FlatFile(str(tmp_path / "ids"), np.uint16)
+    for starts, lengths in [([], []), ([3], [2]), ([5, 0, 1, 1], [2, 1, 3, 0])]:
+        found = held.ids.gather(starts, lengths)
+        assert found.dtype == np.uint16
+        assert found.tolist() == flat.gather(starts, lengths).tolist()

@@ -127,9 +127,9 @@ class Options(TokenizerOptions):
             raise UserError(
                 f"--character_coverage={self.character_coverage}: must be from 0.9 to 1"
             )
-        if self.input_sentence_size < 1:
+        if self.input_sentence_size <= 100:
             raise UserError(
-                f"--input_sentence_size={self.input_sentence_size}: must be at least 1"
+                f"--input_sentence_size={self.input_sentence_size}: must be above 100"
             )
         sources.refuse_remote(self.output_file)
         if not self.output_file or os.path.isdir(self.output_file):

@@ -388,7 +388,7 @@ def test_long_lines_are_learned_from_to_their_end(build):
         ({"text": " \n"}, "no words in the text"),
         ({"kind": "wordpiece"}, "with --kind=wordpiece, its name must end in .txt"),
         ({"character_coverage": 2.0}, "must be from 0.9 to 1"),
-        ({"input_sentence_size": 0}, "must be at least 1"),
+        ({"input_sentence_size": 100}, "must be above 100"),
     ],
 )
 def test_refusals(build, tmp_path, chosen, said):

@@ -11,7 +11,9 @@ is done around SentencePiece.
 """
 
 import array
+import atexit
 import dataclasses
+import functools
 import glob
 import hashlib
 import os
@@ -329,8 +331,13 @@ def _content(path):
         return file.read()
 
 
+@functools.cache
 def library():
     """The package sentencepiece."""
+    # SWIG makes a type as late as at the end of the process, which crashes if a warning
+    # about its name is an error there.
+    message = "builtin type swigvarlink"
+    atexit.register(warnings.filterwarnings, "ignore", message, DeprecationWarning)
     # Every script imports this file, and few need it.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # how SWIG makes its types

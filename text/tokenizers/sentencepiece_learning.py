@@ -13,7 +13,6 @@ from text.tokenizers.vocabulary import CLS, MASK, SEP
 
 # These are pieces of their own wherever they occur.
 USER_SYMBOLS = ("(", ")", '"', "-", ".", "\u2013", "\u00a3", "\u20ac")
-_SEED = 12345
 _LONGEST = 250  # characters; bounds memory, and the trainer leaves out 4,193 bytes
 # What the trainer reserves, and leaves out lines for.
 _RESERVED = str.maketrans({"\u2585": " ", "\t": " ", "\0": " "})
@@ -33,15 +32,14 @@ def learn(
         vocab_size: how many pieces to learn, with the special ones; fewer if the text does
             not have them.
         character_coverage: the share of the characters that get a piece.
-        input_sentence_size: how many lines to learn from, drawn at random; memory grows
-            with it.
+        input_sentence_size: how many lines to learn from, above 100; memory grows with
+            it. They are drawn at random, always the same ones of the same text.
     Returns:
         the content of the .model file, the same for the same arguments.
     Raises:
         UserError: there is no text, or vocab_size has no room for its characters.
     """
     sentencepiece = pieces.library()
-    sentencepiece.set_random_generator_seed(_SEED)
     written = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

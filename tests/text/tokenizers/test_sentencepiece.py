@@ -15,7 +15,7 @@ from training.backend import tf
 from text.errors import UserError
 from text.tasks import squad
 from text.tasks.spans import Document
-from text.tokenizers import kinds
+from text.tokenizers import kinds, sentencepiece, sentencepiece_learning
 from text.tokenizers.kinds import TokenizerOptions
 
 GOLDEN = tests.GOLDEN / "sentencepiece"
@@ -60,6 +60,21 @@ def test_ids_are_those_of_the_release(name):
         assert tokenizer.encode_words(text)[0] == packed.tobytes()
         begins = [tokenizer.family.begins_word(piece) for piece in case["pieces"]]
         assert begins == case.get("start_piece", begins)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "begins"),
+    [
+        (
+            ["\u2581a", "\u2581", "<pad>", ".", "1", "a1", "é", "한", "'", "'s", "="],
+            True,
+        ),
+        (["a", "ing", "AB", "a.", "..", "a-b"], False),
+    ],
+)
+def test_pieces_of_english_letters_continue_a_word(pieces, begins):
+    found = [sentencepiece.begins_word_in_albert(piece) for piece in pieces]
+    assert found == [begins] * len(pieces)
 
 
 def test_special_ids_are_found_by_name(tokenizer):
@@ -196,6 +211,22 @@ def test_a_graph_gives_the_same(name, tmp_path):
         check_graph(tokenizer, encode, texts)
     invalid = encode(tf.constant([b"a\xffb"]))[0].to_list()
     assert invalid == [tokenizer.encode("a\ufffdb")] == [tokenizer.encode("a\ud800b")]
+
+
+def test_a_final_sigma_is_the_same_in_a_graph(tmp_path):
+    content = sentencepiece_learning.learn(
+        iter(["οδος σοφος σ ς σς a b . ' 1"] * 20),
+        vocab_size=40,
+        character_coverage=1.0,
+        input_sentence_size=1000,
+    )
+    (tmp_path / "a.model").write_bytes(content)
+    tokenizer = TokenizerOptions().load_tokenizer(str(tmp_path / "a.model"))
+    final, other = (tokenizer.vocabulary.ids[letter] for letter in "ςσ")
+    assert tokenizer.encode("ΟΣ")[-1:] == [final] and tokenizer.encode("ΟΣΑ") != [other]
+    rng = random.Random(3)
+    texts = ["".join(rng.choices("ΟΣΣΣ .'aB1\u0301\u00ad", k=9)) for _ in range(500)]
+    check_graph(tokenizer, in_graph(tokenizer, tmp_path), texts)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ is done around SentencePiece.
 """
 
 import array
-import atexit
+import ctypes
 import dataclasses
 import functools
 import glob
@@ -19,6 +19,7 @@ import hashlib
 import os
 import re
 import string
+import sys
 import unicodedata
 import warnings
 from collections.abc import Callable
@@ -334,15 +335,16 @@ def _content(path):
 @functools.cache
 def library():
     """The package sentencepiece."""
-    # SWIG makes a type as late as at the end of the process, which crashes if a warning
-    # about its name is an error there.
-    message = "builtin type swigvarlink"
-    atexit.register(warnings.filterwarnings, "ignore", message, DeprecationWarning)
     # Every script imports this file, and few need it.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # how SWIG makes its types
         import sentencepiece
 
+    # When the process ends, SWIG makes one more type to clear its tables, and crashes if a
+    # warning about its name is an error. With another reference, they are not cleared.
+    for name in [name for name in sys.modules if name.startswith("swig_runtime_data")]:
+        tables = sys.modules[name].type_pointer_capsule
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(tables))
     return sentencepiece
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training import tf
+from training.backend import tf
 from text.tasks import beams, beams_graph, spans, spans_graph
 from text.tasks.beams import Beams
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary

@@ -265,10 +265,8 @@ def test_what_is_shared_has_the_names_of_the_release(shares, own):
 def test_networks_of_one_size_start_apart():
     config = CONFIG.of_sizes(16, 2)
     model = replaced_tokens.ReplacedTokens(1.0).network(config)
-    values = {v.path: v.numpy() for v in model.weights}
-    for path, value in values.items():
-        if path.startswith("generator/") and path.endswith("kernel"):
-            assert (value != values[path.replace("generator", "electra", 1)]).all()
+    drawn = [v.numpy().tobytes() for v in model.weights if v.path.endswith("kernel")]
+    assert len(set(drawn)) == len(drawn) == 2 * (2 * 6 + 1) + 3
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def _pipeline(given):
     return Pipeline(given.runner, given.beam_options)
 
 
-def _output_files(patterns, may_be_remote):
+def _output_files(patterns, may_be_remote=False):
     files = []
     for pattern in patterns:
         name, at, count = pattern.rpartition("@")

@@ -156,14 +156,10 @@ class Options(PooledOptions):
             {},
         )
 
-    def make_labels(self):
-        """The kind of label that the task has, a `labels.Labels`."""
-        data = self.data_set
-        if data.labels is None:
-            return labels.Number(data.bounds)
-        if self.is_custom and self.label_kind == "several":
-            return labels.SeveralClasses(data.labels, self.label_separator)
-        return labels.OneClass(data.labels, data.relabel)
+
+def _default(field):
+    made = field.default_factory is not dataclasses.MISSING
+    return field.default_factory() if made else field.default
 
 
 if __name__ == "__main__":
@@ -198,7 +194,7 @@ class Classifier(ServedTask):
         super().__init__(tokenizer)
         self.given = given
         self.data = given.data_set
-        self.labels = given.make_labels()
+        self.labels = _make_labels(given)
         self.has_classes = self.labels.names is not None
         self.form = self.labels.form
         self.metric = self.data.scores[0]
@@ -383,9 +379,14 @@ class Classifier(ServedTask):
         return self.labels.serve(logits)
 
 
-def _default(field):
-    made = field.default_factory is not dataclasses.MISSING
-    return field.default_factory() if made else field.default
+def _make_labels(given: Options) -> labels.Labels:
+    """The kind of label that the task has."""
+    data = given.data_set
+    if data.labels is None:
+        return labels.Number(data.bounds)
+    if given.is_custom and given.label_kind == "several":
+        return labels.SeveralClasses(data.labels, given.label_separator)
+    return labels.OneClass(data.labels, data.relabel)
 
 
 def _cell(values, column, where):

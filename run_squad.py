@@ -102,12 +102,12 @@ class Options(FineTuningOptions):
     def __post_init__(self):
         super().__post_init__()
         self.check_at_least(1, "n_best_size", "max_answer_length")
-        beams = ("start_n_top", "end_n_top")
-        beams = [name for name in beams if getattr(self, name) is not None]
-        self.check_at_least(1, *beams)
-        if beams and self.span_head == "independent":
+        tops = ("start_n_top", "end_n_top")
+        tops = [name for name in tops if getattr(self, name) is not None]
+        self.check_at_least(1, *tops)
+        if tops and self.span_head == "independent":
             raise UserError(
-                f"--{beams[0]} has no effect with --span_head=independent; use "
+                f"--{tops[0]} has no effect with --span_head=independent; use "
                 "--n_best_size"
             )
         if math.isnan(self.null_score_diff_threshold):

@@ -1,5 +1,7 @@
 """A script answers --help and mistakes at once: it loads TensorFlow only to work."""
 
+import ast
+import builtins
 import re
 import sys
 
@@ -93,3 +95,28 @@ def test_the_command_line_is_read_once_and_early(tmp_path, arguments, status, sa
     done = jobs.finished([sys.executable, str(tmp_path / "job.py"), *arguments])
     assert (done.returncode, done.stdout) == (status, said)
     assert done.stderr.count("\n") == bool(status)
+
+
+def defined_by(statement):
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return {alias.asname or alias.name for alias in statement.names}
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return {statement.name}
+    return used_by(statement, ast.Store)
+
+
+def used_by(node, context=ast.Load):
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, context)}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_checks_flags_is_defined_before_they_are_read(script):
+    body = ast.parse((tests.ROOT / script).read_text(encoding="utf-8")).body
+    reads = [i for i, s in enumerate(body) if "options.parse(" in ast.unparse(s)]
+    (end,) = reads or [len(body)]
+    known = {"__file__", *dir(builtins)}.union(*map(defined_by, body[:end]))
+    for statement in body[:end]:
+        local = used_by(statement, ast.Store)
+        local |= {n.arg for n in ast.walk(statement) if isinstance(n, ast.arg)}
+        assert used_by(statement) <= known | local

@@ -160,6 +160,8 @@ def _cut(path: str, step: int) -> None:
         run_folder.write_file(path, b"".join(kept))
 
 
+# How it goes, not what it learns.
+_OF_A_RUN = ("examples_per_second", "skipped_updates")
 _PANELS = {
     "loss": ("loss (nats)", "_loss"),
     "accuracy": ("accuracy and scores", "_accuracy"),
@@ -176,10 +178,18 @@ def _names(rows: list[dict]) -> dict[str, list[str]]:
         panel: [n for n in names if n == panel or (ending and n.endswith(ending))]
         for panel, (_, ending) in _PANELS.items()
     }
-    # Values that only evaluations have are scores.
-    others = trained.union({"step", "kind"}, *found.values())
-    found["accuracy"] += [name for name in names if name not in others]
+    # Values that only evaluations have are scores, and so are shares.
+    others = {"step", "kind", *_OF_A_RUN}.union(*found.values())
+    found["accuracy"] += [
+        name
+        for name in names
+        if name not in others and (name not in trained or _are_shares(rows, name))
+    ]
     return found
+
+
+def _are_shares(rows, name):
+    return all(0 <= row[name] <= 1 for row in rows if name in row)
 
 
 def _draw(rows: list[dict], path: str) -> None:
@@ -207,7 +217,11 @@ def _draw(rows: list[dict], path: str) -> None:
                     )
         axis.set_xlabel("updates")
         axis.set_ylabel(_PANELS[panel][0])
-        axis.ticklabel_format(axis="y", scilimits=(-3, 4))  # short, to fit the margin
+        drawn = [y for line in axis.lines for y in line.get_ydata()]
+        if panel == "loss" and drawn and max(drawn) > 20 * min(drawn) > 0:
+            axis.set_yscale("log")  # else one of several losses would be a flat line
+        else:
+            axis.ticklabel_format(axis="y", scilimits=(-3, 4))  # short: fits the margin
         axis.grid(alpha=0.3)
         if axis.lines:
             axis.legend()

@@ -199,7 +199,8 @@ def test_every_folder_that_a_user_may_mean(exported, tmp_path):
 def test_start_loads_no_code_of_the_model(exported):
     """The graph holds all, and starting is quick."""
     program = (
-        "import sys, training; from serving.predictor import Predictor; "
+        "import sys; from training import backend; "
+        "from serving.predictor import Predictor; "
         "print(Predictor(sys.argv[1]).predict([{'text_a': 'good'}])[0]['predicted'], "
         "'modeling' in sys.modules)"
     )

@@ -29,6 +29,7 @@ from text.files.local import read_json, replacing
 from text.generation import outputs, work
 from text.generation.permutation import permute, round_keys
 from text.generation.settings import Settings
+from text.instances.kinds import INSTANCES
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
 from text.tokenizers.tokenizer import Tokenizer
@@ -42,7 +43,7 @@ _PLAN, _ORDER, _MASK = range(3)  # the uses of random generators
 MADE = re.compile(
     r"(origin|settings|room|file-\d+)\.json"
     r"|((piece|text)-\d+|corpus)\.(json|tokens|words|lengths|ends|sentences|documents)"
-    r"|plan(-\d+-\d+)?\.(json|pairs|spans)"
+    rf"|plan(-\d+-\d+)?\.(json|{'|'.join({k.suffix for k in INSTANCES.values()})})"
     r"|rows-\d+\.(json|tfrecord)"
 )
 

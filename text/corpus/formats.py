@@ -62,7 +62,7 @@ def _spans(path, input_format, total):
     size = sources.size(path)
     if path.endswith(".gz"):
         if size > max(_PIECE_BYTES // 4, total // _MANY_FILES):
-            yield from unpacked(path, input_format, size, _PIECE_BYTES)
+            yield from _unpacked(path, input_format, size)
             return
         yield Span(path, 0, None, size)
         return
@@ -81,19 +81,12 @@ def _spans(path, input_format, total):
     yield Span(path, start, None, size - start)
 
 
-def unpacked(
-    path: str, input_format: str, size: int, block_bytes: int
-) -> Iterator[Span]:
-    """Cuts a .gz file into spans with blocks of about `block_bytes`, unpacked as needed.
-
-    Args:
-        size: of the file in bytes.
-    """
+def _unpacked(path, input_format, size):
     start = read = 0
     with sources.opened(path) as packed, gzip.GzipFile(fileobj=packed) as file:
         try:
             while True:
-                block = _block(file, input_format, block_bytes)
+                block = _block(file, input_format)
                 if not file.peek(1):
                     yield Span(path, start, None, size - read, block)
                     return
@@ -106,15 +99,15 @@ def unpacked(
     yield Span(path, start, None, size - read)
 
 
-def _block(file, input_format, wanted):
+def _block(file, input_format):
     """Reads to the next place to cut; None if the text up to there is too long to hold."""
-    parts = [file.read(wanted)]
+    parts = [file.read(_PIECE_BYTES)]
     size = len(parts[0])
     for line in _to_next_cut(file, input_format):
         size += len(line)
-        if size <= 2 * wanted:
+        if size <= 2 * _PIECE_BYTES:
             parts.append(line)
-    return b"".join(parts) if size <= 2 * wanted else None
+    return b"".join(parts) if size <= 2 * _PIECE_BYTES else None
 
 
 def _to_next_cut(file, input_format):

@@ -1,18 +1,24 @@
 """Takes a sample of bounded size from input files, spread over all of them."""
 
 import bisect
+import gzip
+import io
 import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from text.corpus import formats
 from text.errors import UserError
-from text.files import sources
+from text.files import inputs, sources
 
 _BYTES = 4 << 20
 _WINDOWS = 32
+_PACKED_WINDOWS = (
+    8  # a file's first bytes are packed worse, so its beginning must be long
+)
 _UNPACKED_BY = 4  # how many times as long the text of a .gz file is, roughly
 _LONGEST_LINE = 8 << 20
+_MOST_UNPACKED = 16 << 20
 
 
 class Sample(NamedTuple):
@@ -34,7 +40,7 @@ class Sample(NamedTuple):
 
 
 def take(paths: Iterable[str]) -> Sample:
-    """Reads about 4 MB of text: all of it, or lines from 32 places at equal distances.
+    """Reads about 4 MB of text: all of it, or lines from places at equal distances.
 
     A .gz file can only be read from its beginning. More is read from there, the more of the
     places are in the file.
@@ -45,9 +51,12 @@ def take(paths: Iterable[str]) -> Sample:
     """
     files = [(path, size) for path in paths if (size := sources.size(path))]
     *begins, total = itertools.accumulate((size for _, size in files), initial=0)
+    if not files:
+        return Sample([], 0, 0, 0, is_whole=True)
     any_packed = any(path.endswith(".gz") for path, _ in files)
     limit = _BYTES // _UNPACKED_BY if any_packed else _BYTES
-    number = 1 if total <= limit else _WINDOWS
+    number = _PACKED_WINDOWS if any_packed else _WINDOWS
+    number = 1 if total <= limit else number
     length = total if number == 1 else limit // number
     parts, packed = [], {}
     for window in range(number):
@@ -64,9 +73,9 @@ def take(paths: Iterable[str]) -> Sample:
                 part.append(span)
         if part:
             parts.append(part)
-    text = _BYTES // number if number > 1 else _BYTES
+    text = _BYTES if number == 1 else _BYTES // _WINDOWS
     for (path, size), share in packed.items():
-        for span in _beginning(path, size, share, text):
+        for span in _beginning(path, share, size, text):
             if not parts or _length(parts[-1]) >= text:
                 parts.append([])
             parts[-1].append(span)
@@ -105,12 +114,29 @@ def _line(file, path):
     return line
 
 
-def _beginning(path, size, share, block_bytes):
-    """Spans of a packed file that take about `share` of its bytes."""
-    taken = text = 0
-    for span in formats.unpacked(path, "sentences", size, block_bytes):
-        yield span
-        taken += span.size
-        text += len(span.block or b"")
-        if text >= min(_BYTES, 2 * _UNPACKED_BY * share) or (share <= taken < size):
-            return
+def _beginning(path, share, size, block_bytes):
+    """Yields spans of the text in the first `share` of a packed file's bytes."""
+    with sources.opened(path) as file:
+        packed = io.BytesIO(file.read(share))
+    text = bytearray()
+    try:
+        with gzip.GzipFile(fileobj=packed) as file:
+            while len(text) < _MOST_UNPACKED and (block := file.read1(1 << 16)):
+                text += block
+        share = packed.tell()
+    except EOFError:
+        if share == size:  # it is cut off, which its reader will say
+            return (yield formats.Span(path, 0, None, size))
+    except inputs.DAMAGE:
+        return (yield formats.Span(path, 0, None, share))
+    is_end = share == size
+    if not is_end:
+        del text[text.rfind(b"\n") + 1 :]
+    start = 0
+    while start < len(text):
+        stop = text.find(b"\n", start + block_bytes - 1) + 1 or len(text)
+        packed_size = share * stop // len(text) - share * start // len(text)
+        block = bytes(text[start:stop])
+        ends = is_end and stop == len(text)
+        yield formats.Span(path, start, None if ends else stop, packed_size, block)
+        start = stop

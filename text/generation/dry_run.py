@@ -23,7 +23,8 @@ from text.generation.settings import Settings
 from text.progress import duration, size
 
 _PASSES = 20  # at most; documents draw their lengths anew in each
-_POSITIONS = 1 << 20  # of the records written, or one batch
+_POSITIONS = 1 << 20  # of the records written, or a few batches
+_BATCHES = 3  # with fewer, memory is not in use as it is later
 _PIECE_BYTES = 8 << 20
 
 
@@ -202,9 +203,8 @@ class _Trial:
             self._joining = time.process_time() - began
         if taken.is_whole:
             self._documents = joined.get("documents", 0)
-            stages.refuse_text(
-                self._real, taken.num_files, {"documents": self._documents, **counts}
-            )
+            found = {"documents": self._documents, **counts}
+            stages.refuse_text(self._real, len(self._real.input_files), found)
         corpus = (f"{path}.{x}" for x in ("tokens", "words", "sentences", "documents"))
         self._corpus_bytes = sum(
             os.path.getsize(x) for x in corpus if os.path.exists(x)
@@ -248,7 +248,9 @@ class _Trial:
         stages.join_plan(f"{self._folder}/plan", prefixes, self._instances.suffix)
 
     def _write(self):
-        most = max(stages.BATCH_ROWS, _POSITIONS // self._real.max_seq_length)
+        most = max(
+            _BATCHES * stages.BATCH_ROWS, _POSITIONS // self._real.max_seq_length
+        )
         written = min(most, self._rows)
         [path] = self._settings.output_files
         began = time.process_time()

@@ -75,7 +75,7 @@ def test_started_again_it_does_only_what_is_missing(folder, many_tasks, monkeypa
     with pytest.raises(Killed):
         generate(settings)
     monkeypatch.setattr(stages, "write", write)
-    for name in ("_tokenize", "_join_corpus", "_plan", "_join_plan"):
+    for name in ("tokenize", "join_corpus", "plan", "join_plan"):
         monkeypatch.setattr(stages, name, fail)
     description, was_there = generate(settings)
     assert not was_there and description.counts["sentences"] == 108
@@ -240,7 +240,7 @@ def test_what_an_earlier_version_began_goes_on(folder, many_tasks, monkeypatch):
     (place / "settings.json").unlink()
     (place / "lock").touch()
     monkeypatch.setattr(stages, "write", write)
-    monkeypatch.setattr(stages, "_tokenize", lambda *_: 1 / 0)
+    monkeypatch.setattr(stages, "tokenize", lambda *_: 1 / 0)
     description, was_there = generate(settings)
     assert not was_there and description.counts == complete.counts
     assert "offsets" not in description.outputs[0]

@@ -17,7 +17,7 @@ import os
 import options
 from text.errors import UserError
 from text.files import inputs, sources
-from text.generation import run
+from text.generation import dry_run, run
 from text.generation.settings import GenerationOptions, Settings
 from text.instances.masking import prediction_counts
 from text.tokenizers import kinds
@@ -55,6 +55,11 @@ class Options(GenerationOptions):
     overwrite: bool = options.field(
         False, help="Replace output files made from other flags or text."
     )
+    dry_run: bool = options.field(
+        False,
+        help="Only read a sample of the text, say what the records will be and what "
+        "writing them takes, and write nothing.",
+    )
     runner: str = options.field(
         "",
         help="Write the records as an Apache Beam pipeline on this runner, such as "
@@ -91,6 +96,11 @@ class Options(GenerationOptions):
                     "Beam's options for its runner, such as "
                     "--beam_options='--direct_num_workers=4'"
                 )
+        if self.runner and self.dry_run:
+            raise UserError(
+                "--dry_run is not for --runner, whose machines it cannot measure; leave "
+                "--runner out to learn about the text and the records"
+            )
         if self.runner and self.documents_span_files:
             raise UserError(
                 "--documents_span_files is not for --runner, whose workers read files on "
@@ -112,6 +122,11 @@ def main(given: Options) -> None:
         **values,
     )
     _warn_of_lost_predictions(given)
+    num_workers = given.num_workers or os.cpu_count() or 1
+    if given.dry_run:
+        needs = dry_run.estimate(settings, num_workers, given.num_shards)
+        print(*needs.lines(), sep="\n")
+        return
     if pipeline:
         description, was_there = pipeline.generate(
             settings, given.input_file, given.overwrite
@@ -119,7 +134,7 @@ def main(given: Options) -> None:
     else:
         description, was_there = run.generate(
             settings,
-            given.num_workers or os.cpu_count() or 1,
+            num_workers,
             given.overwrite,
             (given.shard_index, given.num_shards),
         )

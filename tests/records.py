@@ -28,7 +28,7 @@ def make(**changed):
     given |= changed
     options = Options(**given)
     create_pretraining_data.main(options)
-    paths = create_pretraining_data._output_files(given["output_file"])
+    paths = create_pretraining_data._output_files(given["output_file"], False)
     schema = options.make().schema()
     examples = [example for path in paths for example in framing.read(path)]
     batch, faults = encoding.decode(examples, schema)

@@ -1,4 +1,4 @@
-"""Reports a long job's progress and remaining time on stderr."""
+"""Reports a long job's progress and remaining time on stderr; time and bytes in words."""
 
 import sys
 import time
@@ -79,3 +79,8 @@ def duration(seconds: float) -> str:
     while len(units) > 1 and not units[0][0]:
         units.pop(0)
     return " ".join(f"{count}{unit}" for count, unit in units[:2])
+
+
+def size(number: float) -> str:
+    """Bytes in words: 1234567 -> "1.23 MB"."""
+    return f"{number / 1e9:.3g} GB" if number >= 1e9 else f"{number / 1e6:.3g} MB"

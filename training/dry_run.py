@@ -8,7 +8,7 @@ import time
 from training import distribution, loop
 from training.backend import tf
 from modeling.encoders.config import EncoderConfig
-from text.progress import duration
+from text.progress import duration, size
 from text.records import reading
 
 _UPDATES = 3  # timed, after a first that traces and compiles
@@ -44,18 +44,14 @@ class Needs:
             for name, flops in PAPER.items()
         )
         return [
-            f"{self.weights:,} weights; a checkpoint takes {_size(self.checkpoint_bytes)}",
+            f"{self.weights:,} weights; a checkpoint takes {size(self.checkpoint_bytes)}",
             f"an update: {self.flops / 1e12:.3g} TFLOP in {self.seconds:.3g} s, "
             f"{self.flops / self.seconds / 1e12:.3g} TFLOP/s; "
-            f"{_size(self.peak_bytes)} of memory",
+            f"{size(self.peak_bytes)} of memory",
             f"the run: {num_train_steps:,} updates, {epochs:.1f} epochs, "
             f"{duration(num_train_steps * self.seconds)} without evaluations",
             f"computation: {total:.2g} FLOP, {paper}",
         ]
-
-
-def _size(number):
-    return f"{number / 1e9:.3g} GB" if number >= 1e9 else f"{number / 1e6:.3g} MB"
 
 
 def measure(

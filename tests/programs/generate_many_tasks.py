@@ -9,9 +9,9 @@ from text.records import descriptions
 # Outside the guard below, as worker processes import this file and need the same.
 descriptions.OFFSET_EVERY = 8
 formats._PIECE_BYTES = 2_000
-stages._BLOCK_TOKENS = 1_000
-stages._SEGMENT_ROWS = 40
-stages._BATCH_ROWS = 16
+stages.BLOCK_TOKENS = 1_000
+stages.SEGMENT_ROWS = 40
+stages.BATCH_ROWS = 16
 
 if __name__ == "__main__":
     options.run(create_pretraining_data.main, create_pretraining_data.Options)

@@ -70,11 +70,9 @@ def _identity(status):
     return status.st_dev, status.st_ino
 
 
-def make_folders(settings) -> None:
-    """Creates the folders of the outputs.
-
-    Raises:
-        UserError: an output is a folder, or its folder is a file.
+def refuse_folders(settings) -> None:
+    """Raises:
+    UserError: an output is a folder.
     """
     for path in _local(settings.output_files):
         if os.path.isdir(path):
@@ -82,6 +80,16 @@ def make_folders(settings) -> None:
                 f"{path}: is a folder; name a file in it, such as "
                 f"{os.path.join(path, 'part.tfrecord')!r}"
             )
+
+
+def make_folders(settings) -> None:
+    """Creates the folders of the outputs.
+
+    Raises:
+        UserError: an output is a folder, or its folder is a file.
+    """
+    refuse_folders(settings)
+    for path in _local(settings.output_files):
         try:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:

@@ -35,9 +35,9 @@ from text.records.descriptions import Description
 from text.tokenizers.tokenizer import Tokenizer
 
 _FORMAT = 2  # of the description; 1 listed all inputs and had no offsets
-_BLOCK_TOKENS = 1 << 21
-_SEGMENT_ROWS = 1 << 16
-_BATCH_ROWS = 1 << 11  # both multiples of descriptions.OFFSET_EVERY
+BLOCK_TOKENS = 1 << 21
+SEGMENT_ROWS = 1 << 16
+BATCH_ROWS = 1 << 11  # both multiples of descriptions.OFFSET_EVERY
 _PLAN, _ORDER, _MASK = range(3)  # the uses of random generators
 # The files a run makes in its folder; earlier versions named pieces text-000000.
 MADE = re.compile(
@@ -92,7 +92,7 @@ def _tokenize_all(settings, folder, workers, counts):
     noted = work.noted(path)
     if noted is None:
         prefixes, found = _tokenize_pieces(settings, folder, workers)
-        noted = workers.share.do_once(path, _join_corpus, settings, prefixes, found)
+        noted = workers.share.do_once(path, join_corpus, settings, prefixes, found)
     counts.update(noted)
     if "sentences" not in noted:  # by an earlier version, which counted by piece
         for path in sorted(glob.glob(f"{glob.escape(folder.path)}/text-*.json")):
@@ -124,7 +124,7 @@ def _tokenize_pieces(settings, folder, workers):
         for number, piece in enumerate(pieces):
             prefixes.append(f"{folder.path}/piece-{number:06d}")
             size = sum(span.size for span in piece)
-            yield size, (prefixes[-1], _tokenize, settings.settings_file, piece)
+            yield size, (prefixes[-1], tokenize, settings.settings_file, piece)
 
     counts = collections.Counter()
     for noted in workers.do_all(tasks(), total, "1/3 tokenizing", "MB", scale=1e6):
@@ -132,19 +132,19 @@ def _tokenize_pieces(settings, folder, workers):
     return prefixes, counts
 
 
-def _join_corpus(path, settings, prefixes, counts):
+def join_corpus(path, settings, prefixes, counts):
     if not os.path.exists(f"{path}.documents"):  # join writes it last
         store.join(prefixes, path, settings.words_from_spaces)
     store.remove_pieces(prefixes)
-    num_documents = _shared(settings.settings_file).corpus.num_documents
+    num_documents = opened(settings.settings_file).corpus.num_documents
     return {**counts, "documents": num_documents}
 
 
 def _plan_all(settings, folder, workers, counts):
     file = settings.settings_file
-    blocks = list(_blocks(_shared(file).corpus))
+    blocks = list(_blocks(opened(file).corpus))
     tasks = [
-        (f"{folder.path}/plan-{number}-{first}", _plan, file, number, first, last)
+        (f"{folder.path}/plan-{number}-{first}", plan, file, number, first, last)
         for number in range(settings.dupe_factor)
         for first, last in blocks
     ]
@@ -154,7 +154,7 @@ def _plan_all(settings, folder, workers, counts):
         counts.update(noted)
     instances = settings.make()
     prefixes = [task[0] for task in tasks]
-    workers.share.do_once(f"{folder.path}/plan", _join_plan, prefixes, instances.suffix)
+    workers.share.do_once(f"{folder.path}/plan", join_plan, prefixes, instances.suffix)
     refuse_rows(settings, counts["instances"])
 
 
@@ -179,13 +179,13 @@ def _write_all(settings, folder, workers, counts):
     for file, path in enumerate(settings.output_files):
         first, last = total * file // num_files, total * (file + 1) // num_files
         written.append({"file": os.path.basename(path), "instances": last - first})
-        starts = range(first, last, _SEGMENT_ROWS)
+        starts = range(first, last, SEGMENT_ROWS)
         prefixes = [f"{folder.path}/rows-{start}" for start in starts]
         # A file of one segment is written directly, a longer one is joined from segments.
         segments = [path] if len(starts) == 1 else [f"{p}.tfrecord" for p in prefixes]
         for prefix, segment, start in zip(prefixes, segments, starts, strict=True):
-            rows = start, min(start + _SEGMENT_ROWS, last)
-            task = prefix, _write, settings.settings_file, segment, *rows, total
+            rows = start, min(start + SEGMENT_ROWS, last)
+            task = prefix, write, settings.settings_file, segment, *rows, total
             tasks.append((rows[1] - rows[0], task))
         if len(segments) > 1:
             join = f"{folder.path}/file-{file}", _join_segments, path, segments
@@ -194,7 +194,7 @@ def _write_all(settings, folder, workers, counts):
     if joins:
         workers.do_all(joins, len(joins), "joining", "files")
     for output, path in zip(written, settings.output_files, strict=True):
-        num_segments = -(-output["instances"] // _SEGMENT_ROWS)
+        num_segments = -(-output["instances"] // SEGMENT_ROWS)
         segments = list(itertools.islice(noted, num_segments))
         output["bytes"] = os.path.getsize(path)
         if offsets := _offsets(segments):
@@ -251,16 +251,16 @@ class _Shared:
         )
 
 
-_shared = functools.lru_cache(maxsize=1)(_Shared)
+opened = functools.lru_cache(maxsize=1)(_Shared)
 
 
 def forget() -> None:
     """Closes what tasks in this process have opened."""
-    _shared.cache_clear()
+    opened.cache_clear()
 
 
-def _tokenize(prefix, settings_file, spans):
-    shared = _shared(settings_file)
+def tokenize(prefix, settings_file, spans):
+    shared = opened(settings_file)
     settings, tokenizer = shared.settings, shared.tokenizer
     id_type, with_words = tokenizer.vocabulary.id_type, settings.words_from_spaces
     given = decomposed = 0
@@ -329,14 +329,14 @@ def _blocks(whole):
     first, num_documents = 0, whole.num_documents
     while first < num_documents:
         begin = whole.sentences[whole.documents[first]]
-        sentence = bisect.bisect_left(whole.sentences, begin + _BLOCK_TOKENS)
+        sentence = bisect.bisect_left(whole.sentences, begin + BLOCK_TOKENS)
         last = bisect.bisect_left(whole.documents, sentence, first + 1, num_documents)
         yield first, last
         first = last
 
 
-def _plan(prefix, settings_file, number, first, last):
-    shared = _shared(settings_file)
+def plan(prefix, settings_file, number, first, last):
+    shared = opened(settings_file)
     rng = np.random.default_rng([shared.settings.random_seed, _PLAN, number, first])
     planned, counts = shared.instances.plan(
         shared.corpus, first, last, shared.tokenizer.vocabulary, rng
@@ -346,7 +346,7 @@ def _plan(prefix, settings_file, number, first, last):
     return {"instances": len(planned), **counts}
 
 
-def _join_plan(path, prefixes, suffix):
+def join_plan(path, prefixes, suffix):
     _join_files(f"{path}.{suffix}", [f"{prefix}.{suffix}" for prefix in prefixes])
     return {}
 
@@ -357,13 +357,13 @@ def _make_room(prefix, settings):
     return {}
 
 
-def _write(prefix, settings_file, path, first, last, total):
+def write(prefix, settings_file, path, first, last, total):
     """Writes the rows `first` to `last` of all `total` rows in their random order.
 
     Besides counts, notes the size in bytes and where every 1024th record begins.
     """
     del prefix
-    shared = _shared(settings_file)
+    shared = opened(settings_file)
     settings, instances = shared.settings, shared.instances
     order = round_keys(np.random.default_rng([settings.random_seed, _ORDER]))
     plan = f"{settings.work_folder}/plan.{instances.suffix}"
@@ -376,8 +376,8 @@ def _write(prefix, settings_file, path, first, last, total):
             # Without name and time, equal records give equal bytes.
             packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0, compresslevel=1)
             file = stack.enter_context(packed)
-        for start in range(first, last, _BATCH_ROWS):
-            rows = np.arange(start, min(start + _BATCH_ROWS, last))
+        for start in range(first, last, BATCH_ROWS):
+            rows = np.arange(start, min(start + BATCH_ROWS, last))
             planned = plan.gather(permute(rows, total, order), np.ones_like(rows))
             batch, noted = instances.assemble(
                 shared.corpus,

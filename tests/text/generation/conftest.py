@@ -26,6 +26,6 @@ def many_tasks(monkeypatch):
     """Pieces so small that a short text makes many tasks."""
     monkeypatch.setattr(descriptions, "OFFSET_EVERY", 8)
     monkeypatch.setattr(formats, "_PIECE_BYTES", 1000)
-    monkeypatch.setattr(stages, "_BLOCK_TOKENS", 300)
-    monkeypatch.setattr(stages, "_SEGMENT_ROWS", 40)
-    monkeypatch.setattr(stages, "_BATCH_ROWS", 16)
+    monkeypatch.setattr(stages, "BLOCK_TOKENS", 300)
+    monkeypatch.setattr(stages, "SEGMENT_ROWS", 40)
+    monkeypatch.setattr(stages, "BATCH_ROWS", 16)

@@ -181,7 +181,7 @@ def begins(content):
 def test_the_description_says_where_records_begin(
     folder, many_tasks, monkeypatch, segment_rows
 ):
-    monkeypatch.setattr(stages, "_SEGMENT_ROWS", segment_rows)
+    monkeypatch.setattr(stages, "SEGMENT_ROWS", segment_rows)
     outputs = tuple(f"{folder}/out-{i}" for i in range(2))
     settings = make_settings(folder, output_files=outputs)
     description, _ = generate(settings)
@@ -195,7 +195,7 @@ def test_the_description_says_where_records_begin(
 
 
 def test_batches_and_segments_begin_where_offsets_are_noted():
-    for rows in (stages._BATCH_ROWS, stages._SEGMENT_ROWS):
+    for rows in (stages.BATCH_ROWS, stages.SEGMENT_ROWS):
         assert rows % descriptions.OFFSET_EVERY == 0
 
 

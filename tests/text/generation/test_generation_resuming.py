@@ -66,16 +66,16 @@ def test_killed_at_any_rename_it_ends_with_the_same_bytes(
 
 def test_started_again_it_does_only_what_is_missing(folder, many_tasks, monkeypatch):
     settings = make_settings(folder)
-    write = stages._write
+    write = stages.write
 
     def fail(*_):
         raise Killed
 
-    monkeypatch.setattr(stages, "_write", fail)
+    monkeypatch.setattr(stages, "write", fail)
     with pytest.raises(Killed):
         generate(settings)
-    monkeypatch.setattr(stages, "_write", write)
-    for name in ("_tokenize", "_join_corpus", "_plan", "_join_plan"):
+    monkeypatch.setattr(stages, "write", write)
+    for name in ("tokenize", "join_corpus", "plan", "join_plan"):
         monkeypatch.setattr(stages, name, fail)
     description, was_there = generate(settings)
     assert not was_there and description.counts["sentences"] == 108
@@ -114,14 +114,14 @@ def test_large_outputs_are_replaced_together(folder, many_tasks, monkeypatch):
     generate(settings)
     expected = made_in(folder)
     generate(make_settings(folder), overwrite=True)
-    write = stages._write
-    monkeypatch.setattr(stages, "_write", lambda *_: 1 / 0)
+    write = stages.write
+    monkeypatch.setattr(stages, "write", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         generate(settings, overwrite=True)
     # No old description stands beside what the new run has begun to write.
     assert set(made_in(folder / "out.tfrecord.work")) >= {"origin.json", "plan.pairs"}
     assert [path.name for path in folder.iterdir() if path.is_file()] == ["text.txt"]
-    monkeypatch.setattr(stages, "_write", write)
+    monkeypatch.setattr(stages, "write", write)
     generate(settings)
     assert made_in(folder) == expected
 
@@ -153,7 +153,7 @@ def test_a_damaged_output_is_not_finished(folder):
 
 def interrupt(settings):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages, "_write", lambda *_: 1 / 0)
+        patch.setattr(stages, "write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             generate(settings)
 
@@ -213,7 +213,7 @@ def test_what_an_earlier_version_began_goes_on(folder, many_tasks, monkeypatch):
     expected = made_in(folder)
     for name in expected:
         (folder / name).unlink()
-    write = stages._write
+    write = stages.write
     written = []
 
     def write_some(*arguments):
@@ -222,7 +222,7 @@ def test_what_an_earlier_version_began_goes_on(folder, many_tasks, monkeypatch):
         written.append(arguments)
         return write(*arguments)
 
-    monkeypatch.setattr(stages, "_write", write_some)
+    monkeypatch.setattr(stages, "write", write_some)
     with pytest.raises(Killed):
         generate(settings)
     # As it left the folder: notes by piece, none for the whole, no offsets, a lock.
@@ -239,8 +239,8 @@ def test_what_an_earlier_version_began_goes_on(folder, many_tasks, monkeypatch):
         note.write_text(json.dumps(noted))
     (place / "settings.json").unlink()
     (place / "lock").touch()
-    monkeypatch.setattr(stages, "_write", write)
-    monkeypatch.setattr(stages, "_tokenize", lambda *_: 1 / 0)
+    monkeypatch.setattr(stages, "write", write)
+    monkeypatch.setattr(stages, "tokenize", lambda *_: 1 / 0)
     description, was_there = generate(settings)
     assert not was_there and description.counts == complete.counts
     assert "offsets" not in description.outputs[0]

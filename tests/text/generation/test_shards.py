@@ -57,12 +57,12 @@ def test_shards_write_the_bytes_of_one_run(settings, folder, number, order):
         (folder / path).unlink()
     done = []
 
-    def counted(prefix, *rest, original=stages._write):
+    def counted(prefix, *rest, original=stages.write):
         done.append(os.path.basename(prefix))
         return original(prefix, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages, "_write", counted)
+        patch.setattr(stages, "write", counted)
         ended = together(settings, number, order)
     assert [ended[index][0] for index in range(number)] == [described] * number
     assert made_in(folder) == expected

@@ -1,0 +1,142 @@
+"""Takes a sample of bounded size from input files, spread over all of them."""
+
+import bisect
+import gzip
+import io
+import itertools
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from text.corpus import formats
+from text.errors import UserError
+from text.files import inputs, sources
+
+_BYTES = 4 << 20
+_WINDOWS = 32
+_PACKED_WINDOWS = (
+    8  # a file's first bytes are packed worse, so its beginning must be long
+)
+_UNPACKED_BY = 4  # how many times as long the text of a .gz file is, roughly
+_LONGEST_LINE = 8 << 20
+_MOST_UNPACKED = 16 << 20
+
+
+class Sample(NamedTuple):
+    """A part of the input.
+
+    Attributes:
+        parts: spans with their text; those of one part are read together.
+        size: the number of bytes they take on disk.
+        total: that of all files.
+        num_files: files that are not empty.
+        is_whole: whether the sample is all of the input, in its order.
+    """
+
+    parts: list[list[formats.Span]]
+    size: int
+    total: int
+    num_files: int
+    is_whole: bool
+
+
+def take(paths: Iterable[str]) -> Sample:
+    """Reads about 4 MB of text: all of it, or lines from places at equal distances.
+
+    A .gz file can only be read from its beginning. More is read from there, the more of the
+    places are in the file.
+
+    Raises:
+        UserError: a line is too long.
+        OSError: a file cannot be read.
+    """
+    files = [(path, size) for path in paths if (size := sources.size(path))]
+    *begins, total = itertools.accumulate((size for _, size in files), initial=0)
+    if not files:
+        return Sample([], 0, 0, 0, is_whole=True)
+    any_packed = any(path.endswith(".gz") for path, _ in files)
+    limit = _BYTES // _UNPACKED_BY if any_packed else _BYTES
+    number = _PACKED_WINDOWS if any_packed else _WINDOWS
+    number = 1 if total <= limit else number
+    length = total if number == 1 else limit // number
+    parts, packed = [], {}
+    for window in range(number):
+        first = (2 * window + 1) * total // (2 * number) - length // 2
+        part = []
+        for index in range(bisect.bisect_right(begins, first) - 1, len(files)):
+            begin, (path, size) = begins[index], files[index]
+            if begin >= first + length:
+                break
+            start, stop = max(first - begin, 0), min(first + length - begin, size)
+            if path.endswith(".gz"):
+                packed[path, size] = packed.get((path, size), 0) + stop - start
+            elif span := _window(path, start, stop, size):
+                part.append(span)
+        if part:
+            parts.append(part)
+    text = _BYTES if number == 1 else _BYTES // _WINDOWS
+    for (path, size), share in packed.items():
+        for span in _beginning(path, share, size, text):
+            if not parts or _length(parts[-1]) >= text:
+                parts.append([])
+            parts[-1].append(span)
+    taken = sum(span.size for part in parts for span in part)
+    is_whole = number == 1 and taken == total and len(packed) in (0, len(files))
+    return Sample(parts, taken, total, len(files), is_whole)
+
+
+def _length(part):
+    return sum(len(span.block or b"") for span in part)
+
+
+def _window(path, start, stop, size):
+    """The lines that begin between two bytes of a file, or the first that follows."""
+    with sources.opened(path) as file:
+        if start:
+            file.seek(start - 1)
+            _line(file, path)
+            start = file.tell()
+        block = file.read(max(stop - start, 0))
+        if not block.endswith(b"\n"):
+            block += _line(file, path)
+    if not block:
+        return None
+    stop = start + len(block)
+    return formats.Span(path, start, None if stop == size else stop, len(block), block)
+
+
+def _line(file, path):
+    line = file.readline(_LONGEST_LINE)
+    if len(line) == _LONGEST_LINE:
+        raise UserError(
+            f"{path}: a line is longer than {_LONGEST_LINE:,} bytes, too long for a "
+            "sample; leave out --dry_run"
+        )
+    return line
+
+
+def _beginning(path, share, size, block_bytes):
+    """Yields spans of the text in the first `share` of a packed file's bytes."""
+    with sources.opened(path) as file:
+        packed = io.BytesIO(file.read(share))
+    text = bytearray()
+    try:
+        with gzip.GzipFile(fileobj=packed) as file:
+            while len(text) < _MOST_UNPACKED and (block := file.read1(1 << 16)):
+                text += block
+        share = packed.tell()
+    except EOFError:
+        if share == size:  # it is cut off, which its reader will say
+            return (yield formats.Span(path, 0, None, size))
+    except inputs.DAMAGE:
+        return (yield formats.Span(path, 0, None, share))
+    is_end = share == size
+    if not is_end:
+        del text[text.rfind(b"\n") + 1 :]
+    start = 0
+    while start < len(text):
+        stop = text.find(b"\n", start + block_bytes - 1) + 1 or len(text)
+        packed_size = share * stop // len(text) - share * start // len(text)
+        block = bytes(text[start:stop])
+        ends = is_end and stop == len(text)
+        yield formats.Span(path, start, None if ends else stop, packed_size, block)
+        start = stop

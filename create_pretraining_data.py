@@ -161,7 +161,7 @@ def _pipeline(given):
     return Pipeline(given.runner, given.beam_options)
 
 
-def _output_files(patterns, may_be_remote=False):
+def _output_files(patterns, may_be_remote):
     files = []
     for pattern in patterns:
         name, at, count = pattern.rpartition("@")

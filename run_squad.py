@@ -186,6 +186,14 @@ class Squad(ServedTask):
         names += ("span_head",)
         return {name: getattr(self.given, name) for name in names}
 
+    def state(self):
+        return {"span_head": self.given.span_head} if self.head else {}
+
+    def restore(self, state):
+        was = state.get("span_head", "independent")
+        if was != self.given.span_head:
+            raise UserError(f"the model has another head; pass --span_head={was}")
+
     @property
     def head(self) -> SpanHead | None:
         """A head that chooses starts and ends itself."""
@@ -296,9 +304,6 @@ class Squad(ServedTask):
             "with_null": self.version_2,
         }
 
-    def _text(self, answer):
-        return answer.text(self.given.null_score_diff_threshold)
-
     def _chosen(self, answer):
         return answer.chosen(self.given.null_score_diff_threshold)
 
@@ -306,8 +311,7 @@ class Squad(ServedTask):
         squad.check_scorable(
             predictions.examples, self.given.predict_file, self.version_2
         )
-        found = self._answers(predictions)
-        return self._evaluate(predictions.examples, found)
+        return self._evaluate(predictions.examples, self._answers(predictions))
 
     def _evaluate(self, examples, found):
         null = {}
@@ -316,17 +320,16 @@ class Squad(ServedTask):
             null["null_odds"] = [a.null_odds for a in found]
         return squad_metrics.evaluate(
             [example.references for example in examples],
-            [self._text(answer) for answer in found],
+            [self._chosen(answer).text for answer in found],
             version_2=self.version_2,
             **null,
         )
 
     def trivial_score(self, examples):
         references = [example.references for example in examples]
-        nothing = [""] * len(examples)
-        return squad_metrics.evaluate(references, nothing, version_2=self.version_2)[
-            "f1"
-        ]
+        texts = [""] * len(examples)
+        found = squad_metrics.evaluate(references, texts, version_2=self.version_2)
+        return found["f1"]
 
     def judge(self, predictions):
         judgements = []
@@ -361,7 +364,7 @@ class Squad(ServedTask):
         found = self._answers(predictions)
         by_id = dict(zip((e.id for e in predictions.examples), found, strict=True))
         contents = {
-            "predictions.json": {id: self._text(a) for id, a in by_id.items()},
+            "predictions.json": {id: self._chosen(a).text for id, a in by_id.items()},
             "nbest_predictions.json": {
                 id: [_entry(span) for span in a.nbest] for id, a in by_id.items()
             },
@@ -440,8 +443,7 @@ def main(given: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    task = Squad(given, run.make_tokenizer(given))
-    finetune.finetune(task, given)
+    finetune.finetune(Squad(given, run.make_tokenizer(given)), given)
 
 
 if __name__ == "__main__":

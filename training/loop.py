@@ -106,12 +106,13 @@ class Trainer:
 
     @property
     def description(self) -> str:
-        """The size of the model, and the number of devices."""
+        """The kind and size of the model, and the number of devices."""
         number = sum(v.shape.num_elements() for v in self.weights.values())
         replicas = self.strategy.num_replicas_in_sync
         devices = "1 device" if replicas == 1 else f"{replicas} devices"
         remark = getattr(self.model, "remark", "")
-        return f"a model of {number:,} weights on {devices}{remark}"
+        kind = self.model.config.architecture
+        return f"{kind}: a model of {number:,} weights on {devices}{remark}"
 
     # --- One update, on one replica --------------------------------------------------
 

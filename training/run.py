@@ -80,6 +80,12 @@ def _check_same_network(config, given):
         learned = checkpoint.read_config(path)
     except UserError:
         return  # there is none, or it is of another kind of model
+    kind, was = config.architecture, learned.architecture
+    if kind != was:
+        raise UserError(
+            f"{given.bert_config_file}: describes a network of the architecture {kind!r}, "
+            f"but the weights are those of one of {was!r}; use the config in {path}"
+        )
     for name in config.keys_without_shape:
         value, was = getattr(config, name), getattr(learned, name, None)
         if was not in (None, value):

@@ -65,6 +65,15 @@ class ReplacedTokensModel(keras.layers.Layer):
         self.discriminator.build()
         self.built = True
 
+    @property
+    def remark(self) -> str:
+        """What is worth reporting about it."""
+        if self.generator is self.encoder:
+            return "; it is its own generator"
+        config = self.generator.config
+        depth, width = config.num_hidden_layers, config.hidden_size
+        return f"; its generator has {depth} layers of {width}"
+
     def call(self, batch, dropouts=layers.no_dropout):
         """Replaces the masked tokens by samples and looks for them.
 

@@ -70,8 +70,8 @@ class Options(kinds.TokenizerOptions):
     )
     vocab_file: str | None = options.field(
         None,
-        help="The vocabulary; by default, the vocab.txt, or the vocab.json and merges.txt, "
-        "next to the input, if present.",
+        help="The vocabulary; by default, the vocab.txt, the .model, or the vocab.json and "
+        "merges.txt, next to the input, if present.",
     )
     show: bool = options.field(
         False, help="Print names, shapes and statistics; write nothing."

@@ -33,7 +33,7 @@ class Options(TokenizerOptions, ObjectiveOptions, flags.RunOptions):
     train_batch_size: int = options.field(
         32, help="Records per update, over all replicas and micro-batches."
     )
-    learning_rate: float = options.field(5e-5, help="Adam's peak learning rate.")
+    learning_rate: float = options.field(5e-5, help="The peak learning rate.")
     num_train_steps: int = options.field(
         100_000, help="Number of updates of the whole run."
     )

@@ -65,7 +65,7 @@ class Options(PooledOptions):
         [16], help="Questions per update, over all replicas; a list is searched."
     )
     learning_rate: list[float] = options.field(
-        [2e-5], help="Adam's peak learning rate; a list is searched."
+        [2e-5], help="The peak learning rate; a list is searched."
     )
 
     def __post_init__(self):

@@ -56,9 +56,9 @@ def test_a_run_from_records_to_masks(tmp_path, no_check, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", TASKS)
-def test_every_task_trains_and_exports(tmp_path, no_check, head):
-    script, write_files, flags_of, score = TASKS[head]
+def test_a_task_trains_and_exports(tmp_path, no_check, untraced):
+    """The others: test_fine_tuning_of_a_family.py."""
+    script, write_files, flags_of, score = TASKS["SequenceClassification"]
     write_files(tmp_path)
     given = flags_of(tmp_path, train_batch_size=[16])
     path = given["bert_config_file"]

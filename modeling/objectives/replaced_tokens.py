@@ -248,7 +248,10 @@ class ReplacedTokens(MaskedLM):
         try:
             self.generator(config)
         except ValueError as error:
-            raise ValueError(f"the generator's {error}") from error
+            raise ValueError(
+                f"the generator's {error}; check generator_hidden_size and "
+                "generator_layers"
+            ) from error
 
     def generator(self, config: ElectraConfig) -> ElectraConfig:
         """The config of the generator for a discriminator."""

@@ -18,8 +18,8 @@ class GenerationOptions(TokenizerOptions, RowOptions):
     """The flags that, together with the text, determine the bytes of the records."""
 
     vocab_file: str = options.field(
-        help="The vocabulary: a WordPiece vocab.txt, or vocab.json or its folder for "
-        "byte-level BPE."
+        help="The vocabulary: a WordPiece vocab.txt, a SentencePiece .model, or "
+        "vocab.json or its folder for byte-level BPE."
     )
     random_seed: int = options.field(12345, help="Seed of all random choices.")
     dupe_factor: int = options.field(

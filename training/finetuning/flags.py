@@ -22,7 +22,7 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
     )
     predict_batch_size: int = options.field(8, help="Rows per prediction batch.")
     learning_rate: list[float] = options.field(
-        [5e-5], help="Adam's peak learning rate; a list is searched."
+        [5e-5], help="The peak learning rate; a list is searched."
     )
     num_train_epochs: list[float] = options.field(
         [3.0], help="Passes over the training set; a list is searched."

@@ -18,6 +18,7 @@ import dataclasses
 import json
 import os
 import sys
+import unicodedata
 from collections.abc import Iterator
 
 import tokenizers
@@ -363,7 +364,7 @@ def _build_sentencepiece(paths, chosen):
         for line, is_held_out in _lines(paths, chosen, "reading"):
             if is_held_out or not (clean := cleaner.clean(line)):
                 continue
-            characters.update(clean)
+            characters.update(unicodedata.normalize("NFKC", clean))  # as the model does
             lines += 1
             if cleaner.strip_accents and not warned:
                 warned = sentencepiece.loses_voicing(line)
@@ -388,9 +389,8 @@ def _build_sentencepiece(paths, chosen):
 
 def _report_model(tokenizer, lines, characters, chosen):
     number, used = len(tokenizer.vocabulary), min(lines, chosen.input_sentence_size)
-    print(
-        f"{chosen.output_file}: {number:,} tokens, learned from {used:,} of {lines:,} lines"
-    )
+    learned = f"{number:,} tokens, learned from {used:,} of {lines:,} lines"
+    print(f"{chosen.output_file}: {learned}")
     if number < chosen.vocab_size:
         print(
             f"--vocab_size={chosen.vocab_size} was not reached: the text has no other "

@@ -111,7 +111,7 @@ class Trainer:
         replicas = self.strategy.num_replicas_in_sync
         devices = "1 device" if replicas == 1 else f"{replicas} devices"
         remark = getattr(self.model, "remark", "")
-        kind = self.model.config.architecture
+        kind = self.model.encoder.config.architecture
         return f"{kind}: a model of {number:,} weights on {devices}{remark}"
 
     # --- One update, on one replica --------------------------------------------------

@@ -229,12 +229,14 @@ def _not_finite(error, given, data, strategy) -> UserError:
 
 def _check_objective(given, config):
     """Refuses what the objective cannot do, whatever the records."""
-    noted = run_folder.noted_settings(given.output_dir).get("objective")
-    if not given.do_train and noted not in (None, given.objective):
-        raise UserError(
-            f"{given.output_dir}: its run has --objective={noted}; pass the same one, or "
-            "choose another output_dir"
-        )
+    noted = run_folder.noted_settings(given.output_dir)
+    for name in ("objective", *OBJECTIVES[given.objective].options):
+        value = getattr(given, name)
+        if not given.do_train and noted.get(name, value) != value:
+            raise UserError(
+                f"{given.output_dir}: its run has --{name}={noted[name]}; pass the same, "
+                "or choose another output_dir"
+            )
     objective = given.make_objective()
     if given.do_export and not objective.answers:
         raise UserError(
@@ -275,8 +277,9 @@ def _run(given, config, tokenizer, trainer, data, held_out, prepare, log) -> Non
     strategy = trainer.strategy
     required = trainer.model.encoder.required
     if given.do_export and not given.do_train:
-        # An untrained head fills masks at random.
-        required = tuple(v.path for v in trainer.model.trainable_variables)
+        # An untrained head answers at random.
+        paths = (variable.path for variable in trainer.model.trainable_variables)
+        required = tuple(p for p in paths if p.startswith(trainer.objective.answering))
     run.start(
         trainer,
         given.output_dir,

@@ -14,6 +14,7 @@ class Encoder(keras.layers.Layer, abc.ABC):
     checkpoints of its release give it. All paths begin with the layer's name.
 
     Attributes:
+        config: its EncoderConfig.
         optional_parts: prefixes, after the layer's name and a slash, of the variables that
             a checkpoint to start from may lack.
     """

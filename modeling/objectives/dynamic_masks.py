@@ -55,7 +55,7 @@ class DynamicMasks(Objective):
         self.objective = objective
         self.loss_weights = objective.loss_weights
         self.metric_names = objective.metric_names
-        self.answers = objective.answers
+        self.answers, self.answering = objective.answers, objective.answering
         self.fits_masked_records = objective.fits_masked_records
         self.mask_shares = objective.mask_shares
         self.num_counts = objective.num_counts

@@ -24,6 +24,7 @@ class Objective(abc.ABC):
         reads_masks: whether a pre-training record's masked tokens are what it learns;
             otherwise, the records must hold none.
         answers: the form of the answers of its export; None if it has none.
+        answering: what the names of the variables begin with that give those answers.
         fits_masked_records: whether records may hold masks.
         mask_shares: shares of the chosen tokens that become [MASK] or a random token, if
             they are not what the flags of the records say.
@@ -39,6 +40,7 @@ class Objective(abc.ABC):
     ranked_outputs: tuple[str, ...] = ()
     reads_masks: bool = True
     answers: str | None = "masks"
+    answering: tuple[str, ...] = ("",)
     fits_masked_records: bool = True
     mask_shares: tuple[float, float] | None = None
     masked_by: type | None = None

@@ -219,6 +219,7 @@ class ReplacedTokens(MaskedLM):
     )
     num_counts = roc.BINS
     answers = "replaced"
+    answering = ("electra/", "discriminator_predictions/")
     fits_masked_records = False
     mask_shares = (0.85, 0.0)
 

@@ -94,6 +94,9 @@ def test_a_run_reports_and_resumes(records, tmp_path, capsys, untraced):
     assert first == second
     with pytest.raises(UserError, match="disc_weight was 50.0 and is now 40.0"):
         pretrain(tmp_path / "whole", records, **given, disc_weight=40.0)
+    with pytest.raises(UserError, match="its run has --generator_shares=embeddings"):
+        alone = given | {"do_train": False, "generator_shares": "none"}
+        pretrain(tmp_path / "whole", records, **alone)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +121,12 @@ def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):
         pretrain(tmp_path, records, **changes)
 
 
+def test_masks_with_repeats_are_of_single_tokens(tmp_path):
+    words = make_records(tmp_path, masking="dynamic", do_whole_word_mask=True)
+    with pytest.raises(UserError, match="whole words or n-grams, but --repeat_pos"):
+        pretrain(tmp_path, words, repeat_positions=True)
+
+
 @pytest.mark.slow
 def test_the_discriminator_answers_from_raw_text(records, tmp_path):
     with jobs.untraced():
@@ -131,6 +140,18 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
     assert [(t["start"], t["end"]) for t in answer["tokens"]] == list(
         zip(starts, ends, strict=True)
     )
+    # A discriminator alone, such as Hugging Face's, gives the same.
+    weights = checkpoint.read(checkpoint.resolve(str(output)))
+    own = ("electra/", "discriminator_predictions/")
+    weights = {
+        k: v for k, v in weights.items() if k.startswith(own) and "adam" not in k
+    }
+    checkpoint.write_bundle(str(tmp_path / "alone" / "model.ckpt"), weights)
+    given = {"init_checkpoint": str(tmp_path / "alone" / "model.ckpt")}
+    given |= {"vocab_file": VOCAB_FILE, "output_dir": str(tmp_path / "exported")}
+    pretrain(tmp_path, records, do_train=False, do_export=True, **given)
+    (again,) = Predictor(str(tmp_path / "exported")).predict([{"text": text}])
+    assert again == answer
     model = replaced_tokens.DiscriminatorModel(CONFIG)
     checkpoint.load({v.path: v for v in model.weights}, str(output), required="")
     packed = np.array(

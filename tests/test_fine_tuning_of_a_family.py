@@ -62,6 +62,16 @@ def test_every_task_trains(tmp_path, untraced, head, config):
         jobs.run(script, given | {"do_train": True, "layerwise_lr_decay": 0.9})
 
 
+def test_a_config_of_another_architecture_is_named(tmp_path, config):
+    classifier_files(tmp_path)
+    start, _ = write_start(tmp_path, config)
+    other = CONFIGS["electra" if config.architecture == "albert" else "albert"]
+    (tmp_path / "other.json").write_text(other.to_json_string())
+    with pytest.raises(UserError, match=f"'{other.architecture}', but the weights are"):
+        given = {"do_train": True, "bert_config_file": f"{tmp_path}/other.json"}
+        jobs.run(run_classifier, classifier_flags(tmp_path, **start) | given)
+
+
 def test_lower_layers_learn_more_slowly(tmp_path, untraced, config):
     classifier_files(tmp_path)
     start, weights = write_start(tmp_path, config)

@@ -345,6 +345,13 @@ def test_a_run_too_short_for_a_report_has_its_evaluations_drawn():
     assert report._names([evaluation]) == scores | nothing
     trained = {"step": 5, "kind": "train", "loss": 1.0, "examples_per_second": 9.0}
     assert report._names([trained, evaluation]) == scores | nothing
+    # Of what training reports, shares are scores, and neither speed nor perplexity is.
+    trained |= {"disc_auc": 0.5, "skipped_updates": 0, "perplexity": 90.0}
+    scores["accuracy"] = ["disc_auc", "accuracy", "f1_macro"]
+    found = report._names([trained, evaluation])
+    assert {k: sorted(v) for k, v in found.items()} == {
+        k: sorted(v) for k, v in (scores | nothing).items()
+    }
 
 
 def _scalars(folder):

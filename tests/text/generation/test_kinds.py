@@ -30,6 +30,7 @@ def test_the_bytes_are_those_of_one_run(folder, many_tasks, monkeypatch, kind):
         **CHANGES.get(kind, {}),
     )
     generate(settings)
+    assert not os.path.exists(settings.work_folder)
     undisturbed = made_in(folder)
 
     def start_over():

@@ -1,7 +1,5 @@
 """serving/server.py: the JSON endpoint as its clients meet it, the rude ones too."""
 
-import contextlib
-import functools
 import json
 import re
 import signal
@@ -15,28 +13,11 @@ import uvicorn
 import predict
 import tests
 from serving import server
-from serving.predictor import Predictor
 from tests import exports
 from tests.serving.clients import PREDICT, Faulty, send, serving
 from text.errors import UserError
 
 ROOT = tests.ROOT
-
-
-@pytest.fixture(scope="module")
-def predictor(tmp_path_factory):
-    return functools.cache(
-        lambda form: Predictor(exports.write(tmp_path_factory.mktemp(form), form))
-    )
-
-
-@pytest.fixture(scope="module")
-def port(predictor):
-    """The port of a server of a form, which stays up."""
-    with contextlib.ExitStack() as servers:
-        yield functools.cache(
-            lambda form: servers.enter_context(serving(predictor(form)))
-        )
 
 
 def test_instances_become_predictions(port):

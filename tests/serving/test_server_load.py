@@ -3,7 +3,6 @@
 import asyncio
 import concurrent.futures
 import contextlib
-import functools
 import http.client
 import socket
 import time
@@ -11,25 +10,7 @@ import time
 import pytest
 
 from serving import server
-from serving.predictor import Predictor
-from tests import exports
 from tests.serving.clients import PREDICT, Faulty, send, serving
-
-
-@pytest.fixture(scope="module")
-def predictor(tmp_path_factory):
-    return functools.cache(
-        lambda form: Predictor(exports.write(tmp_path_factory.mktemp(form), form))
-    )
-
-
-@pytest.fixture(scope="module")
-def port(predictor):
-    """The port of a server of a form, which stays up."""
-    with contextlib.ExitStack() as servers:
-        yield functools.cache(
-            lambda form: servers.enter_context(serving(predictor(form)))
-        )
 
 
 def wait_until(condition):

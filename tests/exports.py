@@ -10,6 +10,7 @@ masks    Paris or Rome for every [MASK]
 replaced capitalized words were replaced
 """
 
+import functools
 import json
 import pathlib
 
@@ -143,3 +144,8 @@ def write(folder: pathlib.Path, form: str) -> str:
     description = {"form": form, "inputs": kinds, "max_seq_length": 128}
     (folder / "export.json").write_text(json.dumps(description))
     return str(folder)
+
+
+def maker(tmp_path_factory):
+    """Maps a form to the folder of its export, which is written at the first call."""
+    return functools.cache(lambda form: write(tmp_path_factory.mktemp(form), form))

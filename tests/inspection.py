@@ -1,5 +1,7 @@
 """Records to inspect with inspect_records.py, for its tests."""
 
+import shutil
+
 import numpy as np
 
 import create_pretraining_data
@@ -36,6 +38,14 @@ def write(folder):
         )
     )
     return folder
+
+
+def copy_first(made, folder):
+    """Copies what `write` wrote, without the second file; returns the first."""
+    for path in made.glob("part-*"):
+        shutil.copy(path, folder)
+    (folder / "part-00001-of-00002").unlink()
+    return folder / "part-00000-of-00002"
 
 
 def inspect(*files, capsys, vocab_file=VOCAB, **flags):

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 import tests
-from tests.inspection import MASK, VOCABULARY, decoded, inspect, rewrite, write
+from tests.inspection import (
+    MASK,
+    VOCABULARY,
+    copy_first,
+    decoded,
+    inspect,
+    rewrite,
+    write,
+)
 from text.errors import UserError
 from text.inspection import words
 from text.inspection.statistics import Repeats
@@ -31,10 +39,7 @@ def made(tmp_path_factory):
 @pytest.fixture
 def copy(made, tmp_path):
     """The same, to be spoilt; without its second file."""
-    for path in made.glob("part-*"):
-        shutil.copy(path, tmp_path)
-    (tmp_path / "part-00001-of-00002").unlink()
-    return tmp_path / "part-00000-of-00002"
+    return copy_first(made, tmp_path)
 
 
 @pytest.mark.slow

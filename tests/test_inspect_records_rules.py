@@ -1,7 +1,6 @@
 """inspect_records.py: each rule, where record 3 is broken in one way."""
 
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from tests.inspection import (
     CLS,
     MASK,
     SEP,
+    copy_first,
     decoded,
     inspect,
     rewrite,
@@ -26,10 +26,7 @@ def made(tmp_path_factory):
 @pytest.fixture
 def copy(made, tmp_path):
     """The same, to be spoilt; without its second file."""
-    for path in made.glob("part-*"):
-        shutil.copy(path, tmp_path)
-    (tmp_path / "part-00001-of-00002").unlink()
-    return tmp_path / "part-00000-of-00002"
+    return copy_first(made, tmp_path)
 
 
 def last_token(batch):

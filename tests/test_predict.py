@@ -1,6 +1,5 @@
 """predict.py as a user meets it: files and pipes of every format, order, refusals."""
 
-import functools
 import gzip
 import io
 import json
@@ -20,10 +19,7 @@ from text.errors import UserError
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """Maps a form to the folder of its export."""
-    return functools.cache(
-        lambda form: exports.write(tmp_path_factory.mktemp(form), form)
-    )
+    return exports.maker(tmp_path_factory)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """predict.py in a pipe: answers as rows come, ends while it is open."""
 
-import functools
 import io
 import json
 import os
@@ -19,10 +18,7 @@ from text.errors import UserError
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """Maps a form to the folder of its export."""
-    return functools.cache(
-        lambda form: exports.write(tmp_path_factory.mktemp(form), form)
-    )
+    return exports.maker(tmp_path_factory)
 
 
 @pytest.fixture

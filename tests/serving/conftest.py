@@ -14,9 +14,8 @@ from tests.serving.clients import serving
 @pytest.fixture(scope="module")
 def predictor(tmp_path_factory):
     """Maps a form to a predictor of its export."""
-    return functools.cache(
-        lambda form: Predictor(exports.write(tmp_path_factory.mktemp(form), form))
-    )
+    exported = exports.maker(tmp_path_factory)
+    return functools.cache(lambda form: Predictor(exported(form)))
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,7 @@ from text.errors import UserError
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """The folder of a form's export."""
-    return functools.cache(
-        lambda form: exports.write(tmp_path_factory.mktemp(form), form)
-    )
+    return exports.maker(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Reruns the ablations of the BERT and RoBERTa papers, each table with one command.
+"""Reruns tables of the BERT, RoBERTa and ELECTRA papers, each with one command.
 
     python run_ablations.py --table=5
 

@@ -1,11 +1,13 @@
 """Plans the commands that fill the papers' tables: records, pre-training, fine-tuning."""
 
 import dataclasses
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import options
+from modeling.encoders.architectures import config_from_dict
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from training.ablations.cells import OUTPUT, Cell
@@ -271,7 +273,7 @@ class Planner:
     def _changed(self, variant: Variant) -> EncoderConfig:
         changes = variant.changes(self._config)
         try:
-            return dataclasses.replace(self._config, **changes)
+            return config_from_dict(json.loads(self._config.to_json_string()) | changes)
         except ValueError as error:
             said = ", ".join(f"{name}={value}" for name, value in changes.items())
             raise UserError(

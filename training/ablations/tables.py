@@ -1,7 +1,7 @@
 """The papers' tables: what each row changes, and the numbers that were published.
 
 Sources: BERT, arXiv:1810.04805v2, tables 5 to 8 and figure 5; RoBERTa, arXiv:1907.11692,
-tables 1 and 2.
+tables 1 and 2; ELECTRA, arXiv:2003.10555, table 1.
 """
 
 import math
@@ -35,7 +35,7 @@ class Variant(NamedTuple):
         name: of its folder.
         records: flags of create_pretraining_data.py.
         pretraining: flags of run_pretraining.py.
-        changes: the keys of a config that differ, with their values.
+        changes: the keys of a config file that differ, with their values.
     """
 
     name: str
@@ -129,6 +129,18 @@ def _packed(instances):
     )
 
 
+def _electra(name, objective):
+    return Variant(
+        name,
+        records={"masking": "dynamic", "instances": "electra", "dupe_factor": 1},
+        pretraining={"objective": objective},
+        changes=lambda config: {
+            "architecture": "electra",
+            "embedding_size": config.embedding_size,
+        },
+    )
+
+
 def _masks(mask, keep, random):
     """The variant with these percentages; the release's is BERT itself."""
     if (mask, keep, random) == (80, 10, 10):
@@ -188,6 +200,7 @@ _SIZE = "L={num_hidden_layers}, H={hidden_size}, A={num_attention_heads}"
 _SIX = ("perplexity", "MNLI-m", "MRPC", "SST-2")
 _EIGHT = ("MNLI", "NER fine-tuned", "NER features")
 _ROBERTA_1 = ("SQuAD 2.0", "MNLI-m", "SST-2")
+_ELECTRA = ("GLUE, small", "GLUE, base")
 _ROBERTA_2 = ("SQuAD 1.1", "SQuAD 2.0", "MNLI-m", "SST-2", "RACE")
 
 
@@ -356,5 +369,27 @@ TABLES = {
         note="The table's other row, pairs of single sentences, has no counterpart here. "
         "Batches have the same number of rows, not of tokens.",
         scale=_ROBERTA_SCALE,
+    ),
+    "electra": Table(
+        "Masked words and replaced tokens",
+        "ELECTRA, table 1 (mean of GLUE's dev sets)",
+        (
+            Row(
+                "Masked words",
+                _electra("electra_masked_lm", "masked_lm"),
+                Head(),
+                _numbers(_ELECTRA, 75.1, 82.2),
+            ),
+            Row(
+                "Replaced tokens",
+                _electra("electra", "replaced_tokens"),
+                Head(),
+                _numbers(_ELECTRA, 79.9, 85.1),
+            ),
+        ),
+        note="Both have the same encoder, rows and number of updates. The generator makes "
+        "an update longer.",
+        scale="the paper: small has 12 layers of 256 and a million updates of 128 rows of "
+        "128 tokens, base 12 layers of 768 and 766,000 updates of 256 rows of 512",
     ),
 }

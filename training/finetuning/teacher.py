@@ -6,8 +6,6 @@ import functools
 import hashlib
 import os
 
-import numpy as np
-
 from training import checkpoint, distribution, exported, run, run_folder
 from modeling.objectives.distilled import Distilled
 from modeling.objectives.objective import Objective
@@ -172,11 +170,7 @@ class TrainedTeacher(Teacher):
 
     @functools.cached_property
     def digest(self):
-        digest = hashlib.sha256()
-        for name, variable in sorted(self.trainer.weights.items()):
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(variable.numpy()))
-        return digest.hexdigest()
+        return checkpoint.digest(self.trainer.weights)
 
     def distilled(self, objective):
         self._check_tokenizer(objective)

@@ -10,8 +10,8 @@ import pytest
 import tests
 from training import checkpoint, distribution, loop, report, reported, run_folder
 from training.backend import tf
-from modeling.encoders.bert_config import BertConfig
 from modeling.distillation import Distillation
+from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import masked_lm, next_token, pretraining, replaced_tokens
 from modeling.objectives.distilled_words import DistilledWords

@@ -129,6 +129,7 @@ class Counts:
     copies: int = 0
     repeated: int = 0
     unchanged: int = 0  # rows without a copy
+    empty: int = 0  # lines
 
 
 def main(given: Options) -> None:
@@ -146,7 +147,7 @@ def main(given: Options) -> None:
         )
     # A row that cannot be read is found now, not in an hour.
     is_file = given.input_file != inputs.STANDARD_INPUT
-    total = sum(1 for _ in _read(given)) if is_file else None
+    total = sum(1 for _ in _read(given, Counts())) if is_file else None
     counts = Counts()
     local.remove_temporaries(os.path.realpath(given.output_file))
     with local.replacing(given.output_file, "w") as file:
@@ -171,7 +172,9 @@ def _report(given, counts):
         file=sys.stderr,
     )
     if counts.unchanged:
-        print(f"{counts.unchanged} rows have no copies", file=sys.stderr)
+        print(f"rows without a copy: {counts.unchanged}", file=sys.stderr)
+    if counts.empty:
+        print(f"empty lines that were skipped: {counts.empty}", file=sys.stderr)
 
 
 # === Rewriting =======================================================================
@@ -193,7 +196,7 @@ def _augmented(given, tokenizer, model, counts) -> Iterator[list[tuple]]:
         max_seq_length=given.max_seq_length,
         batch_size=given.batch_size,
     )
-    rows = enumerate(_read(given))
+    rows = enumerate(_read(given, counts))
     while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
         texts = [
             _drawn(given, tokenizer, values[column], (number, place))
@@ -275,7 +278,7 @@ def _check_paths(given):
         )
 
 
-def _read(given) -> Iterator[dict]:
+def _read(given, counts) -> Iterator[dict]:
     """Yields the rows of the input, which the output can hold."""
     path, columns = given.input_file, None
     name = inputs.name(path)
@@ -283,9 +286,12 @@ def _read(given) -> Iterator[dict]:
         rows = tables.read(path)
     else:
         lines = enumerate(inputs.lines(path), start=1)
-        rows = ((n, {_TEXT: line}) for n, line in lines if line.strip())
+        rows = ((number, {_TEXT: line}) for number, line in lines)
     for number, values in rows:
         where = f"{name}:{number}"
+        if not tables.form_of(path) and not values[_TEXT].strip():
+            counts.empty += 1
+            continue
         columns = columns or values.keys()
         _check(given, where, values, columns)
         yield values

@@ -60,7 +60,7 @@ def fast(untraced, loaded, monkeypatch):
 
 
 def test_the_same_bytes_for_any_batches_and_neighbors(tmp_path, monkeypatch, capsys):
-    rows = augment(tmp_path)
+    rows = augment(tmp_path, [*LINES, "", " "])
     said = capsys.readouterr().err.splitlines()
     assert rows[0] == "text" and set(LINES) < set(rows)
     monkeypatch.setattr(augment_text, "_ROWS_AT_ONCE", 2)
@@ -75,10 +75,11 @@ def test_the_same_bytes_for_any_batches_and_neighbors(tmp_path, monkeypatch, cap
     copies = len(rows) - 1 - len(LINES)
     repeated = len(LINES) * FEW["num_copies"] - copies
     assert 6 < repeated < 20  # all six copies of 1999!
-    assert said[-2:] == [
+    assert said[-3:] == [
         f"{tmp_path}/out.tsv: 6 rows and {copies} copies of 6 rows; {repeated} more "
         "repeated a text of their row and were left out",
-        "1 rows have no copies",
+        "rows without a copy: 1",
+        "empty lines that were skipped: 2",
     ]
     assert len(set(rows)) == len(rows)
 

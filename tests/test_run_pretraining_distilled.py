@@ -264,7 +264,7 @@ def test_teachers_that_do_not_fit_are_refused(given, tmp_path):
     causal = dataclasses.replace(TINY, attention_direction="left_to_right")
     network = next_token.NextToken().network(causal)
     folder = write(tmp_path / "causal", network, causal, objective="next_token")
-    refused(tmp_path, given, folder, "next_token, which does not fill masks")
+    refused(tmp_path, given, folder, "next_token, which does not fill masks; use")
     assert not (tmp_path / "output").exists()
 
 

@@ -4,12 +4,12 @@ import dataclasses
 import functools
 import os
 
-from training import checkpoint, run_folder
+from training import checkpoint, mask_filling, run_folder
 from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.kinds import OBJECTIVES
-from modeling.objectives.masked_lm import MaskedLM, MaskedLMModel
+from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.objective import Objective
 from text.errors import UserError
 from text.tokenizers import kinds
@@ -94,18 +94,18 @@ def load(given, config: EncoderConfig, text: dict, strategy) -> WordTeacher:
             f"--distill_from={given.distill_from}: is also --output_dir; a student needs "
             "its own folder"
         )
-    objective = run_folder.noted_settings(folder).get("objective")
-    if objective in OBJECTIVES and not OBJECTIVES[objective].load().reads_masks:
-        raise UserError(
-            f"{folder}: was trained with --objective={objective}, which does not fill "
-            "masks, as a teacher must"
-        )
+    mask_filling.check_objective(f"--distill_from={given.distill_from}", folder)
     own = _read_config(folder)
     _check_sizes(given, folder, config, own)
     note = _check_text(given, folder, text, own)
+    names = checkpoint.shapes_of(source)
+    if not any(name.startswith(own.masked_lm_scope) for name in names):
+        raise UserError(
+            f"{source}: has no masked-LM head ({own.masked_lm_scope}/...), so it cannot be "
+            "the teacher of a pre-training; pass the output_dir of a pre-training"
+        )
     with strategy.scope():
-        network = MaskedLM().network(own, dtype=given.dtype)
-    _load_weights(network, source)
+        network = mask_filling.load_network(own, source, given.dtype)
     return WordTeacher(network, own, source, note)
 
 
@@ -160,18 +160,3 @@ def _check_text(given, folder, text, config) -> str:
             f"but the records were made with {str(value).lower()}; use the same for both"
         )
     return ""
-
-
-def _load_weights(network, source):
-    """Sets all weights but the pooler's, which fills no masks."""
-    encoder = network.encoder
-    pooler = {v.path for v in encoder.weights}.difference(encoder.required)
-    weights = {v.path: v for v in network.weights if v.path not in pooler}
-    head = {v.path for v in network.masked_lm.weights}
-    report = checkpoint.match(weights, source, encoder.required, encoder.scope)
-    if missing := head.intersection(report.initial):
-        raise UserError(
-            f"{source}: has no masked-LM head ({min(missing)} is not in it), so it cannot "
-            "be the teacher of a pre-training; pass the output_dir of a pre-training"
-        )
-    checkpoint.load(weights, source, required="", scope=encoder.scope)

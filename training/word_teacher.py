@@ -52,7 +52,15 @@ class WordTeacher:
 
     @functools.cached_property
     def digest(self) -> str:
-        return checkpoint.digest({v.path: v for v in self.network.weights})
+        """Identifies the weights, without the pooler's, which are not loaded."""
+        network = self.network
+        needed = {
+            *network.encoder.required,
+            *(v.path for v in network.masked_lm.weights),
+        }
+        return checkpoint.digest(
+            {v.path: v for v in network.weights if v.path in needed}
+        )
 
     def distilled(
         self, given, config: EncoderConfig, objective: Objective

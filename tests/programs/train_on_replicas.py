@@ -52,13 +52,13 @@ class Kind(NamedTuple):
 
 def distilled():
     """With a teacher on the devices of the student."""
-    teacher = BertConfig(**SIZES | {"num_hidden_layers": 2})
+    teacher = BertConfig(**SIZES)
     return DistilledWords(
         pretraining.MaskedLMNextSentence(),
         Distillation(hard_weight=1.0, cosine_weight=1.0),
         lambda: masked_lm.MaskedLM().network(teacher, seed=7),
         teacher,
-        "all",
+        "masked",
     )
 
 

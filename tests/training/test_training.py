@@ -10,11 +10,9 @@ import pytest
 import tests
 from training import checkpoint, distribution, loop, report, reported, run_folder
 from training.backend import tf
-from modeling.distillation import Distillation
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import masked_lm, next_token, pretraining, replaced_tokens
-from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.dynamic_masks import DynamicMasks
 from tests import forked, jobs, tiny
 from text.files import sources
@@ -145,13 +143,6 @@ DYNAMIC = DynamicMasks(
     special_ids=(101, 102),
 )
 LEFT_TO_RIGHT = dataclasses.replace(TINY, attention_direction="left_to_right")
-DISTILLED = DistilledWords(
-    DYNAMIC,
-    Distillation(cosine_weight=1.0, hard_weight=1.0),
-    lambda: masked_lm.MaskedLM().network(TINY, seed=7),
-    TINY,
-    "all",
-)
 ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
 
 
@@ -163,9 +154,8 @@ ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
         (DYNAMIC, TINY),
         (next_token.NextToken(), LEFT_TO_RIGHT),
         (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
-        (DISTILLED, TINY),
     ],
-    ids=["pairs", "dynamic", "next token", "replaced tokens", "distilled words"],
+    ids=["pairs", "dynamic", "next token", "replaced tokens"],
 )
 def test_whole_update_compiles_with_xla(objective, config):
     """As on a TPU: nothing in it has a varying shape, or is a string."""

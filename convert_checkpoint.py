@@ -29,7 +29,6 @@ from text.tokenizers import kinds
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.layouts import electra_names
 from training.layouts import kinds as layouts
 
 _BUNDLE = "bert_model.ckpt"
@@ -62,8 +61,8 @@ class Options(kinds.TokenizerOptions):
     )
     network: str | None = options.field(
         None,
-        choices=tuple(electra_names.NETWORKS),
-        help="Which network to take out of an ELECTRA's checkpoint of both.",
+        choices=layouts.NETWORKS,
+        help="Which network to take out of a checkpoint of several, such as ELECTRA's.",
     )
     bert_config_file: str | None = options.field(
         None, help="The architecture; by default, the config next to the input."
@@ -106,8 +105,8 @@ class Options(kinds.TokenizerOptions):
             raise UserError("--keep_optimizer: an average has no optimizer to keep")
         if self.keep_optimizer and (self.network or self.changes_tables):
             raise UserError(
-                "--keep_optimizer: slots would not fit one network of two, nor added words "
-                "or positions"
+                "--keep_optimizer: slots would not fit one network of several, nor added "
+                "words or positions"
             )
 
     @property
@@ -122,7 +121,7 @@ from training import checkpoint, run, run_folder
 from training.backend import keras, tf
 from modeling.objectives import pretraining
 from text.files import anywhere, inputs, local, sources
-from training.layouts import hugging_face
+from training.layouts import hugging_face, networks
 
 
 @dataclasses.dataclass
@@ -204,7 +203,7 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     task = _task(prefixes[0])
     files = tokenizer.files if tokenizer else {}
     alone = given.layout == "hugging_face" or given.changes_tables
-    found, config = electra_names.take(
+    found, config = networks.take(
         prefixes[0], _averaged(tensors, prefixes), config, given.network, alone
     )
     return Model(found, config, tokenizer, files, task)
@@ -214,9 +213,9 @@ def _check(prefix, config, names):
     """Refuses a checkpoint that is incomplete or does not match the config."""
     network = _network(config)
     encoder = network.encoder
-    both = electra_names.holds_both(checkpoint.shapes_of(prefix))
-    # If there are two, the head is the other's.
-    checked = encoder if both else network
+    # If there are several, the head may be another's.
+    several = networks.networks_in(checkpoint.shapes_of(prefix))
+    checked = encoder if several else network
     variables = {variable.path: variable for variable in checked.variables}
     report = checkpoint.match(variables, prefix, encoder.required, encoder.scope)
     odd = [

@@ -23,7 +23,7 @@ from training.backend import tf
 from modeling.encoders import architectures, config
 from text.errors import UserError
 from text.files import anywhere, local
-from training.layouts import electra_names, hugging_face
+from training.layouts import hugging_face, networks
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
@@ -217,7 +217,7 @@ def match(
     """
     prefix = resolve(path)
     shapes = shapes_of(prefix)
-    electra_names.check_network(prefix, shapes, variables)
+    networks.check_wanted(prefix, shapes, variables)
     report = LoadReport(
         source=prefix,
         matched=sorted(variables.keys() & shapes),
@@ -225,18 +225,9 @@ def match(
         unused=sorted(shapes.keys() - variables),
     )
     if wrong := _differing(variables, shapes):
-        guess = "does not fit the model; check --bert_config_file"
-        if all(name.startswith("generator") for name in wrong):
-            guess = (
-                "its generator does not fit the model; check --generator_hidden_size and "
-                "--generator_shares"
-            )
-        elif not any(name.startswith(scope) for name in wrong):
-            guess = (
-                "its head does not fit the model; check the number of labels, or leave "
-                "the head out with --init_encoder_only"
-            )
-        raise UserError(f"{prefix}: {guess}: {'; '.join(wrong.values())}")
+        raise UserError(
+            f"{prefix}: {_guess(wrong, scope)}: {_first(list(wrong.values()), 3)}"
+        )
     missing = [
         n for n in report.initial if required is not None and n.startswith(required)
     ]
@@ -253,6 +244,25 @@ def match(
             )
         raise UserError(f"{prefix}: not in the checkpoint: {what}; {advice}")
     return report
+
+
+def _guess(wrong, scope) -> str:
+    """Why variables have other shapes in the checkpoint, and what to do."""
+    if found := networks.of_names(wrong):
+        name, network = found
+        return f"its {name} does not fit the model; check {network.flags}"
+    if not any(name.startswith(scope) for name in wrong):
+        return (
+            "its head does not fit the model; check the number of labels, or leave the "
+            "head out with --init_encoder_only"
+        )
+    return "does not fit the model; check --bert_config_file"
+
+
+def _first(problems: list[str], number: int) -> str:
+    """The first of them, and how many more there are."""
+    more = len(problems) - number
+    return "; ".join(problems[:number]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _differing(variables, shapes) -> dict[str, str]:
@@ -385,8 +395,7 @@ def check_complete(
     shapes = {name: value.shape for name, value in tensors.items()}
     problems += _differing(variables, shapes).values()
     if problems:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise UserError(
             f"{prefix}: not a checkpoint of this run; choose another output_dir, or pass "
-            f"it as --init_checkpoint: {'; '.join(problems[:5])}{more}"
+            f"it as --init_checkpoint: {_first(problems, 5)}"
         )

@@ -153,7 +153,7 @@ def test_two_networks_are_shown_averaged_and_kept(both, tmp_path, capsys):
 
 def test_what_reads_one_network_refuses_two(both, tmp_path):
     refused = "contains a generator and a discriminator"
-    with pytest.raises(UserError, match=f"{refused}.*--network=discriminator or gen"):
+    with pytest.raises(UserError, match=f"{refused}.*--network=generator or disc"):
         convert(both, tmp_path / "a", layout="hugging_face")
     with pytest.raises(UserError, match=f"{refused}.*--network=generator"):
         fill_mask.load_network(CONFIG, str(both))

@@ -1,18 +1,16 @@
 """ELECTRA's table of names, and how to take one network out of a checkpoint of two.
 
-A file of Hugging Face holds one network; the encoder of both has the scope `electra`.
+In a file of Hugging Face, which holds one network, the encoder of either is `electra`.
 """
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from modeling.encoders.config import EncoderConfig
 from modeling.encoders.electra_config import ElectraConfig
-from text.errors import UserError
 from training.layouts.bert_names import BERT
-from training.layouts.names import Names
+from training.layouts.names import Names, Network
 
 _MASKED_LM = "generator_predictions/output_bias"
 _DISCRIMINATOR = "discriminator_predictions/dense/kernel"
@@ -21,62 +19,6 @@ _DISCRIMINATOR = "discriminator_predictions/dense/kernel"
 def _of_encoder(module: tuple[str, str, str]) -> tuple[str, str, str]:
     scope, theirs, kind = module
     return scope.replace("bert/", "electra/"), theirs.replace("bert.", "electra."), kind
-
-
-def holds_both(names: Container[str]) -> bool:
-    """Whether a checkpoint with these released names has both networks."""
-    return _MASKED_LM in names and _DISCRIMINATOR in names
-
-
-def check_network(path: str, names: Container[str], wanted: Container[str]) -> None:
-    """Refuses to read a masked LM from a checkpoint of both networks.
-
-    If they are equally large, the generator's head would fit the discriminator.
-
-    Args:
-        names: those in the checkpoint.
-        wanted: those of the model's variables.
-    Raises:
-        UserError: says how to take out the generator.
-    """
-    if holds_both(names) and _MASKED_LM in wanted and _DISCRIMINATOR not in wanted:
-        raise UserError(
-            f"{path}: contains a generator and a discriminator, and only the generator "
-            "fills masks; take it out with convert_checkpoint.py --network=generator"
-        )
-
-
-def take(
-    path: str,
-    tensors: Mapping[str, np.ndarray],
-    config: EncoderConfig,
-    network: str | None,
-    alone: bool,
-) -> tuple[Mapping[str, np.ndarray], EncoderConfig]:
-    """One network of a checkpoint of two, as a model of its own.
-
-    Args:
-        path: of the checkpoint.
-        tensors: by their released names.
-        network: a key of NETWORKS; None leaves everything as it is.
-        alone: refuse to leave two networks.
-    Raises:
-        UserError: there are two networks and none was chosen, or the other way round.
-    """
-    both = holds_both(tensors)
-    if network and not both:
-        raise UserError(
-            f"{path}: does not contain both a generator and a discriminator; leave "
-            "--network out"
-        )
-    if network:
-        return NETWORKS[network](tensors, config)
-    if both and alone:
-        raise UserError(
-            f"{path}: contains a generator and a discriminator, of which only one at a "
-            f"time can be changed or written so; pass --network={' or '.join(NETWORKS)}"
-        )
-    return tensors, config
 
 
 def _discriminator(tensors, config):
@@ -106,8 +48,21 @@ def _generator(
     return found, config
 
 
-# How to take it out: (tensors, config) -> (tensors, config).
-NETWORKS = {"discriminator": _discriminator, "generator": _generator}
+_NETWORKS = {
+    "generator": Network(
+        head=_MASKED_LM,
+        does="fills masks",
+        take=_generator,
+        scopes=("generator/", "generator_predictions/"),
+        flags="--generator_hidden_size, --generator_layers and --generator_shares",
+    ),
+    "discriminator": Network(
+        head=_DISCRIMINATOR,
+        does="finds replaced words",
+        take=_discriminator,
+        scopes=("discriminator_predictions/",),
+    ),
+}
 
 ELECTRA = Names(
     modules=(
@@ -163,4 +118,5 @@ ELECTRA = Names(
     },
     without_layer='this model has none, as in the release; with "pooler_act": "gelu_erf" '
     "in the config file, fine-tuning makes one",
+    networks=_NETWORKS,
 )

@@ -12,4 +12,6 @@ from training.layouts.roberta_names import ROBERTA
 NAMES = {"bert": BERT, "albert": ALBERT, "electra": ELECTRA, "roberta": ROBERTA}
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
+# What a checkpoint of several networks may contain.
+NETWORKS = tuple(dict.fromkeys(n for names in NAMES.values() for n in names.networks))
 WEIGHTS = "model.safetensors"

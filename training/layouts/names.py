@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 # Kind of module -> (ending of the released name, ending of theirs, whether theirs is
@@ -31,6 +31,25 @@ class Pair(NamedTuple):
     transposed: bool
 
 
+class Network(NamedTuple):
+    """One of several networks that pre-training leaves in a checkpoint.
+
+    Attributes:
+        head: a released name that only its head has.
+        does: what only this network does, to tell a user.
+        take: (tensors, config) -> its own, as a model that has no other network.
+        scopes: what the names begin with of variables that no other network has.
+        flags: the flags of a run that determine its sizes; None for the network whose
+            sizes are those of the config and whose encoder has the config's scope.
+    """
+
+    head: str
+    does: str
+    take: Callable
+    scopes: tuple[str, ...]
+    flags: str | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class Names:
     """One architecture's table, for both reading and writing files.
@@ -50,6 +69,7 @@ class Names:
         renamed: purpose of a head -> Hugging Face's module -> the one that their class for
             it has instead.
         without_layer: what to do about a model that has no weights for one of these.
+        networks: name -> network, if a checkpoint of pre-training has several.
     """
 
     modules: tuple[tuple[str, str, str], ...]
@@ -61,6 +81,7 @@ class Names:
     causal: Mapping[str, str]
     renamed: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     without_layer: str = "its weights are incomplete"
+    networks: Mapping[str, Network] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def pairs(self) -> tuple[Pair, ...]:

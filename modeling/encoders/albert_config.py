@@ -82,11 +82,9 @@ class AlbertConfig(BertConfig):
     def head_dropout_prob(self) -> float:
         return 0.1  # in the release whatever hidden_dropout_prob is, which v2 has at 0
 
-    def multiplications(self, seq_length: int) -> int:
-        of_layers = self.inner_group_num * super().multiplications(seq_length)
-        if self.embedding_size == self.hidden_size:
-            return of_layers
-        return of_layers + seq_length * self.embedding_size * self.hidden_size
+    @property
+    def num_blocks(self) -> int:
+        return self.num_hidden_layers * self.inner_group_num
 
     def group(self, layer: int) -> int:
         """The group of weights that a layer runs."""

@@ -114,9 +114,15 @@ class BertConfig(EncoderConfig):
 
     def multiplications(self, seq_length: int) -> int:
         """Of the products of matrices in one pass over a row."""
-        width = self.hidden_size
+        width, narrow = self.hidden_size, self.embedding_size
         dense = width * (4 * width + 2 * self.intermediate_size)
-        return self.num_hidden_layers * seq_length * (dense + 2 * seq_length * width)
+        of_blocks = self.num_blocks * (dense + 2 * seq_length * width)
+        return seq_length * (of_blocks + (narrow * width if narrow != width else 0))
+
+    @property
+    def num_blocks(self) -> int:
+        """How many transformer layers a row passes."""
+        return self.num_hidden_layers
 
     @property
     def row_pooling(self) -> str:

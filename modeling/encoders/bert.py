@@ -16,7 +16,7 @@ _UNSEEN_SCORE = -10000.0
 
 
 class BertEncoder(Encoder):
-    """Embeddings, transformer layers and pooler; a projection between, if widths differ.
+    """Embeddings, transformer layers and pooler; a projection if the config has one.
 
     Every variable exists once the object does, and its `path` is the name that the
     released checkpoints give it ("bert/encoder/layer_0/attention/self/query/kernel"); it
@@ -54,7 +54,7 @@ class BertEncoder(Encoder):
         )
         self.embeddings = embeddings or Embeddings(config, initializers, dtype=dtype)
         self.projection = None
-        if config.embedding_size != config.hidden_size:
+        if config.has_projection:
             self.projection = keras.layers.Dense(
                 config.hidden_size,
                 kernel_initializer=self.draw_projection(initializers),

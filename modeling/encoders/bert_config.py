@@ -114,10 +114,16 @@ class BertConfig(EncoderConfig):
 
     def multiplications(self, seq_length: int) -> int:
         """Of the products of matrices in one pass over a row."""
-        width, narrow = self.hidden_size, self.embedding_size
+        width = self.hidden_size
         dense = width * (4 * width + 2 * self.intermediate_size)
+        of_projection = self.embedding_size * width if self.has_projection else 0
         of_blocks = self.num_blocks * (dense + 2 * seq_length * width)
-        return seq_length * (of_blocks + (narrow * width if narrow != width else 0))
+        return seq_length * (of_projection + of_blocks)
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether a linear layer makes the embeddings hidden_size wide."""
+        return self.embedding_size != self.hidden_size
 
     @property
     def num_blocks(self) -> int:

@@ -303,6 +303,10 @@ def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
     if head == "choice":
         # Their class has a bias; it is the same for every choice, so it has no effect.
         theirs.setdefault("classifier.bias", np.zeros(1, np.float32))
+    if names.identity:
+        width = said["hidden_size"]
+        theirs.setdefault(f"{names.identity}.weight", np.eye(width, dtype=np.float32))
+        theirs.setdefault(f"{names.identity}.bias", np.zeros(width, np.float32))
     for own in names.renamed.get(head, {}).values():
         if f"{own}.weight" not in theirs:
             raise UserError(

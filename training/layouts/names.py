@@ -69,6 +69,8 @@ class Names:
         renamed: purpose of a head -> Hugging Face's module -> the one that their class for
             it has instead.
         without_layer: what to do about a model that has no weights for one of these.
+        identity: Hugging Face's linear module that a model may lack; theirs then has ones
+            and zeros there, which change nothing.
         networks: name -> network, if a checkpoint of pre-training has several.
     """
 
@@ -81,6 +83,7 @@ class Names:
     causal: Mapping[str, str]
     renamed: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     without_layer: str = "its weights are incomplete"
+    identity: str | None = None
     networks: Mapping[str, Network] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property

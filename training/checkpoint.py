@@ -23,7 +23,7 @@ from training.backend import tf
 from modeling.encoders import architectures, config
 from text.errors import UserError
 from text.files import anywhere, local
-from training.layouts import hugging_face, networks
+from training.layouts import hugging_face, kinds, networks
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
@@ -134,6 +134,8 @@ def _resolve_directory(directory: str) -> str:
 def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
     """Reads tensors by name and verifies the checksum of each.
 
+    Fine-tuned heads whose names in their release are others have ours.
+
     Args:
         prefix: what `resolve` returned.
         names: which to read; all by default.
@@ -145,9 +147,11 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
         return hugging_face.read(prefix, names)
     try:
         reader = _reader(prefix)
-        if names is None:
-            names = sorted(reader.get_variable_to_shape_map())
-        return {name: reader.get_tensor(name) for name in names}
+        stored = kinds.released_names(reader.get_variable_to_shape_map())
+        names = sorted(stored) if names is None else names
+        return {
+            name: _value(reader, *stored.get(name, (name, False))) for name in names
+        }
     except _DAMAGE as error:
         raise _damaged(prefix, error) from error
 
@@ -158,6 +162,11 @@ def _reader(prefix):
     return tf.compat.v1.train.NewCheckpointReader(prefix)
 
 
+def _value(reader, name, transposed):
+    value = reader.get_tensor(name)
+    return np.ascontiguousarray(value.T) if transposed else value
+
+
 def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
     """The shapes of the tensors at what `resolve` returned, by name; see `read`."""
     if hugging_face.is_weights(prefix):
@@ -166,7 +175,10 @@ def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
         shapes = _reader(prefix).get_variable_to_shape_map()
     except _DAMAGE as error:
         raise _damaged(prefix, error) from error
-    return {name: tuple(shape) for name, shape in shapes.items()}
+    return {
+        own: tuple(shapes[name][:: -1 if transposed else 1])
+        for own, (name, transposed) in kinds.released_names(shapes).items()
+    }
 
 
 def _damaged(prefix: str, error: Exception) -> UserError:

@@ -1,10 +1,10 @@
-"""ELECTRA's table of names, and how to take one network out of a checkpoint of two.
+"""ELECTRA's table of names, those of its fine-tuned heads, and its two networks.
 
 In a file of Hugging Face, which holds one network, the encoder of either is `electra`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -14,11 +14,39 @@ from training.layouts.names import Names, Network
 
 _MASKED_LM = "generator_predictions/output_bias"
 _DISCRIMINATOR = "discriminator_predictions/dense/kernel"
+# The name of the task, the layer, the weight and its slot.
+_HEAD = re.compile(r"task_specific/([^/]+)/([^/]+)/(kernel|bias)(/adam_[mv])?")
 
 
 def _of_encoder(module: tuple[str, str, str]) -> tuple[str, str, str]:
     scope, theirs, kind = module
     return scope.replace("bert/", "electra/"), theirs.replace("bert.", "electra."), kind
+
+
+def _own_heads(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
+    """The heads that the release fine-tunes.
+
+    A single layer is that of a classifier or a tagger; several answer questions. A
+    checkpoint with the heads of several tasks keeps its names.
+
+    Source: google-research/electra@8a46635 finetune/classification/classification_tasks.py,
+    finetune/tagging/tagging_tasks.py, finetune/qa/qa_tasks.py.
+    """
+    found = {name: _HEAD.fullmatch(name) for name in names}
+    found = {name: match.groups() for name, match in found.items() if match}
+    layers = {layer for _, layer, _, _ in found.values()}
+    if len({task for task, *_ in found.values()}) != 1:
+        return {}
+    if layers == {"dense"}:
+        ours = {"kernel": "output_weights", "bias": "output_bias"}
+        return {
+            name: (ours[weight] + (slot or ""), weight == "kernel")
+            for name, (_, _, weight, slot) in found.items()
+        }
+    return {
+        name: (f"task_specific/squad/{layer}/{weight}{slot or ''}", False)
+        for name, (_, layer, weight, slot) in found.items()
+    }
 
 
 def _discriminator(tensors, config):
@@ -118,5 +146,6 @@ ELECTRA = Names(
     },
     without_layer='this model has none, as in the release; with "pooler_act": "gelu_erf" '
     "in the config file, fine-tuning makes one",
+    own_heads=_own_heads,
     networks=_NETWORKS,
 )

@@ -69,6 +69,8 @@ class Names:
         renamed: purpose of a head -> Hugging Face's module -> the one that their class for
             it has instead.
         without_layer: what to do about a model that has no weights for one of these.
+        own_heads: the names of a checkpoint -> for each tensor of a fine-tuned head whose
+            name in the release is not ours, our name and whether ours is transposed.
         identity: Hugging Face's linear module that a model may lack; theirs then has ones
             and zeros there, which change nothing.
         networks: name -> network, if a checkpoint of pre-training has several.
@@ -83,6 +85,7 @@ class Names:
     causal: Mapping[str, str]
     renamed: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     without_layer: str = "its weights are incomplete"
+    own_heads: Callable[[Iterable[str]], Mapping[str, tuple[str, bool]]] | None = None
     identity: str | None = None
     networks: Mapping[str, Network] = dataclasses.field(default_factory=dict)
 

@@ -45,6 +45,7 @@ class ElectraConfig(BertConfig):
     }
     masked_lm_scope = "generator_predictions"
     masked_lm_transform = ""
+    glorot_heads = True
 
     hidden_size: int = 256
     num_attention_heads: int = 4

@@ -133,6 +133,7 @@ class Model:
     tokenizer: Tokenizer | None
     vocabulary_files: Mapping[str, bytes]  # by name
     task: dict  # what its task.json says, or would say
+    text: dict  # what its text.json says
 
 
 # === Showing =========================================================================
@@ -206,7 +207,9 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     found, config = networks.take(
         prefixes[0], _averaged(tensors, prefixes), config, given.network, alone
     )
-    return Model(found, config, tokenizer, files, task)
+    text = anywhere.read_json(os.path.join(directory, run_folder.TEXT))
+    text = text if isinstance(text, dict) else {}
+    return Model(found, config, tokenizer, files, task, text)
 
 
 def _check(prefix, config, names):
@@ -330,7 +333,8 @@ def _add_words(model: Model, given: Options) -> None:
     model.tokenizer = WordPiece.of(Vocabulary(tokens), given)
     lines = "".join(f"{token}\n" for token in tokens)
     model.vocabulary_files = {WordPiece.vocabulary_file: lines.encode()}
-    model.task.pop("vocab_sha256", None)  # it was the old one's
+    for noted in (model.task, model.text):
+        noted.pop("vocab_sha256", None)  # it was the old one's
     print(f"{len(rows)} words added, {known} already known; vocab_size is {size}")
 
 
@@ -380,9 +384,9 @@ def _write(model: Model, given: Options, sources: str) -> None:
     beside = dict(model.vocabulary_files)
     if given.layout == "release":
         beside["bert_config.json"] = model.config.to_json_string()
-        if model.task:
-            task = json.dumps(model.task, ensure_ascii=False, indent=2)
-            beside["task.json"] = f"{task}\n"
+        for name, said in (("task.json", model.task), (run_folder.TEXT, model.text)):
+            if said:
+                beside[name] = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
         for name, content in beside.items():
             content = content.encode() if isinstance(content, str) else content
             with anywhere.replacing(os.path.join(directory, name)) as file:

@@ -10,6 +10,7 @@ A bundle is written under a temporary name and renamed, its `.index` last: a bun
 Hugging Face's model.safetensors can be read as well, under the released names.
 """
 
+import collections
 import dataclasses
 import os
 import re
@@ -27,6 +28,8 @@ from training.layouts import hugging_face, kinds, networks
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+_LAYER, _SLOT = re.compile(r"layer_\d+"), re.compile(r"/adam_[mv]$")
+_MOST_UNUSED = 8  # names on the console; of more, only what they begin with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,27 +44,27 @@ class LoadReport:
     def __str__(self) -> str:
         total = len(self.matched) + len(self.initial)
         lines = [f"{self.source}: {len(self.matched)} of {total} variables matched"]
-        for title, names in (
-            ("left at their initial value", self.initial),
-            ("unused in the checkpoint", self.unused),
+        for title, names, most in (
+            ("left at their initial value", self.initial, len(self.initial)),
+            ("unused in the checkpoint", self.unused, _MOST_UNUSED),
         ):
             if names:
-                lines.append(f"  {title} ({len(names)}): {_grouped(names)}")
+                lines.append(f"  {title} ({len(names)}): {_grouped(names, most)}")
         return "\n".join(lines)
 
 
-def _grouped(names: Iterable[str]) -> str:
-    """Names in one line; layers, and Adam's two slots, are folded together."""
-    groups = {}
-    for name in sorted(names):
-        group = re.sub(r"layer_\d+", "layer_*", re.sub(r"/adam_[mv]$", "/adam_*", name))
-        groups[group] = groups.get(group, 0) + 1
-    slots = sum(n for group, n in groups.items() if group.endswith("/adam_*"))
-    parts = [
-        group if n == 1 else f"{group} x {n}"
-        for group, n in groups.items()
-        if not group.endswith("/adam_*")
-    ]
+def _grouped(names: Collection[str], most: int | None = None) -> str:
+    """Names in one line; layers, and Adam's two slots, are folded together.
+
+    Args:
+        most: if there are more, what the names begin with instead.
+    """
+    weights = [name for name in sorted(names) if not _SLOT.search(name)]
+    groups = collections.Counter(_LAYER.sub("layer_*", name) for name in weights)
+    if most and len(groups) > most:
+        groups = collections.Counter(re.sub("/.*", "/*", name) for name in weights)
+    parts = [name if n == 1 else f"{name} x {n}" for name, n in groups.items()]
+    slots = sum(_SLOT.search(name) is not None for name in names)
     return ", ".join(parts + ([f"*/adam_* x {slots}"] if slots else []))
 
 
@@ -250,7 +253,7 @@ def match(
             f"{_grouped(shapes) or 'nothing'}"
         )
         if missing and not any(name.startswith(scope) for name in missing):
-            advice = (
+            advice = networks.advice(missing, shapes) or (
                 "an encoder without this head cannot answer; pass --do_train, or the "
                 "--output_dir of a training"
             )

@@ -10,6 +10,7 @@ import convert_checkpoint
 import fill_mask
 import tests
 from training import checkpoint
+from modeling.encoders.electra import ElectraEncoder
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import masked_lm, replaced_tokens
 from tests import jobs
@@ -157,5 +158,17 @@ def test_what_reads_one_network_refuses_two(both, tmp_path):
         convert(both, tmp_path / "a", layout="hugging_face")
     with pytest.raises(UserError, match=f"{refused}.*--network=generator"):
         fill_mask.load_network(CONFIG, str(both))
+    convert(both, tmp_path / "alone", network="discriminator")
+    with pytest.raises(UserError, match="a discriminator, and only a generator fills"):
+        fill_mask.load_network(CONFIG, str(tmp_path / "alone"))
     with pytest.raises(UserError, match="does not contain both .* leave --network out"):
         convert(GOLDEN / "electra_masked_lm", tmp_path / "b", network="generator")
+
+
+def test_what_is_left_of_both_networks_is_one_short_line(both):
+    weights = {v.path: v for v in ElectraEncoder(CONFIG).weights}
+    report = checkpoint.load(weights, str(both), required="")
+    assert str(report).splitlines()[1:] == [
+        "  unused in the checkpoint (44): discriminator_predictions/* x 4, "
+        "generator/* x 34, generator_predictions/* x 5, global_step"
+    ]

@@ -52,6 +52,29 @@ def of_names(names: Iterable[str]) -> tuple[str, Network] | None:
     return None
 
 
+def advice(missing: Iterable[str], names: Container[str]) -> str | None:
+    """What to do if a checkpoint has the head of another network than the missing one.
+
+    Args:
+        missing: names of variables that are not in the checkpoint.
+        names: those in the checkpoint.
+    """
+    if not (found := of_names(missing)):
+        return None
+    wanted, network = found
+    for row in NAMES.values():
+        others = {
+            k: n for k, n in row.networks.items() if k != wanted and n.head in names
+        }
+        if wanted in row.networks and others:
+            return (
+                f"it holds {_listed(others)}, and only a {wanted} {network.does}: take "
+                "that out of the checkpoint of both with convert_checkpoint.py "
+                f"--network={wanted}"
+            )
+    return None
+
+
 def take(
     path: str,
     tensors: Mapping[str, np.ndarray],

@@ -73,3 +73,14 @@ def test_a_network_of_another_size_is_one_short_line_with_its_flags(tmp_path):
     wanted["toy/table"] = np.zeros(3, np.float32)
     with pytest.raises(UserError, match="does not fit the model; check --bert_config"):
         checkpoint.match(wanted, prefix, scope="toy/")
+
+
+def test_a_head_that_another_network_has_is_said(tmp_path):
+    have = {"toy/head": np.zeros(2, np.float32), "toy/table": np.zeros(2, np.float32)}
+    prefix = checkpoint.save(str(tmp_path), 1, have, 5)
+    wanted = {"toy/table": have["toy/table"], "teacher/head": have["toy/head"]}
+    with pytest.raises(UserError, match="holds a student, and only a teacher teaches"):
+        checkpoint.match(wanted, prefix, required="", scope="toy/")
+    without = checkpoint.save(str(tmp_path), 2, {"toy/table": have["toy/table"]}, 5)
+    with pytest.raises(UserError, match="an encoder without this head cannot answer"):
+        checkpoint.match(wanted, without, required="", scope="toy/")

@@ -91,7 +91,7 @@ def measure(
         weights=weights,
         checkpoint_bytes=4 * (weights + 2 * trained),
         flops=settings.batch_size
-        * of_row(trainer.objective, trainer.model.config, seq_length, predictions),
+        * of_row(trainer.measured, trainer.model.config, seq_length, predictions),
         seconds=statistics.median(seconds),
         peak_bytes=_peak_bytes(),
     )

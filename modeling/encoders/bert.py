@@ -166,6 +166,9 @@ class BertEncoder(Encoder):
         outputs["pooled_output"] = self.pooler(hidden[:, 0])
         return outputs
 
+    def attention_scores(self, number, layer_input):
+        return self.transformer_layers[number].attention.scores(layer_input)
+
 
 def _seen(input_mask, seq_length, direction):
     """int [b or 1, 1, 1 or s (from), s (to)], 1 where a position sees another, or None."""
@@ -292,12 +295,16 @@ class SelfAttention(keras.layers.Layer):
             layer.build(input_shape)
         self.built = True
 
-    def call(self, hidden, seen=None, dropouts=layers.no_dropout):
+    def scores(self, hidden):
+        """[b, s, h] -> [b, n, s (from), s (to)]"""
         # Scaled here rather than in the scores: the same result from far fewer numbers.
         query = self._heads(self.query, hidden, self.head_size**-0.5)
         key = self._heads(self.key, hidden, order=(0, 2, 3, 1))  # [b, n, d, s]
+        return ops.matmul(query, key)
+
+    def call(self, hidden, seen=None, dropouts=layers.no_dropout):
+        scores = self.scores(hidden)
         value = self._heads(self.value, hidden)
-        scores = ops.matmul(query, key)  # [b, n, s, s]
         # Not fused: a CPU's own softmax is faster than what a compiler makes of it.
         probs = ops.softmax(_seen_scores(scores, seen))
         probs = dropouts(ops.cast(probs, value.dtype), self.dropout_prob)

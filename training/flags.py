@@ -135,6 +135,11 @@ class RunOptions:
     clip_norm: float = options.field(
         1.0, help="Maximum norm of an update's gradient; 0 does not clip."
     )
+    lr_decay_power: float = options.field(
+        1.0,
+        help="Power of the share of updates left, which the learning rate falls with; 1 is "
+        "a straight line.",
+    )
     seed: int = options.field(
         12345, help="Seed for initial weights, data order and dropout."
     )
@@ -173,6 +178,8 @@ class RunOptions:
             raise UserError(
                 f"--adam_beta_2={self.adam_beta_2}: must be between 0 and 1"
             )
+        if not 0 < self.lr_decay_power < float("inf"):
+            raise UserError(f"--lr_decay_power={self.lr_decay_power}: must be above 0")
         for name in ("weight_decay", "clip_norm"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise UserError(f"--{name}={getattr(self, name)}: must not be negative")

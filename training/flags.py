@@ -11,12 +11,6 @@ from modeling.recipe import OPTIMIZERS, Recipe
 from serving import portable
 from text.errors import UserError
 
-# The flags that say how gradients become an update; one more is for fine-tuning alone.
-RECIPE = tuple(
-    field.name
-    for field in dataclasses.fields(Recipe)
-    if field.name != "layerwise_lr_decay"
-)
 _LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
 
 
@@ -249,6 +243,12 @@ class RunOptions:
             project=self.gcp_project,
         )
 
+    @property
+    def recipe(self) -> dict:
+        """How gradients become an update: the flags that are fields of `Recipe`."""
+        names = (field.name for field in dataclasses.fields(Recipe))
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
     def settings(
         self,
         *,
@@ -270,7 +270,7 @@ class RunOptions:
             recompute=self.recompute,
             seed=seed,
             xla=self.xla,
-            recipe=Recipe(**{name: getattr(self, name) for name in RECIPE}),
+            recipe=Recipe(**self.recipe),
             max_skipped_updates=self.max_skipped_updates,
             steps_per_call=self.iterations_per_loop,
             save_every_steps=self.save_checkpoints_steps,

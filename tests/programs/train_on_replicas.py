@@ -42,12 +42,25 @@ SIZES = {
 }
 
 
+# Name -> on how many devices, and what is changed.
+WAYS = {
+    "accumulation": (1, {"accumulation_steps": 4}),
+    "replicas": (2, {}),
+    "replicas, accumulation and recomputation": (
+        2,
+        {"accumulation_steps": 2, "recompute": True},
+    ),
+    "xla": (1, {"xla": True}),
+}
+
+
 class Kind(NamedTuple):
-    """What is trained, and the output whose dropout is looked at."""
+    """What is trained, the output whose dropout is looked at, and in which ways."""
 
     make: Callable[[], Objective]
     config: EncoderConfig
     output: str
+    ways: tuple[str, ...] = tuple(WAYS)
 
 
 def distilled():
@@ -66,7 +79,12 @@ KINDS = {
     "pairs": Kind(
         pretraining.MaskedLMNextSentence, BertConfig(**SIZES), "next_sentence_logits"
     ),
-    "distilled words": Kind(distilled, BertConfig(**SIZES), "next_sentence_logits"),
+    "distilled words": Kind(
+        distilled,
+        BertConfig(**SIZES),
+        "next_sentence_logits",
+        ("replicas, accumulation and recomputation",),
+    ),
     "replaced tokens": Kind(
         lambda: replaced_tokens.ReplacedTokens(0.5),
         # Its sharper judgements would turn with the rounding of a sum.
@@ -166,15 +184,11 @@ def main(path, kind):
     schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
     data = reading.Records(shards.survey([path], {}), schema)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
-    plain = train(one, kind, data)
-    ways = {
-        "accumulation": train(one, kind, data, accumulation_steps=4),
-        "replicas": train(mirrored, kind, data),
-        "replicas, accumulation and recomputation": train(
-            mirrored, kind, data, accumulation_steps=2, recompute=True
-        ),
-        "xla": train(one, kind, data, xla=True),
-    }
+    plain, ways = train(one, kind, data), {}
+    for way in kind.ways:
+        devices, changes = WAYS[way]
+        strategy = mirrored if devices == 2 else one
+        ways[way] = train(strategy, kind, data, **changes)
     differences = {
         way: max(_difference(name, values[name], plain[name]) for name in plain)
         for way, values in ways.items()

@@ -118,12 +118,14 @@ def test_two_replicas_accumulation_and_xla_equal_one_big_batch(kind):
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["number of replicas"] == 2
     assert result["smallest gradient norm"] > 1.0  # so clipping is part of it
-    assert sorted(result["differences"]) == [
+    ways = [
         "accumulation",
         "replicas",
         "replicas, accumulation and recomputation",
         "xla",
     ]
+    ways = ways[2:3] if kind == "distilled words" else ways
+    assert sorted(result["differences"]) == ways
     for way, difference in result["differences"].items():
         assert difference < 1e-5, way
     assert result["by dropout"]["replicas"] > 1e-3

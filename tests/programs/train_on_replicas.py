@@ -4,7 +4,8 @@
 
 Run in a process of its own: a process may hold one MirroredStrategy, and logical devices
 are made before TensorFlow starts. Prints, as JSON, the largest difference of each way
-from the plain one, over all variables, slots and reported values.
+from the plain one, over all variables, slots and reported values. Every way takes
+seconds to trace, so only pairs take each by itself and have their dropout looked at.
 """
 
 import dataclasses
@@ -39,23 +40,28 @@ SIZES = {
 }
 
 
+EVERYTHING = "replicas, accumulation and recomputation"
+
+
 class Kind(NamedTuple):
-    """What is trained, and the output whose dropout is looked at."""
+    """What is trained, and how."""
 
     objective: Objective
     config: EncoderConfig
-    output: str
+    ways: tuple[str, ...]
 
 
 KINDS = {
     "pairs": Kind(
-        pretraining.MaskedLMNextSentence(), BertConfig(**SIZES), "next_sentence_logits"
+        pretraining.MaskedLMNextSentence(),
+        BertConfig(**SIZES),
+        ("accumulation", "replicas", EVERYTHING, "xla"),
     ),
     "replaced tokens": Kind(
         replaced_tokens.ReplacedTokens(0.5),
         # Its sharper judgements would turn with the rounding of a sum.
         ElectraConfig(**SIZES | {"initializer_range": 0.1}, embedding_size=8),
-        "discriminator_logits",
+        (EVERYTHING,),
     ),
 }
 
@@ -107,8 +113,8 @@ def train(strategy, kind, data, accumulation_steps=1, xla=False, recompute=False
 
 def differences_by_dropout(strategy, kind, data):
     """How far two replicas, and two updates, are apart on the same records."""
-    objective, config, output = kind
-    config = dataclasses.replace(config, hidden_dropout_prob=0.1)
+    objective = kind.objective
+    config = dataclasses.replace(kind.config, hidden_dropout_prob=0.1)
     settings = loop.Settings(5, 2, learning_rate=1e-3, batch_size=32, seed=9)
     trainer = loop.Trainer(
         strategy, lambda: objective.network(config, seed=1), objective, settings
@@ -120,7 +126,7 @@ def differences_by_dropout(strategy, kind, data):
         def on_replica():
             seeds = trainer._seeds(tf.distribute.get_replica_context(), step)
             outputs = trainer.model(batch, dropouts=layers.Dropouts(seeds[0]))
-            return outputs[output]
+            return outputs["next_sentence_logits"]
 
         return strategy.experimental_local_results(strategy.run(on_replica))
 
@@ -151,14 +157,16 @@ def main(path, kind):
     data = reading.Records(shards.survey([path], {}), schema)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     plain = train(one, kind, data)
-    ways = {
-        "accumulation": train(one, kind, data, accumulation_steps=4),
-        "replicas": train(mirrored, kind, data),
-        "replicas, accumulation and recomputation": train(
-            mirrored, kind, data, accumulation_steps=2, recompute=True
-        ),
-        "xla": train(one, kind, data, xla=True),
+    given = {
+        "accumulation": (one, {"accumulation_steps": 4}),
+        "replicas": (mirrored, {}),
+        EVERYTHING: (mirrored, {"accumulation_steps": 2, "recompute": True}),
+        "xla": (one, {"xla": True}),
     }
+    ways = {}
+    for way in kind.ways:
+        strategy, options = given[way]
+        ways[way] = train(strategy, kind, data, **options)
     differences = {
         way: max(_difference(name, values[name], plain[name]) for name in plain)
         for way, values in ways.items()
@@ -169,8 +177,9 @@ def main(path, kind):
         ),
         "number of replicas": mirrored.num_replicas_in_sync,
         "differences": differences,
-        "by dropout": differences_by_dropout(mirrored, kind, data),
     }
+    if kind is KINDS["pairs"]:
+        result["by dropout"] = differences_by_dropout(mirrored, kind, data)
     print(json.dumps(result))
 
 

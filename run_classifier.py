@@ -209,10 +209,21 @@ class Classifier(ServedTask):
     # --- Files -----------------------------------------------------------------------
 
     def read(self, split):
-        table = self.data.table(split)
-        path = os.path.join(self.given.data_dir, table.file)
-        needs_label = split not in self.data.test
-        is_unknown = self.labels.names == () and split != "train"
+        given, table = self.given, self.data.table(split)
+        path = os.path.join(given.data_dir, table.file)
+        if split != "train":
+            return self._read(path, table, needs_label=split not in self.data.test)
+        examples = []
+        if table.file:
+            examples += self._read(path, table, needs_label=given.needs_labels)
+        for more in given.unlabeled_file:
+            examples += self._read(more, table._replace(label=None), needs_label=False)
+        if self.labels.names == ():
+            self.labels.learn([e.label for e in examples if e.label is not None], path)
+        return examples
+
+    def _read(self, path, table, needs_label):
+        is_unknown = self.labels.names == () and table is not self.data.train
         examples = []
         skip = self.given.skip_bad_lines
         for number, values in tables.read(path, table.header, skip_bad_lines=skip):
@@ -235,8 +246,6 @@ class Classifier(ServedTask):
             examples.append(Example(text_a, text_b, label, str(index)))
         if not examples:
             raise UserError(f"{path}: contains no examples")
-        if self.labels.names == () and split == "train":
-            self.labels.learn([example.label for example in examples], path)
         return examples
 
     def settings(self):
@@ -285,7 +294,9 @@ class Classifier(ServedTask):
         )
         self.counts["were cut to --max_seq_length"] += was_cut
         self.counts["are empty"] += not (example.text_a.strip() or example.text_b)
-        if split == "train" and len(self.labels.names or ()) <= labels.MOST_NAMED:
+        if split == "train" and example.label is None:
+            self.counts["have no label"] += 1
+        elif split == "train" and len(self.labels.names or ()) <= labels.MOST_NAMED:
             for name in self.labels.classes(example.label):
                 self.counts[f"labelled {name}"] += 1
         gold = np.zeros(1) if example.label is None else self._gold([example])

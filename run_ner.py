@@ -168,15 +168,21 @@ class Tagger(ServedTask):
     def read(self, split):
         given = self.given
         names = {"train": given.train_file, "dev": given.dev_file}
-        path = os.path.join(given.data_dir, names.get(split, given.test_file))
-        lines = list(inputs.lines(path))
-        columns = self._columns(has_tags=split in names)
-        sentences = tags.parse(lines, path, columns)
-        if split in names:
-            self._learn_scheme(sentences, path, split)
-            self._learn_types(sentences, path, split)
-        else:
-            self.test_lines = lines
+        name = names.get(split, given.test_file)
+        path = os.path.join(given.data_dir, name)
+        sentences = []
+        if name or split != "train":
+            lines = list(inputs.lines(path))
+            columns = self._columns(has_tags=split in names)
+            sentences += tags.parse(lines, path, columns)
+            if split in names:
+                self._learn_scheme(sentences, path, split)
+                self._learn_types(sentences, path, split)
+            else:
+                self.test_lines = lines
+        for more in given.unlabeled_file if split == "train" else ():
+            columns = self._columns(has_tags=False)
+            sentences += tags.parse(list(inputs.lines(more)), more, columns)
         if not self.types:
             raise UserError(
                 "no entity types are known; train first, or pass --entity_types"

@@ -113,7 +113,7 @@ class Options(FineTuningOptions):
         if math.isnan(self.null_score_diff_threshold):
             raise UserError("--null_score_diff_threshold=nan: must be a number")
         self.lengths  # noqa: B018  checked when it is made
-        if self.do_train and not self.train_file:
+        if self.do_train and not (self.train_file or self.unlabeled_file):
             raise UserError("--do_train needs --train_file")
         if self.evaluates and not self.predict_file:
             raise UserError(
@@ -208,13 +208,13 @@ class Squad(ServedTask):
     # --- Files -----------------------------------------------------------------------
 
     def read(self, split):
-        path = self.given.train_file if split == "train" else self.given.predict_file
+        given = self.given
+        if split == "train":
+            return self._read_training()
+        path = given.predict_file
         examples, seen = [], {}
         for where, example in squad.read(path):
-            if split == "train":
-                if not self._is_impossible(example):
-                    squad.check_trainable(example, where)
-            elif example.id in seen:
+            if example.id in seen:
                 raise UserError(
                     f"{where}: id {example.id!r} is also that of {seen[example.id]}, but "
                     "answers are written by id; make ids unique"
@@ -223,8 +223,21 @@ class Squad(ServedTask):
             examples.append(example)
         if not examples:
             raise UserError(f"{path}: contains no questions")
-        if split != "train" and self.given.do_eval:
+        if given.do_eval:
             squad.check_scorable(examples, path, self.version_2)
+        return examples
+
+    def _read_training(self):
+        given, examples = self.given, []
+        files = [given.train_file] if given.train_file else []
+        for path in [*files, *given.unlabeled_file]:
+            before = len(examples)
+            for where, example in squad.read(path):
+                if given.needs_labels and not self._is_impossible(example):
+                    squad.check_trainable(example, where)
+                examples.append(example)
+            if len(examples) == before:
+                raise UserError(f"{path}: contains no questions")
         return examples
 
     def _is_impossible(self, example):
@@ -242,7 +255,8 @@ class Squad(ServedTask):
         document = self.document(example.context)
         answer = self._find_answer(example, document)
         is_impossible = self._is_impossible(example)
-        if split == "train" and not is_impossible and not answer:
+        is_used = split != "train" or not self.given.needs_labels
+        if not (is_used or is_impossible or answer):
             self.counts["answers not found in their text and left out"] += 1
             if self.given.verbose_logging:
                 logging.warning(

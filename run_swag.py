@@ -140,6 +140,21 @@ def _object(values: dict, where: str) -> Example:
     return _example(where, values["context"], start, choices, values.get("label"))
 
 
+def _read(path, needs_label):
+    parse = _object if tables.form_of(path) == "jsonl" else _swag
+    examples = []
+    for number, values in tables.read(path):
+        place = f"{path}:{number}"
+        example = parse(values, place)
+        if example.label is None and needs_label:
+            place = place if "label" in values else tables.header_of(place)
+            raise UserError(f"{place}: no label; only a test set may omit it")
+        examples.append(example)
+    if not examples:
+        raise UserError(f"{path}: contains no examples")
+    return examples
+
+
 def _example(where, context, start, choices, label):
     if len(choices) < 2:
         raise UserError(f"{where}: {len(choices)} choices; there must be at least two")
@@ -188,18 +203,14 @@ class MultipleChoice(ServedTask):
     def read(self, split):
         given = self.given
         names = {"train": given.train_file, "dev": given.dev_file}
-        path = os.path.join(given.data_dir, names.get(split, given.test_file))
-        parse = _object if tables.form_of(path) == "jsonl" else _swag
+        name = names.get(split, given.test_file)
+        path = os.path.join(given.data_dir, name)
+        needs_label = split == "dev" or (split == "train" and given.needs_labels)
         examples = []
-        for number, values in tables.read(path):
-            place = f"{path}:{number}"
-            example = parse(values, place)
-            if example.label is None and split in names:
-                place = place if "label" in values else tables.header_of(place)
-                raise UserError(f"{place}: no label; only a test set may omit it")
-            examples.append(example)
-        if not examples:
-            raise UserError(f"{path}: contains no examples")
+        if name or split != "train":
+            examples += _read(path, needs_label)
+        for more in given.unlabeled_file if split == "train" else ():
+            examples += [e._replace(label=None) for e in _read(more, False)]
         self.longest[split] = _most_choices(examples)
         return examples
 

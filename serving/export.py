@@ -257,6 +257,7 @@ def _description(product: Product) -> dict:
         **product.tokenizer.settings,
         **({"libraries": libraries} if libraries else {}),
         "dtype": product.dtype,
+        "architecture": product.config.architecture,
         "bert_config": dataclasses.asdict(product.config),
         "versions": {
             "tensorflow": tf.__version__,

@@ -83,7 +83,7 @@ def measure(
             trainer.optimizer.trainable_variables,
         )
     )
-    first, *others = trainer.objective.encoders(trainer.model.config)
+    first, *others = trainer.measured.encoders(trainer.model.config)
     of_row = flops(first, seq_length, predictions)
     of_row += sum(flops(config, seq_length, 0) for config in others)
     return Needs(

@@ -48,7 +48,7 @@ def save(
         UserError: see `export.save`.
     """
     model = export.make_model(
-        lambda: trainer.objective.network(config, dtype=dtype), trainer.weights
+        lambda: trainer.measured.network(config, dtype=dtype), trainer.weights
     )
     layout = _layout(tokenizer, max_seq_length, max_predictions_per_seq)
     samples = [text.format(mask=tokenizer.vocabulary.mask) for text in _SAMPLES]

@@ -15,7 +15,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 
-from training import checkpoint, compiler, distribution, report
+from training import checkpoint, compiler, distribution, report, reported
 from training.backend import tf
 from modeling import derivatives, fusion, layers, losses, optimization
 from modeling.recipe import Recipe
@@ -89,8 +89,7 @@ class Trainer:
         with strategy.scope():
             self.model = make_model()
             self.optimizer = settings.recipe.make_for(self.model)
-        names = (*objective.loss_weights, *objective.metric_names)
-        self.names = (*names, *range(objective.num_counts), "gradient_norm")
+        self.measured = objective.measured  # in evaluations
         # Not its variables, which also include seeds of layers that draw no numbers.
         self.weights = {v.path: v for v in self.model.weights}
         self.variables = self.weights | {v.path: v for v in self.optimizer.variables}
@@ -125,8 +124,8 @@ class Trainer:
             step: int64 scalar, the number of updates before this one.
         Returns:
             float32 [names, 2]: sum and weight, over the global batch, of each of
-            `self.names`; and whether everything was finite, int64. If not, the sums are
-            0 and no variable has changed.
+            `reported.names` and the gradient norm; and whether everything was finite,
+            int64. If not, the sums are 0 and no variable has changed.
         """
         context = tf.distribute.get_replica_context()
         batch = self.objective.prepare(batch, self.settings.seed)
@@ -172,7 +171,7 @@ class Trainer:
             for name, x in batch.items()
         }
         gradients = [tf.zeros(v.shape) for v in self.model.trainable_variables]
-        sums = tf.zeros([len(self.names) - 1, 2])
+        sums = tf.zeros([len(reported.names(self.objective)), 2])
         for i in tf.range(count):
             rows = {name: x[i] for name, x in batch.items()}
             more, more_sums = self._micro_batch(rows, weights, seeds[i])
@@ -196,16 +195,8 @@ class Trainer:
                 [v.value for v in self.model.trainable_variables],
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
-            sums = self._sums(pairs, batch, outputs)
+            sums = reported.sums(self.objective, pairs, batch, outputs)
         return [tf.convert_to_tensor(g) for g in gradients], sums
-
-    def _sums(self, losses, batch, outputs):
-        """[names, 2] in the order of `self.names`, without the gradient norm."""
-        pairs = losses | self.objective.metrics(batch, outputs)
-        sums = tf.stack([tf.stack(pairs[name]) for name in self.names if name in pairs])
-        if not self.objective.num_counts:
-            return sums
-        return tf.concat([sums, self.objective.counts(batch, outputs)], axis=0)
 
     # --- Many updates, on all replicas -----------------------------------------------
 
@@ -218,7 +209,7 @@ class Trainer:
         """
         # Sums of float32 in float64 are exact, so the split of updates into calls, which
         # depends on speed, does not affect what is reported.
-        sums = tf.zeros([len(self.names), 2], tf.float64)
+        sums = tf.zeros([len(reported.names(self.objective)) + 1, 2], tf.float64)
         done = tf.zeros([], tf.int64)
         skipped = tf.zeros([], tf.int64)
         while done < count and skipped_in_a_row < self.settings.max_skipped_updates:
@@ -232,40 +223,38 @@ class Trainer:
 
     # --- Evaluation ------------------------------------------------------------------
 
-    def evaluate(self, data: Callable, num_batches: int) -> dict[str, float]:
+    def evaluate(
+        self, data: Callable, num_batches: int, objective=None
+    ) -> dict[str, float]:
         """Losses and metrics over all batches together, without dropout.
 
         Args:
             data: maps a `reading.Part` to a dataset of at least num_batches.
+            objective: whose; by default, those of `measured`.
         Returns:
             "loss" and the value of every loss and metric by name.
         """
         batches = distribution.distribute(self.strategy, data)
-        sums = self._evaluations(batches, tf.constant(num_batches)).numpy()
-        return self.values(sums)
+        objective = objective or self.measured
+        sums = self._evaluations(batches, tf.constant(num_batches), objective)
+        return reported.means(objective, sums.numpy())
 
-    def _evaluations(self, batches, count):
-        sums = tf.zeros([len(self.names) - 1, 2], tf.float64)
+    def _evaluations(self, batches, count, objective):
+        sums = tf.zeros([len(reported.names(objective)), 2], tf.float64)
         for _ in tf.range(count):
-            result = self.strategy.run(self._evaluate_batch, args=(next(batches),))
+            arguments = (next(batches), objective)
+            result = self.strategy.run(self._evaluate_batch, args=arguments)
             sums += tf.cast(distribution.first(self.strategy, result), tf.float64)
         return sums
 
     @_as_written
-    def _evaluate_batch(self, batch):
-        _, sums = self._forward(batch)
+    def _evaluate_batch(self, batch, objective):
+        _, sums = self._forward(batch, objective)
         return distribution.total(sums)
 
     def values(self, sums) -> dict[str, float]:
-        """Turns sums and weights into means; the loss to minimize is their weighted sum."""
-        if not sums.any():  # every update was skipped
-            return {}
-        pairs = dict(zip(self.names, sums.astype("float64"), strict=False))
-        counts = [pairs.pop(number) for number in range(self.objective.num_counts)]
-        values = {name: float(losses.mean(*pair)) for name, pair in pairs.items()}
-        loss_weights = self.objective.loss_weights
-        loss = sum(factor * values[name] for name, factor in loss_weights.items())
-        return {"loss": loss, **values, **self.objective.derived(values, counts)}
+        """Turns the sums of an evaluation into means; see `reported.means`."""
+        return reported.means(self.measured, sums)
 
     # --- Prediction ------------------------------------------------------------------
 
@@ -289,16 +278,16 @@ class Trainer:
 
     @_as_written
     def _predict_batch(self, batch):
-        outputs, sums = self._forward(batch)
+        outputs, sums = self._forward(batch, self.measured)
         context = tf.distribute.get_replica_context()
         outputs = {name: context.all_gather(x, axis=0) for name, x in outputs.items()}
         return outputs, distribution.total(sums)
 
-    def _forward(self, batch):
-        batch = self.objective.prepare(batch, self.settings.seed)
+    def _forward(self, batch, objective):
+        batch = objective.prepare(batch, self.settings.seed)
         outputs = self.model(batch)
-        pairs = self.objective.losses(batch, outputs)
-        return outputs, self._sums(pairs, batch, outputs)
+        pairs = objective.losses(batch, outputs)
+        return outputs, reported.sums(objective, pairs, batch, outputs)
 
     # --- The run ---------------------------------------------------------------------
 
@@ -383,7 +372,7 @@ class Trainer:
             saving = self._is_due(settings.save_every_steps)
             saving |= step in settings.keep_checkpoints_at
             if saving or self._is_due(settings.log_every_steps):
-                values = self.values(sums) | {
+                values = reported.means(self.objective, sums) | {
                     "learning_rate": float(self._learning_rate(step - 1)),
                     "skipped_updates": progress.skipped,
                 }

@@ -101,7 +101,7 @@ def _make_trainer(given, config, objective, strategy) -> loop.Trainer:
 def _tell_needs(given, trainer, data) -> None:
     """Prints what --dry_run asks for."""
     length = given.max_seq_length
-    reads_masks = trainer.objective.reads_masks
+    reads_masks = trainer.measured.reads_masks
     predictions = given.max_predictions_per_seq if reads_masks else length
     with pretraining_records.blaming(data):
         needs = dry_run.measure(trainer, data, length, predictions)
@@ -279,7 +279,7 @@ def _run(given, config, tokenizer, trainer, data, held_out, prepare, log) -> Non
     if given.do_export and not given.do_train:
         # An untrained head answers at random.
         paths = (variable.path for variable in trainer.model.trainable_variables)
-        required = tuple(p for p in paths if p.startswith(trainer.objective.answering))
+        required = tuple(p for p in paths if p.startswith(trainer.measured.answering))
     run.start(
         trainer,
         given.output_dir,
@@ -332,7 +332,7 @@ def _write_text(given, described, tokenizer) -> None:
 
 
 def _export(trainer, given, config, tokenizer, log):
-    save = _EXPORTS[trainer.objective.answers]
+    save = _EXPORTS[trainer.measured.answers]
     folder = save(
         trainer,
         given.output_dir,

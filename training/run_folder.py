@@ -29,6 +29,8 @@ TEXT = "text.json"  # how the text of a pre-trained model became ids
 RESULTS = "eval_results.txt"  # as in the release; the same as JSON:
 RESULTS_JSON = "eval_results.json"
 MISTAKES = "mistakes.html"
+# How a student compares with its teacher.
+DISTILLATION, DISTILLATION_JSON = "distillation.html", "distillation.json"
 OUTCOME, SEARCH = "outcome.json", "search.json"  # of one run of a search, of all
 SKIPPED_BATCH = "skipped_batch.npz"
 RECORD = ".made~bert~record"

@@ -84,3 +84,14 @@ class Encoder(keras.layers.Layer, abc.ABC):
             pooled_output [b, h]; with return_all also embedding_output [b, s, h] and
             layer_outputs, a list of [b, s, h].
         """
+
+    def attention_scores(self, number: int, layer_input):
+        """What a layer scores before its mask and softmax.
+
+        Args:
+            number: of the layer, from 0.
+            layer_input: [b, s, h], what it reads.
+        Returns:
+            float tensor [b, heads, s (from), s (to)], scaled.
+        """
+        raise NotImplementedError

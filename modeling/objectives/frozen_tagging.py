@@ -49,11 +49,13 @@ class _FrozenModel(tasks.TaskModel):
                 "zeros", (number,), "float32", name="layer_weights"
             )
 
-    def call(self, batch, dropouts=layers.no_dropout):
-        """-> dict of logits [b, s, num_outputs]."""
+    def encode(self, batch, dropouts=layers.no_dropout, return_all=True):
         # Without dropout, which would make the features of a text vary.
-        outputs = self.encoder(batch, return_all=True)
-        hidden = self._features(outputs["embedding_output"], outputs["layer_outputs"])
+        return self.encoder(batch, return_all=True)
+
+    def answer(self, encoded, batch, dropouts=layers.no_dropout):
+        """-> dict of logits [b, s, num_outputs]."""
+        hidden = self._features(encoded["embedding_output"], encoded["layer_outputs"])
         hidden = self.states(hidden, batch["input_mask"])
         return {"logits": self.logits(hidden, dropouts)}
 

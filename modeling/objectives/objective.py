@@ -30,6 +30,11 @@ class Objective(abc.ABC):
             they are not what the flags of the records say.
         masked_by: the class that draws masks, if it is not `DynamicMasks`.
         num_counts: how many rows `counts` returns.
+        compared: the outputs of the network in which a student is compared with its
+            teacher; empty if it cannot be.
+        compared_as: their kind, a key of `soft_losses.COMPARED`.
+        measured: the objective of evaluations and exports, whose network has fewer
+            variables or the same; by default, itself.
     """
 
     loss_weights: Mapping[str, float]
@@ -45,6 +50,12 @@ class Objective(abc.ABC):
     mask_shares: tuple[float, float] | None = None
     masked_by: type | None = None
     num_counts: int = 0
+    compared: tuple[str, ...] = ()
+    compared_as: str = "classes"
+
+    @property
+    def measured(self) -> "Objective":
+        return self
 
     def check(self, config: EncoderConfig) -> None:
         """Refuses an encoder that cannot learn this.
@@ -126,3 +137,17 @@ class Objective(abc.ABC):
         """
         del values, counts
         return {}
+
+    def comparable(self, batch, outputs) -> list:
+        """What a student is compared in: float32 logits [b, n] or [b, s, n].
+
+        Args:
+            batch: what `prepare` returned.
+            outputs: `compared` by name, of student or teacher.
+        """
+        del batch
+        return [outputs[name] for name in self.compared]
+
+    def comparison_weights(self, batch):
+        """float32, the shape of `comparable` but for the last axis: what counts."""
+        return self.row_weights(batch)

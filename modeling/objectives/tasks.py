@@ -78,6 +78,18 @@ class TaskModel(keras.layers.Layer):
         """What is worth reporting about it, or nothing."""
         return f"; its head reads {self.lstm}" if self.lstm else ""
 
+    def encode(self, batch, dropouts=layers.no_dropout, return_all=False) -> dict:
+        """What `answer` needs: the encoder's outputs; arguments as for `Encoder.call`."""
+        return self.encoder(batch, dropouts=dropouts, return_all=return_all)
+
+    def answer(self, encoded, batch, dropouts=layers.no_dropout) -> dict:
+        """What `encode` returned -> the outputs."""
+        raise NotImplementedError
+
+    def call(self, batch, dropouts=layers.no_dropout) -> dict:
+        """-> the outputs; arguments as for `Encoder.call`."""
+        return self.answer(self.encode(batch, dropouts), batch, dropouts)
+
     def states(self, hidden, input_mask, dropouts=layers.no_dropout):
         """What the linear layer reads of every token: [b, s, ...] -> [b, s, ...]."""
         if not self.lstms:
@@ -106,52 +118,56 @@ class _PooledModel(TaskModel):
             return super().remark
         return f"; its head reads {reads[pooling]}"
 
-    def pool(self, inputs, dropouts):
+    def pool(self, encoded, input_mask, dropouts):
         """What the linear layer reads of every row: [b, ...]."""
-        outputs = self.encoder(inputs, dropouts=dropouts)
-        input_mask = inputs.get("input_mask")
         if not self.lstms:
-            return self.encoder.pool(outputs, input_mask)
-        states = self.states(outputs["sequence_output"], input_mask, dropouts)
+            return self.encoder.pool(encoded, input_mask)
+        states = self.states(encoded["sequence_output"], input_mask, dropouts)
         return bilstm.last_states(states, input_mask)
 
-    def call(self, batch, dropouts=layers.no_dropout):
-        """-> dict of logits [b, num_outputs]; arguments as for `Encoder.call`."""
-        return {"logits": self.logits(self.pool(batch, dropouts), dropouts)}
+    def answer(self, encoded, batch, dropouts=layers.no_dropout):
+        """-> dict of logits [b, num_outputs]."""
+        pooled = self.pool(encoded, batch.get("input_mask"), dropouts)
+        return {"logits": self.logits(pooled, dropouts)}
 
 
 class _SpanModel(TaskModel):
-    def call(self, batch, dropouts=layers.no_dropout):
+    def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of start_logits and end_logits [b, s]."""
-        outputs = self.encoder(batch, dropouts=dropouts)
-        hidden = outputs["sequence_output"]
+        hidden = encoded["sequence_output"]
         hidden = self.states(hidden, batch.get("input_mask"), dropouts)
         logits = self.logits(hidden)  # as in the release, no dropout here
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
 class _ChoiceModel(_PooledModel):
-    def call(self, batch, dropouts=layers.no_dropout):
-        """-> dict of logits [b, choices], very low for missing choices.
+    """The inputs are [b, choices, s]; every choice is a sequence for the encoder."""
 
-        The inputs are [b, choices, s]; every choice is a sequence for the encoder.
-        """
-        shape = ops.shape(batch["input_ids"])  # [b, choices, s]
-        inputs = {
-            name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))
-            for name in ("input_ids", "input_mask", "segment_ids")
-        }
-        logits = self.logits(self.pool(inputs, dropouts), dropouts)
-        logits = ops.reshape(logits, shape[:2])
+    def encode(self, batch, dropouts=layers.no_dropout, return_all=False):
+        return super().encode(_sequences(batch), dropouts, return_all)
+
+    def answer(self, encoded, batch, dropouts=layers.no_dropout):
+        """-> dict of logits [b, choices], very low for missing choices."""
+        input_mask = _sequences(batch)["input_mask"]
+        logits = self.logits(self.pool(encoded, input_mask, dropouts), dropouts)
+        logits = ops.reshape(logits, ops.shape(batch["input_ids"])[:2])
         exists = ops.any(ops.cast(batch["input_mask"], "bool"), axis=-1)
         return {"logits": ops.where(exists, logits, _NO_CHOICE)}
 
 
+def _sequences(batch):
+    """[b, choices, s] -> [b * choices, s]"""
+    shape = ops.shape(batch["input_ids"])
+    return {
+        name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))
+        for name in ("input_ids", "input_mask", "segment_ids")
+    }
+
+
 class _TokenModel(TaskModel):
-    def call(self, batch, dropouts=layers.no_dropout):
+    def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, s, num_outputs]."""
-        outputs = self.encoder(batch, dropouts=dropouts)
-        hidden = outputs["sequence_output"]
+        hidden = encoded["sequence_output"]
         hidden = self.states(hidden, batch.get("input_mask"), dropouts)
         return {"logits": self.logits(hidden, dropouts)}
 
@@ -170,6 +186,7 @@ class TaskObjective(Objective):
     lstm: bilstm.BiLstm | None = None
     loss_weights = {"loss": 1.0}
     metric_names = ("accuracy",)
+    compared = ("logits",)
 
     def weights(self, batch) -> dict:
         return {"loss": ops.sum(self.row_weights(batch))}
@@ -205,6 +222,8 @@ class MultiLabel(Classification):
     accuracy the share of labels that are right.
     """
 
+    compared_as = "sides"
+
     def losses(self, batch, outputs) -> dict:
         labels = ops.cast(batch["label_ids"], "float32")
         entropy = ops.binary_crossentropy(labels, outputs["logits"], from_logits=True)
@@ -221,6 +240,7 @@ class Regression(TaskObjective):
     """A number; label_values float32 [b]. The loss is the squared error."""
 
     metric_names = ("absolute_error",)
+    compared_as = "numbers"
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
         return _PooledModel(config, 1, lstm=self.lstm, seed=seed, dtype=dtype)
@@ -242,13 +262,20 @@ class Span(TaskObjective):
     Source: google-research/bert@eedf571 run_squad.py, create_model and model_fn.
     """
 
-    sequence_outputs = ("start_logits", "end_logits")
+    sequence_outputs = compared = ("start_logits", "end_logits")
 
     def check(self, config) -> None:
-        if config.attention_direction == "right_to_left" and not self.lstm:
+        if self.lstm:
+            return
+        if config.attention_direction == "right_to_left":
             raise ValueError(
                 "read from right to left, no token of a text sees the question before it; "
                 "use another attention_direction, or BiLSTM layers"
+            )
+        if config.attention_direction == "none":
+            raise ValueError(
+                f"with the architecture {config.architecture!r}, no token of a text sees "
+                "the question; add BiLSTM layers (--lstm_layers)"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
@@ -276,6 +303,12 @@ class Span(TaskObjective):
         ]
         both = ops.cast(ops.logical_and(*right), "float32")
         return {"accuracy": losses.weighted_sum(both, self.row_weights(batch))}
+
+    def comparable(self, batch, outputs):
+        is_token = ops.cast(batch["input_mask"], "bool")
+        return [
+            ops.where(is_token, outputs[name], _NO_CHOICE) for name in self.compared
+        ]
 
 
 class Choice(Classification):
@@ -325,6 +358,9 @@ class Tagging(TaskObjective):
         return {
             "accuracy": losses.accuracy(outputs["logits"], batch["label_ids"], weights)
         }
+
+    def comparison_weights(self, batch):
+        return self._token_weights(batch)
 
     def _token_weights(self, batch):
         weights = ops.cast(batch["label_weights"], "float32")

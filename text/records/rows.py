@@ -125,7 +125,7 @@ class Layout:
                 batch["segment_ids"][(*at, slice(len(ids)))] = segments
                 batch["input_mask"][(*at, slice(len(ids)))] = 1
             for name, field in self.labels.items():
-                if field.shape == (None,):
+                if field.shape[:1] == (None,):
                     batch[name][i, : len(row.labels[name])] = row.labels[name]
                 else:
                     batch[name][i] = row.labels[name]

@@ -10,6 +10,7 @@ import numpy as np
 
 from training import checkpoint, distribution, flags, loop, report, run, run_folder
 from training.backend import tf
+from modeling.objectives.distilled import Agreement
 from serving import export_folder
 from text.errors import UserError
 from text.progress import Progress
@@ -33,9 +34,13 @@ class DivergedError(UserError):
 
 
 class Experiment:
-    """What all trials of a command share; makes, trains and queries a model."""
+    """What all trials of a command share; makes, trains and queries a model.
 
-    def __init__(self, task: Task, given):
+    Args:
+        strategy: of another experiment of the command; by default, that of the flags.
+    """
+
+    def __init__(self, task: Task, given, strategy=None):
         self.task, self.given = task, given
         self.config = run.read_config(given)
         run.check_vocabulary(
@@ -44,7 +49,7 @@ class Experiment:
         if given.do_export:
             export_folder.check_place(given.output_dir)
         # Must precede anything that makes TensorFlow look for devices.
-        self.strategy = given.strategy()
+        self.strategy = strategy or given.strategy()
         self.chief = distribution.is_chief(self.strategy)
         self.log = self._report(given.output_dir, 1, 1)
         distribution.on_chief(
@@ -52,6 +57,11 @@ class Experiment:
         )
         self._recall()
         self.sets = Sets(task, given, self.strategy, self.log)
+
+    @property
+    def teacher(self):
+        """The `Teacher`, if this is a student's."""
+        return self.sets.teacher
 
     def _recall(self):
         """Checks that the weights were trained for this task, text, network and labels.
@@ -160,6 +170,8 @@ class Experiment:
     def trainer(self, trial: Trial) -> loop.Trainer:
         given = self.given
         objective = given.with_lstm(self.task.objective())
+        if self.teacher:
+            objective = self.teacher.distilled(objective)
         try:
             objective.check(self.config)
         except ValueError as error:
@@ -205,6 +217,8 @@ class Experiment:
             **varied,
             **{name: getattr(given, name) for name in names},
             **given.lstm_settings,
+            **given.distillation_settings,
+            "teacher_sha256": self.teacher and self.teacher.digest,
             **self.task.settings(),
             **self.task.tokenizer.settings,
             **dataclasses.asdict(self.config),
@@ -215,7 +229,8 @@ class Experiment:
 
     def defaults(self) -> dict:
         """Values for settings that a run of an earlier version did not note."""
-        return run.defaults(self.given, self.config) | self._stopping()
+        known = run.defaults(self.given, self.config) | {"teacher_sha256": None}
+        return known | self.given.without_teacher | self._stopping()
 
     def _stopping(self) -> dict:
         """What decides when an early-stopped run ends."""
@@ -279,7 +294,7 @@ class Experiment:
             # use the pooler, which Hugging Face then omits.
             encoder = trainer.model.encoder
             required = tuple(trainer.weights)
-            if trainer.objective.sequence_outputs:
+            if trainer.measured.sequence_outputs:
                 heads = (
                     name for name in required if not name.startswith(encoder.scope)
                 )
@@ -369,7 +384,7 @@ class Experiment:
             for numbers, (batch, sums) in zip(order, batches, strict=True):
                 real = numbers >= 0
                 for name, values in batch.items():
-                    if name in trainer.objective.sequence_outputs:
+                    if name in trainer.measured.sequence_outputs:
                         values = self._padded(values)
                     if name not in outputs:
                         shape = (len(data.file), *values.shape[1:])
@@ -392,6 +407,15 @@ class Experiment:
         width = self.given.max_seq_length - values.shape[1]
         padding = [(0, 0), (0, width), *[(0, 0)] * (values.ndim - 2)]
         return np.pad(values, padding, constant_values=_PADDING)
+
+    def agreement(self, trainer: loop.Trainer, split: str) -> dict[str, float]:
+        """How far a model's answers are from the teacher's, which rows contain."""
+        data, size = self.sets.read(split), self.given.eval_batch_size
+        return trainer.evaluate(
+            lambda part: data.file.evaluation(size, part=part),
+            len(data.file.in_order(size)),
+            Agreement(trainer.measured),
+        )
 
     def score(self, trainer: loop.Trainer, split: str):
         """The predictions of an evaluation set, and its scores by name."""

@@ -17,7 +17,7 @@ import numpy as np
 from training import distribution, loop, run, run_folder
 from serving import export
 from text.errors import UserError
-from training.finetuning import mistakes
+from training.finetuning import comparison, mistakes, teacher
 from training.finetuning.experiment import Experiment
 from training.finetuning.flags import FineTuningOptions
 from training.finetuning.search import search
@@ -41,10 +41,13 @@ def finetune(task: Task, given: FineTuningOptions) -> None:
         )
     experiment = Experiment(task, given)
     with contextlib.closing(experiment.sets):
+        if given.do_train and given.distill_from:
+            experiment.sets.teacher = teacher.of(experiment)
         _run(experiment)
 
 
-def _run(experiment: Experiment) -> None:
+def _run(experiment: Experiment) -> loop.Trainer:
+    """Does all of it; returns the model."""
     task, given = experiment.task, experiment.given
     splits = [
         *(["train"] if given.do_train else []),
@@ -64,6 +67,8 @@ def _run(experiment: Experiment) -> None:
         else:
             trainer = _single(experiment, trials[0], splits)
         known = _evaluate(experiment, trainer) if given.do_eval else {}
+        if experiment.teacher and given.do_eval:
+            _compare(experiment, trainer)
         if given.do_predict:
             for split in task.test_sets:
                 _predict(experiment, trainer, split, known.get(split))
@@ -71,6 +76,7 @@ def _run(experiment: Experiment) -> None:
             distribution.on_chief(
                 experiment.strategy, lambda: _export(experiment, trainer)
             )
+    return trainer
 
 
 def _single(experiment: Experiment, trial: Trial, splits: list[str]) -> loop.Trainer:
@@ -89,6 +95,34 @@ def _single(experiment: Experiment, trial: Trial, splits: list[str]) -> loop.Tra
                 "may score quite differently; --num_trials=5 shows how much"
             )
     return trainer
+
+
+def _compare(student: Experiment, trainer: loop.Trainer) -> None:
+    """Reports teacher, student, and the same student trained without the teacher."""
+    given, split = student.given, student.task.eval_sets[0]
+    models = student.teacher.models(split)
+    _, scores = student.score(trainer, split)
+    models.append(comparison.Model(comparison.STUDENT, student, trainer, scores))
+    with contextlib.ExitStack() as stack:
+        if given.distill_compare:
+            flags = comparison.alone(given)
+            experiment = Experiment(
+                type(student.task)(flags, student.task.tokenizer),
+                flags,
+                student.strategy,
+            )
+            stack.enter_context(contextlib.closing(experiment.sets))
+            student.log.say(f"the same student without its teacher: {flags.output_dir}")
+            try:
+                experiment.sets.examples("train")
+            except UserError as error:
+                student.log.say(f"it cannot be trained: {error}")
+            else:
+                model = _run(experiment)
+                _, scores = experiment.score(model, split)
+                name = "without the teacher"
+                models.append(comparison.Model(name, experiment, model, scores))
+        comparison.report(student, models)
 
 
 def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predictions]:
@@ -158,7 +192,7 @@ def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
     """Exports the model; checks it on the task's samples and on examples already read."""
     given, task = experiment.given, experiment.task
     model = export.make_model(
-        lambda: trainer.objective.network(experiment.config, dtype=given.export_dtype),
+        lambda: trainer.measured.network(experiment.config, dtype=given.export_dtype),
         trainer.weights,
     )
     split = task.test_sets[0]
@@ -202,7 +236,7 @@ def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
             requests=[task.request(example) for example in examples],
             answers=task.answers(predictions),
             batch={name: values[:_CHECKED] for name, values in batch.items()},
-            outputs=_checked(outputs, trainer.objective.ranked_outputs),
+            outputs=_checked(outputs, trainer.measured.ranked_outputs),
             formats=given.export_formats,
         ),
     )

@@ -8,11 +8,12 @@ from training import flags
 from modeling.encoders.config import POOLINGS
 from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
+from training.distillation_options import DistillationOptions
 from training.finetuning.trials import every_trial
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningOptions(TokenizerOptions, flags.RunOptions):
+class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions):
     """The flags of every fine-tuning script: the release's, then ours."""
 
     vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
@@ -68,6 +69,22 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
         None, help="Units per BiLSTM layer and direction; 768 by default."
     )
 
+    distill_live: bool = options.field(
+        False,
+        help="Ask the teacher about every batch, instead of once about every row.",
+    )
+    distill_compare: bool = options.field(
+        True,
+        help="With a teacher, --do_train and --do_eval: also train the same student "
+        "without it, in output_dir/without_teacher, and report teacher, student and this "
+        "one in distillation.html and distillation.json.",
+    )
+    unlabeled_file: list[str] = options.field(
+        [],
+        help="With a teacher and --hard_weight=0: more training examples, in files like "
+        "the training set's; labels are not read.",
+    )
+
     def __post_init__(self):
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
@@ -78,6 +95,15 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
             raise UserError(
                 "--init_encoder_only needs --do_train and --init_checkpoint: without a "
                 "head, the model cannot answer"
+            )
+        if (self.unlabeled_file or self.distill_live) and not self.distill_from:
+            raise UserError(
+                "--unlabeled_file and --distill_live need --distill_from, the teacher"
+            )
+        if self.unlabeled_file and self.hard_weight:
+            raise UserError(
+                f"--hard_weight={self.hard_weight}: the rows of --unlabeled_file have no "
+                "labels; pass --hard_weight=0"
             )
         self.check_at_least(1, "train_batch_size", "predict_batch_size", "num_trials")
         self.check_at_least(0, "early_stopping_patience", "lstm_layers")
@@ -111,6 +137,11 @@ class FineTuningOptions(TokenizerOptions, flags.RunOptions):
             raise UserError(
                 f"--seed={self.seed} and {self.num_trials - 1} more: must be below {2**31}"
             )
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether training examples must have labels."""
+        return not self.distill_from or self.hard_weight > 0
 
     @property
     def evaluates(self) -> bool:

@@ -45,6 +45,7 @@ class Sets:
 
     def __init__(self, task: Task, given, strategy, log):
         self.task, self.given, self.strategy, self.log = task, given, strategy, log
+        self.teacher = None  # of a student, whose answers become fields of the rows
         self._examples, self._digests, self._sets = {}, {}, {}  # by split
         self._num_tokens = collections.Counter()
         self._locks = contextlib.ExitStack()
@@ -79,14 +80,19 @@ class Sets:
         given = self.given
         examples = self.examples(split)
         layout = self.task.layout(examples, given.max_seq_length)
-        fingerprint = self._fingerprint(split, layout)
+        answers = self._answers(split)
+        if answers:
+            labels = {**layout.labels, **answers.fields}
+            layout = dataclasses.replace(layout, labels=labels)
+        fingerprint = self._fingerprint(split, layout, answers)
         path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
         notes, numbers = [], []
 
         def made():  # each time from the beginning
             notes.clear()
             numbers.clear()
-            for number, row in self._rows(examples, split, layout):
+            numbered = self._rows(examples, split, layout)
+            for number, row in answers.join(numbered) if answers else numbered:
                 if split != "train":
                     notes.append(row.notes)
                     numbers.append(number)
@@ -103,6 +109,8 @@ class Sets:
             self.strategy, lambda: self._provide(path, made, layout, fingerprint)
         )
         note()
+        if answers and answers.hashes is not None:
+            self.teacher.keep(split, answers)
         known = _read_note(path)
         distribution.check_same(
             self.strategy,
@@ -125,6 +133,12 @@ class Sets:
             path, layout, bucketed=given.length_buckets and not given.uses_tpu
         )
         return Set(split, examples, notes, np.array(numbers), file, fingerprint)
+
+    def _answers(self, split):
+        """The teacher's answers to the rows of a set, if they are to be in the rows."""
+        if self.teacher is None or split not in self.teacher.splits:
+            return None
+        return self.teacher.answers(split)
 
     def _provide(self, path, made, layout, fingerprint):
         """Makes sure that a file has these rows and keeps them until `close`."""
@@ -197,12 +211,11 @@ class Sets:
                 return name if split == splits[0] else f"{name}_{split}"
         return split
 
-    def _fingerprint(self, split, layout):
+    def _fingerprint(self, split, layout, answers):
         """Hashes everything that determines the rows."""
         settings = sorted(self.task.settings().items())
-        return _digest(
-            [layout, self.task.tokenizer.settings, settings, self.digest(split)]
-        )
+        items = [layout, self.task.tokenizer.settings, settings, self.digest(split)]
+        return _digest([*items, self.teacher.digest] if answers else items)
 
 
 def _try_lock(stack, path, *, shared) -> UserError | None:

@@ -1,0 +1,146 @@
+"""The flags of distillation."""
+
+import dataclasses
+import math
+
+import options
+from modeling.distillation import LAYERS, LOSSES, Distillation
+from text.errors import UserError
+
+_WEIGHTS = (
+    "distill_weight",
+    "hard_weight",
+    "distill_cosine_weight",
+    "distill_hidden_weight",
+    "distill_cls_weight",
+    "distill_attention_weight",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class DistillationOptions:
+    """Which teacher a student has, and what it takes from it."""
+
+    distill_from: str | None = options.field(
+        None,
+        help="The teacher, for distillation: a model of the same task. Its output_dir, "
+        "export or checkpoint; or the answers.tf_record that an earlier distillation left.",
+    )
+    distill_loss: str | None = options.field(
+        None,
+        choices=LOSSES,
+        help="How answers are compared with the teacher's. By default, soft_cross_entropy; "
+        "for numbers, mse.",
+    )
+    distill_temperature: float = options.field(
+        1.0,
+        help="What all logits are divided by in soft_cross_entropy and kl; kl is then "
+        "multiplied by its square.",
+    )
+    distill_weight: float = options.field(1.0, help="Factor of --distill_loss.")
+    hard_weight: float = options.field(
+        0.0, help="Factor of the task's own loss, which needs labels."
+    )
+    distill_cosine_weight: float = options.field(
+        0.0,
+        help="Factor of DistilBERT's loss: 1 - cosine of the last layer's outputs. With "
+        "this or one of the next three, the teacher is asked about every batch.",
+    )
+    distill_hidden_weight: float = options.field(
+        0.0,
+        help="Factor of TinyBERT's: mean squared difference of the outputs of layers. If "
+        "the student is narrower, a projection is learned.",
+    )
+    distill_cls_weight: float = options.field(
+        0.0, help="Factor of PKD's: the same of normalized [CLS] vectors."
+    )
+    distill_attention_weight: float = options.field(
+        0.0,
+        help="Factor of TinyBERT's: mean squared difference of attention scores.",
+    )
+    distill_layers: list[str] = options.field(
+        ["uniform"],
+        help=f"Which layers these three compare: {', '.join(LAYERS)}, or pairs such as "
+        "1:3,2:6 (of the student, of the teacher; 0 is the embeddings). uniform: evenly, "
+        "with the embeddings. skip: evenly, without the last. last: those before the last.",
+    )
+
+    def __post_init__(self):
+        if not self.distill_from:
+            for item in dataclasses.fields(DistillationOptions):
+                value = getattr(self, item.name)
+                if value not in (None, default_of(item)):
+                    raise UserError(
+                        f"--{item.name} has no effect without --distill_from, the teacher"
+                    )
+        for name in _WEIGHTS:
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"--{name}={getattr(self, name)}: must be 0 or above")
+        if not 0 < self.distill_temperature < math.inf:
+            raise UserError(
+                f"--distill_temperature={self.distill_temperature}: must be above 0"
+            )
+        if self.distill_from and not any(getattr(self, name) for name in _WEIGHTS):
+            raise UserError("all weights of the losses are 0; pass --distill_weight=1")
+        self._layers()
+        super().__post_init__()
+
+    def _layers(self):
+        given = self.distill_layers
+        if len(given) == 1 and given[0] in LAYERS:
+            return given[0]
+        try:
+            return tuple(_pair(item) for item in given)
+        except ValueError:
+            raise UserError(
+                f"--distill_layers={','.join(given)}: must be one of {', '.join(LAYERS)}, "
+                "or pairs of layers such as 1:3,2:6"
+            ) from None
+
+    def distillation(self, default_loss: str) -> Distillation:
+        """The losses.
+
+        Args:
+            default_loss: if --distill_loss is not given.
+        """
+        return Distillation(
+            loss=self.distill_loss or default_loss,
+            temperature=self.distill_temperature,
+            weight=self.distill_weight,
+            hard_weight=self.hard_weight,
+            cosine_weight=self.distill_cosine_weight,
+            hidden_weight=self.distill_hidden_weight,
+            cls_weight=self.distill_cls_weight,
+            attention_weight=self.distill_attention_weight,
+            layers=self._layers(),
+        )
+
+    @property
+    def distillation_settings(self) -> dict:
+        """By which runs are compared, besides the teacher."""
+        return {
+            item.name: getattr(self, item.name)
+            for item in dataclasses.fields(DistillationOptions)
+            if item.name != "distill_from"
+        }
+
+    @property
+    def without_teacher(self) -> dict:
+        """The values that these flags have without a teacher."""
+        return {
+            item.name: default_of(item)
+            for item in dataclasses.fields(DistillationOptions)
+        }
+
+
+def default_of(item: dataclasses.Field):
+    """The default of a flag."""
+    made = item.default_factory is not dataclasses.MISSING
+    return item.default_factory() if made else item.default
+
+
+def _pair(item):
+    mine, theirs = item.split(":")
+    if not (mine.isdecimal() and theirs.isdecimal()):
+        raise ValueError
+    return int(mine), int(theirs)

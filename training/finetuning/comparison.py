@@ -1,0 +1,165 @@
+"""Compares a teacher, its student, and the same student trained without it."""
+
+import dataclasses
+import html
+import json
+import os
+import statistics
+import time
+
+from training import loop, run_folder
+from modeling.objectives.distilled import SCOPE
+from training.finetuning.experiment import Experiment
+
+ALONE = "without_teacher"  # in output_dir
+TEACHER, STUDENT = "teacher", "student"
+_ROUNDS = 3  # of speed; the models take turns
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
+       padding: 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid #8884; text-align: right;
+         font-variant-numeric: tabular-nums; white-space: nowrap; }
+th:first-child { text-align: left; }
+.wide { overflow-x: auto; }
+"""
+_TITLES = {
+    "agreement": "agrees with the teacher",
+    "teacher_kl": "KL from the teacher",
+    "teacher_difference": "difference from the teacher",
+    "parameters": "weights",
+    "texts_per_second": "texts/s",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """One of the models to compare.
+
+    Attributes:
+        name: in the report.
+        experiment, trainer: which asks it about the evaluation set.
+        scores: its metrics on that set.
+    """
+
+    name: str
+    experiment: Experiment
+    trainer: loop.Trainer
+    scores: dict[str, float]
+
+
+def alone(given):
+    """The flags of the same training without the teacher."""
+    return dataclasses.replace(
+        given,
+        **given.without_teacher,
+        distill_live=False,
+        unlabeled_file=[],
+        do_predict=False,
+        do_export=False,
+        export_formats=[],
+        output_dir=os.path.join(given.output_dir, ALONE),
+    )
+
+
+def report(student: Experiment, models: list[Model]) -> None:
+    """Writes the comparison to the console, as JSON and as a page.
+
+    Args:
+        student: the experiment of the student.
+        models: to compare; the teacher first, if more than its answers is known.
+    """
+    split = student.task.eval_sets[0]
+    rows = []
+    for model, speed in zip(models, _speeds(models, split), strict=True):
+        found = {"model": model.name, **model.scores}
+        if split in student.teacher.splits and model.name != TEACHER:
+            found |= student.agreement(model.trainer, split)
+            del found["loss"]
+        weights = model.trainer.weights.items()
+        found["parameters"] = sum(
+            v.shape.num_elements() for name, v in weights if not name.startswith(SCOPE)
+        )
+        rows.append(found | {"texts_per_second": round(speed, 1)})
+    facts = {
+        "metric": student.task.metric,
+        "split": split,
+        "teacher": student.given.distill_from,
+        "losses": student.given.distillation_settings,
+        "training_examples": student.num_examples,
+        "models": rows,
+    }
+    if not student.chief:
+        return
+    folder = student.given.output_dir
+    page = os.path.join(folder, run_folder.DISTILLATION)
+    content = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+    run_folder.write_file(os.path.join(folder, run_folder.DISTILLATION_JSON), content)
+    run_folder.write_file(page, _page(facts, os.path.basename(os.path.abspath(folder))))
+    cells = _cells(facts)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for name, *numbers in cells:
+        padded = (n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True))
+        student.log.say("  ".join([name.ljust(widths[0]), *padded]))
+    student.log.say(f"the comparison is in {page}")
+
+
+def _speeds(models: list[Model], split: str) -> list[float]:
+    """Examples per second of each, measured in turns; the median of a few rounds."""
+    seconds = [[] for _ in models]
+    for _ in range(1 + _ROUNDS):  # the first one also traces
+        for model, known in zip(models, seconds, strict=True):
+            experiment, size = model.experiment, model.experiment.given.eval_batch_size
+            data = experiment.sets.read(split)
+            batches = model.trainer.predict(
+                lambda part, data=data, size=size: data.file.evaluation(
+                    size, part=part
+                ),
+                len(data.file.in_order(size)),
+            )
+            begun = time.perf_counter()
+            for _ in batches:
+                pass
+            known.append(time.perf_counter() - begun)
+    return [
+        len(model.experiment.sets.examples(split)) / statistics.median(some[1:])
+        for model, some in zip(models, seconds, strict=True)
+    ]
+
+
+def _cells(facts: dict) -> list[list[str]]:
+    """The table: titles, then a row for each model."""
+    metric = facts["metric"]
+    names = [metric, *(n for n in _TITLES if any(n in m for m in facts["models"]))]
+    titles = ["", *(_TITLES.get(name, name) for name in names)]
+    return [titles] + [
+        [row["model"], *(_number(row.get(name)) for name in names)]
+        for row in facts["models"]
+    ]
+
+
+def _number(value):
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _page(facts: dict, name: str) -> str:
+    titles, *rows = (
+        "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+        for cells, tag in zip(_cells(facts), ["th", *["td"] * 3], strict=False)
+    )
+    title = html.escape(f"Distillation in {name}: {facts['split']}")
+    losses = ", ".join(
+        f"{key} {value}" for key, value in facts["losses"].items() if value
+    )
+    body = "".join(f"<tr>{row}</tr>\n" for row in [titles, *rows])
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{_STYLE}</style>\n<h1>{title}</h1>\n"
+        f'<div class="wide"><table>\n{body}</table></div>\n'
+        f"<p>Teacher: {html.escape(facts['teacher'])}. Trained on "
+        f"{facts['training_examples']:,} examples; {html.escape(losses)}.</p>\n</html>\n"
+    )

@@ -1,0 +1,283 @@
+"""The teacher of a distillation: a model of the same task, or the answers that it left."""
+
+import abc
+import dataclasses
+import functools
+import hashlib
+import os
+
+import numpy as np
+
+from training import checkpoint, distribution, exported, run, run_folder
+from modeling.objectives.distilled import Distilled
+from modeling.objectives.objective import Objective
+from modeling.soft_losses import COMPARED
+from text.errors import UserError
+from text.tokenizers import kinds
+from text.tokenizers.kinds import TokenizerOptions
+from training.finetuning import answer_files
+from training.finetuning.comparison import TEACHER, Model
+from training.finetuning.experiment import Experiment
+from training.finetuning.trials import every_trial
+from training.layouts import hugging_face
+
+FOLDER = "teacher"  # in output_dir: rows and answers
+
+
+def of(student: Experiment) -> "Teacher":
+    """The teacher that the flags name; tells the student's task what it learned.
+
+    Raises:
+        UserError: there is none, or it does not fit the student.
+    """
+    path = student.given.distill_from
+    if path.endswith(answer_files.SUFFIX):
+        return KeptAnswers(student)
+    return TrainedTeacher(student)
+
+
+class Teacher(abc.ABC):
+    """Answers the rows of a student.
+
+    Attributes:
+        splits: the sets of which rows contain its answers.
+        digest: identifies it, in hexadecimal.
+    """
+
+    splits: tuple[str, ...]
+    digest: str
+
+    def __init__(self, student: Experiment):
+        self.student = student
+
+    def distilled(self, objective: Objective) -> Objective:
+        """The objective of the student.
+
+        Args:
+            objective: of the task.
+        """
+        if not objective.compared:
+            raise UserError(
+                f"--distill_from: {type(objective).__name__} has no answers in which a "
+                "student could be compared with a teacher"
+            )
+        default = next(iter(COMPARED[objective.compared_as].losses))
+        settings = self.student.given.distillation(default)
+        return Distilled(objective, settings, *self.live())
+
+    def live(self) -> tuple:
+        """What makes the network to ask about every batch, and its config, if any."""
+        return ()
+
+    def models(self, split: str) -> list[Model]:
+        """The teacher itself, to compare students with; none if only answers are known."""
+        return []
+
+    @abc.abstractmethod
+    def answers(self, split: str) -> answer_files.Answers:
+        """Its answers; all hosts must call this."""
+
+    def keep(self, split: str, known: answer_files.Answers) -> None:  # noqa: B027  optional
+        """Keeps answers whose rows are known by now."""
+
+
+class KeptAnswers(Teacher):
+    """Answers that an earlier distillation left."""
+
+    splits = ("train",)
+
+    def __init__(self, student):
+        super().__init__(student)
+        given, task = student.given, student.task
+        self._path = given.distill_from
+        if given.distill_live or given.distillation("kl").compares_layers:
+            raise UserError(
+                f"--distill_from={self._path}: contains answers only; to compare layers or "
+                "for --distill_live, pass the teacher itself"
+            )
+        self._note = answer_files.read_note(self._path)
+        if not self._note:
+            answer_files.read(self._path, ())  # says what is wrong
+        mine, noted = type(task).__name__, self._note["task"]
+        if noted != mine:
+            raise UserError(f"{self._path}: answers of the task {noted}, not {mine}")
+        rows = {**task.tokenizer.settings, "max_seq_length": given.max_seq_length}
+        asked = {**self._note["text"], "max_seq_length": self._note["max_seq_length"]}
+        for name, value in rows.items():
+            if asked.get(name) != value:
+                what = name.removesuffix("_sha256").replace("vocab", "vocab_file")
+                raise UserError(
+                    f"{self._path}: the teacher was asked with another --{what}; pass the "
+                    "same, or the teacher itself as --distill_from"
+                )
+        task.restore(self._note["state"])
+        self.digest = self._note["sha256"]
+
+    def answers(self, split):
+        return answer_files.read(
+            self._path, self.student.task.objective().sequence_outputs
+        )
+
+
+class TrainedTeacher(Teacher):
+    """A model whose weights are at hand."""
+
+    def __init__(self, student):
+        super().__init__(student)
+        given, task = student.given, student.task
+        path, vocabulary = given.distill_from, None
+        if exported.is_export(path):
+            path = os.path.join(given.output_dir, FOLDER, "model")
+            distribution.on_chief(
+                student.strategy, lambda: exported.unpack(given.distill_from, path)
+            )
+            vocabulary = exported.vocabulary_of(given.distill_from)
+        source = checkpoint.resolve(path)
+        folder = checkpoint.folder_of(source)
+        vocabulary = vocabulary or kinds.find_vocabulary(folder) or given.vocab_file
+        if os.path.realpath(folder) == os.path.realpath(given.output_dir):
+            raise UserError(
+                f"--distill_from={given.distill_from}: is also --output_dir; a student "
+                "needs its own folder"
+            )
+        state = run_folder.text_settings(folder)[1]
+        if not state and hugging_face.is_weights(source):
+            state = hugging_face.read_task(source)
+        asked = dataclasses.replace(
+            _asked(given, task, state),
+            init_checkpoint=path,
+            bert_config_file=folder,
+            vocab_file=vocabulary,
+        )
+        self.experiment = Experiment(
+            type(task)(asked, run.make_tokenizer(asked)), asked, student.strategy
+        )
+        self.shares_tokenizer = (
+            self.experiment.task.tokenizer.settings == task.tokenizer.settings
+        )
+        if state:
+            _restore(task, state, folder)
+        self._is_live = given.distill_live or given.distillation("kl").compares_layers
+        self.splits = (() if self._is_live else ("train",)) + task.eval_sets[:1]
+
+    @functools.cached_property
+    def trainer(self):
+        """The model, as a trainer that only predicts."""
+        experiment = self.experiment
+        # Labels may come from the training set.
+        experiment.sets.examples("train")
+        trainer = experiment.trainer(every_trial(experiment.given)[0])
+        experiment.start(trainer, experiment.given.output_dir)
+        return trainer
+
+    @functools.cached_property
+    def digest(self):
+        digest = hashlib.sha256()
+        for name, variable in sorted(self.trainer.weights.items()):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(variable.numpy()))
+        return digest.hexdigest()
+
+    def distilled(self, objective):
+        self._check_tokenizer(objective)
+        return super().distilled(objective)
+
+    def _check_tokenizer(self, objective):
+        if self.shares_tokenizer:
+            return
+        what = None
+        if self._is_live:
+            what = "asking about every batch"
+        elif objective.sequence_outputs:
+            what = "comparing answers token by token"
+        if what:
+            raise UserError(
+                f"--distill_from={self.student.given.distill_from}: has another vocabulary "
+                f"or other tokenizer flags than the student, and {what} needs the same; "
+                f"pass --vocab_file={self.experiment.given.vocab_file}"
+            )
+
+    def live(self):
+        if not self._is_live:
+            return ()
+        return (lambda: self.trainer.model), self.experiment.config
+
+    def answers(self, split):
+        path, sequences = self._path(split), self.trainer.measured.sequence_outputs
+        if answer_files.read_note(path).get("fingerprint") == self._fingerprint(split):
+            return answer_files.read(path, sequences)
+        self.student.log.say(f"asking the teacher about {split}")
+        predictions, _ = self.experiment.predict(
+            self.trainer, split, self.experiment.given.predict_batch_size
+        )
+        names = self.trainer.measured.compared
+        outputs = {name: predictions.outputs[name] for name in names}
+        return answer_files.Answers(outputs, sequences, None, split)
+
+    def keep(self, split, known):
+        path, student = self._path(split), self.student
+        if answer_files.read_note(path).get("fingerprint") == self._fingerprint(split):
+            return
+        note = {
+            "fingerprint": self._fingerprint(split),
+            "teacher_sha256": self.digest,
+            "task": type(student.task).__name__,
+            "state": self.experiment.task.state(),
+            "text": student.task.tokenizer.settings,
+            "max_seq_length": student.given.max_seq_length,
+        }
+        path = self._path(split)
+        distribution.on_chief(
+            student.strategy, lambda: answer_files.write(path, known, note)
+        )
+
+    def models(self, split):
+        _, scores = self.experiment.score(self.trainer, split)
+        return [Model(TEACHER, self.experiment, self.trainer, scores)]
+
+    def _path(self, split):
+        name = "answers" if split == "train" else f"answers_{split}"
+        return os.path.join(
+            self.experiment.given.output_dir, name + answer_files.SUFFIX
+        )
+
+    def _fingerprint(self, split):
+        """Hashes what determines the answers and the rows they belong to."""
+        own = self.experiment.sets.read(split).fingerprint
+        settings = self.student.task.tokenizer.settings
+        text = repr((own, self.digest, sorted(settings.items())))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _asked(given, task, state):
+    """The flags with which the teacher reads the student's files."""
+    known = {field.name for field in dataclasses.fields(given)}
+    names = {field.name for field in dataclasses.fields(TokenizerOptions)}
+    names |= {"lstm_layers", "lstm_size", *task.settings()} - {"labels"}
+    changes = {name: state[name] for name in names & known & state.keys()}
+    if "pooling" in known:
+        changes["pooling"] = None  # the config says it
+    return dataclasses.replace(
+        given,
+        **changes,
+        output_dir=os.path.join(given.output_dir, FOLDER),
+        init_encoder_only=False,
+        do_train=False,
+        do_eval=True,
+        do_predict=False,
+        do_export=False,
+        export_formats=[],
+        num_trials=1,
+        early_stopping_patience=0,
+        learning_rate=given.learning_rate[:1],
+        train_batch_size=given.train_batch_size[:1],
+        num_train_epochs=given.num_train_epochs[:1],
+    )
+
+
+def _restore(task, state, folder):
+    """Has the student answer with the teacher's labels, in their order."""
+    try:
+        task.restore(state)
+    except UserError as error:
+        raise UserError(f"the teacher, {folder}: {error}") from error

@@ -69,7 +69,7 @@ class DistillationOptions:
         if not self.distill_from:
             for item in dataclasses.fields(DistillationOptions):
                 value = getattr(self, item.name)
-                if value not in (None, default_of(item)):
+                if value not in (None, options.default_of(item)):
                     raise UserError(
                         f"--{item.name} has no effect without --distill_from, the teacher"
                     )
@@ -128,15 +128,9 @@ class DistillationOptions:
     def without_teacher(self) -> dict:
         """The values that these flags have without a teacher."""
         return {
-            item.name: default_of(item)
+            item.name: options.default_of(item)
             for item in dataclasses.fields(DistillationOptions)
         }
-
-
-def default_of(item: dataclasses.Field):
-    """The default of a flag."""
-    made = item.default_factory is not dataclasses.MISSING
-    return item.default_factory() if made else item.default
 
 
 def _pair(item):

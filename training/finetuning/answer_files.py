@@ -25,6 +25,7 @@ from text.records.schema import Feature
 SUFFIX = ".tf_record"
 _HASH = "row_hash"
 _TOGETHER = 1024
+FINGERPRINT = "fingerprint"  # in the note: hashes what determines the answers
 _NOTED = {"rows", "sha256", "outputs", "task", "state", "text", "max_seq_length"}
 
 

@@ -12,8 +12,9 @@ from modeling.objectives.distilled import SCOPE
 from training.finetuning.experiment import Experiment
 
 ALONE = "without_teacher"  # in output_dir
-TEACHER, STUDENT = "teacher", "student"
+TEACHER, STUDENT, WITHOUT_TEACHER = "teacher", "student", "without the teacher"
 _ROUNDS = 3  # of speed; the models take turns
+_BATCHES = 20  # of each round
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
@@ -76,7 +77,6 @@ def report(student: Experiment, models: list[Model]) -> None:
         found = {"model": model.name, **model.scores}
         if split in student.teacher.splits and model.name != TEACHER:
             found |= student.agreement(model.trainer, split)
-            del found["loss"]
         weights = model.trainer.weights.items()
         found["parameters"] = sum(
             v.shape.num_elements() for name, v in weights if not name.startswith(SCOPE)
@@ -106,26 +106,30 @@ def report(student: Experiment, models: list[Model]) -> None:
 
 
 def _speeds(models: list[Model], split: str) -> list[float]:
-    """Examples per second of each, measured in turns; the median of a few rounds."""
-    seconds = [[] for _ in models]
+    """Examples per second of each, measured in turns; the median of a few rounds.
+
+    A round is a sample of the set, so that a large one does not take hours.
+    """
+    known = [[] for _ in models]
     for _ in range(1 + _ROUNDS):  # the first one also traces
-        for model, known in zip(models, seconds, strict=True):
-            experiment, size = model.experiment, model.experiment.given.eval_batch_size
-            data = experiment.sets.read(split)
-            batches = model.trainer.predict(
-                lambda part, data=data, size=size: data.file.evaluation(
-                    size, part=part
-                ),
-                len(data.file.in_order(size)),
-            )
-            begun = time.perf_counter()
-            for _ in batches:
-                pass
-            known.append(time.perf_counter() - begun)
-    return [
-        len(model.experiment.sets.examples(split)) / statistics.median(some[1:])
-        for model, some in zip(models, seconds, strict=True)
-    ]
+        for model, speeds in zip(models, known, strict=True):
+            speeds.append(_speed(model, split))
+    return [statistics.median(speeds[1:]) for speeds in known]
+
+
+def _speed(model: Model, split: str) -> float:
+    experiment, size = model.experiment, model.experiment.given.eval_batch_size
+    data = experiment.sets.read(split)
+    number = min(len(data.file.in_order(size)), _BATCHES)
+    batches = model.trainer.predict(
+        lambda part: data.file.training(size, seed=0, num_batches=number, part=part),
+        number,
+    )
+    begun = time.perf_counter()
+    for _ in batches:
+        pass
+    rows_per_second = number * size / (time.perf_counter() - begun)
+    return rows_per_second * len(data.examples) / len(data.file)
 
 
 def _cells(facts: dict) -> list[list[str]]:
@@ -142,7 +146,8 @@ def _cells(facts: dict) -> list[list[str]]:
 def _number(value):
     if value is None:
         return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    is_whole = isinstance(value, int) or abs(value) >= 1000
+    return f"{value:,.0f}" if is_whole else f"{value:.4g}"
 
 
 def _page(facts: dict, name: str) -> str:

@@ -57,7 +57,10 @@ class Sets:
     def examples(self, split: str) -> list:
         """What the task reads, once."""
         if split not in self._examples:
-            self._examples[split] = self.task.read(split)
+            examples = self.task.read(split)
+            if not examples:
+                raise UserError(f"{split}: there are no examples; pass --{split}_file")
+            self._examples[split] = examples
         return self._examples[split]
 
     def digest(self, split: str) -> str:
@@ -109,8 +112,10 @@ class Sets:
             self.strategy, lambda: self._provide(path, made, layout, fingerprint)
         )
         note()
-        if answers and answers.hashes is not None:
-            self.teacher.keep(split, answers)
+        if answers:
+            distribution.on_chief(
+                self.strategy, lambda: self.teacher.keep(split, answers, made)
+            )
         known = _read_note(path)
         distribution.check_same(
             self.strategy,

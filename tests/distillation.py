@@ -81,6 +81,8 @@ class Files(NamedTuple):
             "bert_config_file": str(self.folder / "student.json"),
             "distill_from": self.teacher,
             "distill_compare": False,
+            "eval_batch_size": 32,
+            "predict_batch_size": 32,
         }
         return self.flags | own | {"do_train": True} | changes
 

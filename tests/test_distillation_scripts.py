@@ -1,14 +1,12 @@
 """Every fine-tuning script trains a student of a teacher, and compares them."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 
 from tests import distillation, jobs
-from tests.distillation import KINDS, TRAINED, WHOLE
-from text.errors import UserError
+from tests.distillation import KINDS, WHOLE
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,14 @@
 """Every fine-tuning script trains a student of a teacher, and compares them."""
 
+import json
 import re
 
 import numpy as np
 import pytest
 
-from tests import distillation, jobs
-from tests.distillation import KINDS, WHOLE
+from tests import distillation, jobs, swag
+from tests.distillation import KINDS, TRAINED, WHOLE
+from text.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +67,39 @@ def test_every_script_trains_a_student_and_compares_it(kind, taught, capsys):
     after = jobs.weights(files.folder)
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["single", "choice", "spans", "tags"])
+def test_a_student_needs_no_labels(kind, taught, capsys):
+    """Only rows whose labels are not read; what needs labels is left out, and says so."""
+    files = taught(kind)
+    only = {"train_file": "", "unlabeled_file": [str(files.train)]}
+    given = TRAINED | {"distill_compare": True, "num_train_epochs": [0.4]}
+    files.run("only", **only, **given)
+    names = [model["model"] for model in files.report("only")["models"]]
+    assert names == ["teacher", "student"]
+    said = capsys.readouterr().out
+    assert "the student without its teacher cannot be trained: --" in said
+    number = files.report("only")["training_examples"]
+    assert f" teacher: train: {number} examples" in said
+
+
+@pytest.mark.parametrize("kind", ["single", "choice"])
+def test_a_training_set_needs_no_labels(kind, taught, capsys):
+    files = taught(kind)
+    path = files.folder / f"unlabeled{files.train.suffix}"
+    if kind == "single":
+        lines = map(json.loads, files.train.read_text().splitlines())
+        path.write_text("".join(f'{{"text": "{line["text"]}"}}\n' for line in lines))
+    else:
+        swag.write_csv(path, swag.swag_lines(64, seed=1, labelled=False))
+    given = {"train_file": path.name, "num_train_epochs": [0.4]}
+    files.run("unlabeled", **given)
+    with pytest.raises(UserError, match="label"):
+        files.run("labels_needed", hard_weight=1.0, **given)
+
+
+def test_a_student_needs_no_questions_to_answer(taught):
+    """SQuAD's training alone."""
+    taught("spans").run("trained", predict_file=None, num_train_epochs=[0.2])

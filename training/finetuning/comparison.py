@@ -7,6 +7,7 @@ import os
 import statistics
 import time
 
+import options
 from training import loop, run_folder
 from modeling.objectives.distilled import SCOPE
 from training.finetuning.experiment import Experiment
@@ -22,7 +23,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid #8884; text-align: right;
          font-variant-numeric: tabular-nums; white-space: nowrap; }
-th:first-child { text-align: left; }
+:is(th, td):first-child { text-align: left; }
 .wide { overflow-x: auto; }
 """
 _TITLES = {
@@ -86,7 +87,7 @@ def report(student: Experiment, models: list[Model]) -> None:
         "metric": student.task.metric,
         "split": split,
         "teacher": student.given.distill_from,
-        "losses": student.given.distillation_settings,
+        "losses": _losses(student, models),
         "training_examples": student.num_examples,
         "models": rows,
     }
@@ -103,6 +104,15 @@ def report(student: Experiment, models: list[Model]) -> None:
         padded = (n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True))
         student.log.say("  ".join([name.ljust(widths[0]), *padded]))
     student.log.say(f"the comparison is in {page}")
+
+
+def _losses(student, models):
+    """The flags that say what was learned from the teacher."""
+    settings = next(m.trainer.objective.settings for m in models if m.name == STUDENT)
+    flags = student.given.distillation_settings | {"distill_loss": settings.loss}
+    if not settings.compares_layers:
+        del flags["distill_layers"]
+    return flags
 
 
 def _speeds(models: list[Model], split: str) -> list[float]:
@@ -156,9 +166,8 @@ def _page(facts: dict, name: str) -> str:
         for cells, tag in zip(_cells(facts), ["th", *["td"] * 3], strict=False)
     )
     title = html.escape(f"Distillation in {name}: {facts['split']}")
-    losses = ", ".join(
-        f"{key} {value}" for key, value in facts["losses"].items() if value
-    )
+    used = {name: value for name, value in facts["losses"].items() if value}
+    losses = " ".join(options.words(**used))
     body = "".join(f"<tr>{row}</tr>\n" for row in [titles, *rows])
     return (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
@@ -166,5 +175,6 @@ def _page(facts: dict, name: str) -> str:
         f"<title>{title}</title><style>{_STYLE}</style>\n<h1>{title}</h1>\n"
         f'<div class="wide"><table>\n{body}</table></div>\n'
         f"<p>Teacher: {html.escape(facts['teacher'])}. Trained on "
-        f"{facts['training_examples']:,} examples; {html.escape(losses)}.</p>\n</html>\n"
+        f"{facts['training_examples']:,} examples with {html.escape(losses)}.</p>\n"
+        "</html>\n"
     )

@@ -182,7 +182,7 @@ def _label(value, num_choices, where):
 
 
 def _most_choices(examples):
-    return max((len(example.choices) for example in examples), default=0)
+    return max(len(example.choices) for example in examples)
 
 
 class MultipleChoice(ServedTask):

@@ -383,7 +383,8 @@ class Experiment:
         order = data.file.in_order(batch_size)
         outputs, total = {}, 0.0
         rows_ = len(data.file)
-        with Progress(f"predicting {split}", rows_, "rows", brief=True) as progress:
+        what = ": ".join(filter(None, (self.name, f"predicting {split}")))
+        with Progress(what, rows_, "rows", brief=True) as progress:
             batches = trainer.predict(
                 lambda part: data.file.evaluation(batch_size, part=part), len(order)
             )

@@ -126,7 +126,8 @@ def _alone(student: Experiment, stack: contextlib.ExitStack) -> comparison.Model
     """
     given = comparison.alone(student.given)
     task = type(student.task)(given, student.task.tokenizer)
-    task.restore(student.task.state())  # answers are compared label by label
+    # Answers are compared label by label. JSON has no tuples, as in task.json.
+    task.restore(json.loads(json.dumps(student.task.state())))
     experiment = Experiment(task, given, student.strategy, comparison.WITHOUT_TEACHER)
     stack.enter_context(contextlib.closing(experiment.sets))
     trainer = _run(experiment)

@@ -33,8 +33,6 @@ from training.layouts import electra_names
 from training.layouts import kinds as layouts
 
 _BUNDLE = "bert_model.ckpt"
-# What a run saves besides weights.
-_OF_TRAINING = re.compile(r"/adam_[mv]$|^global_step$|^training/")
 _UNUSED = re.compile(r"\[unused\d+\]$")
 
 
@@ -82,6 +80,12 @@ class Options(kinds.TokenizerOptions):
     keep_optimizer: bool = options.field(
         False, help="Keep Adam's slots and the step, in the release's layout."
     )
+    keep_layers: list[int] | None = options.field(
+        None,
+        help="Make a student of these layers, such as 0,2,4,7,9,11 for DistilBERT's: the "
+        "numbers of the input's layers, from 0 and ascending. Embeddings, pooler and heads "
+        "stay as they are.",
+    )
     add_words_file: str | None = options.field(
         None,
         help="Words to add to the vocabulary, one per line: they replace [unusedN] tokens "
@@ -104,25 +108,37 @@ class Options(kinds.TokenizerOptions):
             )
         if self.keep_optimizer and len(self.input) > 1:
             raise UserError("--keep_optimizer: an average has no optimizer to keep")
-        if self.keep_optimizer and (self.network or self.changes_tables):
+        if self.keep_optimizer and (self.network or self.changes_model):
             raise UserError(
-                "--keep_optimizer: slots would not fit one network of two, nor added words "
-                "or positions"
+                "--keep_optimizer: slots would not fit one network of two, a student of "
+                "fewer layers, nor added words or positions"
             )
+        if self.keep_layers is not None:
+            self._check_layers()
 
     @property
-    def changes_tables(self) -> bool:
-        return bool(self.add_words_file or self.max_position_embeddings)
+    def changes_model(self) -> bool:
+        return bool(
+            self.add_words_file or self.max_position_embeddings or self.keep_layers
+        )
+
+    def _check_layers(self):
+        kept = self.keep_layers
+        if not kept or kept[0] < 0 or kept != sorted(set(kept)):
+            raise UserError(
+                f"--keep_layers={','.join(map(str, kept))}: list the layers to keep once "
+                "each, in ascending order from 0"
+            )
 
 
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import checkpoint, run, run_folder
+from training import checkpoint, checkpoint_contents, run, run_folder
 from training.backend import keras, tf
 from modeling.objectives import pretraining
 from text.files import anywhere, inputs, local, sources
-from training.layouts import hugging_face
+from training.layouts import hugging_face, layers
 
 
 @dataclasses.dataclass
@@ -134,48 +150,6 @@ class Model:
     tokenizer: Tokenizer | None
     vocabulary_files: Mapping[str, bytes]  # by name
     task: dict  # what its task.json says, or would say
-
-
-# === Showing =========================================================================
-
-
-def show(prefix: str) -> None:
-    """Prints every tensor, and the totals."""
-    tensors = checkpoint.read(prefix)
-    width = max(map(len, tensors))
-    for name, value in sorted(tensors.items()):
-        print(f"{name:{width}}  {value.dtype!s:8} {list(value.shape)}")
-    weights = [v for k, v in tensors.items() if not _OF_TRAINING.search(k)]
-    total = sum(v.nbytes for v in tensors.values())
-    print(
-        f"{prefix}: {sum(v.size for v in weights):,} weights in {len(weights)} tensors; "
-        f"{len(tensors)} tensors and {total / 1e6:,.1f} MB in all"
-    )
-
-
-def compare(one: str, other: str) -> bool:
-    """Prints where two checkpoints differ; returns whether they are the same."""
-    first, second = (
-        {k: v for k, v in checkpoint.read(prefix).items() if not _OF_TRAINING.search(k)}
-        for prefix in (one, other)
-    )
-    for name in sorted(first.keys() ^ second.keys()):
-        print(f"{name}: only in {one if name in first else other}")
-    same = first.keys() == second.keys()
-    equal = 0
-    for name in sorted(first.keys() & second.keys()):
-        a, b = first[name], second[name]
-        if a.shape != b.shape:
-            print(f"{name}: {list(a.shape)} and {list(b.shape)}")
-        elif np.array_equal(a, b):
-            equal += 1
-            continue
-        else:
-            largest = np.abs(a.astype(np.float64) - b).max()
-            print(f"{name}: differs by at most {largest:.3g}")
-        same = False
-    print(f"{equal} of {len(first.keys() | second.keys())} weights are identical")
-    return same
 
 
 # === Reading and changing ============================================================
@@ -198,12 +172,12 @@ def _read(given: Options, prefixes: list[str]) -> Model:
             name: value
             for name, value in checkpoint.read(prefix).items()
             if not (names and names.is_implied(name))
-            and (given.keep_optimizer or not _OF_TRAINING.search(name))
+            and (given.keep_optimizer or not checkpoint_contents.of_training(name))
         }
         tensors.append(weights)
     task = _task(prefixes[0])
     files = tokenizer.files if tokenizer else {}
-    alone = given.layout == "hugging_face" or given.changes_tables
+    alone = given.layout == "hugging_face" or given.changes_model
     found, config = electra_names.take(
         prefixes[0], _averaged(tensors, prefixes), config, given.network, alone
     )
@@ -223,7 +197,7 @@ def _check(prefix, config, names):
         name
         for name in report.unused
         if name.startswith(encoder.scope)
-        and not _OF_TRAINING.search(name)
+        and not checkpoint_contents.of_training(name)
         or names
         and not names.of_released(name)
         and not names.is_implied(name)
@@ -426,14 +400,19 @@ def main(given: Options) -> int:
     prefixes = [checkpoint.resolve(path) for path in given.input]
     if given.show:
         for prefix in prefixes:
-            show(prefix)
+            checkpoint_contents.show(prefix)
         return 0
     if given.compare_with:
-        return int(not compare(prefixes[0], checkpoint.resolve(given.compare_with)))
+        other = checkpoint.resolve(given.compare_with)
+        return int(not checkpoint_contents.compare(prefixes[0], other))
     _check_place(given.output_dir)
     model = _read(given, prefixes)
     if model.tokenizer and (given.add_words_file or given.layout == "hugging_face"):
         _check_tokenization(model.tokenizer, prefixes[0], model.task)
+    if given.keep_layers:
+        model.tensors, model.config = layers.keep(
+            prefixes[0], model.tensors, model.config, given.keep_layers
+        )
     if given.add_words_file:
         _add_words(model, given)
     if given.max_position_embeddings:

@@ -239,10 +239,13 @@ def _check_sizes(given, config):
             f"--max_seq_length={given.max_seq_length}: the model has only "
             f"max_position_embeddings={config.max_position_embeddings}"
         )
-    if given.pooling == "cls" and config.attention_direction == "left_to_right":
+    if given.pooling == "cls" and config.attention_direction in (
+        "left_to_right",
+        "none",
+    ):
         raise UserError(
-            "--pooling=cls: read from left to right, [CLS] is the same for every text; use "
-            "--pooling=mean"
+            "--pooling=cls: [CLS] sees no other token, so it is the same for every text; "
+            "use --pooling=mean"
         )
     number = config.num_hidden_layers
     layers = given.chosen_layers

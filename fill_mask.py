@@ -10,7 +10,6 @@ import sys
 import numpy as np
 
 import options
-from modeling.objectives.kinds import OBJECTIVES
 from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
 
@@ -37,26 +36,13 @@ class Options(TokenizerOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import checkpoint, run, run_folder
-from modeling.objectives import masked_lm
+from training import mask_filling
 from text.tasks import masks
 
 
 def main(given: Options) -> None:
-    tokenizer = run.make_tokenizer(given)
+    tokenizer, config, model = mask_filling.load(given)
     vocabulary = tokenizer.vocabulary
-    prefix = checkpoint.resolve(given.init_checkpoint)
-    config = checkpoint.read_config(
-        given.bert_config_file or checkpoint.folder_of(prefix)
-    )
-    noted = run_folder.noted_settings(checkpoint.folder_of(prefix)).get("objective")
-    if noted in OBJECTIVES and not OBJECTIVES[noted].load().reads_masks:
-        raise UserError(
-            f"{given.init_checkpoint}: was trained with --objective={noted}, which does "
-            "not fill masks; use a checkpoint trained on masked words"
-        )
-    run.check_vocabulary(vocabulary, config, given.bert_config_file or prefix)
-    model = load_network(config, prefix)
     lines = [given.text] if given.text is not None else sys.stdin
     skipped = 0
     for number, line in enumerate(lines, start=1):
@@ -70,20 +56,6 @@ def main(given: Options) -> None:
         print(
             f"{skipped} lines without {vocabulary.mask} were skipped", file=sys.stderr
         )
-
-
-def load_network(config, prefix: str) -> masked_lm.MaskedLMModel:
-    """The network of a checkpoint, without its pooler, which fills no masks.
-
-    Raises:
-        UserError: a weight is missing or has another shape.
-    """
-    model = masked_lm.MaskedLM().network(config)
-    encoder = model.encoder
-    pooler = {v.path for v in encoder.weights}.difference(encoder.required)
-    weights = {v.path: v for v in model.weights if v.path not in pooler}
-    checkpoint.load(weights, prefix, required="", scope=encoder.scope)
-    return model
 
 
 def _encode(tokenizer, text, config, number):

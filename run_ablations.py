@@ -287,6 +287,11 @@ def _config(given: Options) -> EncoderConfig:
 
 def _check_config(given, config):
     """Refuses configs of which the tables' rows would not be what they say."""
+    if config.attention_direction == "none":
+        raise UserError(
+            f"{given.bert_config_file}: the tables pre-train encoders whose positions see "
+            f"each other, unlike those of {config.architecture!r}; use another architecture"
+        )
     if config.attention_direction != "both" or config.row_pooling != "first":
         raise UserError(
             f"{given.bert_config_file}: sets attention_direction or pooling, which the "

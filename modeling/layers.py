@@ -302,6 +302,35 @@ def last_token(hidden, input_mask=None):
     return ops.matmul(weights, ops.cast(hidden, "float32"))[:, 0]
 
 
+def mean_of_tokens(hidden, input_mask=None):
+    """The mean of the vectors of each row's tokens.
+
+    Args:
+        hidden: tensor [b, s, h].
+        input_mask: int [b, s], 0 for padding.
+    Returns:
+        float32 [b, h]; zeros for a row without tokens.
+    """
+    if input_mask is None:
+        input_mask = ops.ones(ops.shape(hidden)[:2], "int32")
+    lengths = ops.maximum(ops.sum(input_mask, axis=1, keepdims=True), 1)
+    weights = ops.cast(input_mask, "float32") / ops.cast(lengths, "float32")
+    return ops.matmul(weights[:, None], ops.cast(hidden, "float32"))[:, 0]
+
+
+def look_up(table, ids):
+    """The rows of a table [n, width] with these ids: [...] -> [..., width]."""
+    return ops.take(_dense(table), ids, axis=0)
+
+
+def _dense(table):
+    """Makes the gradient of a lookup in `table` a tensor as large as the table.
+
+    TensorFlow would return sparse slices, which replicas cannot add or clip.
+    """
+    return ops.reshape(table, table.shape)
+
+
 def weight_initializers(
     initializer_range: float, seed: str
 ) -> Iterator[keras.initializers.Initializer]:

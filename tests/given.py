@@ -116,6 +116,11 @@ def of_features(given):
     }
 
 
+def of_augmentation(given):
+    (given / "text.txt").write_text("the first\nthe second\n")
+    return {**RELEASED, "input_file": str(given / "text.txt"), "num_copies": 2}
+
+
 def of_questions(given):
     (given / "text.txt").write_text("a good day\n")
     return {

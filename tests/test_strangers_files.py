@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
+import augment_text
 import build_vocab
 import collect_documentation
 import convert_checkpoint
@@ -34,6 +35,7 @@ import run_swag
 from serving import export
 from tests.given import (
     RELEASED,
+    of_augmentation,
     of_classifier,
     of_documentation,
     of_features,
@@ -103,6 +105,7 @@ SCRIPTS = {
     "features": (extract_features, of_features),
     "questions": (predict, of_questions),
     "masks": (fill_mask, of_nothing),
+    "augmentation": (augment_text, of_augmentation),
     "conversion": (convert_checkpoint, of_nothing),
     "documentation": (collect_documentation, of_documentation),
     "demo": (demo, of_nothing),
@@ -289,6 +292,7 @@ JOBS = {
     "features": Case("features", FILE, arrange=EXISTS),
     "features as HDF5": Case("features", FILE | HDF5, arrange=EXISTS),
     "answers": Case("questions", FILE, arrange=EXISTS),
+    "augmentation": Case("augmentation", FILE, arrange=EXISTS),
     "masks": Case("masks", RELEASED | {"text": "the [MASK]"}),
     "conversion": Case("conversion", CONVERT | FOLDER),
     "conversion to another layout": Case("conversion", TO_HUGGING_FACE | FOLDER),
@@ -316,6 +320,9 @@ REFUSED_JOBS = {
         "vocabulary", FILE, "must name a file", arrange=planted("made", guise="folder")
     ),
     "damaged records": Case("inspection", REPORT, "records", REPORT, no("records")),
+    "no texts to rewrite": Case(
+        "augmentation", FILE, "contains no text", FILE, emptied
+    ),
     "no texts": Case("features", FILE, "contains no text", FILE, emptied),
     "bad rows": Case(
         "questions", FILE | {"input_format": "jsonl"}, "text.txt", FILE, EXISTS

@@ -173,7 +173,7 @@ def read(
             _check_description(path, described[path], given, config)
     sizes = dataclasses.asdict(config)
     if not config.has_segments:
-        del sizes["type_vocab_size"]  # the segments of records are not read
+        sizes.pop("type_vocab_size", None)  # the segments of records are not read
     opened = reading.Records(shards.survey(patterns, described), schema, sizes)
     opened.check(_CHECKED_RECORDS)
     return opened

@@ -11,6 +11,8 @@ from modeling.encoders.electra import ElectraEncoder
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.encoder import Encoder
 from modeling.encoders.roberta_config import RobertaConfig
+from modeling.encoders.word_embeddings import WordEmbeddingsEncoder
+from modeling.encoders.word_embeddings_config import WordEmbeddingsConfig
 
 
 class Architecture(NamedTuple):
@@ -19,7 +21,7 @@ class Architecture(NamedTuple):
     Attributes:
         config: the class of its config, which also reads Hugging Face's config.json.
         encoder: the class of the network, made from (config, seed, dtype).
-        model_types: what Hugging Face's config.json calls it.
+        model_types: what Hugging Face's config.json calls it, if they have it.
     """
 
     config: type[EncoderConfig]
@@ -33,6 +35,7 @@ ARCHITECTURES = {
     "albert": Architecture(AlbertConfig, AlbertEncoder, ("albert",)),
     "electra": Architecture(ElectraConfig, ElectraEncoder, ("electra",)),
     "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
+    "word_embeddings": Architecture(WordEmbeddingsConfig, WordEmbeddingsEncoder, ()),
 }
 
 

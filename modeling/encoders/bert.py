@@ -122,12 +122,7 @@ class BertEncoder(Encoder):
         hidden = outputs["sequence_output"]
         if self.config.row_pooling == "last":
             return self.pooler(layers.last_token(hidden, input_mask))
-        if input_mask is None:
-            input_mask = ops.ones(ops.shape(hidden)[:2], "int32")
-        lengths = ops.maximum(ops.sum(input_mask, axis=1, keepdims=True), 1)
-        weights = ops.cast(input_mask, "float32") / ops.cast(lengths, "float32")
-        pooled = ops.matmul(weights[:, None], ops.cast(hidden, "float32"))
-        return self.pooler(pooled[:, 0])
+        return self.pooler(layers.mean_of_tokens(hidden, input_mask))
 
     def call(self, inputs, dropouts=layers.no_dropout, return_all=False):
         """See `Encoder.call`.
@@ -212,7 +207,7 @@ class Embeddings(keras.layers.Layer):
             )
         if segment_ids is None or not self.config.has_segments:
             segment_ids = ops.zeros_like(input_ids)
-        hidden = ops.take(_dense(self.word_embeddings), input_ids, axis=0)
+        hidden = layers.look_up(self.word_embeddings, input_ids)
         # With so few types a product is faster than a lookup, whose gradient scatters.
         types = ops.one_hot(segment_ids, self.config.type_vocab_size)
         hidden += ops.matmul(types, self.token_type_embeddings)
@@ -220,14 +215,6 @@ class Embeddings(keras.layers.Layer):
         hidden += self.position_embeddings[first : first + seq_length]
         hidden = ops.cast(self.norm(hidden), self.compute_dtype)
         return dropouts(hidden, self.config.hidden_dropout_prob)
-
-
-def _dense(table):
-    """Makes the gradient of a lookup in `table` a tensor as large as the table.
-
-    TensorFlow would return sparse slices, which replicas cannot add or clip.
-    """
-    return ops.reshape(table, table.shape)
 
 
 class _TransformerLayer(keras.layers.Layer):

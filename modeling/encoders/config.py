@@ -20,10 +20,11 @@ _KEY = "architecture"
 class EncoderConfig:
     """What all architectures' configs share.
 
-    Heads and scripts also read these fields, which every config class declares:
-    vocab_size, hidden_size, num_hidden_layers, hidden_act, hidden_dropout_prob,
-    max_position_embeddings, initializer_range; and type_vocab_size, by which records are
-    checked.
+    Heads and scripts also read these, which every config class has as fields or, where
+    there is nothing to choose, as properties: vocab_size, hidden_size, num_hidden_layers,
+    hidden_act, hidden_dropout_prob, max_position_embeddings (math.inf for rows of any
+    length), initializer_range; and, if it has segments, type_vocab_size, by which records
+    are checked.
 
     Attributes:
         architecture: its key in the table of architectures; written to the file under
@@ -73,7 +74,9 @@ class EncoderConfig:
 
     @property
     def attention_direction(self) -> str:
-        """The sides that a position sees: "both", "left_to_right" or "right_to_left"."""
+        """What a position sees of the others: "both" sides, "left_to_right" those before
+        it, "right_to_left" those after it, or "none".
+        """
         return "both"
 
     @property

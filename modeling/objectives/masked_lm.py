@@ -110,6 +110,20 @@ class MaskedLMHead(keras.layers.Layer):
         return layers.add_wide(logits, ops.copy(self.output_bias))
 
 
+def check_context(config: EncoderConfig) -> None:
+    """Refuses an encoder whose positions do not see each other.
+
+    Raises:
+        ValueError: they see only their own token.
+    """
+    if config.attention_direction == "none":
+        raise ValueError(
+            f"with the architecture {config.architecture!r}, every position sees only its "
+            "own token, so no token can be predicted from its neighbours; pre-train "
+            "another architecture, or start fine-tuning from random weights"
+        )
+
+
 class MaskedLM(Objective):
     """The masked tokens, without the next sentence.
 
@@ -122,6 +136,9 @@ class MaskedLM(Objective):
     loss_weights = {"masked_lm_loss": 1.0}
     metric_names = ("masked_lm_accuracy",)
     features = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+
+    def check(self, config) -> None:
+        check_context(config)
 
     def network(self, config, *, seed=0, dtype="float32") -> MaskedLMModel:
         model = MaskedLMModel(config, seed=seed, dtype=dtype)

@@ -8,7 +8,7 @@ import math
 from keras import ops
 
 from modeling import layers, losses
-from modeling.objectives.masked_lm import MaskedLMModel
+from modeling.objectives.masked_lm import MaskedLMModel, check_context
 from modeling.objectives.objective import Objective
 
 
@@ -68,6 +68,7 @@ class NextToken(Objective):
     fits_masked_records = False
 
     def check(self, config) -> None:
+        check_context(config)
         if config.attention_direction == "both":
             raise ValueError(
                 "with attention to both sides, every position sees the token that it is "

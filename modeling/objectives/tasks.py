@@ -265,10 +265,17 @@ class Span(TaskObjective):
     sequence_outputs = compared = ("start_logits", "end_logits")
 
     def check(self, config) -> None:
-        if config.attention_direction == "right_to_left" and not self.lstm:
+        if self.lstm:
+            return
+        if config.attention_direction == "right_to_left":
             raise ValueError(
                 "read from right to left, no token of a text sees the question before it; "
                 "use another attention_direction, or BiLSTM layers"
+            )
+        if config.attention_direction == "none":
+            raise ValueError(
+                f"with the architecture {config.architecture!r}, no token of a text sees "
+                "the question; add BiLSTM layers (--lstm_layers)"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:

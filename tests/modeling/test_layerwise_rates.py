@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import losses
-from modeling.encoders import bert
+from modeling import layers, losses
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.bert_config import BertConfig
@@ -78,7 +77,7 @@ def test_weights_that_layers_share_have_the_rate_of_the_highest():
 
 def test_twenty_updates_of_fine_tuning_equal_the_release(model, monkeypatch):
     # The release's norm for clipping has the rows of a lookup's gradient unsummed.
-    monkeypatch.setattr(bert, "_dense", lambda table: table)
+    monkeypatch.setattr(layers, "_dense", lambda table: table)
     trace, heads = golden("trace_finetuning_mnli.npz"), golden("heads.npz")
     batch = golden("inputs.npz") | {"label_ids": heads["mnli/label_ids"]}
     objective = tasks.Classification(3)

@@ -7,9 +7,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import convert_checkpoint
-import fill_mask
 import tests
-from training import checkpoint
+from training import checkpoint, mask_filling
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import masked_lm, replaced_tokens
 from tests import jobs
@@ -99,7 +98,7 @@ def test_each_network_becomes_a_model(both, tmp_path, layout):
     config = checkpoint.read_config(str(tmp_path / "generator"))
     assert (config.hidden_size, config.num_attention_heads) == (8, 1)
     assert (config.intermediate_size, config.embedding_size) == (32, 12)
-    model = fill_mask.load_network(config, str(tmp_path / "generator"))
+    model = mask_filling.load_network(config, str(tmp_path / "generator"))
     masked = {
         name: expected[f"masked_{name}"] for name in ("input_ids", "lm_positions")
     }
@@ -131,7 +130,7 @@ def test_a_generator_has_its_own_embeddings_or_those_of_the_encoder(
     convert(tmp_path, tmp_path / "generator", network="generator")
     config = checkpoint.read_config(str(tmp_path / "generator"))
     assert config.embedding_size == width
-    model = fill_mask.load_network(config, str(tmp_path / "generator"))
+    model = mask_filling.load_network(config, str(tmp_path / "generator"))
     scope = "generator" if shares == "none" else "electra"
     np.testing.assert_array_equal(
         model.encoder.word_embeddings, weights[f"{scope}/embeddings/word_embeddings"]
@@ -156,6 +155,6 @@ def test_what_reads_one_network_refuses_two(both, tmp_path):
     with pytest.raises(UserError, match=f"{refused}.*--network=discriminator or gen"):
         convert(both, tmp_path / "a", layout="hugging_face")
     with pytest.raises(UserError, match=f"{refused}.*--network=generator"):
-        fill_mask.load_network(CONFIG, str(both))
+        mask_filling.load_network(CONFIG, str(both))
     with pytest.raises(UserError, match="does not contain both .* leave --network out"):
         convert(GOLDEN / "electra_masked_lm", tmp_path / "b", network="generator")

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-import fill_mask
 import tests
-from training import checkpoint, distribution, loop
+from training import checkpoint, distribution, loop, mask_filling
 from training.backend import tf
 from modeling.encoders.architectures import make_encoder
 from modeling.objectives import masked_lm, tasks
@@ -336,7 +335,7 @@ def test_masks_are_filled_with_all_that_the_encoder_adds():
     """The row of token types is not trained, and is not zero in this model."""
     folder = GOLDEN / "hf" / "masked_lm"
     config = checkpoint.read_config(str(folder))
-    model = fill_mask.load_network(config, checkpoint.resolve(str(folder)))
+    model = mask_filling.load_network(config, checkpoint.resolve(str(folder)))
     with np.load(GOLDEN / "hf" / "masked_lm_outputs.npz") as file:
         golden = dict(file)
     ids, mask = golden["input_ids"], golden["attention_mask"]

@@ -35,6 +35,7 @@ BERT = Names(
         ("cls/squad/", "qa_outputs", "head"),
         ("", "classifier", "head"),
     ),
+    layer="bert/encoder/layer_#",
     # As sentence-transformers saves an encoder.
     encoder=("bert", ("embeddings", "encoder", "pooler")),
     masked_lm=_MASKED_LM,

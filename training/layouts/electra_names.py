@@ -134,6 +134,7 @@ ELECTRA = Names(
         ("cls/squad/", "qa_outputs", "head"),
         ("", "classifier", "head"),
     ),
+    layer="electra/encoder/layer_#",
     encoder=("electra", ("embeddings", "embeddings_project", "encoder")),
     masked_lm=_MASKED_LM,
     tied={

@@ -50,6 +50,8 @@ class Names:
         renamed: purpose of a head -> Hugging Face's module -> the one that their class for
             it has instead.
         without_layer: what to do about a model that has no weights for one of these.
+        layer: the released scope of a layer, whose number is #; None if layers have no
+            weights of their own.
     """
 
     modules: tuple[tuple[str, str, str], ...]
@@ -61,6 +63,7 @@ class Names:
     causal: Mapping[str, str]
     renamed: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     without_layer: str = "its weights are incomplete"
+    layer: str | None = None
 
     @functools.cached_property
     def pairs(self) -> tuple[Pair, ...]:

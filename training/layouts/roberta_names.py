@@ -24,6 +24,7 @@ ROBERTA = Names(
         ("cls/squad/", "qa_outputs", "head"),
         ("", "classifier", "head"),
     ),
+    layer="roberta/encoder/layer_#",
     encoder=("roberta", ("embeddings", "encoder", "pooler")),
     masked_lm=_MASKED_LM,
     tied={

@@ -197,6 +197,10 @@ def test_own_flags_are_passed_on(data):
             "left.json: sets attention_direction or po",
         ),
         (
+            {"bert_config_file": "words.json"},
+            "words.json: the tables pre-train encoders whose positions see each other",
+        ),
+        (
             {"table": ["6"], "bert_config_file": "odd.json"},
             "variant with num_hidden_layers=2, num_attention_heads=3, .*hidden_size is 11",
         ),
@@ -217,6 +221,8 @@ def test_what_cannot_be_planned_is_refused(data, changes, message):
     (data / "c.json").write_text(json.dumps(config))
     left = config | {"attention_direction": "left_to_right"}
     (data / "left.json").write_text(json.dumps(left))
+    words = {"vocab_size": 10, "architecture": "word_embeddings"}
+    (data / "words.json").write_text(json.dumps(words))
     odd = {"num_hidden_layers": 4, "hidden_size": 11, "num_attention_heads": 11}
     (data / "odd.json").write_text(json.dumps(config | odd))
     with pytest.raises(UserError, match=message):

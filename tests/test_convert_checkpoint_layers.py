@@ -1,0 +1,184 @@
+"""convert_checkpoint.py --keep_layers: a student of some of a teacher's layers."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from keras import ops
+
+from training import checkpoint
+from modeling import layers
+from modeling.encoders.architectures import make_encoder
+from modeling.objectives import pretraining
+from tests.conversion import GOLDEN, TINY, TOKENS, convert, made
+from tests.modeling.test_electra import CONFIG as ELECTRA
+from tests.modeling.test_electra import golden as electra_weights
+from text.errors import UserError
+
+KEPT = [0, 2, 4, 7, 9, 11]  # DistilBERT's
+LAYER = re.compile(r"(?<=/layer_)\d+(?=/)")
+
+
+def expected_of(teacher, kept):
+    """What a student has of the arrays of a teacher."""
+    places = {str(old): str(new) for new, old in enumerate(kept)}
+    return {
+        LAYER.sub(lambda found: places[found[0]], name): value
+        for name, value in teacher.items()
+        if not (found := LAYER.search(name)) or found[0] in places
+    }
+
+
+def check(folder, teacher, kept):
+    """The student in a folder, which has the teacher's arrays to the bit."""
+    folder = str(folder)
+    found = checkpoint.read(checkpoint.resolve(folder))
+    expected = expected_of(teacher, kept)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype, name
+        np.testing.assert_array_equal(found[name], value, name)
+    config = checkpoint.read_config(folder)
+    assert config.num_hidden_layers == len(kept)
+    return config
+
+
+@pytest.mark.parametrize("layout", ["release", "hugging_face"])
+def test_a_student_has_the_layers_of_its_teacher(tmp_path, layout):
+    """Of 12; the optimizer's step stays behind, vocabulary and heads come along."""
+    teacher = made(tmp_path, pretraining.MaskedLMNextSentence())
+    student = tmp_path / "student"
+    convert(
+        input=[str(tmp_path)],
+        output_dir=str(student),
+        keep_layers=KEPT,
+        layout=layout,
+    )
+    config = check(student, teacher, KEPT)
+    assert config.hidden_act == TINY.hidden_act
+    assert (student / "vocab.txt").read_text().split() == TOKENS
+    again = tmp_path / "again"
+    convert(input=[str(student)], output_dir=str(again), keep_layers=[1, 5])
+    check(again, teacher, [2, 11])
+
+
+def test_a_student_computes_what_these_layers_compute(tmp_path):
+    made(tmp_path, pretraining.MaskedLMNextSentence())
+    student = tmp_path / "student"
+    convert(input=[str(tmp_path)], output_dir=str(student), keep_layers=KEPT)
+
+    def loaded(folder):
+        config = checkpoint.read_config(str(folder))
+        encoder = make_encoder(config)
+        checkpoint.load({v.path: v for v in encoder.weights}, str(folder), required="")
+        return encoder
+
+    inputs = {
+        "input_ids": np.array([[2, 7, 8, 9, 10, 3]], np.int32),
+        "segment_ids": np.array([[0, 0, 0, 1, 1, 1]], np.int32),
+    }
+    teacher = loaded(tmp_path)
+    hidden = teacher.embed(inputs, layers.no_dropout)
+    for number in KEPT:
+        hidden = teacher.transformer_layers[number](hidden)
+    found = loaded(student)(inputs)
+    np.testing.assert_array_equal(found["sequence_output"], hidden)
+    pooled = teacher.pooler(hidden[:, 0])
+    np.testing.assert_array_equal(found["pooled_output"], pooled)
+    assert ops.shape(hidden) == (1, 6, TINY.hidden_size)
+
+
+@pytest.mark.parametrize(
+    ("model", "kept"),
+    [
+        ("hf/token_classification", [1]),
+        ("roberta/hf/masked_lm", [1]),
+        ("electra/hf/electra_masked_lm", [0]),
+    ],
+)
+def test_layers_of_models_of_transformers(tmp_path, model, kept):
+    source = str(GOLDEN / model)
+    convert(input=[source], output_dir=str(tmp_path / "released"))
+    convert(
+        input=[source],
+        output_dir=str(tmp_path / "student"),
+        keep_layers=kept,
+        layout="hugging_face",
+    )
+    teacher = checkpoint.read(checkpoint.resolve(str(tmp_path / "released")))
+    check(tmp_path / "student", teacher, kept)
+    said = json.loads((tmp_path / "student" / "config.json").read_text())
+    assert said["num_hidden_layers"] == len(kept)
+
+
+@pytest.mark.parametrize("network", ["discriminator", "generator"])
+def test_of_two_networks_one_has_a_student(tmp_path, network):
+    source = tmp_path / "both"
+    source.mkdir()
+    (source / "bert_config.json").write_text(ELECTRA.to_json_string())
+    checkpoint.write_bundle(
+        str(source / "model.ckpt-0"), electra_weights("weights.npz")
+    )
+    given = {"input": [str(source)], "network": network}
+    convert(**given, output_dir=str(tmp_path / "whole"))
+    convert(**given, output_dir=str(tmp_path / "student"), keep_layers=[1])
+    teacher = checkpoint.read(checkpoint.resolve(str(tmp_path / "whole")))
+    check(tmp_path / "student", teacher, [1])
+    with pytest.raises(UserError, match="pass --network=discriminator or generator"):
+        convert(input=[str(source)], output_dir=str(tmp_path / "new"), keep_layers=[1])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            {"keep_layers": []},
+            "--keep_layers=: list the layers to keep once each, in asc",
+        ),
+        ({"keep_layers": [0, 2, 2]}, "=0,2,2: list the layers to keep once each"),
+        (
+            {"keep_layers": [2, 1]},
+            "=2,1: list the layers to keep once each, in ascending",
+        ),
+        (
+            {"keep_layers": [-1, 1]},
+            "=-1,1: list the layers .* in ascending order from 0",
+        ),
+        (
+            {"keep_layers": [0, 2, 9]},
+            r"=0,2,9: .* has 3 layers, from 0 to 2; leave out 9",
+        ),
+        (
+            {"keep_layers": [0], "keep_optimizer": True},
+            "--keep_optimizer: slots would not fit .* a student of fewer layers",
+        ),
+        (
+            {
+                "keep_layers": [0],
+                "input": [str(GOLDEN / "albert" / "hf" / "masked_lm")],
+            },
+            "layers of the architecture 'albert' have no weights of their own",
+        ),
+    ],
+)
+def test_refusals(tmp_path, flags, message):
+    given = {
+        "input": [str(GOLDEN / "checkpoint" / "bert_model.ckpt")],
+        "output_dir": str(tmp_path / "new"),
+    }
+    with pytest.raises(UserError, match=message):
+        convert(**given | flags)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_head_that_weights_every_layer_is_refused(tmp_path):
+    tensors = made(tmp_path, pretraining.MaskedLMNextSentence())
+    weights = {"layer_weights": np.zeros(12, np.float32)}
+    checkpoint.save(str(tmp_path), 8, tensors | weights, keep=1)
+    with pytest.raises(
+        UserError, match="has a weight for each of the teacher's layers"
+    ):
+        convert(
+            input=[str(tmp_path)], output_dir=str(tmp_path / "new"), keep_layers=[0]
+        )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from training import checkpoint, distribution, exported, run, run_folder
+from training.backend import tf
 from modeling.objectives.distilled import Distilled
 from modeling.objectives.objective import Objective
 from modeling.soft_losses import COMPARED
@@ -165,6 +166,12 @@ class TrainedTeacher(Teacher):
         folder = checkpoint.folder_of(source) or "."
         if os.path.realpath(folder) == os.path.realpath(given.output_dir):
             raise UserError("is also --output_dir; a student needs its own folder")
+        names = (run_folder.CONFIG, "config.json")
+        if not any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names):
+            raise UserError(
+                f"there is no {' or '.join(names)} in {folder}; a teacher needs the one "
+                "that it was trained with next to its weights"
+            )
         state = run_folder.text_settings(folder)[1]
         if not state and hugging_face.is_weights(source):
             state = hugging_face.read_task(source)
@@ -188,8 +195,19 @@ class TrainedTeacher(Teacher):
         experiment.sets.examples("train")
         with _named(self._path):
             trainer = experiment.trainer(every_trial(experiment.given)[0])
+            self._check_head(trainer)
             experiment.start(trainer, experiment.given.output_dir)
         return trainer
+
+    def _check_head(self, trainer):
+        source = checkpoint.resolve(self.experiment.given.init_checkpoint)
+        missing = trainer.weights.keys() - checkpoint.shapes_of(source).keys()
+        scope = trainer.model.encoder.scope
+        if heads := [name for name in missing if not name.startswith(scope)]:
+            raise UserError(
+                f"was not trained for this task: there is no {', '.join(sorted(heads))} "
+                "in it; fine-tune it with this script first"
+            )
 
     @functools.cached_property
     def digest(self):
@@ -313,4 +331,5 @@ def _named(path):
     try:
         yield
     except UserError as error:
-        raise UserError(f"--distill_from={path}: {error}") from error
+        message = str(error).removeprefix(f"{path}: ")
+        raise UserError(f"--distill_from={path}: {message}") from error

@@ -85,6 +85,7 @@ def test_a_student_needs_no_labels(kind, taught, capsys):
     assert f" teacher: train: {number} examples" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["single", "choice"])
 def test_a_training_set_needs_no_labels(kind, taught, capsys):
     files = taught(kind)
@@ -100,6 +101,7 @@ def test_a_training_set_needs_no_labels(kind, taught, capsys):
         files.run("labels_needed", hard_weight=1.0, **given)
 
 
+@pytest.mark.slow
 def test_a_student_needs_no_questions_to_answer(taught):
     """SQuAD's training alone."""
     taught("spans").run("trained", predict_file=None, num_train_epochs=[0.2])

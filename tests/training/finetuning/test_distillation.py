@@ -102,6 +102,7 @@ def test_the_teacher_is_asked_once_and_again_if_anything_changes(files, capsys):
         assert not asked(files, capsys, **changes), changes
 
 
+@pytest.mark.slow
 def test_damaged_answers_are_asked_again(files, capsys):
     kept = files.folder / "asking" / "teacher" / "answers.tf_record"
     asked(files, capsys)
@@ -222,6 +223,7 @@ def test_a_search_of_students_stops_early_and_exports_the_best(files, capsys):
     assert after == pytest.approx(before)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_its_own_teacher_and_weights_alone(files):
     files.run("begun", **ONE_UPDATE)
     second = str(files.folder / "another")
@@ -238,6 +240,7 @@ def test_a_run_goes_on_with_its_own_teacher_and_weights_alone(files):
     files.run("begun", **ONE_UPDATE)  # the same again
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_goes_on(files):
     """It knew no distillation."""
     plain = {"distill_from": None, "output_dir": str(files.folder / "earlier")}

@@ -29,7 +29,6 @@ from text.tokenizers import kinds
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.layouts import electra_names
 from training.layouts import kinds as layouts
 
 _BUNDLE = "bert_model.ckpt"
@@ -60,8 +59,8 @@ class Options(kinds.TokenizerOptions):
     )
     network: str | None = options.field(
         None,
-        choices=tuple(electra_names.NETWORKS),
-        help="Which network to take out of an ELECTRA's checkpoint of both.",
+        choices=layouts.NETWORKS,
+        help="Which network to take out of a checkpoint of several, such as ELECTRA's.",
     )
     bert_config_file: str | None = options.field(
         None, help="The architecture; by default, the config next to the input."
@@ -110,8 +109,8 @@ class Options(kinds.TokenizerOptions):
             raise UserError("--keep_optimizer: an average has no optimizer to keep")
         if self.keep_optimizer and (self.network or self.changes_model):
             raise UserError(
-                "--keep_optimizer: slots would not fit one network of two, a student of "
-                "fewer layers, nor added words or positions"
+                "--keep_optimizer: slots would not fit one network of several, a student "
+                "of fewer layers, nor added words or positions"
             )
         if self.keep_layers is not None:
             self._check_layers()
@@ -138,7 +137,7 @@ from training import checkpoint, checkpoint_contents, run, run_folder
 from training.backend import keras, tf
 from modeling.objectives import pretraining
 from text.files import anywhere, inputs, local, sources
-from training.layouts import hugging_face, layers
+from training.layouts import hugging_face, layers, networks
 
 
 @dataclasses.dataclass
@@ -150,6 +149,7 @@ class Model:
     tokenizer: Tokenizer | None
     vocabulary_files: Mapping[str, bytes]  # by name
     task: dict  # what its task.json says, or would say
+    text: dict  # what its text.json says
 
 
 # === Reading and changing ============================================================
@@ -178,19 +178,21 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     task = _task(prefixes[0])
     files = tokenizer.files if tokenizer else {}
     alone = given.layout == "hugging_face" or given.changes_model
-    found, config = electra_names.take(
+    found, config = networks.take(
         prefixes[0], _averaged(tensors, prefixes), config, given.network, alone
     )
-    return Model(found, config, tokenizer, files, task)
+    text = anywhere.read_json(os.path.join(directory, run_folder.TEXT))
+    text = text if isinstance(text, dict) else {}
+    return Model(found, config, tokenizer, files, task, text)
 
 
 def _check(prefix, config, names):
     """Refuses a checkpoint that is incomplete or does not match the config."""
     network = _network(config)
     encoder = network.encoder
-    both = electra_names.holds_both(checkpoint.shapes_of(prefix))
-    # If there are two, the head is the other's.
-    checked = encoder if both else network
+    # If there are several, the head may be another's.
+    several = networks.networks_in(checkpoint.shapes_of(prefix))
+    checked = encoder if several else network
     variables = {variable.path: variable for variable in checked.variables}
     report = checkpoint.match(variables, prefix, encoder.required, encoder.scope)
     odd = [
@@ -305,7 +307,8 @@ def _add_words(model: Model, given: Options) -> None:
     model.tokenizer = WordPiece.of(Vocabulary(tokens), given)
     lines = "".join(f"{token}\n" for token in tokens)
     model.vocabulary_files = {WordPiece.vocabulary_file: lines.encode()}
-    model.task.pop("vocab_sha256", None)  # it was the old one's
+    for noted in (model.task, model.text):
+        noted.pop("vocab_sha256", None)  # it was the old one's
     print(f"{len(rows)} words added, {known} already known; vocab_size is {size}")
 
 
@@ -355,9 +358,9 @@ def _write(model: Model, given: Options, sources: str) -> None:
     beside = dict(model.vocabulary_files)
     if given.layout == "release":
         beside["bert_config.json"] = model.config.to_json_string()
-        if model.task:
-            task = json.dumps(model.task, ensure_ascii=False, indent=2)
-            beside["task.json"] = f"{task}\n"
+        for name, said in (("task.json", model.task), (run_folder.TEXT, model.text)):
+            if said:
+                beside[name] = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
         for name, content in beside.items():
             content = content.encode() if isinstance(content, str) else content
             with anywhere.replacing(os.path.join(directory, name)) as file:

@@ -18,7 +18,13 @@ _NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
 _NO_SHARES: Mapping[str, float] = types.MappingProxyType({})
 
 
-def learning_rate(step, peak: float, num_train_steps: int, num_warmup_steps: int):
+def learning_rate(
+    step,
+    peak: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    power: float = 1.0,
+):
     """The rate of the update that follows `step` updates.
 
     Falls linearly from `peak` at step 0 to 0 at num_train_steps; during the first
@@ -26,40 +32,56 @@ def learning_rate(step, peak: float, num_train_steps: int, num_warmup_steps: int
 
     Args:
         step: int scalar, 0 for the first update.
+        power: of the share of `peak` that the line gives.
     Returns:
         float32 scalar.
     """
     step = ops.cast(step, "float32")
-    rate = peak * (1.0 - ops.minimum(step, num_train_steps) / num_train_steps)
+    rate = peak * _left(step, num_train_steps, power)
     if num_warmup_steps:
         rate = ops.where(step < num_warmup_steps, step / num_warmup_steps * peak, rate)
     return rate
 
 
 def learning_rate_from_peak(
-    step, peak: float, num_train_steps: int, num_warmup_steps: int
+    step,
+    peak: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    power: float = 1.0,
 ):
     """Like `learning_rate`, but falls from `peak` at the end of the warm-up."""
     step = ops.cast(step, "float32")
     left = num_train_steps - ops.minimum(step, num_train_steps)
-    rate = peak * left / max(num_train_steps - num_warmup_steps, 1)
+    falling = max(num_train_steps - num_warmup_steps, 1)
+    rate = peak * left / falling if power == 1.0 else peak * (left / falling) ** power
     if num_warmup_steps:
         rate = ops.where(step < num_warmup_steps, step / num_warmup_steps * peak, rate)
     return rate
 
 
 def learning_rate_times_warmup(
-    step, peak: float, num_train_steps: int, num_warmup_steps: int
+    step,
+    peak: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    power: float = 1.0,
 ):
     """Like `learning_rate`, but the warm-up multiplies the line, so nothing jumps.
 
     The rate never reaches `peak`.
     """
     step = ops.cast(step, "float32")
-    rate = peak * (1.0 - ops.minimum(step, num_train_steps) / num_train_steps)
+    rate = peak * _left(step, num_train_steps, power)
     return (
         rate * ops.minimum(1.0, step / num_warmup_steps) if num_warmup_steps else rate
     )
+
+
+def _left(step, num_train_steps, power):
+    """The share of the updates that are still to do, to this power."""
+    left = 1.0 - ops.minimum(step, num_train_steps) / num_train_steps
+    return left if power == 1.0 else left**power
 
 
 class AdamWeightDecay:

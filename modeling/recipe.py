@@ -50,6 +50,7 @@ class Recipe:
     Attributes:
         optimizer: a key of OPTIMIZERS.
         clip_norm: the largest norm of all gradients together; 0 leaves them as they are.
+        lr_decay_power: see `optimization.learning_rate`.
         layerwise_lr_decay: see `layerwise_shares`.
     """
 
@@ -58,6 +59,7 @@ class Recipe:
     adam_beta_2: float = 0.999
     weight_decay: float = 0.01
     clip_norm: float = 1.0
+    lr_decay_power: float = 1.0
     layerwise_lr_decay: float = 1.0
 
     def make_for(self, model):

@@ -44,6 +44,7 @@ SPAN, CLASSIFIER = tasks.Span(), tasks.Classification(2)
 
 def made(folder, objective, seed=0):
     """A model of random weights, with all that stands beside one."""
+    folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(seed)
     tensors = {
         name: rng.normal(size=shape).astype(np.float32)

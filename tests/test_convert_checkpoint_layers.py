@@ -125,7 +125,7 @@ def test_of_two_networks_one_has_a_student(tmp_path, network):
     convert(**given, output_dir=str(tmp_path / "student"), keep_layers=[1])
     teacher = checkpoint.read(checkpoint.resolve(str(tmp_path / "whole")))
     check(tmp_path / "student", teacher, [1])
-    with pytest.raises(UserError, match="pass --network=discriminator or generator"):
+    with pytest.raises(UserError, match="pass --network=generator or discriminator"):
         convert(input=[str(source)], output_dir=str(tmp_path / "new"), keep_layers=[1])
 
 

@@ -171,7 +171,7 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
         (
             CONFIG,
             {"generator_hidden_size": 1.0},
-            "its generator does not fit the model; check --generator_hidden_size.*; "
+            "its generator does not fit the model; check --generator_hidden_size.*: "
             r"generator/\S+ is \[8\] in the checkpoint and \[16\] in the model",
         ),
         (

@@ -10,6 +10,7 @@ A bundle is written under a temporary name and renamed, its `.index` last: a bun
 Hugging Face's model.safetensors can be read as well, under the released names.
 """
 
+import collections
 import dataclasses
 import os
 import re
@@ -23,10 +24,12 @@ from training.backend import tf
 from modeling.encoders import architectures, config
 from text.errors import UserError
 from text.files import anywhere, local
-from training.layouts import electra_names, hugging_face
+from training.layouts import hugging_face, kinds, networks
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+_LAYER, _SLOT = re.compile(r"layer_\d+"), re.compile(r"/adam_[mv]$")
+_MOST_UNUSED = 8  # names on the console; of more, only what they begin with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,27 +44,27 @@ class LoadReport:
     def __str__(self) -> str:
         total = len(self.matched) + len(self.initial)
         lines = [f"{self.source}: {len(self.matched)} of {total} variables matched"]
-        for title, names in (
-            ("left at their initial value", self.initial),
-            ("unused in the checkpoint", self.unused),
+        for title, names, most in (
+            ("left at their initial value", self.initial, len(self.initial)),
+            ("unused in the checkpoint", self.unused, _MOST_UNUSED),
         ):
             if names:
-                lines.append(f"  {title} ({len(names)}): {_grouped(names)}")
+                lines.append(f"  {title} ({len(names)}): {_grouped(names, most)}")
         return "\n".join(lines)
 
 
-def _grouped(names: Iterable[str]) -> str:
-    """Names in one line; layers, and Adam's two slots, are folded together."""
-    groups = {}
-    for name in sorted(names):
-        group = re.sub(r"layer_\d+", "layer_*", re.sub(r"/adam_[mv]$", "/adam_*", name))
-        groups[group] = groups.get(group, 0) + 1
-    slots = sum(n for group, n in groups.items() if group.endswith("/adam_*"))
-    parts = [
-        group if n == 1 else f"{group} x {n}"
-        for group, n in groups.items()
-        if not group.endswith("/adam_*")
-    ]
+def _grouped(names: Collection[str], most: int | None = None) -> str:
+    """Names in one line; layers, and Adam's two slots, are folded together.
+
+    Args:
+        most: if there are more, what the names begin with instead.
+    """
+    weights = [name for name in sorted(names) if not _SLOT.search(name)]
+    groups = collections.Counter(_LAYER.sub("layer_*", name) for name in weights)
+    if most and len(groups) > most:
+        groups = collections.Counter(re.sub("/.*", "/*", name) for name in weights)
+    parts = [name if n == 1 else f"{name} x {n}" for name, n in groups.items()]
+    slots = sum(_SLOT.search(name) is not None for name in names)
     return ", ".join(parts + ([f"*/adam_* x {slots}"] if slots else []))
 
 
@@ -134,6 +137,8 @@ def _resolve_directory(directory: str) -> str:
 def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
     """Reads tensors by name and verifies the checksum of each.
 
+    Fine-tuned heads whose names in their release are others have ours.
+
     Args:
         prefix: what `resolve` returned.
         names: which to read; all by default.
@@ -145,9 +150,11 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
         return hugging_face.read(prefix, names)
     try:
         reader = _reader(prefix)
-        if names is None:
-            names = sorted(reader.get_variable_to_shape_map())
-        return {name: reader.get_tensor(name) for name in names}
+        stored = kinds.released_names(reader.get_variable_to_shape_map())
+        names = sorted(stored) if names is None else names
+        return {
+            name: _value(reader, *stored.get(name, (name, False))) for name in names
+        }
     except _DAMAGE as error:
         raise _damaged(prefix, error) from error
 
@@ -158,6 +165,11 @@ def _reader(prefix):
     return tf.compat.v1.train.NewCheckpointReader(prefix)
 
 
+def _value(reader, name, transposed):
+    value = reader.get_tensor(name)
+    return np.ascontiguousarray(value.T) if transposed else value
+
+
 def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
     """The shapes of the tensors at what `resolve` returned, by name; see `read`."""
     if hugging_face.is_weights(prefix):
@@ -166,7 +178,10 @@ def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
         shapes = _reader(prefix).get_variable_to_shape_map()
     except _DAMAGE as error:
         raise _damaged(prefix, error) from error
-    return {name: tuple(shape) for name, shape in shapes.items()}
+    return {
+        own: tuple(shapes[name][:: -1 if transposed else 1])
+        for own, (name, transposed) in kinds.released_names(shapes).items()
+    }
 
 
 def _damaged(prefix: str, error: Exception) -> UserError:
@@ -217,7 +232,7 @@ def match(
     """
     prefix = resolve(path)
     shapes = shapes_of(prefix)
-    electra_names.check_network(prefix, shapes, variables)
+    networks.check_wanted(prefix, shapes, variables)
     report = LoadReport(
         source=prefix,
         matched=sorted(variables.keys() & shapes),
@@ -225,18 +240,9 @@ def match(
         unused=sorted(shapes.keys() - variables),
     )
     if wrong := _differing(variables, shapes):
-        guess = "does not fit the model; check --bert_config_file"
-        if all(name.startswith("generator") for name in wrong):
-            guess = (
-                "its generator does not fit the model; check --generator_hidden_size and "
-                "--generator_shares"
-            )
-        elif not any(name.startswith(scope) for name in wrong):
-            guess = (
-                "its head does not fit the model; check the number of labels, or leave "
-                "the head out with --init_encoder_only"
-            )
-        raise UserError(f"{prefix}: {guess}: {'; '.join(wrong.values())}")
+        raise UserError(
+            f"{prefix}: {_guess(wrong, scope)}: {_first(list(wrong.values()), 3)}"
+        )
     missing = [
         n for n in report.initial if required is not None and n.startswith(required)
     ]
@@ -247,12 +253,31 @@ def match(
             f"{_grouped(shapes) or 'nothing'}"
         )
         if missing and not any(name.startswith(scope) for name in missing):
-            advice = (
+            advice = networks.advice(missing, shapes) or (
                 "an encoder without this head cannot answer; pass --do_train, or the "
                 "--output_dir of a training"
             )
         raise UserError(f"{prefix}: not in the checkpoint: {what}; {advice}")
     return report
+
+
+def _guess(wrong, scope) -> str:
+    """Why variables have other shapes in the checkpoint, and what to do."""
+    if found := networks.of_names(wrong):
+        name, network = found
+        return f"its {name} does not fit the model; check {network.flags}"
+    if not any(name.startswith(scope) for name in wrong):
+        return (
+            "its head does not fit the model; check the number of labels, or leave the "
+            "head out with --init_encoder_only"
+        )
+    return "does not fit the model; check --bert_config_file"
+
+
+def _first(problems: list[str], number: int) -> str:
+    """The first of them, and how many more there are."""
+    more = len(problems) - number
+    return "; ".join(problems[:number]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _differing(variables, shapes) -> dict[str, str]:
@@ -385,8 +410,7 @@ def check_complete(
     shapes = {name: value.shape for name, value in tensors.items()}
     problems += _differing(variables, shapes).values()
     if problems:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise UserError(
             f"{prefix}: not a checkpoint of this run; choose another output_dir, or pass "
-            f"it as --init_checkpoint: {'; '.join(problems[:5])}{more}"
+            f"it as --init_checkpoint: {_first(problems, 5)}"
         )

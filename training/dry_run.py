@@ -8,9 +8,13 @@ import time
 from training import distribution, loop
 from training.backend import tf
 from modeling.encoders.config import EncoderConfig
+from modeling.objectives.objective import Objective
 from text.progress import duration, size
 from text.records import reading
 
+_PASSES = (
+    3 * 2
+)  # a multiplication and an addition; the gradients take two products more
 _UPDATES = 3  # timed, after a first that traces and compiles
 
 # Floating-point operations of the paper's runs (arXiv:1810.04805, A.2): a million updates
@@ -83,26 +87,31 @@ def measure(
             trainer.optimizer.trainable_variables,
         )
     )
-    first, *others = trainer.measured.encoders(trainer.model.config)
-    of_row = flops(first, seq_length, predictions)
-    of_row += sum(flops(config, seq_length, 0) for config in others)
     return Needs(
         weights=weights,
         checkpoint_bytes=4 * (weights + 2 * trained),
-        flops=of_row * settings.batch_size,
+        flops=settings.batch_size
+        * of_row(trainer.measured, trainer.model.config, seq_length, predictions),
         seconds=statistics.median(seconds),
         peak_bytes=_peak_bytes(),
     )
 
 
-def flops(config: EncoderConfig, seq_length: int, predictions: int) -> int:
-    """Floating-point operations of training on one row, in products of matrices.
+def of_row(
+    objective: Objective, config: EncoderConfig, seq_length: int, predictions: int
+) -> int:
+    """Like `flops`, of all encoders and heads of an objective."""
+    first, *others = objective.encoders(config)
+    found = flops(first, seq_length, predictions)
+    found += sum(flops(config, seq_length, 0) for config in others)
+    return found + _PASSES * seq_length * objective.token_head_size(config)
 
-    The gradients take twice those of the outputs.
-    """
+
+def flops(config: EncoderConfig, seq_length: int, predictions: int) -> int:
+    """Floating-point operations of training on one row, in products of matrices."""
     width = config.embedding_size
     of_head = predictions * width * (config.hidden_size + config.vocab_size)
-    return 3 * 2 * (config.multiplications(seq_length) + of_head)
+    return _PASSES * (config.multiplications(seq_length) + of_head)
 
 
 def _peak_bytes():

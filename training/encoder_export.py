@@ -146,6 +146,7 @@ def _best(probabilities, vocabulary):
     return [
         {"token": vocabulary.tokens[id], "probability": float(probabilities[id])}
         for id in best
+        if vocabulary.tokens[id]  # answers have no place for empty lines
     ]
 
 

@@ -11,12 +11,6 @@ from modeling.recipe import OPTIMIZERS, Recipe
 from serving import portable
 from text.errors import UserError
 
-# The flags that say how gradients become an update; one more is for fine-tuning alone.
-RECIPE = tuple(
-    field.name
-    for field in dataclasses.fields(Recipe)
-    if field.name != "layerwise_lr_decay"
-)
 _LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
 
 
@@ -135,6 +129,11 @@ class RunOptions:
     clip_norm: float = options.field(
         1.0, help="Maximum norm of an update's gradient; 0 does not clip."
     )
+    lr_decay_power: float = options.field(
+        1.0,
+        help="Power of the share of updates left, which the learning rate falls with; 1 is "
+        "a straight line.",
+    )
     seed: int = options.field(
         12345, help="Seed for initial weights, data order and dropout."
     )
@@ -173,6 +172,8 @@ class RunOptions:
             raise UserError(
                 f"--adam_beta_2={self.adam_beta_2}: must be between 0 and 1"
             )
+        if not 0 < self.lr_decay_power < float("inf"):
+            raise UserError(f"--lr_decay_power={self.lr_decay_power}: must be above 0")
         for name in ("weight_decay", "clip_norm"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise UserError(f"--{name}={getattr(self, name)}: must not be negative")
@@ -242,6 +243,12 @@ class RunOptions:
             project=self.gcp_project,
         )
 
+    @property
+    def recipe(self) -> dict:
+        """How gradients become an update: the flags that are fields of `Recipe`."""
+        names = (field.name for field in dataclasses.fields(Recipe))
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
     def settings(
         self,
         *,
@@ -263,7 +270,7 @@ class RunOptions:
             recompute=self.recompute,
             seed=seed,
             xla=self.xla,
-            recipe=Recipe(**{name: getattr(self, name) for name in RECIPE}),
+            recipe=Recipe(**self.recipe),
             max_skipped_updates=self.max_skipped_updates,
             steps_per_call=self.iterations_per_loop,
             save_every_steps=self.save_checkpoints_steps,

@@ -150,6 +150,7 @@ class Trainer:
             settings.learning_rate,
             settings.num_train_steps,
             settings.num_warmup_steps,
+            settings.recipe.lr_decay_power,
         )
 
     def _seeds(self, context, step):

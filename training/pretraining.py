@@ -15,7 +15,6 @@ from training import (
     distribution,
     dry_run,
     encoder_export,
-    flags,
     loop,
     pretraining_records,
     report,
@@ -136,13 +135,13 @@ def _identity(given, config: EncoderConfig, data: reading.Records, drawn: dict) 
         "init_checkpoint",
         "dtype",
         "allow_tf32",
-        *flags.RECIPE,
         "seed",
         "objective",
         *OBJECTIVES[given.objective].options,
     )
     return {
         **{name: getattr(given, name) for name in names},
+        **given.recipe,
         **dataclasses.asdict(config),
         "input_file": [[os.path.basename(f.path), f.records] for f in data.files],
         _CONTENT: pretraining_records.digest(data),

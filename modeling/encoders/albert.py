@@ -21,16 +21,10 @@ class AlbertEncoder(BertEncoder):
     Source: google-research/albert@b772393 modeling.py, class AlbertModel.
     """
 
+    projection_scope = "encoder/embedding_hidden_mapping_in"
+
     def make_layers(self, initializers, dtype):
         config = self.config
-        self.projection = None
-        if config.embedding_size != config.hidden_size:
-            self.projection = keras.layers.Dense(
-                config.hidden_size,
-                kernel_initializer=next(initializers),
-                dtype=dtype,
-                name="embedding_hidden_mapping_in",
-            )
         self.groups = [
             [
                 _SharedLayer(config, initializers, index, dtype)
@@ -43,17 +37,11 @@ class AlbertEncoder(BertEncoder):
 
     def build_layers(self):
         config = self.config
-        if self.projection:
-            self.projection.build((None, None, config.embedding_size))
         with keras.name_scope("transformer"):
             for number, group in enumerate(self.groups):
                 with keras.name_scope(f"group_{number}"):
                     for layer in group:
                         layer.build((None, None, config.hidden_size))
-
-    def embed(self, inputs, dropouts):
-        embedded = super().embed(inputs, dropouts)
-        return self.projection(embedded) if self.projection else embedded
 
 
 class _SharedLayer(keras.layers.Layer):

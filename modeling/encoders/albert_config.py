@@ -4,11 +4,6 @@ import dataclasses
 
 from modeling.encoders.bert_config import BertConfig
 
-_PROJECTED = (
-    "embedding_size and hidden_size are both {}; Hugging Face's albert projects the "
-    "embeddings even then, and the release does not"
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class AlbertConfig(BertConfig):
@@ -20,7 +15,8 @@ class AlbertConfig(BertConfig):
 
     The defaults are those of the release, which are xxlarge's.
 
-    Hugging Face's network always has a projection, and sees both sides.
+    Hugging Face's network has a projection even if both widths are equal, where the release
+    has none; `projects_embeddings` is set where such a model is read. It sees both sides.
 
     Source: google-research/albert@b772393 modeling.py, class AlbertConfig;
     huggingface/transformers v5.23.0 models/albert/configuration_albert.py.
@@ -29,6 +25,7 @@ class AlbertConfig(BertConfig):
     architecture = "albert"
     keys_without_shape = (*BertConfig.keys_without_shape, "num_hidden_layers")
     telling_keys = frozenset({"embedding_size", "num_hidden_groups", "inner_group_num"})
+    own_keys = BertConfig.own_keys | {"projects_embeddings"}
     tolerated_keys = frozenset(
         {"down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks"}
     )
@@ -47,6 +44,7 @@ class AlbertConfig(BertConfig):
     embedding_size: int = 128
     num_hidden_groups: int = 1
     inner_group_num: int = 1
+    projects_embeddings: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -59,20 +57,25 @@ class AlbertConfig(BertConfig):
     @classmethod
     def _translated(cls, values) -> dict:
         width = values.get("embedding_size", cls.embedding_size)
-        if width == values.get("hidden_size", cls.hidden_size):
-            raise ValueError(_PROJECTED.format(width))
-        # Which their class does not read.
-        return super()._translated({**values, "is_decoder": False})
+        is_square = width == values.get("hidden_size", cls.hidden_size)
+        # Their class does not read is_decoder.
+        return super()._translated({**values, "is_decoder": False}) | {
+            "projects_embeddings": is_square
+        }
 
     def to_hugging_face(self) -> dict:
-        if self.embedding_size == self.hidden_size:
-            raise ValueError(_PROJECTED.format(self.hidden_size))
         if self.attention_direction != "both":
             raise ValueError(
                 f"attention_direction is {self.attention_direction!r}, for which Hugging "
                 "Face's albert has no key"
             )
-        return super().to_hugging_face()
+        theirs = super().to_hugging_face()
+        del theirs["projects_embeddings"]
+        return theirs
+
+    @property
+    def has_projection(self) -> bool:
+        return self.projects_embeddings or super().has_projection
 
     @property
     def scope(self) -> str:
@@ -82,11 +85,9 @@ class AlbertConfig(BertConfig):
     def head_dropout_prob(self) -> float:
         return 0.1  # in the release whatever hidden_dropout_prob is, which v2 has at 0
 
-    def multiplications(self, seq_length: int) -> int:
-        of_layers = self.inner_group_num * super().multiplications(seq_length)
-        if self.embedding_size == self.hidden_size:
-            return of_layers
-        return of_layers + seq_length * self.embedding_size * self.hidden_size
+    @property
+    def num_blocks(self) -> int:
+        return self.num_hidden_layers * self.inner_group_num
 
     def group(self, layer: int) -> int:
         """The group of weights that a layer runs."""

@@ -16,7 +16,7 @@ _UNSEEN_SCORE = -10000.0
 
 
 class BertEncoder(Encoder):
-    """Embeddings, transformer layers and pooler.
+    """Embeddings, transformer layers and pooler; a projection if the config has one.
 
     Every variable exists once the object does, and its `path` is the name that the
     released checkpoints give it ("bert/encoder/layer_0/attention/self/query/kernel"); it
@@ -34,6 +34,9 @@ class BertEncoder(Encoder):
 
     # A model for spans or tags may lack it and does not need it.
     optional_parts = ("pooler/",)
+    # From embedding_size to hidden_size: its scope, and what draws its first weights.
+    projection_scope = "embeddings_project"
+    draw_projection = staticmethod(next)
 
     def __init__(
         self,
@@ -50,6 +53,14 @@ class BertEncoder(Encoder):
             config.initializer_range, f"encoder {seed}"
         )
         self.embeddings = embeddings or Embeddings(config, initializers, dtype=dtype)
+        self.projection = None
+        if config.has_projection:
+            self.projection = keras.layers.Dense(
+                config.hidden_size,
+                kernel_initializer=self.draw_projection(initializers),
+                dtype=dtype,
+                name=self.projection_scope.rpartition("/")[2],
+            )
         self.transformer_layers = self.make_layers(initializers, dtype)
         self.pooler = self.make_pooler(initializers, dtype)
         self.build()
@@ -72,9 +83,12 @@ class BertEncoder(Encoder):
         )
 
     def build_embeddings(self) -> None:
-        """Builds what is before the encoder's own scope."""
+        """Builds what is before the transformer layers."""
         if not self.embeddings.built:  # by the encoder that shares them
             self.embeddings.build()
+        if self.projection:
+            with layers.name_scopes(self.projection_scope.rpartition("/")[0]):
+                self.projection.build((None, None, self.config.embedding_size))
 
     def build_layers(self) -> None:
         """Builds what is between the embeddings and the pooler."""
@@ -83,11 +97,12 @@ class BertEncoder(Encoder):
 
     def embed(self, inputs, dropouts):
         """[b, s, h]: what the first transformer layer reads."""
-        return self.embeddings(
+        embedded = self.embeddings(
             inputs["input_ids"],
             segment_ids=inputs.get("segment_ids"),
             dropouts=dropouts,
         )
+        return self.projection(embedded) if self.projection else embedded
 
     @property
     def hidden_size(self) -> int:

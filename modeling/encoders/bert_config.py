@@ -116,7 +116,19 @@ class BertConfig(EncoderConfig):
         """Of the products of matrices in one pass over a row."""
         width = self.hidden_size
         dense = width * (4 * width + 2 * self.intermediate_size)
-        return self.num_hidden_layers * seq_length * (dense + 2 * seq_length * width)
+        of_projection = self.embedding_size * width if self.has_projection else 0
+        of_blocks = self.num_blocks * (dense + 2 * seq_length * width)
+        return seq_length * (of_projection + of_blocks)
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether a linear layer makes the embeddings hidden_size wide."""
+        return self.embedding_size != self.hidden_size
+
+    @property
+    def num_blocks(self) -> int:
+        """How many transformer layers a row passes."""
+        return self.num_hidden_layers
 
     @property
     def row_pooling(self) -> str:

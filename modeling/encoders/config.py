@@ -41,6 +41,8 @@ class EncoderConfig:
         masked_lm_scope: what the names of a masked-LM head's variables begin with.
         masked_lm_transform: the scope, below that, of what the head does before it
             multiplies by the table of word embeddings; may be empty.
+        glorot_heads: whether the first weights of task heads are drawn from Glorot's
+            uniform distribution instead of the encoder's.
         their_pooled_classes: Hugging Face's classes whose head reads the first token of a
             row, whatever the direction.
     Raises:
@@ -56,6 +58,7 @@ class EncoderConfig:
     has_segments: typing.ClassVar[bool] = True
     masked_lm_scope: typing.ClassVar[str] = "cls/predictions"
     masked_lm_transform: typing.ClassVar[str] = "transform"
+    glorot_heads: typing.ClassVar[bool] = False
     their_pooled_classes: typing.ClassVar[frozenset[str]] = frozenset()
 
     @property

@@ -24,17 +24,7 @@ class ElectraEncoder(BertEncoder):
     Source: google-research/electra@8a46635 model/modeling.py, class BertModel.
     """
 
-    def make_layers(self, initializers, dtype):
-        config = self.config
-        self.projection = None
-        if config.embedding_size != config.hidden_size:
-            self.projection = keras.layers.Dense(
-                config.hidden_size,
-                kernel_initializer=layers.glorot_uniform(initializers),
-                dtype=dtype,
-                name="embeddings_project",
-            )
-        return super().make_layers(initializers, dtype)
+    draw_projection = staticmethod(layers.glorot_uniform)
 
     def make_pooler(self, initializers, dtype):
         if not self.config.pooler_act:
@@ -42,12 +32,3 @@ class ElectraEncoder(BertEncoder):
         activation = layers.activation(self.config.pooler_act)
         width = self.config.hidden_size
         return layers.Dense(width, next(initializers), dtype, activation)
-
-    def build_embeddings(self):
-        super().build_embeddings()
-        if self.projection:
-            self.projection.build((None, None, self.config.embedding_size))
-
-    def embed(self, inputs, dropouts):
-        embedded = super().embed(inputs, dropouts)
-        return self.projection(embedded) if self.projection else embedded

@@ -45,6 +45,7 @@ class ElectraConfig(BertConfig):
     }
     masked_lm_scope = "generator_predictions"
     masked_lm_transform = ""
+    glorot_heads = True
 
     hidden_size: int = 256
     num_attention_heads: int = 4
@@ -81,12 +82,6 @@ class ElectraConfig(BertConfig):
         theirs = super().to_hugging_face()
         del theirs["pooler_act"]
         return theirs
-
-    def multiplications(self, seq_length: int) -> int:
-        of_layers = super().multiplications(seq_length)
-        if self.embedding_size == self.hidden_size:
-            return of_layers
-        return of_layers + seq_length * self.embedding_size * self.hidden_size
 
     def generator(self, width: float, depth: float) -> "ElectraConfig":
         """The config of a generator for this discriminator.

@@ -69,6 +69,11 @@ class Objective(abc.ABC):
         """The configs of the encoders that read a row; the first predicts its tokens."""
         return (config,)
 
+    def token_head_size(self, config: EncoderConfig) -> int:
+        """The numbers in matrices of heads that read every token, masked or not."""
+        del config
+        return 0
+
     @abc.abstractmethod
     def network(
         self, config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"

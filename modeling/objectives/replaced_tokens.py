@@ -266,6 +266,9 @@ class ReplacedTokens(MaskedLM):
     def encoders(self, config):
         return self.generator(config), config
 
+    def token_head_size(self, config):
+        return config.hidden_size * (config.hidden_size + 1)
+
     def network(self, config, *, seed=0, dtype="float32") -> ReplacedTokensModel:
         return ReplacedTokensModel(
             config, self.generator(config), self._shares, seed=seed, dtype=dtype

@@ -53,7 +53,8 @@ class TaskModel(keras.layers.Layer):
         width = num_inputs or self.encoder.hidden_size
         self.lstm = lstm
         self.lstms = lstm.make(width, seed) if lstm else []
-        initializer = next(
+        draw = layers.glorot_uniform if config.glorot_heads else next
+        initializer = draw(
             layers.weight_initializers(config.initializer_range, f"task head {seed}")
         )
         # Plain variables, because a layer would prefix the released names with its own.

@@ -188,6 +188,24 @@ def test_learning_rate_of_roberta_without_warmup_or_without_a_fall():
     assert float(rate(19, 1e-3, 20, 20)) == pytest.approx(1e-3 * 19 / 20)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        # The second number is ALBERT's with poly_power 0.5, at a peak of 2e-2.
+        (optimization.learning_rate, [4e-4, 0.01549193 / 20, 0.0]),
+        (optimization.learning_rate_from_peak, [4e-4, 1e-3 * 0.8**0.5, 0.0]),
+        (
+            optimization.learning_rate_times_warmup,
+            [4e-4 * 0.9**0.5, 1e-3 * 0.6**0.5, 0.0],
+        ),
+    ],
+)
+def test_the_rate_falls_with_a_power(schedule, expected):
+    for step, rate in zip((2, 8, 20), expected, strict=True):
+        found = float(schedule(step, 1e-3, 20, 5, 0.5))
+        assert found == pytest.approx(rate, rel=1e-6)
+
+
 # --- clipping -----------------------------------------------------------------------
 
 

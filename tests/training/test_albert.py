@@ -1,5 +1,6 @@
 """ALBERT in Hugging Face's layout: the same numbers, there and back."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -91,25 +92,46 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
         np.testing.assert_array_equal(value, after[name], err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"embedding_size": 16}, "embedding_size and hidden_size are both 16"),
-        ({"attention_direction": "left_to_right"}, "Face's albert has no key"),
-    ],
+SQUARE = AlbertConfig(
+    vocab_size=9,
+    embedding_size=16,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=4,
+    max_position_embeddings=8,
 )
-def test_what_their_layout_lacks_is_not_written(tmp_path, change, message):
-    config = AlbertConfig(
-        vocab_size=9,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=4,
-        max_position_embeddings=8,
-        **{"embedding_size": 4, "hidden_size": 16} | change,
+
+
+@pytest.mark.parametrize("projects", [False, True], ids=["released", "theirs"])
+def test_embeddings_as_wide_as_layers_keep_their_numbers_in_both_layouts(
+    tmp_path, projects
+):
+    """The release then has no projection, and Hugging Face always has one."""
+    config = dataclasses.replace(SQUARE, projects_embeddings=projects)
+    encoder = make_encoder(config, seed=1)
+    weights = {v.path: v.numpy() for v in encoder.weights}
+    name = "bert/encoder/embedding_hidden_mapping_in/kernel"
+    assert (name in weights) == projects
+    hugging_face.write(str(tmp_path / "theirs"), weights, config)
+    said = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert "projects_embeddings" not in said
+    convert_checkpoint.main(
+        convert_checkpoint.Options(
+            input=[str(tmp_path / "theirs")], output_dir=str(tmp_path / "released")
+        )
     )
-    weights = {v.path: v.numpy() for v in make_encoder(config).weights}
-    with pytest.raises((UserError, ValueError), match=message):
-        hugging_face.write(str(tmp_path / "theirs"), weights, config)
-    theirs = {"model_type": "albert", "vocab_size": 9, "hidden_size": 128}
-    with pytest.raises(ValueError, match="both 128"):
-        checkpoint.architectures.config_from_dict(theirs)
+    batch = {"input_ids": np.arange(8)[None]}
+    expected = np.array(encoder(batch)["sequence_output"])
+    for folder in ("theirs", "released"):
+        path = str(tmp_path / folder)
+        assert checkpoint.read_config(path).projects_embeddings
+        again = make_encoder(checkpoint.read_config(path))
+        checkpoint.load({v.path: v for v in again.weights}, path, required="")
+        np.testing.assert_array_equal(again(batch)["sequence_output"], expected)
+
+
+def test_a_direction_that_their_layout_lacks_is_not_written(tmp_path):
+    config = dataclasses.replace(SQUARE, attention_direction="left_to_right")
+    with pytest.raises(UserError, match="Face's albert has no key"):
+        hugging_face.write(str(tmp_path / "theirs"), {}, config)

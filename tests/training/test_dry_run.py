@@ -10,6 +10,8 @@ import tests
 from training import dry_run
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.electra_config import ElectraConfig
+from modeling.objectives import replaced_tokens
 from tests import jobs, tiny
 from text.errors import UserError
 
@@ -39,6 +41,15 @@ def test_operations_of_a_row():
         intermediate_size=3072,
     )
     assert dry_run.flops(shared, 128, 0) == 6 * 128 * (weights + attention + 128 * 768)
+
+
+def test_operations_of_both_networks_of_an_electra():
+    config = ElectraConfig(vocab_size=30522)
+    objective = replaced_tokens.ReplacedTokens(0.25)
+    found = dry_run.of_row(objective, config, 128, 19)
+    found -= dry_run.flops(config, 128, 0)
+    found -= dry_run.flops(config.generator(0.25, 1.0), 128, 19)
+    assert found == 6 * 128 * (256 * 256 + 256)  # the discriminator's head
 
 
 @pytest.mark.parametrize(

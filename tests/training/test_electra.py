@@ -9,6 +9,7 @@ from safetensors.numpy import load_file
 import convert_checkpoint
 import tests
 from training import checkpoint, mask_filling
+from modeling.encoders.electra import ElectraEncoder
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import masked_lm, replaced_tokens
 from tests import jobs
@@ -152,9 +153,21 @@ def test_two_networks_are_shown_averaged_and_kept(both, tmp_path, capsys):
 
 def test_what_reads_one_network_refuses_two(both, tmp_path):
     refused = "contains a generator and a discriminator"
-    with pytest.raises(UserError, match=f"{refused}.*--network=discriminator or gen"):
+    with pytest.raises(UserError, match=f"{refused}.*--network=generator or disc"):
         convert(both, tmp_path / "a", layout="hugging_face")
     with pytest.raises(UserError, match=f"{refused}.*--network=generator"):
         mask_filling.load_network(CONFIG, str(both))
+    convert(both, tmp_path / "alone", network="discriminator")
+    with pytest.raises(UserError, match="a discriminator, and only a generator fills"):
+        mask_filling.load_network(CONFIG, str(tmp_path / "alone"))
     with pytest.raises(UserError, match="does not contain both .* leave --network out"):
         convert(GOLDEN / "electra_masked_lm", tmp_path / "b", network="generator")
+
+
+def test_what_is_left_of_both_networks_is_one_short_line(both):
+    weights = {v.path: v for v in ElectraEncoder(CONFIG).weights}
+    report = checkpoint.load(weights, str(both), required="")
+    assert str(report).splitlines()[1:] == [
+        "  unused in the checkpoint (44): discriminator_predictions/* x 4, "
+        "generator/* x 34, generator_predictions/* x 5, global_step"
+    ]

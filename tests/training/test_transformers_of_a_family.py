@@ -1,5 +1,6 @@
 """ALBERTs and ELECTRAs for every task go to transformers and give the same logits there."""
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -29,6 +30,8 @@ CONFIGS = {
     "albert": AlbertConfig(**SIZES, num_hidden_groups=2),
     "electra": ElectraConfig(**SIZES, pooler_act="gelu_erf"),
 }
+# Which Hugging Face projects nevertheless.
+SQUARE = AlbertConfig(**SIZES | {"embedding_size": TINY["hidden_size"]})
 OBJECTIVES = {
     "classification": tasks.Classification(3),
     "choice": tasks.Choice(),
@@ -36,6 +39,11 @@ OBJECTIVES = {
     "span": tasks.Span(),
 }
 CASES = [(name, head) for name in CONFIGS for head in OBJECTIVES]
+CONFIGS |= {
+    "square": SQUARE,
+    "projected": dataclasses.replace(SQUARE, projects_embeddings=True),
+}
+CASES += [("square", "classification"), ("projected", "classification")]
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def sides(
         known = 0 <= side < len(instances.sides)
         words = found[instances.sides[side if known else 0]]
         is_known = 0 <= id < len(vocabulary)
-        goes_on = is_known and vocabulary.is_continuation[id]
+        goes_on = is_known and vocabulary.is_joined[id]
         original = vocabulary.texts[id] if is_known else name(vocabulary, id)
         if outcome != "text":
             original = original or name(vocabulary, id)  # it may be the space alone

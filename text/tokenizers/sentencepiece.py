@@ -390,4 +390,6 @@ def _vocabulary(path, content, tokens, family):
         is_continuation=[
             token not in special and not family.begins_word(token) for token in tokens
         ],
+        # Of the text, where digits and punctuation are words of their own.
+        is_joined=[token not in special and token[:1] != SPACE for token in tokens],
     )

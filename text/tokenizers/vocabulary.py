@@ -50,6 +50,7 @@ class Vocabulary:
         pad_id, unk_id, cls_id, sep_id, mask_id: ints.
         mask: the token with the id mask_id.
         is_continuation: bool [size], true where a piece continues a word.
+        is_joined: bool [size], true where a piece follows another without a space.
         texts: list of str, what each token stands for, without the mark of a continuation.
         continuation, separators, second_segment: see `SpecialTokens`.
         path: where the tokens were read from, or "".
@@ -65,9 +66,11 @@ class Vocabulary:
         special: SpecialTokens = SpecialTokens(),  # noqa: B008  immutable
         texts: list[str] | None = None,
         is_continuation: Sequence[bool] | None = None,
+        is_joined: Sequence[bool] | None = None,
     ):
         """Args:
             texts, is_continuation: by default, as the marks of `special` say.
+            is_joined: by default, `is_continuation`.
         Raises:
             UserError: a special token is missing.
         """
@@ -86,6 +89,7 @@ class Vocabulary:
             is_continuation = [token.startswith(mark) for token in tokens]
             texts = [token.removeprefix(mark) for token in tokens]
         self.is_continuation = np.array(is_continuation)
+        self.is_joined = np.array(is_continuation if is_joined is None else is_joined)
         self.texts = texts
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             self.ids[token] for token in special.names

@@ -44,9 +44,10 @@ class WordPieceGraph(GraphTokenizer):
         """
         vocabulary = tokenizer.vocabulary
         super().__init__(vocabulary)
-        _write(vocabulary, vocab_file)
+        renamed = _write(vocabulary, vocab_file)
         self._ids = _table(vocab_file, key=tf.string)
         self._tokens = _table(vocab_file, key=tf.int64)
+        self._spelled = tf.constant([*vocabulary.tokens, ""]) if renamed else None
         self._longest_piece = max(map(len, vocabulary.tokens))
         splitter = tokenizer.splitter
         table, texts, text_starts = _code_points(
@@ -92,6 +93,8 @@ class WordPieceGraph(GraphTokenizer):
         )
 
     def tokens(self, ids):
+        if self._spelled is not None:
+            return tf.gather(self._spelled, tf.minimum(ids, self.vocab_size))
         return self._tokens.lookup(tf.cast(ids, tf.int64))
 
     # --- Code points -----------------------------------------------------------------
@@ -213,18 +216,23 @@ class WordPieceGraph(GraphTokenizer):
 # === Tables ==========================================================================
 
 
-def _write(vocabulary: Vocabulary, path: str) -> None:
+def _write(vocabulary: Vocabulary, path: str) -> int:
     """Writes the vocabulary with unique lines, as a lookup table requires.
 
-    Empty lines and those repeated later are never used, so they get unique names.
+    No text becomes an empty line or one that is repeated later, so they get unique names.
+
+    Returns:
+        how many did.
     """
-    taken = set(vocabulary.tokens)
+    taken, renamed = set(vocabulary.tokens), 0
     with tf.io.gfile.GFile(path, "w") as file:
         for id, token in enumerate(vocabulary.tokens):
             if not token or vocabulary.ids[token] != id:
                 names = (f"[line{id}{'_' * n}]" for n in itertools.count())
                 token = next(name for name in names if name not in taken)
+                renamed += 1
             file.write(f"{token}\n")
+    return renamed
 
 
 def _table(vocab_file, key):

@@ -8,7 +8,7 @@ import os
 
 import numpy as np
 
-from training import checkpoint, distribution, flags, loop, report, run, run_folder
+from training import checkpoint, distribution, loop, report, run, run_folder
 from training.backend import tf
 from modeling.objectives.distilled import Agreement
 from serving import export_folder
@@ -211,9 +211,7 @@ class Experiment:
             "init_encoder_only",
             "dtype",
             "allow_tf32",
-            *flags.RECIPE,
             "warmup_proportion",
-            "layerwise_lr_decay",
             "early_stopping_patience",
             "length_buckets",
             "max_seq_length",
@@ -221,6 +219,7 @@ class Experiment:
         identity = {
             **varied,
             **{name: getattr(given, name) for name in names},
+            **given.recipe,
             **given.lstm_settings,
             **given.distillation_settings,
             "distill_live": given.distill_live,

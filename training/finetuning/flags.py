@@ -156,13 +156,6 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
         watches = self.eval_every_steps or self.early_stopping_patience
         return bool(self.do_eval or (self.do_train and (searches or watches)))
 
-    def settings(self, **numbers):
-        settings = super().settings(**numbers)
-        recipe = dataclasses.replace(
-            settings.recipe, layerwise_lr_decay=self.layerwise_lr_decay
-        )
-        return dataclasses.replace(settings, recipe=recipe)
-
     @property
     def num_lstm_layers(self) -> int:
         """How many the network has, which a script may derive from other flags."""

@@ -19,6 +19,7 @@ _LAYER = (
 _MASKED_LM = "cls/predictions/output_bias"
 _SENTENCE_ORDER = "cls/seq_relationship/output_weights"
 _PROJECTION = "encoder/embedding_hidden_mapping_in"
+_THEIR_PROJECTION = f"albert.{_PROJECTION.replace('/', '.')}"
 _SHARED = "bert/encoder/transformer/group_#/inner_group_#"
 _THEIR_SHARED = "albert.encoder.albert_layer_groups.#.albert_layers.#"
 
@@ -29,7 +30,7 @@ ALBERT = Names(
             for name in _EMBEDDINGS
         ),
         ("bert/embeddings/LayerNorm", "albert.embeddings.LayerNorm", "norm"),
-        (f"bert/{_PROJECTION}", f"albert.{_PROJECTION.replace('/', '.')}", "dense"),
+        (f"bert/{_PROJECTION}", _THEIR_PROJECTION, "dense"),
         *(
             (f"{_SHARED}/{scope}", f"{_THEIR_SHARED}.{module}", kind)
             for scope, module, kind in _LAYER
@@ -63,4 +64,5 @@ ALBERT = Names(
         (): "AlbertModel",
     },
     causal={},
+    identity=_THEIR_PROJECTION,
 )

@@ -1,21 +1,21 @@
-"""ELECTRA's table of names, and how to take one network out of a checkpoint of two.
+"""ELECTRA's table of names, those of its fine-tuned heads, and its two networks.
 
-A file of Hugging Face holds one network; the encoder of both has the scope `electra`.
+In a file of Hugging Face, which holds one network, the encoder of either is `electra`.
 """
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from modeling.encoders.config import EncoderConfig
 from modeling.encoders.electra_config import ElectraConfig
-from text.errors import UserError
 from training.layouts.bert_names import BERT
-from training.layouts.names import Names
+from training.layouts.names import Names, Network
 
 _MASKED_LM = "generator_predictions/output_bias"
 _DISCRIMINATOR = "discriminator_predictions/dense/kernel"
+# The name of the task, the layer, the weight and its slot.
+_HEAD = re.compile(r"task_specific/([^/]+)/([^/]+)/(kernel|bias)(/adam_[mv])?")
 
 
 def _of_encoder(module: tuple[str, str, str]) -> tuple[str, str, str]:
@@ -23,60 +23,30 @@ def _of_encoder(module: tuple[str, str, str]) -> tuple[str, str, str]:
     return scope.replace("bert/", "electra/"), theirs.replace("bert.", "electra."), kind
 
 
-def holds_both(names: Container[str]) -> bool:
-    """Whether a checkpoint with these released names has both networks."""
-    return _MASKED_LM in names and _DISCRIMINATOR in names
+def _own_heads(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
+    """The heads that the release fine-tunes.
 
+    A single layer is that of a classifier or a tagger; several answer questions. A
+    checkpoint with the heads of several tasks keeps its names.
 
-def check_network(path: str, names: Container[str], wanted: Container[str]) -> None:
-    """Refuses to read a masked LM from a checkpoint of both networks.
-
-    If they are equally large, the generator's head would fit the discriminator.
-
-    Args:
-        names: those in the checkpoint.
-        wanted: those of the model's variables.
-    Raises:
-        UserError: says how to take out the generator.
+    Source: google-research/electra@8a46635 finetune/classification/classification_tasks.py,
+    finetune/tagging/tagging_tasks.py, finetune/qa/qa_tasks.py.
     """
-    if holds_both(names) and _MASKED_LM in wanted and _DISCRIMINATOR not in wanted:
-        raise UserError(
-            f"{path}: contains a generator and a discriminator, and only the generator "
-            "fills masks; take it out with convert_checkpoint.py --network=generator"
-        )
-
-
-def take(
-    path: str,
-    tensors: Mapping[str, np.ndarray],
-    config: EncoderConfig,
-    network: str | None,
-    alone: bool,
-) -> tuple[Mapping[str, np.ndarray], EncoderConfig]:
-    """One network of a checkpoint of two, as a model of its own.
-
-    Args:
-        path: of the checkpoint.
-        tensors: by their released names.
-        network: a key of NETWORKS; None leaves everything as it is.
-        alone: refuse to leave two networks.
-    Raises:
-        UserError: there are two networks and none was chosen, or the other way round.
-    """
-    both = holds_both(tensors)
-    if network and not both:
-        raise UserError(
-            f"{path}: does not contain both a generator and a discriminator; leave "
-            "--network out"
-        )
-    if network:
-        return NETWORKS[network](tensors, config)
-    if both and alone:
-        raise UserError(
-            f"{path}: contains a generator and a discriminator, of which only one at a "
-            f"time can be changed or written so; pass --network={' or '.join(NETWORKS)}"
-        )
-    return tensors, config
+    found = {name: _HEAD.fullmatch(name) for name in names}
+    found = {name: match.groups() for name, match in found.items() if match}
+    layers = {layer for _, layer, _, _ in found.values()}
+    if len({task for task, *_ in found.values()}) != 1:
+        return {}
+    if layers == {"dense"}:
+        ours = {"kernel": "output_weights", "bias": "output_bias"}
+        return {
+            name: (ours[weight] + (slot or ""), weight == "kernel")
+            for name, (_, _, weight, slot) in found.items()
+        }
+    return {
+        name: (f"task_specific/squad/{layer}/{weight}{slot or ''}", False)
+        for name, (_, layer, weight, slot) in found.items()
+    }
 
 
 def _discriminator(tensors, config):
@@ -106,8 +76,21 @@ def _generator(
     return found, config
 
 
-# How to take it out: (tensors, config) -> (tensors, config).
-NETWORKS = {"discriminator": _discriminator, "generator": _generator}
+_NETWORKS = {
+    "generator": Network(
+        head=_MASKED_LM,
+        does="fills masks",
+        take=_generator,
+        scopes=("generator/", "generator_predictions/"),
+        flags="--generator_hidden_size, --generator_layers and --generator_shares",
+    ),
+    "discriminator": Network(
+        head=_DISCRIMINATOR,
+        does="finds replaced words",
+        take=_discriminator,
+        scopes=("discriminator_predictions/",),
+    ),
+}
 
 ELECTRA = Names(
     modules=(
@@ -164,4 +147,6 @@ ELECTRA = Names(
     },
     without_layer='this model has none, as in the release; with "pooler_act": "gelu_erf" '
     "in the config file, fine-tuning makes one",
+    own_heads=_own_heads,
+    networks=_NETWORKS,
 )

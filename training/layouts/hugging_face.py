@@ -291,18 +291,24 @@ def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
     (their_class,) = said["architectures"]
     purposes = {theirs: head for head, theirs in names.heads.items()}
     head, theirs = purposes.get(their_class), {}
+    if unnamed := [n for n in tensors if names.of_released(n, head) is None]:
+        raise UserError(
+            f"Hugging Face's layout has no names for {len(unnamed)} tensors "
+            f"({', '.join(unnamed[:3])}{' ...' if len(unnamed) > 3 else ''}); keep the "
+            "model in the release's layout, --layout=release, or train a head that their "
+            "classes have, such as run_squad.py --span_head=independent for questions"
+        )
     for released, value in tensors.items():
         pair = names.of_released(released, head)
-        if pair is None:
-            raise UserError(
-                f"{released}: Hugging Face's layout has no name for this tensor; only the "
-                "encoder and the heads of the release can be written"
-            )
         value = value.T if pair.transposed else value
         theirs[pair.theirs] = np.ascontiguousarray(value)
     if head == "choice":
         # Their class has a bias; it is the same for every choice, so it has no effect.
         theirs.setdefault("classifier.bias", np.zeros(1, np.float32))
+    if names.identity:
+        width = said["hidden_size"]
+        theirs.setdefault(f"{names.identity}.weight", np.eye(width, dtype=np.float32))
+        theirs.setdefault(f"{names.identity}.bias", np.zeros(width, np.float32))
     for own in names.renamed.get(head, {}).values():
         if f"{own}.weight" not in theirs:
             raise UserError(

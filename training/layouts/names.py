@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 # Kind of module -> (ending of the released name, ending of theirs, whether theirs is
@@ -31,6 +31,25 @@ class Pair(NamedTuple):
     transposed: bool
 
 
+class Network(NamedTuple):
+    """One of several networks that pre-training leaves in a checkpoint.
+
+    Attributes:
+        head: a released name that only its head has.
+        does: what only this network does, to tell a user.
+        take: (tensors, config) -> its own, as a model that has no other network.
+        scopes: what the names begin with of variables that no other network has.
+        flags: the flags of a run that determine its sizes; None for the network whose
+            sizes are those of the config and whose encoder has the config's scope.
+    """
+
+    head: str
+    does: str
+    take: Callable
+    scopes: tuple[str, ...]
+    flags: str | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class Names:
     """One architecture's table, for both reading and writing files.
@@ -52,6 +71,11 @@ class Names:
         without_layer: what to do about a model that has no weights for one of these.
         layer: the released scope of a layer, whose number is #; None if layers have no
             weights of their own.
+        own_heads: the names of a checkpoint -> for each tensor of a fine-tuned head whose
+            name in the release is not ours, our name and whether ours is transposed.
+        identity: Hugging Face's linear module that a model may lack; theirs then has ones
+            and zeros there, which change nothing.
+        networks: name -> network, if a checkpoint of pre-training has several.
     """
 
     modules: tuple[tuple[str, str, str], ...]
@@ -64,6 +88,9 @@ class Names:
     renamed: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     without_layer: str = "its weights are incomplete"
     layer: str | None = None
+    own_heads: Callable[[Iterable[str]], Mapping[str, tuple[str, bool]]] | None = None
+    identity: str | None = None
+    networks: Mapping[str, Network] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def pairs(self) -> tuple[Pair, ...]:

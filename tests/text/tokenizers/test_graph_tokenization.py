@@ -159,7 +159,9 @@ def test_repeated_and_empty_lines(tmp_path):
     tokenizer = WordPiece(vocabulary("a", "b", "a", "", "", "[line5]"))
     graph = WordPieceGraph(tokenizer, str(tmp_path / "vocab.txt"))
     assert graph.encode(tf.constant(["a b"])).to_list() == [[7, 6]]
-    assert graph.tokens(tf.constant([6, 7, 99])).numpy().tolist() == [b"b", b"a", b""]
+    ids = tf.constant([5, 6, 7, 8, 10, 99])
+    spelled = [b"a", b"b", b"a", b"", b"[line5]", b""]
+    assert graph.tokens(ids).numpy().tolist() == spelled
 
 
 def test_no_utf_8_counts_as_the_replacement_character(tmp_path):

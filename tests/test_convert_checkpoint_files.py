@@ -1,0 +1,45 @@
+"""What convert_checkpoint.py does with files and heads that one layout alone has."""
+
+import json
+
+import pytest
+
+from modeling.objectives import masked_lm, span_beams
+from modeling.objectives.span_heads import SPAN_HEADS
+from tests.conversion import convert, made
+from text.errors import UserError
+
+
+def test_how_text_became_ids_goes_along(tmp_path):
+    made(tmp_path / "a", masked_lm.MaskedLM())
+    noted = {"do_lower_case": True, "strip_accents": True, "vocab_sha256": "of a"}
+    (tmp_path / "a" / "text.json").write_text(json.dumps(noted))
+    (tmp_path / "words.txt").write_text("player\n")
+    convert(input=[str(tmp_path / "a")], output_dir=str(tmp_path / "b"))
+    assert json.loads((tmp_path / "b" / "text.json").read_text()) == noted
+    words = {"add_words_file": str(tmp_path / "words.txt")}
+    convert(input=[str(tmp_path / "b")], output_dir=str(tmp_path / "c"), **words)
+    said = json.loads((tmp_path / "c" / "text.json").read_text())
+    assert said == {"do_lower_case": True, "strip_accents": True}  # of a no more
+    theirs = {"layout": "hugging_face", "output_dir": str(tmp_path / "d")}
+    convert(input=[str(tmp_path / "a")], **theirs)
+    assert not (tmp_path / "d" / "text.json").exists()  # tokenizer_config.json says it
+    (tmp_path / "a" / "text.json").write_text("[]")  # somebody else's
+    convert(input=[str(tmp_path / "a")], output_dir=str(tmp_path / "e"))
+    assert not (tmp_path / "e" / "text.json").exists()
+
+
+@pytest.mark.parametrize("head", ["albert", "electra"])
+def test_a_head_that_hugging_face_has_not_is_one_line_of_advice(tmp_path, head):
+    made(tmp_path / "a", span_beams.SpanBeams(SPAN_HEADS[head]))
+    message = (
+        r"no names for 1[01] tensors \(\S+, \S+, \S+ \.\.\.\); keep the model in the "
+        "release's layout, --layout=release, or .* --span_head=independent for questions"
+    )
+    with pytest.raises(UserError, match=message):
+        convert(
+            input=[str(tmp_path / "a")],
+            output_dir=str(tmp_path / "b"),
+            layout="hugging_face",
+        )
+    assert not (tmp_path / "b" / "model.safetensors").exists()

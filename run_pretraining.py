@@ -17,11 +17,14 @@ import options
 from training import flags
 from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
+from training.distillation_options import WordDistillationOptions
 from training.objective_options import ObjectiveOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TokenizerOptions, ObjectiveOptions, flags.RunOptions):
+class Options(
+    TokenizerOptions, ObjectiveOptions, WordDistillationOptions, flags.RunOptions
+):
     """The release's flags, then ours."""
 
     input_file: list[str] = options.field(
@@ -85,7 +88,13 @@ class Options(TokenizerOptions, ObjectiveOptions, flags.RunOptions):
         super().__post_init__()
 
     def files(self) -> list[str]:
-        return [*self.input_file, *self.eval_input_file, *super().files()]
+        teacher = [self.distill_from] if self.distill_from else []
+        return [
+            *self.input_file,
+            *self.eval_input_file,
+            *teacher,
+            *super().files(),
+        ]
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import dataclasses
 
 LOSSES = ("soft_cross_entropy", "kl", "mse")
 LAYERS = ("uniform", "skip", "last")
+TOKENS = ("all", "masked")  # where words are compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,8 +20,9 @@ class Distillation:
 
     `p` and `q` are the probabilities of teacher and student, softmax(logits /
     temperature). A sum runs over classes, a mean over rows; for tags, over words; for
-    spans, it is that of start and end. Of several labels, each is a choice of its own, and
-    the loss of a row their mean. Padding never counts.
+    spans, it is that of start and end; in pre-training, over tokens. Of several
+    labels, each is a choice of its own, and the loss of a row their mean. Padding
+    never counts.
 
     Attributes:
         loss: of the answers. soft_cross_entropy: sum of -p log(q), whose minimum is the

@@ -4,6 +4,8 @@ Pairs from replicas and micro-batches are added, and `mean` of the total is the 
 minimize or report, so it does not depend on how a batch was divided.
 """
 
+from collections.abc import Callable, Sequence
+
 from keras import ops
 
 from modeling import derivatives, fusion
@@ -118,12 +120,36 @@ def vocabulary_cross_entropy(hidden, table, bias, labels, weights) -> tuple:
         labels with the highest logit. Only the first has a gradient.
     """
 
+    def of_part(logits, labels, weights):
+        probs = ops.softmax(logits)
+        loss = ops.sum(_entropy(logits, probs, labels) * weights)
+        correct, _ = accuracy(logits, labels, weights)
+        return (loss, correct), lambda: _cross_entropy_gradient(probs, labels, weights)
+
+    return in_parts(hidden, table, bias, (labels, weights), of_part)
+
+
+def in_parts(hidden, table, bias, of_rows: Sequence, of_part: Callable) -> tuple:
+    """Two sums over rows of logits, of which only LOGIT_BYTES exist at a time.
+
+    Within `derivatives.written_out`, the gradient is computed in the same pass.
+
+    Args:
+        hidden, table, bias: of the logits; see `vocabulary_cross_entropy`.
+        of_rows: tensors [rows, ...] that the sums depend on, without a gradient; their
+            padding of zeros must add nothing.
+        of_part: maps logits [some, vocab_size] and the same rows of these tensors to two
+            float32 scalars, and to the function of the first one's gradient by the logits.
+    Returns:
+        two float32 scalars. Only the first has a gradient.
+    """
+
     with_gradient = derivatives.are_written_out()
 
     @derivatives.written
     def compute(hidden, table, bias):
-        sums, gradients = _in_parts(
-            hidden, table, bias, labels, weights, with_gradient=with_gradient
+        sums, gradients = _each_part(
+            hidden, table, bias, of_rows, of_part, with_gradient=with_gradient
         )
 
         def gradient(*upstream):
@@ -136,7 +162,7 @@ def vocabulary_cross_entropy(hidden, table, bias, labels, weights) -> tuple:
     return compute(hidden, table, bias)
 
 
-def _in_parts(hidden, table, bias, labels, weights, with_gradient):
+def _each_part(hidden, table, bias, of_rows, of_part, with_gradient):
     """The two sums [2]; and the gradient of the first by hidden, table and bias."""
     number, vocab_size = hidden.shape[0], table.shape[0]
     rows = max(1, min(number, LOGIT_BYTES // (4 * vocab_size)))
@@ -147,20 +173,18 @@ def _in_parts(hidden, table, bias, labels, weights, with_gradient):
         missing = [(0, parts * rows - number)] + [(0, 0)] * (len(x.shape) - 1)
         return ops.reshape(ops.pad(x, missing), (parts, rows, *x.shape[1:]))
 
-    of_rows = split(hidden), split(labels), split(weights)
+    hidden_parts, *of_parts = map(split, (hidden, *of_rows))
     factor = ops.cast(table, hidden.dtype)
     transposed = ops.transpose(factor)
 
     def step(part, sums, *gradients):
-        some, some_labels, some_weights = (x[part] for x in of_rows)
+        some = hidden_parts[part]
         logits = ops.cast(ops.matmul(some, transposed), "float32") + bias
-        probs = ops.softmax(logits)
-        loss = ops.sum(_entropy(logits, probs, some_labels) * some_weights)
-        correct, _ = accuracy(logits, some_labels, some_weights)
-        sums += ops.stack([loss, correct])
+        found, by_logits = of_part(logits, *(x[part] for x in of_parts))
+        sums += ops.stack(found)
         if with_gradient:
             of_hidden, of_table, of_bias = gradients
-            change = _cross_entropy_gradient(probs, some_labels, some_weights)
+            change = by_logits()
             of_bias += ops.sum(change, axis=0)
             change = ops.cast(change, some.dtype)
             of_table += ops.cast(ops.matmul(ops.transpose(change), some), "float32")
@@ -176,7 +200,7 @@ def _in_parts(hidden, table, bias, labels, weights, with_gradient):
     state = [ops.zeros((), "int32"), ops.zeros(2)]
     if with_gradient:
         state += [
-            ops.zeros_like(of_rows[0]),
+            ops.zeros_like(hidden_parts),
             *(ops.zeros(x.shape) for x in (table, bias)),
         ]
     _, sums, *gradients = ops.while_loop(lambda part, *_: part < parts, step, state)

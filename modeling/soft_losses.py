@@ -19,16 +19,20 @@ def _class_cross_entropy(student, teacher, temperature):
 def _class_kl(student, teacher, temperature):
     logs = ops.log_softmax(teacher / temperature)
     ours = ops.log_softmax(student / temperature)
+    return temperature**2 * ops.sum(kl_terms(ours, logs), axis=-1)
+
+
+def kl_terms(ours, logs):
+    """What adds up to the KL divergence, from log-probabilities of student and teacher."""
     # Adds the differences of the probabilities, whose sum is 0, so that no term is below 0
     # and small sums keep their precision.
     probs, change = ops.exp(logs), ours - logs
     small = ops.minimum(change, 1.0)
-    terms = ops.where(
+    return ops.where(
         change < 1.0,
         probs * (ops.expm1(small) - small),
         ops.exp(ours) - probs * (1.0 + change),
     )
-    return temperature**2 * ops.sum(terms, axis=-1)
 
 
 def _square(student, teacher, temperature):

@@ -12,6 +12,7 @@ Hugging Face's model.safetensors can be read as well, under the released names.
 
 import collections
 import dataclasses
+import hashlib
 import os
 import re
 import sys
@@ -312,6 +313,15 @@ def read_config(path: str) -> config.EncoderConfig:
             return config.read(path, architectures.config_from_dict, tf.io.gfile.GFile)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def digest(weights: Mapping[str, object]) -> str:
+    """Identifies a network's weights: SHA-256 of names and values, in hexadecimal."""
+    found = hashlib.sha256()
+    for name, variable in sorted(weights.items()):
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(variable.numpy()))
+    return found.hexdigest()
 
 
 # --- A run's own checkpoints ---------------------------------------------------------

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import options
-from modeling.distillation import LAYERS, LOSSES, Distillation
+from modeling.distillation import LAYERS, LOSSES, TOKENS, Distillation
 from text.errors import UserError
 
 _WEIGHTS = (
@@ -138,6 +138,43 @@ class DistillationOptions:
             item.name: options.default_of(item)
             for item in dataclasses.fields(DistillationOptions)
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class WordDistillationOptions(DistillationOptions):
+    """The same for pre-training, where the teacher is asked about every batch."""
+
+    distill_from: str | None = options.field(
+        None,
+        help="The teacher, for distillation: a model with a masked-LM head and the same "
+        "vocabulary. The output_dir of a pre-training, a checkpoint, or a Hugging Face "
+        "model.",
+    )
+    distill_loss: str | None = options.field(
+        None,
+        choices=LOSSES,
+        help="How the words that student and teacher expect are compared. By default, kl.",
+    )
+    distill_tokens: str = options.field(
+        "all",
+        choices=TOKENS,
+        help="Where they are compared: at all tokens, as in DistilBERT, or at the masked "
+        "ones, which is faster.",
+    )
+    hard_weight: float = options.field(
+        0.0, help="Factor of the objective's own losses."
+    )
+
+    def __post_init__(self):
+        if not self.distill_from and self.distill_tokens != TOKENS[0]:
+            raise UserError(
+                "--distill_tokens has no effect without --distill_from, the teacher"
+            )
+        super().__post_init__()
+
+    @property
+    def distillation_settings(self) -> dict:
+        return super().distillation_settings | {"distill_tokens": self.distill_tokens}
 
 
 def _pair(item):

@@ -183,6 +183,7 @@ class Trainer:
     @_as_written
     def _micro_batch(self, batch, weights, seed):
         with fusion.compiled_by(self._compiler), derivatives.written_out():
+            batch = self.objective.complete(batch)
             with tf.GradientTape() as tape:
                 dropouts = layers.Dropouts(seed, self.settings.recompute)
                 outputs = self.model(batch, dropouts=dropouts)

@@ -27,23 +27,37 @@ def load(given) -> tuple[Tokenizer, EncoderConfig, masked_lm.MaskedLMModel]:
     prefix = checkpoint.resolve(given.init_checkpoint)
     folder = checkpoint.folder_of(prefix)
     config = checkpoint.read_config(given.bert_config_file or folder)
-    noted = run_folder.noted_settings(folder).get("objective")
-    if noted in OBJECTIVES and not OBJECTIVES[noted].load().reads_masks:
-        raise UserError(
-            f"{given.init_checkpoint}: was trained with --objective={noted}, which does "
-            "not fill masks; use a checkpoint trained on masked words"
-        )
+    check_objective(given.init_checkpoint, folder)
     run.check_vocabulary(tokenizer.vocabulary, config, given.bert_config_file or prefix)
     return tokenizer, config, load_network(config, prefix)
 
 
-def load_network(config: EncoderConfig, prefix: str) -> masked_lm.MaskedLMModel:
+def check_objective(path: str, folder: str) -> None:
+    """Refuses a checkpoint that was trained on something else than masked words.
+
+    Args:
+        path: as the user wrote it.
+        folder: whose files describe it.
+    Raises:
+        UserError: says what it was trained on.
+    """
+    noted = run_folder.noted_settings(folder).get("objective")
+    if noted in OBJECTIVES and not OBJECTIVES[noted].load().reads_masks:
+        raise UserError(
+            f"{path}: was trained with --objective={noted}, which does not fill masks; "
+            "use a checkpoint trained on masked words"
+        )
+
+
+def load_network(
+    config: EncoderConfig, prefix: str, dtype: str = "float32"
+) -> masked_lm.MaskedLMModel:
     """The network of a checkpoint, without its pooler, which fills no masks.
 
     Raises:
         UserError: a weight is missing or has another shape.
     """
-    model = masked_lm.MaskedLM().network(config)
+    model = masked_lm.MaskedLM().network(config, dtype=dtype)
     encoder = model.encoder
     pooler = {v.path for v in encoder.weights}.difference(encoder.required)
     weights = {v.path: v for v in model.weights if v.path not in pooler}

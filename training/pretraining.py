@@ -20,6 +20,7 @@ from training import (
     report,
     run,
     run_folder,
+    word_teacher,
 )
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.kinds import OBJECTIVES
@@ -57,6 +58,12 @@ def pretrain(given) -> None:
         for files in (given.input_file, given.eval_input_file)
     )
     pretraining_records.check_vocabularies(described, given, tokenizer)
+    text = pretraining_records.described_text_settings(described)
+    text = tokenizer.settings if tokenizer else text
+    teacher = None
+    if given.distill_from and given.do_train:
+        teacher = word_teacher.load(given, config, text, strategy)
+        objective = teacher.distilled(given, config, objective)
     if given.dry_run:
         _tell_needs(given, _make_trainer(given, config, objective, strategy), data)
         return
@@ -70,15 +77,18 @@ def pretrain(given) -> None:
     with contextlib.ExitStack() as stack:
         prepare = None
         if given.do_train:
-            begin = _check_settings(given, config, data, drawn, log)
+            taught = {"teacher_sha256": teacher and teacher.digest}
+            begin = _check_settings(given, config, data, drawn | taught, log)
 
             def prepare(trainer):
                 begin(trainer=trainer)
-                _write_text(given, described, tokenizer)
+                _write_text(given, text, tokenizer)
 
             stack.enter_context(run.held(strategy, given.output_dir, log))
         trainer = _make_trainer(given, config, objective, strategy)
         log.say(trainer.description)
+        if teacher:
+            log.say(teacher.description)
         _run(given, config, tokenizer, trainer, data, held_out, prepare, log)
 
 
@@ -107,6 +117,8 @@ def _tell_needs(given, trainer, data) -> None:
     epochs = given.num_train_steps * given.train_batch_size / data.total
     if distribution.is_chief(trainer.strategy):
         print(*needs.lines(given.num_train_steps, epochs), sep="\n")
+        if given.distill_from:
+            print("time and memory include the teacher; weights and operations do not")
 
 
 def _check_divisions(given, replicas):
@@ -142,6 +154,7 @@ def _identity(given, config: EncoderConfig, data: reading.Records, drawn: dict) 
     return {
         **{name: getattr(given, name) for name in names},
         **given.recipe,
+        **given.distillation_settings,
         **dataclasses.asdict(config),
         "input_file": [[os.path.basename(f.path), f.records] for f in data.files],
         _CONTENT: pretraining_records.digest(data),
@@ -237,6 +250,7 @@ def _check_objective(given, config):
                 "or choose another output_dir"
             )
     objective = given.make_objective()
+    word_teacher.check_objective(given, objective)
     if given.do_export and not objective.answers:
         raise UserError(
             "--do_export writes a model that fills masks, which "
@@ -253,6 +267,7 @@ def _check_settings(given, config, data, drawn, log) -> Callable:
     identity = _identity(given, config, data, drawn)
     # Earlier versions did not note a run's records, so they cannot be checked.
     defaults = run.defaults(given, config) | {_CONTENT: identity[_CONTENT]}
+    defaults |= given.without_teacher | {"teacher_sha256": None}
     defaults |= pretraining_records.drawn_by(RowOptions(masking="dynamic"))
     run_folder.check_settings(given.output_dir, identity, defaults)
     began = run_folder.noted_settings(given.output_dir)
@@ -319,11 +334,9 @@ def _tokenizer(given, config):
     return tokenizer
 
 
-def _write_text(given, described, tokenizer) -> None:
+def _write_text(given, settings, tokenizer) -> None:
     """Notes how the text became ids, as far as it is known."""
-    settings = pretraining_records.described_text_settings(described)
     if tokenizer:
-        settings = tokenizer.settings
         run_folder.write_vocabulary(given.output_dir, tokenizer)
     if settings:
         path = os.path.join(given.output_dir, run_folder.TEXT)

@@ -128,6 +128,7 @@ class Distilled(Objective):
             _check_layers(settings, config, self._teacher_config)
 
     def network(self, config, *, seed=0, dtype="float32") -> "Student":
+        """Makes the student; and the teacher, if it is asked about every batch."""
         if self._make_teacher and self._teacher is None:
             self._teacher = self._make_teacher()
         width = None
@@ -137,16 +138,23 @@ class Distilled(Objective):
             if "hidden" in self._pairs and teachers != config.hidden_size:
                 width = teachers
         network = self.measured.network(config, seed=seed, dtype=dtype)
+        return self.student(network, width, seed=seed, dtype=dtype)
+
+    def student(
+        self, network, width: int | None, *, seed: int, dtype: str
+    ) -> "Student":
+        """Arguments as for `Student`."""
         return Student(network, self._pairs, width, seed=seed, dtype=dtype)
 
     def prepare(self, batch, seed) -> dict:
+        return self.measured.prepare(batch, seed)
+
+    def complete(self, batch) -> dict:
         """Adds the teacher's answers, if it is asked about every batch."""
-        batch = self.measured.prepare(batch, seed)
         if self._teacher is None:
             return batch
         encoded = self._teacher.encode(batch, return_all=bool(self._pairs))
-        outputs = self._teacher.answer(encoded, batch)
-        answers = {name: outputs[name] for name in self.measured.compared}
+        answers = self.answers(self._teacher, encoded, batch)
         # A row may have several sequences.
         rows = ops.shape(batch["input_ids"])[0]
         states = {
@@ -157,11 +165,20 @@ class Distilled(Objective):
         }
         return batch | {TEACHERS + name: x for name, x in (answers | states).items()}
 
+    def answers(self, teacher, encoded, batch) -> dict:
+        """What a student is compared with, of what the teacher encoded."""
+        outputs = teacher.answer(encoded, batch)
+        return {name: outputs[name] for name in self.measured.compared}
+
+    def answer_weights(self, batch):
+        """float32: how much each comparison of answers counts."""
+        return self.measured.comparison_weights(batch)
+
     def weights(self, batch) -> dict:
         known = self.measured.weights(batch) if self._has_gold else {}
         weights = {_gold(name): weight for name, weight in known.items()}
-        weights["distill_loss"] = ops.sum(self.measured.comparison_weights(batch))
-        of_tokens = self._token_weights(batch)
+        weights["distill_loss"] = ops.sum(self.answer_weights(batch))
+        of_tokens = self.token_weights(batch)
         weights |= {
             "cosine_loss": ops.sum(of_tokens),
             "hidden_loss": ops.sum(of_tokens),
@@ -173,25 +190,33 @@ class Distilled(Objective):
     def losses(self, batch, outputs) -> dict:
         known = self.measured.losses(batch, outputs) if self._has_gold else {}
         found = {_gold(name): pair for name, pair in known.items()}
-        settings = self.settings
-        if settings.weight:
-            compare = self._agreement.comparison.losses[settings.loss]
-            found["distill_loss"] = self._agreement.compare(
-                batch, outputs, lambda s, t: compare(s, t, settings.temperature)
-            )
+        if self.settings.weight:
+            found["distill_loss"] = self.of_answers(batch, outputs)
         for kind, pairs in self._pairs.items():
             found[f"{kind}_loss"] = self._of_states(kind, len(pairs), batch, outputs)
         return found
 
+    def of_answers(self, batch, outputs) -> tuple:
+        """(sum, weight) of the loss that compares answers."""
+        settings = self.settings
+        compare = self._agreement.comparison.losses[settings.loss]
+        return self._agreement.compare(
+            batch, outputs, lambda s, t: compare(s, t, settings.temperature)
+        )
+
+    def agreement(self, batch, outputs) -> dict:
+        """The metrics that compare answers."""
+        return self._agreement.metrics(batch, outputs)
+
     def metrics(self, batch, outputs) -> dict:
-        found = self._agreement.metrics(batch, outputs)
+        found = self.agreement(batch, outputs)
         if self._has_gold:
             found |= self.measured.metrics(batch, outputs)
         return found
 
     def _of_states(self, kind, number, batch, outputs):
         """(sum, weight) of the loss that compares a kind of states."""
-        of_tokens = self._token_weights(batch)
+        of_tokens = self.token_weights(batch)
         compare, weights = {
             "cosine": (_one_minus_cosine, of_tokens),
             "hidden": (_mean_square, of_tokens),
@@ -207,7 +232,7 @@ class Distilled(Objective):
         mean_over = number if kind == "cls" else 1
         return total / mean_over, ops.sum(weights)
 
-    def _token_weights(self, batch):
+    def token_weights(self, batch):
         """float32 [sequences, s]: 1 for the tokens of rows that count."""
         mask = ops.cast(batch["input_mask"], "float32")
         rows = self.row_weights(batch)
@@ -339,6 +364,10 @@ class Student(keras.layers.Layer):
         return self.network.encoder
 
     @property
+    def config(self):
+        return self.network.config
+
+    @property
     def remark(self) -> str:
         return getattr(self.network, "remark", "")
 
@@ -348,11 +377,19 @@ class Student(keras.layers.Layer):
             name.startswith(TEACHERS + kind) for kind in self._pairs for name in batch
         ):
             return self.network(batch, dropouts=dropouts)
-        encoded = self.network.encode(batch, dropouts, return_all=True)
+        encoded = self.encode(batch, dropouts)
+        return self.network.answer(encoded, batch, dropouts) | self.states(encoded)
+
+    def encode(self, batch, dropouts) -> dict:
+        """What the encoder returns, with all layers if some are compared."""
+        return self.network.encode(batch, dropouts, return_all=bool(self._pairs))
+
+    def states(self, encoded) -> dict:
+        """What is compared of the layers, by name."""
         states = _states(self.encoder, encoded, self._pairs, whose=0)
-        if self.projection:
-            states = {
-                name: self.projection(x) if name.startswith("hidden") else x
-                for name, x in states.items()
-            }
-        return self.network.answer(encoded, batch, dropouts) | states
+        if not self.projection:
+            return states
+        return {
+            name: self.projection(x) if name.startswith("hidden") else x
+            for name, x in states.items()
+        }

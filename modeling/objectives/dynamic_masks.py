@@ -60,6 +60,7 @@ class DynamicMasks(Objective):
         self.mask_shares = objective.mask_shares
         self.num_counts = objective.num_counts
         self.sequence_outputs = objective.sequence_outputs
+        self.compared, self.compared_as = objective.compared, objective.compared_as
         self.sentence_task = objective.sentence_task
         kept = [name for name in objective.features if name not in _DRAWN]
         self.features = (*kept, *(["word_starts"] if whole_words else []))
@@ -94,6 +95,12 @@ class DynamicMasks(Objective):
 
     def derived(self, values, counts=()) -> dict:
         return self.objective.derived(values, counts)
+
+    def comparable(self, batch, outputs):
+        return self.objective.comparable(batch, outputs)
+
+    def comparison_weights(self, batch):
+        return self.objective.comparison_weights(batch)
 
     def prepare(self, batch, seed) -> dict:
         """Adds masks to a batch.

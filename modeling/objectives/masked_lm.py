@@ -48,7 +48,24 @@ class MaskedLMModel(keras.layers.Layer):
             if variable.path not in self.encoder.required:
                 variable.trainable = False
 
-    def call(self, batch, dropouts=layers.no_dropout):
+    def encode(self, batch, dropouts=layers.no_dropout, return_all=False) -> dict:
+        """What `answer` needs: the encoder's outputs; arguments as for `Encoder.call`."""
+        return self.encoder(batch, dropouts=dropouts, return_all=return_all)
+
+    def answer(self, encoded, batch, dropouts=layers.no_dropout) -> dict:
+        """What `encode` returned -> the outputs; see `call`."""
+        del dropouts
+        known = [n for n in ("sequence_output", "pooled_output") if n in encoded]
+        return {
+            **{name: ops.cast(encoded[name], "float32") for name in known},
+            "masked_lm_logits": self.masked_lm(
+                encoded["sequence_output"],
+                positions=batch["masked_lm_positions"],
+                word_embeddings=ops.convert_to_tensor(self.encoder.word_embeddings),
+            ),
+        }
+
+    def call(self, batch, dropouts=layers.no_dropout) -> dict:
         """Predicts the masked tokens.
 
         Args:
@@ -56,17 +73,9 @@ class MaskedLMModel(keras.layers.Layer):
             dropouts: as for `Encoder.call`.
         Returns:
             dict of masked_lm_logits [b, p, vocab_size] and the encoder's sequence_output
-            [b, s, h] and pooled_output [b, h]; float32.
+            [b, s, h] and, if it has a pooler, pooled_output [b, h]; float32.
         """
-        outputs = self.encoder(batch, dropouts=dropouts)
-        return {
-            **{name: ops.cast(value, "float32") for name, value in outputs.items()},
-            "masked_lm_logits": self.masked_lm(
-                outputs["sequence_output"],
-                positions=batch["masked_lm_positions"],
-                word_embeddings=ops.convert_to_tensor(self.encoder.word_embeddings),
-            ),
-        }
+        return self.answer(self.encode(batch, dropouts), batch, dropouts)
 
 
 class MaskedLMHead(keras.layers.Layer):
@@ -100,12 +109,16 @@ class MaskedLMHead(keras.layers.Layer):
         """[..., h] -> [..., embedding_size]: what is multiplied by the table."""
         return self.norm(self.dense(hidden))
 
-    def call(self, sequence_output, positions=None, word_embeddings=None):
+    def at(self, sequence_output, positions):
+        """[b, s, h], [b, p] -> what `transform` makes of these positions."""
         # A product with one-hot rows picks positions; its gradient needs no scatter.
         picks = ops.one_hot(
             positions, ops.shape(sequence_output)[1], dtype=sequence_output.dtype
         )
-        hidden = self.transform(ops.matmul(picks, sequence_output))
+        return self.transform(ops.matmul(picks, sequence_output))
+
+    def call(self, sequence_output, positions=None, word_embeddings=None):
+        hidden = self.at(sequence_output, positions)
         logits = ops.matmul(hidden, ops.transpose(word_embeddings))
         return layers.add_wide(logits, ops.copy(self.output_bias))
 
@@ -136,6 +149,7 @@ class MaskedLM(Objective):
     loss_weights = {"masked_lm_loss": 1.0}
     metric_names = ("masked_lm_accuracy",)
     features = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+    compared = ("masked_lm_logits",)
 
     def check(self, config) -> None:
         check_context(config)
@@ -172,3 +186,6 @@ class MaskedLM(Objective):
             f"{task}_accuracy": losses.accuracy(outputs[f"{task}_logits"], *target)
             for task, target in self.targets(batch).items()
         }
+
+    def comparison_weights(self, batch):
+        return self.targets(batch)["masked_lm"][1]

@@ -18,22 +18,22 @@ class NextTokenModel(MaskedLMModel):
     Read from right to left, the next token is the one before.
     """
 
-    def call(self, batch, dropouts=layers.no_dropout):
+    def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """Compares every token with the logits of its neighbour.
 
         Args:
+            encoded: what `encode` returned.
             batch: dict of the encoder's inputs and, optionally, is_real_example [b].
-            dropouts: as for `Encoder.call`.
         Returns:
             dict of float32 scalars next_token_loss and next_token_correct, sums over the
             batch; and the encoder's outputs.
         """
-        outputs = self.encoder(batch, dropouts=dropouts)
+        del dropouts
         earlier, later = slice(None, -1), slice(1, None)
         source, target = earlier, later
         if self.config.attention_direction == "right_to_left":
             source, target = later, earlier
-        hidden = self.masked_lm.transform(outputs["sequence_output"][:, source])
+        hidden = self.masked_lm.transform(encoded["sequence_output"][:, source])
         loss, correct = losses.vocabulary_cross_entropy(
             ops.reshape(hidden, (-1, hidden.shape[-1])),
             # As tensors, because only those may enter a custom gradient.
@@ -42,7 +42,7 @@ class NextTokenModel(MaskedLMModel):
             ops.reshape(batch["input_ids"][:, target], (-1,)),
             ops.reshape(_weights(batch), (-1,)),
         )
-        return {**outputs, "next_token_loss": loss, "next_token_correct": correct}
+        return {**encoded, "next_token_loss": loss, "next_token_correct": correct}
 
 
 def _weights(batch):

@@ -101,6 +101,13 @@ class Objective(abc.ABC):
         del seed
         return batch
 
+    def complete(self, batch) -> dict:
+        """Adds to a micro-batch what would be large for a whole batch: a teacher's answers.
+
+        Called in training alone, after `prepare` and `weights`.
+        """
+        return batch
+
     @staticmethod
     def row_weights(batch):
         """float32 [b]: 0.0 for rows that only pad a batch."""

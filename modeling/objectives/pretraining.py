@@ -19,9 +19,9 @@ class PretrainingModel(MaskedLMModel):
         self.next_sentence = NextSentenceHead(config, initializers, dtype=dtype)
         self.next_sentence.build()
 
-    def call(self, batch, dropouts=layers.no_dropout):
-        """Like `MaskedLMModel.call`, plus next_sentence_logits [b, 2]."""
-        outputs = super().call(batch, dropouts)
+    def answer(self, encoded, batch, dropouts=layers.no_dropout):
+        """Like `MaskedLMModel.answer`, plus next_sentence_logits [b, 2]."""
+        outputs = super().answer(encoded, batch, dropouts)
         pooled = self.encoder.pool(outputs, batch.get("input_mask"))
         logits = self.next_sentence(pooled)
         return outputs | {f"{self.sentence_task}_logits": logits}

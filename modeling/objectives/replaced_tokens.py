@@ -222,6 +222,7 @@ class ReplacedTokens(MaskedLM):
     answering = ("electra/", "discriminator_predictions/")
     fits_masked_records = False
     mask_shares = (0.85, 0.0)
+    compared = ()
 
     def __init__(
         self,

@@ -226,7 +226,7 @@ def test_a_teacher_is_its_own_best_student(rng, width):
     )
     config = tiny.config(num_hidden_layers=4, hidden_size=width)
     objective, student, teacher = make(settings, config)
-    batch = objective.prepare(batch_of(rng), seed=0)
+    batch = objective.complete(objective.prepare(batch_of(rng), seed=0))
     if width == 16:
         for mine, theirs in zip(student.network.weights, teacher.weights, strict=True):
             mine.assign(theirs)
@@ -261,7 +261,7 @@ def test_what_padding_holds_changes_no_loss(rng):
     assert (other["input_ids"] != batch["input_ids"]).any()
     values = []
     for some in (batch, other):
-        prepared = objective.prepare(some, seed=0)
+        prepared = objective.complete(objective.prepare(some, seed=0))
         found = objective.losses(prepared, student(prepared))
         values.append({name: float(total) for name, (total, _) in found.items()})
     assert values[0] == pytest.approx(values[1], rel=1e-5)
@@ -272,7 +272,7 @@ def test_spans_compare_no_padding(rng):
     positions = {
         f"{side}_positions": np.zeros(3, np.int32) for side in ("start", "end")
     }
-    batch = objective.prepare(batch_of(rng, **positions), seed=0)
+    batch = objective.complete(objective.prepare(batch_of(rng, **positions), seed=0))
     outputs = student(batch)
     before = float(objective.losses(batch, outputs)["distill_loss"][0])
     changed = {
@@ -296,7 +296,7 @@ def test_choices_and_tags_take_part(rng):
     }
     settings = Distillation(hard_weight=0.5, cosine_weight=1.0, attention_weight=1.0)
     objective, student, _ = make(settings, task=tasks.Choice())
-    prepared = objective.prepare(batch, seed=0)
+    prepared = objective.complete(objective.prepare(batch, seed=0))
     found = objective.losses(prepared, student(prepared))
     assert {"gold_loss", "distill_loss", "cosine_loss"} <= set(found)
     assert all(np.isfinite(float(total)) for total, _ in found.values())
@@ -305,7 +305,7 @@ def test_choices_and_tags_take_part(rng):
     weights[:, 1:4] = 1
     tags = batch_of(rng, label_ids=np.zeros((3, 9), np.int32), label_weights=weights)
     objective, student, _ = make(Distillation(), task=tasks.Tagging(4))
-    prepared = objective.prepare(tags, seed=0)
+    prepared = objective.complete(objective.prepare(tags, seed=0))
     loss = objective.losses(prepared, student(prepared))["distill_loss"]
     assert float(loss[1]) == 9
 

@@ -11,6 +11,7 @@ seconds to trace, so only pairs take each by itself and have their dropout looke
 import dataclasses
 import json
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +19,12 @@ import numpy as np
 from training import distribution, loop
 from training.backend import tf
 from modeling import layers
+from modeling.distillation import Distillation
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import EncoderConfig
 from modeling.encoders.electra_config import ElectraConfig
-from modeling.objectives import pretraining, replaced_tokens
+from modeling.objectives import masked_lm, pretraining, replaced_tokens
+from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.objective import Objective
 from text.instances.kinds import RowOptions
 from text.records import reading, shards
@@ -46,19 +49,32 @@ EVERYTHING = "replicas, accumulation and recomputation"
 class Kind(NamedTuple):
     """What is trained, and how."""
 
-    objective: Objective
+    make: Callable[[], Objective]
     config: EncoderConfig
     ways: tuple[str, ...]
 
 
+def distilled():
+    """With a teacher on the devices of the student."""
+    teacher = BertConfig(**SIZES)
+    return DistilledWords(
+        pretraining.MaskedLMNextSentence(),
+        Distillation(hard_weight=1.0, cosine_weight=1.0),
+        lambda: masked_lm.MaskedLM().network(teacher, seed=7),
+        teacher,
+        "masked",
+    )
+
+
 KINDS = {
     "pairs": Kind(
-        pretraining.MaskedLMNextSentence(),
+        pretraining.MaskedLMNextSentence,
         BertConfig(**SIZES),
         ("accumulation", "replicas", EVERYTHING, "xla"),
     ),
+    "distilled words": Kind(distilled, BertConfig(**SIZES), (EVERYTHING,)),
     "replaced tokens": Kind(
-        replaced_tokens.ReplacedTokens(0.5),
+        lambda: replaced_tokens.ReplacedTokens(0.5),
         # Its sharper judgements would turn with the rounding of a sum.
         ElectraConfig(**SIZES | {"initializer_range": 0.1}, embedding_size=8),
         (EVERYTHING,),
@@ -81,7 +97,7 @@ class Log:
 
 def train(strategy, kind, data, accumulation_steps=1, xla=False, recompute=False):
     """Values by name: final variables, every update's report, an evaluation."""
-    objective, config, _ = kind
+    objective, config = kind.make(), kind.config
     settings = loop.Settings(
         num_train_steps=5,
         num_warmup_steps=2,
@@ -113,7 +129,7 @@ def train(strategy, kind, data, accumulation_steps=1, xla=False, recompute=False
 
 def differences_by_dropout(strategy, kind, data):
     """How far two replicas, and two updates, are apart on the same records."""
-    objective = kind.objective
+    objective = kind.make()
     config = dataclasses.replace(kind.config, hidden_dropout_prob=0.1)
     settings = loop.Settings(5, 2, learning_rate=1e-3, batch_size=32, seed=9)
     trainer = loop.Trainer(

@@ -137,8 +137,9 @@ def test_two_replicas_accumulation_and_xla_equal_one_big_batch():
 
 
 @pytest.mark.slow
-def test_replaced_tokens_divided_in_every_way_at_once_equal_one_big_batch():
-    (way,) = in_ways("replaced tokens")["differences"]
+@pytest.mark.parametrize("kind", ["replaced tokens", "distilled words"])
+def test_what_is_divided_in_every_way_at_once_equals_one_big_batch(kind):
+    (way,) = in_ways(kind)["differences"]
     assert way == "replicas, accumulation and recomputation"
 
 

@@ -9,8 +9,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
 from training import checkpoint, distribution, exported, run, run_folder
 from training.backend import tf
 from modeling.objectives.distilled import Distilled
@@ -211,11 +209,7 @@ class TrainedTeacher(Teacher):
 
     @functools.cached_property
     def digest(self):
-        digest = hashlib.sha256()
-        for name, variable in sorted(self.trainer.weights.items()):
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(variable.numpy()))
-        return digest.hexdigest()
+        return checkpoint.digest(self.trainer.weights)
 
     def distilled(self, objective):
         self._check_tokenizer(objective)

@@ -114,9 +114,7 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """
     annotations = typing.get_type_hints(options_class)
     for item in dataclasses.fields(options_class):
-        default = None if item.default is _REQUIRED else item.default
-        if item.default_factory is not dataclasses.MISSING:
-            default = item.default_factory()
+        default = None if _is_required(item) else default_of(item)
         value_type = _value_type(annotations[item.name])
         required = "Required. " if _is_required(item) else ""
         common = {
@@ -151,6 +149,12 @@ def from_flags(options_class, flag_values: flags.FlagValues = flags.FLAGS):
     return options_class(
         **{f.name: flag_values[f.name].value for f in dataclasses.fields(options_class)}
     )
+
+
+def default_of(item: dataclasses.Field):
+    """The value of an option whose flag is absent."""
+    made = item.default_factory is not dataclasses.MISSING
+    return item.default_factory() if made else item.default
 
 
 def _is_required(item):

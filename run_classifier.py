@@ -139,7 +139,8 @@ class Options(PooledOptions):
     def _refuse_custom_flags(self):
         """Refuses flags that would have no effect, although they seem to."""
         for field in dataclasses.fields(self):
-            if field.name in _CUSTOM and getattr(self, field.name) != _default(field):
+            value = getattr(self, field.name)
+            if field.name in _CUSTOM and value != options.default_of(field):
                 raise UserError(
                     f"--{field.name} is for --task_name=custom only and has no effect on "
                     f"{self.task_name}; remove it"
@@ -155,11 +156,6 @@ class Options(PooledOptions):
             _SCORES[self.label_kind],
             {},
         )
-
-
-def _default(field):
-    made = field.default_factory is not dataclasses.MISSING
-    return field.default_factory() if made else field.default
 
 
 if __name__ == "__main__":
@@ -351,7 +347,8 @@ class Classifier(ServedTask):
         }
         if split in self.data.server:
             name = f"{self.data.server[split]}.tsv"
-            contents[name] = _server_lines(examples, answers, self.data.bounds)
+            numbered = zip((e.index for e in examples), answers, strict=True)
+            contents[name] = self.data.server_lines(numbered)
         paths = []
         for name, lines in contents.items():
             paths.append(os.path.join(directory, name))
@@ -432,17 +429,6 @@ def _json_line(example, answer):
     if example.label is not None:
         values["gold"] = example.label
     return json.dumps(values | answer, ensure_ascii=False)
-
-
-def _server_lines(examples, answers, bounds):
-    """In the format of gluebenchmark.com."""
-    yield "index\tprediction"
-    for example, answer in zip(examples, answers, strict=True):
-        predicted = answer["predicted"]
-        if isinstance(predicted, float):
-            lowest, highest = bounds
-            predicted = f"{min(max(predicted, lowest), highest):.3f}"
-        yield f"{example.index}\t{predicted}"
 
 
 def main(given: Options) -> None:

@@ -211,20 +211,9 @@ class Squad(ServedTask):
         given = self.given
         if split == "train":
             return self._read_training()
-        path = given.predict_file
-        examples, seen = [], {}
-        for where, example in squad.read(path):
-            if example.id in seen:
-                raise UserError(
-                    f"{where}: id {example.id!r} is also that of {seen[example.id]}, but "
-                    "answers are written by id; make ids unique"
-                )
-            seen[example.id] = where.removeprefix(f"{path}: ")
-            examples.append(example)
-        if not examples:
-            raise UserError(f"{path}: contains no questions")
+        examples = squad.read_to_answer(given.predict_file)
         if given.do_eval:
-            squad.check_scorable(examples, path, self.version_2)
+            squad.check_scorable(examples, given.predict_file, self.version_2)
         return examples
 
     def _read_training(self):
@@ -280,12 +269,7 @@ class Squad(ServedTask):
         """The first answer that is in the text."""
         if self._is_impossible(example):
             return None
-        found = (
-            squad.find_answer(document, self.tokenizer, text, start)
-            for text, start in example.answers
-            if start is not None
-        )
-        return next(filter(None, found), None)
+        return squad.first_answer(document, self.tokenizer, example)
 
     def _count(self, question, made, answer):
         too_long = len(question) > self.given.max_query_length

@@ -140,7 +140,7 @@ def _write(product: Product, directory: str) -> None:
         more = {name: function for name, (function, _) in product.more.items()}
         served = {"serving_default": product.serve, **more}
         signatures = {
-            name: _text_signature(function, tokenizer, product)
+            name: _text_signature(function, tokenizer, network, product.inputs)
             for name, function in served.items()
         }
         signatures |= {"tensors": network["serving_default"]}
@@ -193,21 +193,24 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _text_signature(function, tokenizer, product):
+def _text_signature(function, tokenizer, network, inputs):
     shapes = {"text": [None], "list": [None, None]}
     specs = {
         name: tf.TensorSpec(shapes[kind], tf.string, name)
-        for name, kind in product.inputs.items()
+        for name, kind in inputs.items()
     }
 
+    def predict(batch):
+        return network["serving_default"](**batch)
+
     def call(**texts):
-        return function(tokenizer, product.model, **texts)
+        return function(tokenizer, predict, **texts)
 
     return tf.function(call, autograph=False).get_concrete_function(**specs)
 
 
 def _network(product: Product) -> dict:
-    """The signatures of the network alone."""
+    """The signatures of the network alone, which is traced once, for all signatures."""
     layout = product.layout
     fields = layout.fields
     specs = {
@@ -218,14 +221,14 @@ def _network(product: Product) -> dict:
     def of_tensors(**batch):
         return product.model(batch)
 
+    traced = tf.function(of_tensors, autograph=False).get_concrete_function(**specs)
+
     def of_examples(examples):
         parsed = tf.io.parse_example(examples, _features(layout))
-        return product.model({k: tf.cast(v, tf.int32) for k, v in parsed.items()})
+        return traced(**{k: tf.cast(v, tf.int32) for k, v in parsed.items()})
 
     return {
-        "serving_default": tf.function(
-            of_tensors, autograph=False
-        ).get_concrete_function(**specs),
+        "serving_default": traced,
         "examples": tf.function(of_examples, autograph=False).get_concrete_function(
             examples=tf.TensorSpec([None], tf.string, "examples")
         ),

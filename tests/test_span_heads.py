@@ -23,7 +23,7 @@ SIZES = {
     "vocab_size": 24,
     "embedding_size": 8,
     "hidden_size": 16,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 16,
     "hidden_dropout_prob": 0.0,

@@ -37,39 +37,46 @@ class DistillationOptions:
         help="What all logits are divided by in soft_cross_entropy and kl; kl is then "
         "multiplied by its square.",
     )
-    distill_weight: float = options.field(1.0, help="Factor of --distill_loss.")
+    distill_weight: float = options.field(
+        1.0, help="Factor of --distill_loss, the loss of answers."
+    )
     hard_weight: float = options.field(
         0.0, help="Factor of the task's own loss, which needs labels."
     )
     distill_cosine_weight: float = options.field(
         0.0,
-        help="Factor of DistilBERT's loss: 1 - cosine of the last layer's outputs. With "
-        "this or one of the next three, the teacher is asked about every batch.",
+        help="Factor of DistilBERT's loss: 1 - cosine of the last layer's outputs. The "
+        "teacher is asked about every batch.",
     )
     distill_hidden_weight: float = options.field(
         0.0,
-        help="Factor of TinyBERT's: mean squared difference of the outputs of layers. If "
-        "the student is narrower, a projection is learned.",
+        help="Factor of TinyBERT's loss of layers: mean squared difference of their "
+        "outputs. The teacher is asked about every batch; if it is wider or narrower than "
+        "the student, a projection is learned.",
     )
     distill_cls_weight: float = options.field(
-        0.0, help="Factor of PKD's: the same of normalized [CLS] vectors."
+        0.0,
+        help="Factor of PKD's loss of layers: mean squared difference of their normalized "
+        "[CLS] vectors. The teacher is asked about every batch.",
     )
     distill_attention_weight: float = options.field(
         0.0,
-        help="Factor of TinyBERT's: mean squared difference of attention scores.",
+        help="Factor of TinyBERT's loss of attention: mean squared difference of the "
+        "scores before the softmax. The teacher is asked about every batch.",
     )
     distill_layers: list[str] = options.field(
         ["uniform"],
-        help=f"Which layers these three compare: {', '.join(LAYERS)}, or pairs such as "
-        "1:3,2:6 (of the student, of the teacher; 0 is the embeddings). uniform: evenly, "
-        "with the embeddings. skip: evenly, without the last. last: those before the last.",
+        help="Which layers the losses of layers and attention compare: "
+        f"{', '.join(LAYERS)}, or pairs such as 1:3,2:6 (of the student, of the teacher; "
+        "0 is the embeddings). uniform: evenly, with the embeddings. skip: evenly, without "
+        "the last. last: those before the last.",
     )
 
     def __post_init__(self):
         if not self.distill_from:
             for item in dataclasses.fields(DistillationOptions):
                 value = getattr(self, item.name)
-                if value not in (None, default_of(item)):
+                if value not in (None, options.default_of(item)):
                     raise UserError(
                         f"--{item.name} has no effect without --distill_from, the teacher"
                     )
@@ -128,7 +135,7 @@ class DistillationOptions:
     def without_teacher(self) -> dict:
         """The values that these flags have without a teacher."""
         return {
-            item.name: default_of(item)
+            item.name: options.default_of(item)
             for item in dataclasses.fields(DistillationOptions)
         }
 
@@ -168,12 +175,6 @@ class WordDistillationOptions(DistillationOptions):
     @property
     def distillation_settings(self) -> dict:
         return super().distillation_settings | {"distill_tokens": self.distill_tokens}
-
-
-def default_of(item: dataclasses.Field):
-    """The default of a flag."""
-    made = item.default_factory is not dataclasses.MISSING
-    return item.default_factory() if made else item.default
 
 
 def _pair(item):

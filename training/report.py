@@ -22,6 +22,7 @@ class Report:
         total_steps: updates of the whole run, for the time left.
         batch_size: examples of one update.
         active: False on hosts that only compute.
+        model: what its lines begin with, where a command has several models.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class Report:
         total_steps: int,
         batch_size: int,
         active: bool = True,
+        model: str = "",
     ):
         self._directory = directory
         self._total_steps = total_steps
         self._batch_size = batch_size
         self._active = active
+        self._model = f"{model}: " if model else ""
         self._events = {}
         self._path = os.path.join(directory, run_folder.METRICS)
         self._unwritten, self._written = [], 0.0
@@ -60,7 +63,7 @@ class Report:
 
     def _print(self, message):
         if self._active:
-            print(f"{time.strftime('%H:%M:%S')} {message}", flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {self._model}{message}", flush=True)
 
     def training(
         self, step: int, values: dict[str, float], *, updates: int, seconds: float

@@ -32,6 +32,8 @@ class SpanBeams(tasks.Span):
         num_starts, num_ends: how many to try instead of the release's.
     """
 
+    # The end's logits depend on a start, which teacher and student choose themselves.
+    compared = ()
     # Two numbers that differ by rounding alone may change places.
     ranked_outputs = ("start_top", "start_top_scores", "end_top", "end_top_scores")
 

@@ -1,5 +1,6 @@
 """Lists the tasks of GLUE and XNLI with their files, columns, labels and scores."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 
@@ -35,6 +36,20 @@ class DataSet(NamedTuple):
     def table(self, split: str) -> Table:
         """The table of "train", or of a dev or test set."""
         return self.train if split == "train" else (self.dev | self.test)[split]
+
+    def server_lines(self, answers: Iterable[tuple[str, Mapping]]) -> Iterator[str]:
+        """A file for gluebenchmark.com.
+
+        Args:
+            answers: to the examples of a test set: (index, {"predicted": ...}).
+        """
+        yield "index\tprediction"
+        for index, answer in answers:
+            predicted = answer["predicted"]
+            if isinstance(predicted, float):
+                lowest, highest = self.bounds
+                predicted = f"{min(max(predicted, lowest), highest):.3f}"
+            yield f"{index}\t{predicted}"
 
 
 def _glue(text_a, text_b, label, labels, scores, server) -> DataSet:

@@ -48,6 +48,26 @@ def read(path: str) -> Iterator[tuple[str, Example]]:
                 yield where, _example(question, context, where)
 
 
+def read_to_answer(path: str) -> list[Example]:
+    """Reads questions whose answers will be written by id; see `read`.
+
+    Raises:
+        UserError: two have the same id, or there is no question.
+    """
+    examples, seen = [], {}
+    for where, example in read(path):
+        if example.id in seen:
+            raise UserError(
+                f"{where}: id {example.id!r} is also that of {seen[example.id]}, but "
+                "answers are written by id; make ids unique"
+            )
+        seen[example.id] = where.removeprefix(f"{path}: ")
+        examples.append(example)
+    if not examples:
+        raise UserError(f"{path}: contains no questions")
+    return examples
+
+
 def _items(values, key, where):
     for number, item in enumerate(_value(values, key, where, list)):
         within = f"{where}: " if "[" not in where else f"{where}."
@@ -148,6 +168,18 @@ def check_scorable(examples: list[Example], path: str, version_2: bool) -> None:
             f"{path}: {len(examples) - len(known)} questions have no answer, such as "
             f"{missing!r}; for SQuAD 2.0, pass --version_2_with_negative"
         )
+
+
+def first_answer(
+    document: Document, tokenizer: Tokenizer, example: Example
+) -> tuple[int, int] | None:
+    """The first of a question's answers that is in the text; see `find_answer`."""
+    found = (
+        find_answer(document, tokenizer, text, start)
+        for text, start in example.answers
+        if start is not None
+    )
+    return next(filter(None, found), None)
 
 
 def find_answer(

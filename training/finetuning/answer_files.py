@@ -8,7 +8,6 @@ what was asked and who answered.
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -25,6 +24,7 @@ from text.records.schema import Feature
 SUFFIX = ".tf_record"
 _HASH = "row_hash"
 _TOGETHER = 1024
+FINGERPRINT = "fingerprint"  # in the note: hashes what determines the answers
 _NOTED = {"rows", "sha256", "outputs", "task", "state", "text", "max_seq_length"}
 
 
@@ -86,7 +86,8 @@ class Answers:
         if len(found) != number:
             raise UserError(
                 f"{self.source}: contains answers to {number} rows, but there are "
-                f"{len(found)}; pass the same files as when the teacher answered"
+                f"{len(found)}; pass the same files as then, or the teacher itself as "
+                "--distill_from"
             )
         self.hashes = np.array(found, np.int64)
 
@@ -173,4 +174,4 @@ def read(path: str, sequence_outputs: tuple[str, ...]) -> Answers:
     ]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in spec}
     hashes = columns.pop(_HASH)
-    return Answers(columns, sequence_outputs, hashes, os.path.basename(path))
+    return Answers(columns, sequence_outputs, hashes, path)

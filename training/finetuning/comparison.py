@@ -7,13 +7,15 @@ import os
 import statistics
 import time
 
+import options
 from training import loop, run_folder
 from modeling.objectives.distilled import SCOPE
 from training.finetuning.experiment import Experiment
 
 ALONE = "without_teacher"  # in output_dir
-TEACHER, STUDENT = "teacher", "student"
+TEACHER, STUDENT, WITHOUT_TEACHER = "teacher", "student", "without the teacher"
 _ROUNDS = 3  # of speed; the models take turns
+_BATCHES = 20  # of each round
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
@@ -21,7 +23,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid #8884; text-align: right;
          font-variant-numeric: tabular-nums; white-space: nowrap; }
-th:first-child { text-align: left; }
+:is(th, td):first-child { text-align: left; }
 .wide { overflow-x: auto; }
 """
 _TITLES = {
@@ -76,7 +78,6 @@ def report(student: Experiment, models: list[Model]) -> None:
         found = {"model": model.name, **model.scores}
         if split in student.teacher.splits and model.name != TEACHER:
             found |= student.agreement(model.trainer, split)
-            del found["loss"]
         weights = model.trainer.weights.items()
         found["parameters"] = sum(
             v.shape.num_elements() for name, v in weights if not name.startswith(SCOPE)
@@ -86,7 +87,7 @@ def report(student: Experiment, models: list[Model]) -> None:
         "metric": student.task.metric,
         "split": split,
         "teacher": student.given.distill_from,
-        "losses": student.given.distillation_settings,
+        "losses": _losses(student, models),
         "training_examples": student.num_examples,
         "models": rows,
     }
@@ -105,27 +106,40 @@ def report(student: Experiment, models: list[Model]) -> None:
     student.log.say(f"the comparison is in {page}")
 
 
+def _losses(student, models):
+    """The flags that say what was learned from the teacher."""
+    settings = next(m.trainer.objective.settings for m in models if m.name == STUDENT)
+    flags = student.given.distillation_settings | {"distill_loss": settings.loss}
+    if not settings.compares_layers:
+        del flags["distill_layers"]
+    return flags
+
+
 def _speeds(models: list[Model], split: str) -> list[float]:
-    """Examples per second of each, measured in turns; the median of a few rounds."""
-    seconds = [[] for _ in models]
+    """Examples per second of each, measured in turns; the median of a few rounds.
+
+    A round is a sample of the set, so that a large one does not take hours.
+    """
+    known = [[] for _ in models]
     for _ in range(1 + _ROUNDS):  # the first one also traces
-        for model, known in zip(models, seconds, strict=True):
-            experiment, size = model.experiment, model.experiment.given.eval_batch_size
-            data = experiment.sets.read(split)
-            batches = model.trainer.predict(
-                lambda part, data=data, size=size: data.file.evaluation(
-                    size, part=part
-                ),
-                len(data.file.in_order(size)),
-            )
-            begun = time.perf_counter()
-            for _ in batches:
-                pass
-            known.append(time.perf_counter() - begun)
-    return [
-        len(model.experiment.sets.examples(split)) / statistics.median(some[1:])
-        for model, some in zip(models, seconds, strict=True)
-    ]
+        for model, speeds in zip(models, known, strict=True):
+            speeds.append(_speed(model, split))
+    return [statistics.median(speeds[1:]) for speeds in known]
+
+
+def _speed(model: Model, split: str) -> float:
+    experiment, size = model.experiment, model.experiment.given.eval_batch_size
+    data = experiment.sets.read(split)
+    number = min(len(data.file.in_order(size)), _BATCHES)
+    batches = model.trainer.predict(
+        lambda part: data.file.training(size, seed=0, num_batches=number, part=part),
+        number,
+    )
+    begun = time.perf_counter()
+    for _ in batches:
+        pass
+    rows_per_second = number * size / (time.perf_counter() - begun)
+    return rows_per_second * len(data.examples) / len(data.file)
 
 
 def _cells(facts: dict) -> list[list[str]]:
@@ -142,7 +156,8 @@ def _cells(facts: dict) -> list[list[str]]:
 def _number(value):
     if value is None:
         return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    is_whole = isinstance(value, int) or abs(value) >= 1000
+    return f"{value:,.0f}" if is_whole else f"{value:.4g}"
 
 
 def _page(facts: dict, name: str) -> str:
@@ -151,9 +166,8 @@ def _page(facts: dict, name: str) -> str:
         for cells, tag in zip(_cells(facts), ["th", *["td"] * 3], strict=False)
     )
     title = html.escape(f"Distillation in {name}: {facts['split']}")
-    losses = ", ".join(
-        f"{key} {value}" for key, value in facts["losses"].items() if value
-    )
+    used = {name: value for name, value in facts["losses"].items() if value}
+    losses = " ".join(options.words(**used))
     body = "".join(f"<tr>{row}</tr>\n" for row in [titles, *rows])
     return (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
@@ -161,5 +175,6 @@ def _page(facts: dict, name: str) -> str:
         f"<title>{title}</title><style>{_STYLE}</style>\n<h1>{title}</h1>\n"
         f'<div class="wide"><table>\n{body}</table></div>\n'
         f"<p>Teacher: {html.escape(facts['teacher'])}. Trained on "
-        f"{facts['training_examples']:,} examples; {html.escape(losses)}.</p>\n</html>\n"
+        f"{facts['training_examples']:,} examples with {html.escape(losses)}.</p>\n"
+        "</html>\n"
     )

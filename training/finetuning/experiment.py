@@ -38,10 +38,11 @@ class Experiment:
 
     Args:
         strategy: of another experiment of the command; by default, that of the flags.
+        name: what its lines begin with, if it is not the command's own model.
     """
 
-    def __init__(self, task: Task, given, strategy=None):
-        self.task, self.given = task, given
+    def __init__(self, task: Task, given, strategy=None, name: str = ""):
+        self.task, self.given, self.name = task, given, name
         self.config = run.read_config(given)
         run.check_vocabulary(
             task.tokenizer.vocabulary, self.config, given.bert_config_file
@@ -150,7 +151,11 @@ class Experiment:
 
     def _report(self, directory, total_steps, batch_size):
         return report.Report(
-            directory, total_steps=total_steps, batch_size=batch_size, active=self.chief
+            directory,
+            total_steps=total_steps,
+            batch_size=batch_size,
+            active=self.chief,
+            model=self.name,
         )
 
     @property
@@ -217,6 +222,7 @@ class Experiment:
             **given.recipe,
             **given.lstm_settings,
             **given.distillation_settings,
+            "distill_live": given.distill_live,
             "teacher_sha256": self.teacher and self.teacher.digest,
             **self.task.settings(),
             **self.task.tokenizer.settings,
@@ -376,7 +382,8 @@ class Experiment:
         order = data.file.in_order(batch_size)
         outputs, total = {}, 0.0
         rows_ = len(data.file)
-        with Progress(f"predicting {split}", rows_, "rows", brief=True) as progress:
+        what = ": ".join(filter(None, (self.name, f"predicting {split}")))
+        with Progress(what, rows_, "rows", brief=True) as progress:
             batches = trainer.predict(
                 lambda part: data.file.evaluation(batch_size, part=part), len(order)
             )
@@ -410,11 +417,12 @@ class Experiment:
     def agreement(self, trainer: loop.Trainer, split: str) -> dict[str, float]:
         """How far a model's answers are from the teacher's, which rows contain."""
         data, size = self.sets.read(split), self.given.eval_batch_size
-        return trainer.evaluate(
+        values = trainer.evaluate(
             lambda part: data.file.evaluation(size, part=part),
             len(data.file.in_order(size)),
             Agreement(trainer.measured),
         )
+        return {name: value for name, value in values.items() if name != "loss"}
 
     def score(self, trainer: loop.Trainer, split: str):
         """The predictions of an evaluation set, and its scores by name."""

@@ -40,9 +40,11 @@ def finetune(task: Task, given: FineTuningOptions) -> None:
             "it a `ServedTask`"
         )
     experiment = Experiment(task, given)
-    with contextlib.closing(experiment.sets):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.closing(experiment.sets))
         if given.do_train and given.distill_from:
             experiment.sets.teacher = teacher.of(experiment)
+            stack.enter_context(contextlib.closing(experiment.teacher))
         _run(experiment)
 
 
@@ -105,24 +107,32 @@ def _compare(student: Experiment, trainer: loop.Trainer) -> None:
     models.append(comparison.Model(comparison.STUDENT, student, trainer, scores))
     with contextlib.ExitStack() as stack:
         if given.distill_compare:
-            flags = comparison.alone(given)
-            experiment = Experiment(
-                type(student.task)(flags, student.task.tokenizer),
-                flags,
-                student.strategy,
-            )
-            stack.enter_context(contextlib.closing(experiment.sets))
-            student.log.say(f"the same student without its teacher: {flags.output_dir}")
             try:
-                experiment.sets.examples("train")
+                models.append(_alone(student, stack))
             except UserError as error:
-                student.log.say(f"it cannot be trained: {error}")
-            else:
-                model = _run(experiment)
-                _, scores = experiment.score(model, split)
-                name = "without the teacher"
-                models.append(comparison.Model(name, experiment, model, scores))
+                student.log.say(
+                    f"the student without its teacher cannot be trained: {error}"
+                )
         comparison.report(student, models)
+
+
+def _alone(student: Experiment, stack: contextlib.ExitStack) -> comparison.Model:
+    """Trains the same student without its teacher.
+
+    Args:
+        stack: whose end closes the sets.
+    Raises:
+        UserError: it cannot be trained; its training set may lack labels.
+    """
+    given = comparison.alone(student.given)
+    task = type(student.task)(given, student.task.tokenizer)
+    # Answers are compared label by label. JSON has no tuples, as in task.json.
+    task.restore(json.loads(json.dumps(student.task.state())))
+    experiment = Experiment(task, given, student.strategy, comparison.WITHOUT_TEACHER)
+    stack.enter_context(contextlib.closing(experiment.sets))
+    trainer = _run(experiment)
+    _, scores = experiment.score(trainer, task.eval_sets[0])
+    return comparison.Model(comparison.WITHOUT_TEACHER, experiment, trainer, scores)
 
 
 def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predictions]:

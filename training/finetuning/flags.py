@@ -100,6 +100,12 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
             raise UserError(
                 "--unlabeled_file and --distill_live need --distill_from, the teacher"
             )
+        no_training_set = getattr(self, "train_file", None) == ""
+        if self.do_train and no_training_set and not self.unlabeled_file:
+            raise UserError(
+                "--train_file= is empty; name the training set or, with --distill_from, "
+                "--unlabeled_file"
+            )
         if self.unlabeled_file and self.hard_weight:
             raise UserError(
                 f"--hard_weight={self.hard_weight}: the rows of --unlabeled_file have no "

@@ -109,8 +109,10 @@ class Sets:
             self.strategy, lambda: self._provide(path, made, layout, fingerprint)
         )
         note()
-        if answers and answers.hashes is not None:
-            self.teacher.keep(split, answers)
+        if answers:
+            distribution.on_chief(
+                self.strategy, lambda: self.teacher.keep(split, answers, made)
+            )
         known = _read_note(path)
         distribution.check_same(
             self.strategy,

@@ -1,12 +1,16 @@
 """The teacher of a distillation: a model of the same task, or the answers that it left."""
 
 import abc
+import collections
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import os
+from collections.abc import Callable, Iterator
 
 from training import checkpoint, distribution, exported, run, run_folder
+from training.backend import tf
 from modeling.objectives.distilled import Distilled
 from modeling.objectives.objective import Objective
 from modeling.soft_losses import COMPARED
@@ -75,8 +79,17 @@ class Teacher(abc.ABC):
     def answers(self, split: str) -> answer_files.Answers:
         """Its answers; all hosts must call this."""
 
-    def keep(self, split: str, known: answer_files.Answers) -> None:  # noqa: B027  optional
-        """Keeps answers whose rows are known by now."""
+    def keep(  # noqa: B027  optional
+        self, split: str, known: answer_files.Answers, rows: Callable[[], Iterator]
+    ) -> None:
+        """Keeps answers for a later run; only the chief calls this.
+
+        Args:
+            rows: makes the rows with their answers again, if they are not known yet.
+        """
+
+    def close(self) -> None:  # noqa: B027  optional
+        """Lets other processes write to the files again."""
 
 
 class KeptAnswers(Teacher):
@@ -123,20 +136,39 @@ class TrainedTeacher(Teacher):
     def __init__(self, student):
         super().__init__(student)
         given, task = student.given, student.task
-        path, vocabulary = given.distill_from, None
+        self._path = given.distill_from
+        with _named(self._path):
+            self.experiment, state = self._experiment()
+            if state:
+                # The student answers with the teacher's labels, in their order.
+                task.restore(state)
+        self.shares_tokenizer = (
+            self.experiment.task.tokenizer.settings == task.tokenizer.settings
+        )
+        self._spoilt = set()  # sets whose kept answers cannot be read
+        self._is_live = given.distill_live or given.distillation("kl").compares_layers
+        self.splits = (() if self._is_live else ("train",)) + task.eval_sets[:1]
+
+    def _experiment(self):
+        """What asks the teacher about the student's files, and what it noted of itself."""
+        student = self.student
+        given, task = student.given, student.task
+        path, vocabulary = self._path, None
         if exported.is_export(path):
             path = os.path.join(given.output_dir, FOLDER, "model")
             distribution.on_chief(
-                student.strategy, lambda: exported.unpack(given.distill_from, path)
+                student.strategy, lambda: exported.unpack(self._path, path)
             )
-            vocabulary = exported.vocabulary_of(given.distill_from)
+            vocabulary = exported.vocabulary_of(self._path)
         source = checkpoint.resolve(path)
-        folder = checkpoint.folder_of(source)
-        vocabulary = vocabulary or kinds.find_vocabulary(folder) or given.vocab_file
+        folder = checkpoint.folder_of(source) or "."
         if os.path.realpath(folder) == os.path.realpath(given.output_dir):
+            raise UserError("is also --output_dir; a student needs its own folder")
+        names = (run_folder.CONFIG, "config.json")
+        if not any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names):
             raise UserError(
-                f"--distill_from={given.distill_from}: is also --output_dir; a student "
-                "needs its own folder"
+                f"there is no {' or '.join(names)} in {folder}; a teacher needs the one "
+                "that it was trained with next to its weights"
             )
         state = run_folder.text_settings(folder)[1]
         if not state and hugging_face.is_weights(source):
@@ -145,18 +177,13 @@ class TrainedTeacher(Teacher):
             _asked(given, task, state),
             init_checkpoint=path,
             bert_config_file=folder,
-            vocab_file=vocabulary,
+            vocab_file=vocabulary or kinds.find_vocabulary(folder) or given.vocab_file,
         )
-        self.experiment = Experiment(
-            type(task)(asked, run.make_tokenizer(asked)), asked, student.strategy
-        )
-        self.shares_tokenizer = (
-            self.experiment.task.tokenizer.settings == task.tokenizer.settings
-        )
-        if state:
-            _restore(task, state, folder)
-        self._is_live = given.distill_live or given.distillation("kl").compares_layers
-        self.splits = (() if self._is_live else ("train",)) + task.eval_sets[:1]
+        task = type(task)(asked, run.make_tokenizer(asked))
+        return Experiment(task, asked, student.strategy, TEACHER), state
+
+    def close(self):
+        self.experiment.sets.close()
 
     @functools.cached_property
     def trainer(self):
@@ -164,9 +191,21 @@ class TrainedTeacher(Teacher):
         experiment = self.experiment
         # Labels may come from the training set.
         experiment.sets.examples("train")
-        trainer = experiment.trainer(every_trial(experiment.given)[0])
-        experiment.start(trainer, experiment.given.output_dir)
+        with _named(self._path):
+            trainer = experiment.trainer(every_trial(experiment.given)[0])
+            self._check_head(trainer)
+            experiment.start(trainer, experiment.given.output_dir)
         return trainer
+
+    def _check_head(self, trainer):
+        source = checkpoint.resolve(self.experiment.given.init_checkpoint)
+        missing = trainer.weights.keys() - checkpoint.shapes_of(source).keys()
+        scope = trainer.model.encoder.scope
+        if heads := [name for name in missing if not name.startswith(scope)]:
+            raise UserError(
+                f"was not trained for this task: there is no {', '.join(sorted(heads))} "
+                "in it; fine-tune it with this script first"
+            )
 
     @functools.cached_property
     def digest(self):
@@ -197,9 +236,13 @@ class TrainedTeacher(Teacher):
         return (lambda: self.trainer.model), self.experiment.config
 
     def answers(self, split):
-        path, sequences = self._path(split), self.trainer.measured.sequence_outputs
-        if answer_files.read_note(path).get("fingerprint") == self._fingerprint(split):
-            return answer_files.read(path, sequences)
+        path, sequences = self._file(split), self.trainer.measured.sequence_outputs
+        if self._has_kept(split):
+            try:
+                return answer_files.read(path, sequences)
+            except UserError as error:
+                self.student.log.say(f"{error}; asking again")
+                self._spoilt.add(split)
         self.student.log.say(f"asking the teacher about {split}")
         predictions, _ = self.experiment.predict(
             self.trainer, split, self.experiment.given.predict_batch_size
@@ -208,28 +251,33 @@ class TrainedTeacher(Teacher):
         outputs = {name: predictions.outputs[name] for name in names}
         return answer_files.Answers(outputs, sequences, None, split)
 
-    def keep(self, split, known):
-        path, student = self._path(split), self.student
-        if answer_files.read_note(path).get("fingerprint") == self._fingerprint(split):
+    def keep(self, split, known, rows):
+        if self._has_kept(split):
             return
+        student = self.student
+        if known.hashes is None:
+            collections.deque(rows(), maxlen=0)
         note = {
-            "fingerprint": self._fingerprint(split),
+            answer_files.FINGERPRINT: self._fingerprint(split),
             "teacher_sha256": self.digest,
             "task": type(student.task).__name__,
             "state": self.experiment.task.state(),
             "text": student.task.tokenizer.settings,
             "max_seq_length": student.given.max_seq_length,
         }
-        path = self._path(split)
-        distribution.on_chief(
-            student.strategy, lambda: answer_files.write(path, known, note)
-        )
+        answer_files.write(self._file(split), known, note)
+
+    def _has_kept(self, split):
+        """Whether the file should contain these answers."""
+        noted = answer_files.read_note(self._file(split))
+        known = noted.get(answer_files.FINGERPRINT) == self._fingerprint(split)
+        return known and split not in self._spoilt
 
     def models(self, split):
         _, scores = self.experiment.score(self.trainer, split)
         return [Model(TEACHER, self.experiment, self.trainer, scores)]
 
-    def _path(self, split):
+    def _file(self, split):
         name = "answers" if split == "train" else f"answers_{split}"
         return os.path.join(
             self.experiment.given.output_dir, name + answer_files.SUFFIX
@@ -239,7 +287,8 @@ class TrainedTeacher(Teacher):
         """Hashes what determines the answers and the rows they belong to."""
         own = self.experiment.sets.read(split).fingerprint
         settings = self.student.task.tokenizer.settings
-        text = repr((own, self.digest, sorted(settings.items())))
+        dtype = self.experiment.given.dtype
+        text = repr((own, self.digest, sorted(settings.items()), dtype))
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -248,6 +297,7 @@ def _asked(given, task, state):
     known = {field.name for field in dataclasses.fields(given)}
     names = {field.name for field in dataclasses.fields(TokenizerOptions)}
     names |= {"lstm_layers", "lstm_size", *task.settings()} - {"labels"}
+    state = {"lstm_layers": 0, "lstm_size": None} | state
     changes = {name: state[name] for name in names & known & state.keys()}
     if "pooling" in known:
         changes["pooling"] = None  # the config says it
@@ -257,9 +307,9 @@ def _asked(given, task, state):
         output_dir=os.path.join(given.output_dir, FOLDER),
         init_encoder_only=False,
         do_train=False,
-        do_eval=True,
+        do_eval=given.evaluates,
         do_predict=False,
-        do_export=False,
+        do_export=not given.evaluates,  # something must be asked for; this needs no set
         export_formats=[],
         num_trials=1,
         early_stopping_patience=0,
@@ -269,9 +319,11 @@ def _asked(given, task, state):
     )
 
 
-def _restore(task, state, folder):
-    """Has the student answer with the teacher's labels, in their order."""
+@contextlib.contextmanager
+def _named(path):
+    """Says of errors that they are about the teacher."""
     try:
-        task.restore(state)
+        yield
     except UserError as error:
-        raise UserError(f"the teacher, {folder}: {error}") from error
+        message = str(error).removeprefix(f"{path}: ")
+        raise UserError(f"--distill_from={path}: {message}") from error

@@ -1,0 +1,204 @@
+"""What a distillation refuses, each in one line that names the flag or file."""
+
+import json
+import shutil
+
+import pytest
+
+from tests import distillation, jobs
+from tests.distillation import TRAINED
+from text.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    """Maps a kind to its files and a teacher."""
+    made = {}
+
+    def files_of(kind):
+        if kind not in made:
+            made[kind] = distillation.write(kind, tmp_path_factory.mktemp(kind))
+            with jobs.untraced():
+                distillation.teach(made[kind])
+        return made[kind]
+
+    return files_of
+
+
+@pytest.fixture(autouse=True)
+def _quick(untraced):
+    pass
+
+
+def refused(files, message, **changes):
+    with pytest.raises(UserError, match=message) as caught:
+        files.run("refused", **changes)
+    assert "\n" not in str(caught.value)
+    assert not list(files.folder.glob("refused/model.ckpt*"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"distill_from": None, "distill_temperature": 2.0},
+            "no effect without --dist",
+        ),
+        (
+            {"distill_from": None, "distill_layers": ["last"]},
+            "no effect without --dist",
+        ),
+        ({"distill_from": None, "hard_weight": 1.0}, "--hard_weight has no effect"),
+        ({"distill_from": None, "distill_live": True}, "--distill_live need"),
+        ({"distill_from": None, "unlabeled_file": ["x"]}, "need --distill_from"),
+        ({"distill_temperature": 0.0}, "--distill_temperature=0.0: must be above 0"),
+        ({"distill_weight": -1.0}, "--distill_weight=-1.0: must be 0 or above"),
+        ({"distill_cls_weight": float("nan")}, "--distill_cls_weight=nan: must be 0"),
+        ({"distill_weight": 0.0}, "all weights of the losses are 0"),
+        ({"distill_layers": ["1:x"]}, "--distill_layers=1:x: must be one of"),
+        ({"distill_layers": ["last", "1:2"]}, "--distill_layers=last,1:2: must be"),
+        ({"hard_weight": 0.1, "unlabeled_file": ["x"]}, "--hard_weight=0.1: the rows"),
+        ({"train_file": ""}, "--train_file= is empty; name the training set"),
+    ],
+)
+def test_flags_that_do_not_go_together(taught, changes, message):
+    refused(taught("single"), message, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"distill_from": "nowhere"}, "nowhere: "),
+        ({"distill_layers": ["2:1"], "distill_hidden_weight": 1.0}, "the student has"),
+        ({"distill_layers": ["1:1"], "distill_cosine_weight": 1.0}, "hidden_size is 8"),
+        (
+            {"labels": ["no", "yes", "perhaps"]},
+            "trained for the labels no, perhaps, yes",
+        ),
+        ({"max_seq_length": 40}, "max_position_embeddings=32"),
+    ],
+)
+def test_a_teacher_that_does_not_fit(taught, changes, message):
+    files = taught("single")
+    files.configure(max_position_embeddings=64)
+    refused(files, message, **changes)
+
+
+def test_losses_that_the_task_or_the_networks_do_not_have(taught):
+    files = taught("number")
+    refused(files, "compared by mse, not by kl", distill_loss="kl")
+    files = taught("single")
+    files.configure(num_attention_heads=4)
+    refused(files, "4 attention heads, the teacher 2", distill_attention_weight=1.0)
+    files.configure(num_hidden_layers=2)
+    refused(files, "not a multiple of the student's 2", distill_hidden_weight=1.0)
+    last = {"distill_layers": ["last"], "distill_hidden_weight": 1.0}
+    refused(files, "more than the teacher's 1", **last)
+    files.configure()
+    refused(files, "gives --distill_hidden_weight no pair of layers", **last)
+    own = files.teacher + "/."
+    refused(files, "is also --output_dir", output_dir=files.teacher, distill_from=own)
+
+
+def test_models_that_are_no_teachers(taught, tmp_path):
+    files, choice = taught("single"), taught("choice")
+    other = f"--distill_from={choice.teacher}: contains a model of the task Multiple"
+    refused(files, other, distill_from=choice.teacher)
+    refused(files, "another --label_kind", distill_from=taught("several").teacher)
+    bare = shutil.copytree(files.teacher, tmp_path / "bare")
+    (bare / "bert_config.json").unlink()
+    refused(
+        files, "there is no bert_config.json or config.json", distill_from=str(bare)
+    )
+    export = tmp_path / "export"
+    export.mkdir()
+    (export / "export.json").write_text("{}")
+    refused(files, "not a complete export", distill_from=str(export))
+
+
+def test_an_encoder_without_a_head_is_no_teacher(taught, tmp_path):
+    from training import checkpoint
+
+    files = taught("single")
+    weights = jobs.weights(files.folder)
+    encoder = {name: x for name, x in weights.items() if name.startswith("bert/")}
+    checkpoint.save(str(tmp_path), 1, encoder, keep=1)
+    for name in ("bert_config.json", "vocab.txt"):
+        shutil.copy(f"{files.teacher}/{name}", tmp_path)
+    refused(
+        files,
+        "was not trained for this task: .*output_weights",
+        distill_from=str(tmp_path),
+    )
+
+
+def spoilt(path, **changes):
+    noted = json.loads(path.read_text())
+    path.write_text(json.dumps(noted | changes))
+
+
+def test_answers_that_are_not_to_these_rows(taught, tmp_path):
+    files = taught("single")
+    files.run("asked", num_train_epochs=[0.4])
+    folder = shutil.copytree(files.folder / "asked" / "teacher", tmp_path / "kept")
+    path = folder / "answers.tf_record"
+    given = {"distill_from": str(path)}
+    refused(files, "row 0 is not the one", **given, train_file="dev.jsonl")
+    lines = files.train.read_text().splitlines(keepends=True)
+    (files.folder / "fewer.jsonl").write_text("".join(lines[:-1]))
+    refused(files, "24 rows, but there are 23", **given, train_file="fewer.jsonl")
+    refused(files, "another --max_seq_length", **given, max_seq_length=16)
+    refused(files, "another --do_lower_case", **given, do_lower_case=False)
+    refused(files, "contains answers only", **given, distill_live=True)
+    refused(files, "contains answers only", **given, distill_hidden_weight=1.0)
+    note = folder / "answers.tf_record.json"
+    content = note.read_text()
+    spoilt(note, task="Tagger")
+    refused(files, "answers of the task Tagger, not Classifier", **given)
+    note.write_text(content)
+    path.write_bytes(path.read_bytes()[:-9])
+    refused(files, "answers.tf_record: is damaged", **given)
+    note.unlink()
+    refused(files, "no answers of a teacher with a note", **given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["single", "choice", "spans", "tags"])
+def test_another_vocabulary_is_for_rows_with_one_answer(taught, tmp_path, kind):
+    """Where the answers are about tokens, both must have the same."""
+    files = taught(kind)
+    tokens = (files.folder / "vocab.txt").read_text().splitlines()
+    own = tmp_path / "vocab.txt"
+    own.write_text("".join(f"{t}\n" for t in [*tokens[:5], *reversed(tokens[5:])]))
+    given = {"vocab_file": str(own), "num_train_epochs": [0.4]}
+    live = (
+        "has another vocabulary or other tokenizer flags than the student, and asking"
+    )
+    refused(files, live, **given, distill_live=True)
+    if kind in ("spans", "tags"):
+        refused(files, "token by token needs the same; pass --vocab_file=", **given)
+    else:
+        assert files.run("own_vocabulary", **given)
+
+
+def test_other_heads_of_spans_have_no_teacher(taught):
+    files = taught("spans")
+    refused(files, "pass --span_head=independent", span_head="electra")
+    distillation.teach(
+        files,
+        output_dir=str(files.folder / "electra"),
+        span_head="electra",
+        num_train_epochs=[0.2],
+    )
+    given = {"distill_from": str(files.folder / "electra"), "span_head": "electra"}
+    refused(files, "has no answers in which a student could be compared", **given)
+
+
+@pytest.mark.slow
+def test_a_person_sees_one_line(taught):
+    files = taught("single")
+    given = files.given("refused", distill_from="nowhere", **TRAINED)
+    done = jobs.finished(jobs.command("run_classifier.py", given))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("run_classifier.py: error: --distill_from=nowhere: ")

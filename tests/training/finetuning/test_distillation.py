@@ -1,0 +1,255 @@
+"""A classifier's students: their teachers, kept answers, resumed runs, what they leave."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+import tests
+from training import exported, run_folder
+from serving.predictor import Predictor
+from tests import conversion, distillation, forked, jobs, tiny
+from tests.distillation import TRAINED
+from text.errors import UserError
+
+# Losses of all kinds, for which the teacher is asked about every batch.
+EVERY_LOSS = {
+    "hard_weight": 0.5,
+    "distill_loss": "kl",
+    "distill_temperature": 2.0,
+    "distill_hidden_weight": 1.0,
+    "distill_attention_weight": 1.0,
+}
+ONE_UPDATE = {"num_train_epochs": [0.4]}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A classifier's files, its teacher and an export of that."""
+    made = distillation.write("single", tmp_path_factory.mktemp("single"))
+    with jobs.untraced():
+        distillation.teach(made, do_export=True)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _quick(untraced, monkeypatch):
+    """Speeds are not looked at."""
+    monkeypatch.setattr("training.finetuning.comparison._ROUNDS", 1)
+
+
+def check_same(weights, expected, **tolerance):
+    assert weights.keys() == expected.keys()
+    for name, value in expected.items():
+        if tolerance:
+            np.testing.assert_allclose(weights[name], value, err_msg=name, **tolerance)
+        else:
+            assert np.array_equal(weights[name], value), name
+
+
+# --- The teacher ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_teacher_of_any_form_gives_the_same_student(files):
+    expected = files.run("of_folder")
+    hugging_face = str(files.folder / "hugging_face")
+    conversion.convert(
+        input=[files.teacher],
+        output_dir=hugging_face,
+        layout="hugging_face",
+    )
+    for name, path in {
+        "of_prefix": f"{files.teacher}/model.ckpt-3",
+        "of_export": f"{files.teacher}/export",
+        "of_hugging_face": hugging_face,
+        "of_answers": f"{files.folder}/of_folder/teacher/answers.tf_record",
+    }.items():
+        check_same(files.run(name, distill_from=path), expected)
+
+
+@pytest.mark.slow
+def test_a_live_teacher_gives_nearly_the_same_student(files):
+    """Its batches are padded otherwise than those in which it is asked once."""
+    kept, live = files.run("kept"), files.run("live", distill_live=True)
+    check_same(live, kept, atol=1e-6)
+
+
+def asked(files, capsys, **changes):
+    """Whether a run that starts over asks the teacher about the training set."""
+    run_folder.drop_all(str(files.folder / "asking"))
+    capsys.readouterr()
+    files.run("asking", **ONE_UPDATE | changes)
+    return "asking the teacher about train" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_teacher_is_asked_once_and_again_if_anything_changes(files, capsys):
+    assert asked(files, capsys)
+    assert not asked(files, capsys)
+    other = files.folder / "dev.jsonl"
+    second = str(files.folder / "second")
+    distillation.teach(files, output_dir=second, seed=2, **ONE_UPDATE)
+    for changes in (
+        {"train_file": other.name},
+        {"max_seq_length": 24},
+        {"distill_from": second},
+        {"do_lower_case": False},
+    ):
+        assert asked(files, capsys, **changes), changes
+        assert not asked(files, capsys, **changes), changes
+
+
+@pytest.mark.slow
+def test_damaged_answers_are_asked_again(files, capsys):
+    kept = files.folder / "asking" / "teacher" / "answers.tf_record"
+    asked(files, capsys)
+    content = kept.read_bytes()
+    for spoil in (
+        lambda: kept.write_bytes(content[:-1]),  # as a killed run leaves an older note
+        kept.unlink,
+        lambda: pathlib.Path(f"{kept}.json").write_text("{"),
+    ):
+        spoil()
+        assert asked(files, capsys)
+        assert kept.read_bytes() == content
+        assert not asked(files, capsys)
+
+
+# --- Training ------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("losses", [{"hard_weight": 0.5}, EVERY_LOSS])
+def test_a_killed_student_ends_with_the_same_bits(files, losses):
+    given = losses | {"save_checkpoints_steps": 1}
+    name = f"straight{len(losses)}"
+    expected = files.run(name, **given)
+    with jobs.dying(1):
+        files.run(f"killed{len(losses)}", **given)
+    check_same(files.run(f"killed{len(losses)}", **given), expected)
+    assert ("distillation/projection/kernel" in expected) == (losses is EVERY_LOSS)
+
+
+def without_dropout(files):
+    changes = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    files.configure(**changes)
+    return {"bert_config_file": str(files.folder / "student.json")}
+
+
+@pytest.mark.slow
+def test_two_replicas_two_hosts_and_accumulation_train_the_same_student(tmp_path):
+    """In processes of their own: one may hold a single MirroredStrategy."""
+    files = distillation.write("single", tmp_path)
+    distillation.teach(files)
+    without_dropout(files)
+    given = EVERY_LOSS | {"learning_rate": [1e-3]}
+    expected = files.run("one", **given)
+    accumulated = files.run("accumulated", **given, gradient_accumulation_steps=4)
+    check_same(accumulated, expected, atol=1e-5)
+    program = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
+    flags = files.given("replicas", **given, distribution="mirrored")
+    line = jobs.command("run_classifier.py", flags)[1:]
+    done = forked.finished([sys.executable, program, *line])
+    assert done.returncode == 0, done.stderr
+    assert "on 2 devices" in done.stdout
+    check_same(jobs.weights(tmp_path, "replicas"), expected, atol=1e-5)
+    # Hosts share the answers that the first one keeps.
+    expected = files.run("asked")
+    flags = files.given("hosts", **TRAINED, distribution="multi_worker")
+    line = jobs.command("run_classifier.py", flags)
+    for host in forked.hosts_finished({"worker": [line, line]}):
+        assert host.returncode == 0, host.stderr
+    check_same(jobs.weights(tmp_path, "hosts"), expected, atol=1e-5)
+    assert (tmp_path / "hosts" / "teacher" / "answers.tf_record").exists()
+
+
+@pytest.mark.slow
+def test_a_student_trains_in_bfloat16(files):
+    weights = files.run("half", dtype="mixed_bfloat16", **EVERY_LOSS)
+    assert all(np.isfinite(value).all() for value in weights.values())
+
+
+@pytest.mark.slow
+def test_students_of_other_networks(files):
+    """Another architecture, BiLSTM layers; the teacher has neither."""
+    for name in ("albert", "electra", "roberta"):
+        path = files.folder / f"{name}.json"
+        config = tiny.config(max_position_embeddings=40, hidden_size=8)
+        config = json.loads(config.to_json_string()) | {"architecture": name}
+        if name == "roberta":
+            config["pad_token_id"] = 0
+        path.write_text(json.dumps(config))
+        files.run(name, bert_config_file=str(path), **ONE_UPDATE)
+    weights = files.run("lstm", lstm_layers=1, lstm_size=4, **ONE_UPDATE)
+    assert any("lstm" in name for name in weights)
+
+
+# --- What a student leaves -----------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_search_of_students_stops_early_and_exports_the_best(files, capsys):
+    """With its own projection while it trains, which the export has not."""
+    files.run(
+        "searched",
+        **distillation.WHOLE,
+        do_export=True,
+        distill_compare=True,
+        distill_hidden_weight=1.0,
+        learning_rate=[1e-3, 1e-2],
+        early_stopping_patience=1,
+    )
+    names = [model["model"] for model in files.report("searched")["models"]]
+    assert names == ["teacher", "student", "without the teacher"]
+    output = files.folder / "searched"
+    unpacked = files.folder / "unpacked"
+    exported.unpack(str(output / "export"), str(unpacked))
+    weights, trained = jobs.weights(files.folder, "unpacked"), jobs.weights(output, "")
+    check_same(weights, {name: trained[name] for name in weights})
+    assert "distillation/projection/kernel" in trained.keys() - weights.keys()
+    lines = (output / "predictions.jsonl").read_text().splitlines()
+    known = [json.loads(line) for line in lines]
+    answers = Predictor(str(output)).predict([{"text": each["text"]} for each in known])
+    for answer, each in zip(answers, known, strict=True):
+        assert answer["probabilities"] == pytest.approx(each["probabilities"], abs=1e-5)
+    # Later, it is a classifier as any other.
+    before = jobs.results(files.folder, "searched")
+    flags = {"do_train": False, "do_eval": True, "distill_from": None}
+    jobs.run(files.kind.script, files.given("searched", **flags))
+    after = jobs.results(files.folder, "searched")
+    assert after == pytest.approx(before)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_its_own_teacher_and_weights_alone(files):
+    files.run("begun", **ONE_UPDATE)
+    second = str(files.folder / "another")
+    distillation.teach(files, output_dir=second, seed=3, **ONE_UPDATE)
+    for changes, message in (
+        ({"distill_from": second}, "teacher has changed"),
+        ({"distill_weight": 2.0}, "distill_weight was 1.0 and is now 2.0"),
+        ({"hard_weight": 0.5}, "hard_weight was 0.0 and is now 0.5"),
+        ({"distill_live": True}, "distill_live was False and is now True"),
+        ({"distill_from": None}, "teacher has changed"),
+    ):
+        with pytest.raises(UserError, match=message):
+            files.run("begun", **ONE_UPDATE | changes)
+    files.run("begun", **ONE_UPDATE)  # the same again
+
+
+@pytest.mark.slow
+def test_a_run_of_an_earlier_version_goes_on(files):
+    """It knew no distillation."""
+    plain = {"distill_from": None, "output_dir": str(files.folder / "earlier")}
+    given = files.given(**ONE_UPDATE, **plain)
+    jobs.run(files.kind.script, given)
+    path = files.folder / "earlier" / "run.json"
+    noted = json.loads(path.read_text())
+    ours = {name for name in noted if "distill" in name or "hard" in name}
+    ours.add("teacher_sha256")
+    path.write_text(json.dumps({k: v for k, v in noted.items() if k not in ours}))
+    jobs.run(files.kind.script, given)
+    assert len(ours) > 8

@@ -292,11 +292,11 @@ def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
     purposes = {theirs: head for head, theirs in names.heads.items()}
     head, theirs = purposes.get(their_class), {}
     if unnamed := [n for n in tensors if names.of_released(n, head) is None]:
+        more = f", nor for {len(unnamed) - 1} more tensors" if unnamed[1:] else ""
         raise UserError(
-            f"Hugging Face's layout has no names for {len(unnamed)} tensors "
-            f"({', '.join(unnamed[:3])}{' ...' if len(unnamed) > 3 else ''}); keep the "
-            "model in the release's layout, --layout=release, or train a head that their "
-            "classes have, such as run_squad.py --span_head=independent for questions"
+            f"{unnamed[0]}: Hugging Face's layout has no name for it{more}; keep the model "
+            "in the release's layout (--layout=release), or train a head that their "
+            "classes have; for questions, that is --span_head=independent"
         )
     for released, value in tensors.items():
         pair = names.of_released(released, head)

@@ -81,6 +81,10 @@ class Options(TokenizerOptions):
         for name in ("mask_probability", "ngram_probability"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"--{name}={getattr(self, name)}: must be from 0 to 1")
+        if self.output_file.endswith(".gz"):
+            raise UserError(
+                f"--output_file={self.output_file}: is not compressed; leave .gz out"
+            )
         if not self.mask_probability and not self.ngram_probability:
             raise UserError(
                 "--mask_probability and --ngram_probability are both 0, so all copies "

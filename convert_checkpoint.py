@@ -137,7 +137,7 @@ from training import checkpoint, checkpoint_contents, run, run_folder
 from training.backend import keras, tf
 from modeling.objectives import pretraining
 from text.files import anywhere, inputs, local, sources
-from training.layouts import hugging_face, layers, networks
+from training.layouts import hugging_face, hugging_face_tokenizers, layers, networks
 
 
 @dataclasses.dataclass
@@ -233,7 +233,7 @@ def _check_tokenization(tokenizer, prefix, task):
     tokenizer.check_release(prefix)
     settings, classes = tokenizer.settings, tokenizer.hugging_face_classes
     read = tokenizer.hugging_face_settings
-    hugging_face.check_tokenizer(prefix, settings, classes, read)
+    hugging_face_tokenizers.check(prefix, settings, classes, read)
     noted = run_folder.text_settings(checkpoint.folder_of(prefix))[1] | task
     for name, value in settings.items():
         # Another vocabulary may spell the same tokens.

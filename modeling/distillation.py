@@ -64,6 +64,13 @@ class Distillation:
             )
         )
 
+    @property
+    def layers_flag(self) -> str:
+        """The layers as a person writes them."""
+        if isinstance(self.layers, str):
+            return self.layers
+        return ",".join(f"{mine}:{theirs}" for mine, theirs in self.layers)
+
     def hidden_pairs(self, student: int, teacher: int) -> list[tuple[int, int]]:
         """The layers whose outputs are compared: (of the student, of the teacher).
 

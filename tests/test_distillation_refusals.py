@@ -70,7 +70,20 @@ def test_flags_that_do_not_go_together(taught, changes, message):
     [
         ({"distill_from": "nowhere"}, "nowhere: "),
         ({"distill_layers": ["2:1"], "distill_hidden_weight": 1.0}, "the student has"),
-        ({"distill_layers": ["1:1"], "distill_cosine_weight": 1.0}, "hidden_size is 8"),
+        ({"distill_cosine_weight": 1.0}, "hidden_size is 8"),
+        (
+            {"distill_layers": ["last"]},
+            "--distill_layers needs --distill_hidden_weight",
+        ),
+        (
+            {"distill_layers": [], "distill_hidden_weight": 1.0},
+            "must be one of uniform",
+        ),
+        (
+            {"distill_weight": 0.0, "hard_weight": 1.0, "distill_loss": "kl"},
+            "no effect",
+        ),
+        ({"distill_loss": "mse", "distill_temperature": 2.0}, "no effect on mse"),
         (
             {"labels": ["no", "yes", "perhaps"]},
             "trained for the labels no, perhaps, yes",
@@ -159,7 +172,7 @@ def test_answers_that_are_not_to_these_rows(taught, tmp_path):
     path.write_bytes(path.read_bytes()[:-9])
     refused(files, "answers.tf_record: is damaged", **given)
     note.unlink()
-    refused(files, "no answers of a teacher with a note", **given)
+    refused(files, "its note, .* is missing or incomplete", **given)
 
 
 @pytest.mark.slow

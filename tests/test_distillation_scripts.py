@@ -60,7 +60,7 @@ def test_every_script_trains_a_student_and_compares_it(kind, taught, capsys):
     page = (files.folder / "student" / "distillation.html").read_text()
     assert all(name in page for name in names)
     # The lines say whose they are.
-    examples = report["training_examples"]
+    examples = student["training_examples"]
     assert f" teacher: train: {examples} examples" in said
     assert f" without the teacher: train: {examples // 2} examples" in said
     assert re.search(rf"^[\d:]+ train: {examples} examples", said, re.M)
@@ -81,7 +81,7 @@ def test_a_student_needs_no_labels(kind, taught, capsys):
     assert names == ["teacher", "student"]
     said = capsys.readouterr().out
     assert "the student without its teacher cannot be trained: --" in said
-    number = files.report("only")["training_examples"]
+    number = files.report("only")["models"][1]["training_examples"]
     assert f" teacher: train: {number} examples" in said
 
 

@@ -103,7 +103,7 @@ def test_a_student_reports_resumes_and_is_told_from_others(
     for changes, message in (
         ({"distill_weight": 4.0}, "distill_weight was 5.0 and is now 4.0"),
         ({"distill_tokens": "masked"}, "distill_tokens was 'all' and is now"),
-        ({"distill_layers": ["skip"]}, "distill_layers was"),
+        ({"distill_temperature": 3.0}, "distill_temperature was"),
     ):
         with pytest.raises(UserError, match=message):
             run(tmp_path / "whole", **whole | changes)
@@ -241,18 +241,18 @@ def test_teachers_that_do_not_fit_are_refused(given, tmp_path):
     tokens = pathlib.Path(VOCAB_FILE).read_text().splitlines()
     other = tmp_path / "teacher" / "vocab.txt"
     other.write_text("\n".join(reversed(tokens)) + "\n")
-    vocabulary = "teacher has another vocabulary than the records; write"
-    refused(tmp_path, given, folder, f"vocab.txt: the {vocabulary}")
+    vocabulary = "the teacher's vocabulary differs from the records'; write"
+    refused(tmp_path, given, folder, f"vocab.txt: {vocabulary}")
     other.unlink()
     noted = tmp_path / "teacher" / "text.json"
     noted.write_text(json.dumps({"vocab_sha256": "f" * 64}))
-    refused(tmp_path, given, folder, f"text.json: the {vocabulary}")
+    refused(tmp_path, given, folder, f"text.json: {vocabulary}")
     content = pathlib.Path(given["distill_from"], "vocab.txt").read_text()
     other.write_text(content)
     noted.write_text("{}")
     refused(tmp_path, given, folder, "also --output_dir; a student", output_dir=folder)
     (tmp_path / "teacher" / "bert_config.json").unlink()
-    refused(tmp_path, given, folder, "neither bert_config.json nor config.json")
+    refused(tmp_path, given, folder, "there is no bert_config.json or config.json")
     headless = tasks.Classification(2).network(TINY)
     folder = write(tmp_path / "headless", headless)
     refused(tmp_path, given, folder, "has no masked-LM head .*; pass the output_dir of")

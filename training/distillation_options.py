@@ -69,7 +69,7 @@ class DistillationOptions:
         help="Which layers the losses of layers and attention compare: "
         f"{', '.join(LAYERS)}, or pairs such as 1:3,2:6 (of the student, of the teacher; "
         "0 is the embeddings). uniform: evenly, with the embeddings. skip: evenly, without "
-        "the last. last: those before the last.",
+        "the last. last: the teacher's layers just before its last.",
     )
 
     def __post_init__(self):
@@ -89,15 +89,34 @@ class DistillationOptions:
             )
         if self.distill_from and not any(getattr(self, name) for name in _WEIGHTS):
             raise UserError("all weights of the losses are 0; pass --distill_weight=1")
-        self._layers()
+        self._check_effects()
         super().__post_init__()
+
+    def _check_effects(self):
+        """Refuses flags that would have no effect, although they seem to."""
+        compared = ("hidden", "cls", "attention")
+        if self._layers() != LAYERS[0] and not any(
+            getattr(self, f"distill_{name}_weight") for name in compared
+        ):
+            raise UserError(
+                "--distill_layers needs --distill_hidden_weight, --distill_cls_weight or "
+                "--distill_attention_weight"
+            )
+        of_answers = self.distill_loss or self.distill_temperature != 1.0
+        if self.distill_from and not self.distill_weight and of_answers:
+            raise UserError(
+                "--distill_loss and --distill_temperature have no effect with "
+                "--distill_weight=0; remove them"
+            )
 
     def _layers(self):
         given = self.distill_layers
         if len(given) == 1 and given[0] in LAYERS:
             return given[0]
         try:
-            return tuple(_pair(item) for item in given)
+            if pairs := tuple(_pair(item) for item in given):
+                return pairs
+            raise ValueError
         except ValueError:
             raise UserError(
                 f"--distill_layers={','.join(given)}: must be one of {', '.join(LAYERS)}, "

@@ -23,7 +23,7 @@ from text.files import anywhere
 from text.tokenizers import kinds
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
-from training.layouts import hugging_face
+from training.layouts import hugging_face_tokenizers
 
 
 def check_division(
@@ -107,7 +107,7 @@ def make_tokenizer(given) -> Tokenizer:
     if given.init_checkpoint:
         source = checkpoint.resolve(given.init_checkpoint)
         folder = checkpoint.folder_of(source)
-        hugging_face.check_tokenizer(
+        hugging_face_tokenizers.check(
             source,
             tokenizer.settings,
             tokenizer.hugging_face_classes,

@@ -2,10 +2,8 @@
 
 import dataclasses
 import functools
-import os
 
-from training import checkpoint, mask_filling, run_folder
-from training.backend import tf
+from training import checkpoint, mask_filling, run_folder, teacher_folder
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.kinds import OBJECTIVES
@@ -13,6 +11,7 @@ from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.objective import Objective
 from text.errors import UserError
 from text.tokenizers import kinds
+from training.layouts import hugging_face_tokenizers
 
 _VOCABULARY = "vocab_sha256"  # of a tokenizer's settings
 
@@ -96,16 +95,14 @@ def load(given, config: EncoderConfig, text: dict, strategy) -> WordTeacher:
         UserError: there is none, or it does not fit the student.
     """
     source = checkpoint.resolve(given.distill_from)
-    folder = checkpoint.folder_of(source) or "."
-    if os.path.realpath(folder) == os.path.realpath(given.output_dir):
-        raise UserError(
-            f"--distill_from={given.distill_from}: is also --output_dir; a student needs "
-            "its own folder"
-        )
+    try:
+        folder = teacher_folder.of(source, given)
+    except UserError as error:
+        raise UserError(f"--distill_from={given.distill_from}: {error}") from error
     mask_filling.check_objective(f"--distill_from={given.distill_from}", folder)
-    own = _read_config(folder)
+    own = checkpoint.read_config(folder)
     _check_sizes(given, folder, config, own)
-    note = _check_text(given, folder, text, own)
+    note = _check_text(given, source, folder, text, own)
     names = checkpoint.shapes_of(source)
     if not any(name.startswith(own.masked_lm_scope) for name in names):
         raise UserError(
@@ -115,16 +112,6 @@ def load(given, config: EncoderConfig, text: dict, strategy) -> WordTeacher:
     with strategy.scope():
         network = mask_filling.load_network(own, source, given.dtype)
     return WordTeacher(network, own, source, note)
-
-
-def _read_config(folder):
-    names = run_folder.CONFIG, "config.json"
-    if not any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names):
-        raise UserError(
-            f"{folder}: contains neither {' nor '.join(names)}, which would tell the "
-            "teacher's architecture; copy it there"
-        )
-    return checkpoint.read_config(folder)
 
 
 def _check_sizes(given, folder, student, teacher):
@@ -143,12 +130,14 @@ def _check_sizes(given, folder, student, teacher):
         )
 
 
-def _check_text(given, folder, text, config) -> str:
+def _check_text(given, source, folder, text, config) -> str:
     """Compares vocabularies; returns what to say if one of them is not known."""
     path, noted = run_folder.text_settings(folder)
     if _VOCABULARY not in noted and (found := kinds.find_vocabulary(folder)):
         path = found
         noted = {_VOCABULARY: given.load_tokenizer(found).settings[_VOCABULARY]}
+        kind = kinds.kind_of(found)
+        noted |= hugging_face_tokenizers.settings_of(source, kind.hugging_face_settings)
     if _VOCABULARY not in noted or _VOCABULARY not in text:
         whose = "the records" if _VOCABULARY in noted else "the teacher"
         return (
@@ -160,7 +149,7 @@ def _check_text(given, folder, text, config) -> str:
             continue
         if name == _VOCABULARY:
             raise UserError(
-                f"{path}: the teacher has another vocabulary than the records; write "
+                f"{path}: the teacher's vocabulary differs from the records'; write "
                 "records with the teacher's, or use another teacher"
             )
         raise UserError(

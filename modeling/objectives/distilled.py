@@ -269,8 +269,15 @@ def _check_layers(settings: Distillation, student, teacher) -> None:
     for kind, pairs in _pairs(settings, student, teacher).items():
         if not pairs:
             raise ValueError(
-                f"--distill_layers={settings.layers}: gives --distill_{kind}_weight no "
-                "pair of layers; write some, such as --distill_layers=1:3,2:6"
+                f"--distill_layers={settings.layers_flag}: gives --distill_{kind}_weight "
+                "no pair of layers; write some, such as --distill_layers=1:3,2:6"
+            )
+    for flag in ("cls_weight", "attention_weight"):
+        ways = {student.attention_direction, teacher.attention_direction} - {"both"}
+        if getattr(settings, flag) and ways:
+            raise ValueError(
+                f"--distill_{flag}: student and teacher must see both sides of a token; "
+                f"one has attention_direction {ways.pop()!r}"
             )
     if settings.attention_weight:
         heads = [getattr(c, "num_attention_heads", 0) for c in (student, teacher)]

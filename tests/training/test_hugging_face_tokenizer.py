@@ -10,7 +10,7 @@ from tests.training.hugging_face import GOLDEN
 from text.errors import UserError
 from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
-from training.layouts import hugging_face
+from training.layouts import hugging_face_tokenizers
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def folder(tmp_path):
 
 def check(path, splitter):
     classes = WordPiece.hugging_face_classes
-    hugging_face.check_tokenizer(path, splitter.settings, classes)
+    hugging_face_tokenizers.check(path, splitter.settings, classes)
 
 
 def test_byte_level_models_need_a_byte_level_vocabulary(folder):
     said = json.dumps({"tokenizer_class": "RobertaTokenizer"})
     (folder / "tokenizer_config.json").write_text(said)
     path = checkpoint.resolve(str(folder))
-    hugging_face.check_tokenizer(path, {}, ByteBpe.hugging_face_classes)
+    hugging_face_tokenizers.check(path, {}, ByteBpe.hugging_face_classes)
     with pytest.raises(
         UserError, match="RobertaTokenizer.*the --vocab_file next to it"
     ):
@@ -37,7 +37,7 @@ def test_byte_level_models_need_a_byte_level_vocabulary(folder):
     said = json.dumps({"tokenizer_class": "BertTokenizer"})
     (folder / "tokenizer_config.json").write_text(said)
     with pytest.raises(UserError, match="BertTokenizer.* as RobertaTokenizer"):
-        hugging_face.check_tokenizer(path, {}, ByteBpe.hugging_face_classes)
+        hugging_face_tokenizers.check(path, {}, ByteBpe.hugging_face_classes)
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,13 @@ def test_other_tokenizers_are_refused(folder, content, message):
     (folder / "tokenizer_config.json").write_text(content)
     with pytest.raises(UserError, match=f"tokenizer_config.json: .*{message}"):
         check(checkpoint.resolve(str(folder)), WordSplitter())
+
+
+def test_the_flags_that_a_models_text_needs_are_told(tmp_path):
+    path = str(tmp_path / "model.safetensors")
+    read = WordPiece.hugging_face_settings
+    assert hugging_face_tokenizers.settings_of(path, read) == {}
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    found = hugging_face_tokenizers.settings_of(path, read)
+    assert found == {"do_lower_case": False, "strip_accents": False}

@@ -25,7 +25,15 @@ SUFFIX = ".tf_record"
 _HASH = "row_hash"
 _TOGETHER = 1024
 FINGERPRINT = "fingerprint"  # in the note: hashes what determines the answers
-_NOTED = {"rows", "sha256", "outputs", "task", "state", "text", "max_seq_length"}
+_NOTED = {
+    "rows": int,
+    "sha256": str,
+    "outputs": dict,
+    "task": str,
+    "state": dict,
+    "text": dict,
+    "max_seq_length": int,
+}
 
 
 @dataclasses.dataclass
@@ -143,7 +151,9 @@ def write(path: str, answers: Answers, note: Mapping) -> None:
 def read_note(path: str) -> dict:
     """What is known about a file of answers; empty if there is no such file."""
     note = anywhere.read_json(f"{path}.json")
-    is_note = isinstance(note, dict) and note.keys() >= _NOTED
+    is_note = isinstance(note, dict) and all(
+        isinstance(note.get(name), kind) for name, kind in _NOTED.items()
+    )
     return note if is_note and tf.io.gfile.exists(path) else {}
 
 
@@ -155,10 +165,10 @@ def read(path: str, sequence_outputs: tuple[str, ...]) -> Answers:
     """
     note = read_note(path)
     if not note:
-        raise UserError(
-            f"{path}: there are no answers of a teacher with a note ({path}.json); pass "
-            "the teacher itself as --distill_from"
-        )
+        what = f"its note, {path}.json, is missing or incomplete"
+        if not tf.io.gfile.exists(path):
+            what = "no such file"
+        raise UserError(f"{path}: {what}; pass the teacher itself as --distill_from")
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
         if hashlib.sha256(file.read()).hexdigest() != note["sha256"]:
             raise UserError(

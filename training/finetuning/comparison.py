@@ -30,6 +30,8 @@ _TITLES = {
     "agreement": "agrees with the teacher",
     "teacher_kl": "KL from the teacher",
     "teacher_difference": "difference from the teacher",
+    "training_examples": "examples",
+    "updates": "updates",
     "parameters": "weights",
     "texts_per_second": "texts/s",
 }
@@ -82,13 +84,15 @@ def report(student: Experiment, models: list[Model]) -> None:
         found["parameters"] = sum(
             v.shape.num_elements() for name, v in weights if not name.startswith(SCOPE)
         )
+        if model.name != TEACHER:
+            found["training_examples"] = model.experiment.num_examples
+            found["updates"] = model.trainer.progress.step
         rows.append(found | {"texts_per_second": round(speed, 1)})
     facts = {
         "metric": student.task.metric,
         "split": split,
         "teacher": student.given.distill_from,
         "losses": _losses(student, models),
-        "training_examples": student.num_examples,
         "models": rows,
     }
     if not student.chief:
@@ -174,7 +178,7 @@ def _page(facts: dict, name: str) -> str:
         '<meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{_STYLE}</style>\n<h1>{title}</h1>\n"
         f'<div class="wide"><table>\n{body}</table></div>\n'
-        f"<p>Teacher: {html.escape(facts['teacher'])}. Trained on "
-        f"{facts['training_examples']:,} examples with {html.escape(losses)}.</p>\n"
+        f"<p>Teacher: {html.escape(facts['teacher'])}. Trained with "
+        f"{html.escape(losses)}.</p>\n"
         "</html>\n"
     )

@@ -144,6 +144,10 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
                 f"--seed={self.seed} and {self.num_trials - 1} more: must be below {2**31}"
             )
 
+    def files(self) -> list[str]:
+        teacher = [self.distill_from] if self.distill_from else []
+        return [*super().files(), *teacher, *self.unlabeled_file]
+
     @property
     def needs_labels(self) -> bool:
         """Whether training examples must have labels."""

@@ -183,6 +183,11 @@ class OneClass(Labels):
 
     def learn(self, labels: list, path: str) -> None:
         """Learns the names from a training set; sorts them."""
+        if not labels:
+            raise UserError(
+                "the teacher does not note its labels, and the training set has none; "
+                "pass --labels in the teacher's order"
+            )
         found = sorted({name for label in labels for name in self.classes(label)})
         if len(found) < 2:
             raise UserError(

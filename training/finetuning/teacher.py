@@ -9,8 +9,14 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 
-from training import checkpoint, distribution, exported, run, run_folder
-from training.backend import tf
+from training import (
+    checkpoint,
+    distribution,
+    exported,
+    run,
+    run_folder,
+    teacher_folder,
+)
 from modeling.objectives.distilled import Distilled
 from modeling.objectives.objective import Objective
 from modeling.soft_losses import COMPARED
@@ -21,7 +27,7 @@ from training.finetuning import answer_files
 from training.finetuning.comparison import TEACHER, Model
 from training.finetuning.experiment import Experiment
 from training.finetuning.trials import every_trial
-from training.layouts import hugging_face
+from training.layouts import hugging_face, hugging_face_tokenizers
 
 FOLDER = "teacher"  # in output_dir: rows and answers
 
@@ -65,6 +71,11 @@ class Teacher(abc.ABC):
             )
         default = next(iter(COMPARED[objective.compared_as].losses))
         settings = self.student.given.distillation(default)
+        if settings.loss == "mse" and settings.temperature != 1.0:
+            raise UserError(
+                f"--distill_temperature={settings.temperature:g} has no effect on mse, "
+                "which compares logits; remove it"
+            )
         return Distilled(objective, settings, *self.live())
 
     def live(self) -> tuple:
@@ -161,23 +172,20 @@ class TrainedTeacher(Teacher):
             )
             vocabulary = exported.vocabulary_of(self._path)
         source = checkpoint.resolve(path)
-        folder = checkpoint.folder_of(source) or "."
-        if os.path.realpath(folder) == os.path.realpath(given.output_dir):
-            raise UserError("is also --output_dir; a student needs its own folder")
-        names = (run_folder.CONFIG, "config.json")
-        if not any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names):
-            raise UserError(
-                f"there is no {' or '.join(names)} in {folder}; a teacher needs the one "
-                "that it was trained with next to its weights"
-            )
+        folder = teacher_folder.of(source, given)
+        vocabulary = vocabulary or kinds.find_vocabulary(folder) or given.vocab_file
         state = run_folder.text_settings(folder)[1]
         if not state and hugging_face.is_weights(source):
+            kind = kinds.kind_of(vocabulary)
             state = hugging_face.read_task(source)
+            state |= hugging_face_tokenizers.settings_of(
+                source, kind.hugging_face_settings
+            )
         asked = dataclasses.replace(
-            _asked(given, task, state),
+            _asked(given, state),
             init_checkpoint=path,
             bert_config_file=folder,
-            vocab_file=vocabulary or kinds.find_vocabulary(folder) or given.vocab_file,
+            vocab_file=vocabulary,
         )
         task = type(task)(asked, run.make_tokenizer(asked))
         return Experiment(task, asked, student.strategy, TEACHER), state
@@ -209,7 +217,9 @@ class TrainedTeacher(Teacher):
 
     @functools.cached_property
     def digest(self):
-        return checkpoint.digest(self.trainer.weights)
+        weights = checkpoint.digest(self.trainer.weights)
+        text = sorted(self.experiment.task.tokenizer.settings.items())
+        return hashlib.sha256(repr((weights, text)).encode()).hexdigest()
 
     def distilled(self, objective):
         self._check_tokenizer(objective)
@@ -292,11 +302,15 @@ class TrainedTeacher(Teacher):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _asked(given, task, state):
-    """The flags with which the teacher reads the student's files."""
+def _asked(given, state):
+    """The flags with which the teacher reads the student's files.
+
+    They differ where the text or the network does. What else makes rows is the student's:
+    the same rows are compared.
+    """
     known = {field.name for field in dataclasses.fields(given)}
     names = {field.name for field in dataclasses.fields(TokenizerOptions)}
-    names |= {"lstm_layers", "lstm_size", *task.settings()} - {"labels"}
+    names |= {"lstm_layers", "lstm_size"}
     state = {"lstm_layers": 0, "lstm_size": None} | state
     changes = {name: state[name] for name in names & known & state.keys()}
     if "pooling" in known:

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
 import numpy as np
@@ -21,7 +21,6 @@ from modeling.encoders import architectures
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
-from text.tokenizers.tokenizer import Tokenizer
 from training.layouts.kinds import NAMES, WEIGHTS
 from training.layouts.names import Names
 
@@ -401,44 +400,3 @@ def read_task(path: str) -> dict:
     elif said.get("problem_type") == _SEVERAL_LABELS:
         task["several_labels"] = True
     return task
-
-
-def check_tokenizer(
-    path: str,
-    settings: Mapping[str, object],
-    classes: Container[str | None],
-    read: Callable[[Mapping], Mapping] = Tokenizer.hugging_face_settings,
-) -> None:
-    """Refuses settings that contradict the tokenizer_config.json next to weights.
-
-    Args:
-        path: what `checkpoint.resolve` returned; without such a file, anything passes.
-        settings, classes, read: `settings`, `hugging_face_classes` and
-            `hugging_face_settings` of the `Tokenizer` to be used.
-    Raises:
-        UserError: names the flags to pass.
-    """
-    config = os.path.join(os.path.dirname(path), "tokenizer_config.json")
-    if not is_weights(path) or not tf.io.gfile.exists(config):
-        return
-    try:
-        with anywhere.access(config), tf.io.gfile.GFile(config, "rb") as file:
-            said = dict(json.loads(file.read()))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise UserError(f"{config}: not a tokenizer's JSON ({error})") from error
-    if (theirs := said.get("tokenizer_class")) not in classes:
-        raise UserError(
-            f"{config}: tokenizer_class is {theirs!r}, which does not split text as "
-            f"{' or '.join(filter(None, classes))} does; pass the --vocab_file next to "
-            "it, or use another model"
-        )
-    flags = [
-        f"--{name}={str(value).lower()}"
-        for name, value in read(said).items()
-        if value is not None and value != settings.get(name, value)
-    ]
-    if flags:
-        raise UserError(
-            f"{config}: the model was trained on text split differently; pass "
-            f"{' '.join(flags)}"
-        )

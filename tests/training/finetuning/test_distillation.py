@@ -2,17 +2,19 @@
 
 import json
 import pathlib
+import shutil
 import sys
 
 import numpy as np
 import pytest
 
 import tests
-from training import exported, run_folder
+from training import checkpoint, exported, run_folder
 from serving.predictor import Predictor
 from tests import conversion, distillation, forked, jobs, tiny
 from tests.distillation import TRAINED
 from text.errors import UserError
+from training.finetuning import teacher
 
 # Losses of all kinds, for which the teacher is asked about every batch.
 EVERY_LOSS = {
@@ -116,6 +118,35 @@ def test_damaged_answers_are_asked_again(files, capsys):
         assert asked(files, capsys)
         assert kept.read_bytes() == content
         assert not asked(files, capsys)
+
+
+def test_a_teacher_decides_on_text_and_network_and_the_student_on_rows(files):
+    noted = {"do_lower_case": False, "lstm_layers": 1, "max_seq_length": 8}
+    given = files.kind.script.Options(**files.given(lstm_layers=2))
+    asked = teacher._asked(given, noted | {"labels": ["x"], "train_file": "other"})
+    assert (asked.do_lower_case, asked.lstm_layers) == (False, 1)
+    assert asked.max_seq_length == given.max_seq_length
+    assert (asked.labels, asked.train_file) == (given.labels, given.train_file)
+
+
+@pytest.mark.slow
+def test_a_teacher_that_reads_another_vocabulary_is_another_teacher(files):
+    """Also if nothing next to its weights notes which one it was trained with."""
+    bare = files.folder / "bare"
+    bare.mkdir()
+    source = pathlib.Path(files.teacher)
+    for path in (*source.glob("model.ckpt-*"), source / "bert_config.json"):
+        shutil.copy(path, bare)
+    tokens = (source / "vocab.txt").read_text().split()
+    (bare / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    given = {"distill_from": checkpoint.resolve(files.teacher)}
+    given["distill_from"] = given["distill_from"].replace(str(source), str(bare))
+    files.run("bare_student", **given, **ONE_UPDATE)
+    (bare / "vocab.txt").write_text(
+        "\n".join([*tokens[:5], *reversed(tokens[5:])]) + "\n"
+    )
+    with pytest.raises(UserError, match="teacher has changed"):
+        files.run("bare_student", **given, **ONE_UPDATE)
 
 
 # --- Training ------------------------------------------------------------------------

@@ -23,8 +23,9 @@ class DistillationOptions:
 
     distill_from: str | None = options.field(
         None,
-        help="The teacher, for distillation: a model of the same task. Its output_dir, "
-        "export or checkpoint; or the answers.tf_record that an earlier distillation left.",
+        help="With --do_train, the teacher for distillation: a model of the same task. Its "
+        "output_dir, export or checkpoint; or the answers.tf_record that an earlier "
+        "distillation left.",
     )
     distill_loss: str | None = options.field(
         None,

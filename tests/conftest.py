@@ -10,9 +10,6 @@ import pytest
 # programs that tests start would take it over and say more than they do for a user.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# To optimize what runs once takes XLA longer than to run it as it is.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
-
 # Else it looks for garbage many times a second, through all that TensorFlow has loaded.
 gc.set_threshold(50_000, 20, 20)
 

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from training.backend import tf
 from tests import distillation, jobs, swag
 from tests.distillation import KINDS, TRAINED, WHOLE
 from text.errors import UserError
@@ -105,3 +106,29 @@ def test_a_training_set_needs_no_labels(kind, taught, capsys):
 def test_a_student_needs_no_questions_to_answer(taught):
     """SQuAD's training alone."""
     taught("spans").run("trained", predict_file=None, num_train_epochs=[0.2])
+
+
+def input_ids(path):
+    records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    features = (tf.train.Example.FromString(record).features for record in records)
+    return [list(f.feature["input_ids"].int64_list.value) for f in features]
+
+
+@pytest.mark.slow
+def test_a_teacher_answers_the_students_rows_whatever_its_own_were(taught):
+    """An export notes how its teacher cut rows; the student's are cut by its flags."""
+    files = taught("spans")
+    own = {"output_dir": str(files.folder / "short"), "max_query_length": 1}
+    distillation.teach(files, **own, do_export=True, num_train_epochs=[0.4])
+    kept = []
+    for name, teacher in (("of_folder", "short"), ("of_export", "short/export")):
+        given = {"distill_from": str(files.folder / teacher), "max_query_length": 12}
+        files.run(name, **given, num_train_epochs=[0.4])
+        asked = files.folder / name / "teacher"
+        kept.append((asked / "answers.tf_record").read_bytes())
+        rows = [
+            input_ids(folder / "train.tf_record")
+            for folder in (asked, files.folder / name)
+        ]
+        assert rows[0] == rows[1]
+    assert kept[0] == kept[1]

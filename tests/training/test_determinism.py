@@ -24,11 +24,8 @@ SAME_BITS = os.path.join(ROOT, "tests", "programs", "same_bits.py")
 def test_two_processes_train_to_the_same_bits_in_every_way():
     # Side by side: what races, does so while cores are short. All ways in all types are
     # tried by the program without "few"; the killed runs below train in the plainest.
-    # XLA optimizes as it does for users; see conftest.py.
-    env = {k: v for k, v in jobs.ENVIRONMENT.items() if k != "XLA_FLAGS"}
     processes = [
-        jobs.started([sys.executable, SAME_BITS, "few"], stderr=None, env=env)
-        for _ in range(2)
+        jobs.started([sys.executable, SAME_BITS, "few"], stderr=None) for _ in range(2)
     ]
     first, second = (json.loads(p.communicate()[0].splitlines()[-1]) for p in processes)
     assert len(set(first.values())) == len(first) == 3
@@ -63,9 +60,6 @@ def test_sums_stay_in_the_order_of_the_program():
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     kills.write_inputs(folder, 0.3)
-    # What decides the order of sums is the number of weights, most of them of words.
-    config = kills.CONFIG | {"num_hidden_layers": 1}
-    (folder / "config.json").write_text(json.dumps(config))
     kills.run(kills.commands(folder)["generation"], folder)
     return folder
 

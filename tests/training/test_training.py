@@ -109,38 +109,26 @@ def test_training_follows_the_release():
         np.testing.assert_allclose(got, trace[key], rtol=0, atol=1e-4)
 
 
-def in_ways(kind):
-    """What tests/programs/train_on_replicas.py found, with equal ways held to be so."""
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pairs", "replaced tokens", "distilled words"])
+def test_two_replicas_accumulation_and_xla_equal_one_big_batch(kind):
     line = jobs.command("tests/programs/train_on_replicas.py", {})
     done = forked.finished([*line, RECORDS, kind])
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["number of replicas"] == 2
     assert result["smallest gradient norm"] > 1.0  # so clipping is part of it
-    for way, difference in result["differences"].items():
-        assert difference < 1e-5, way
-    return result
-
-
-@pytest.mark.slow
-def test_two_replicas_accumulation_and_xla_equal_one_big_batch():
-    result = in_ways("pairs")
     assert sorted(result["differences"]) == [
         "accumulation",
         "replicas",
         "replicas, accumulation and recomputation",
         "xla",
     ]
+    for way, difference in result["differences"].items():
+        assert difference < 1e-5, way
     assert result["by dropout"]["replicas"] > 1e-3
     assert result["by dropout"]["updates"] > 1e-3
     assert result["by dropout"]["repetitions"] == 0.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["replaced tokens", "distilled words"])
-def test_what_is_divided_in_every_way_at_once_equals_one_big_batch(kind):
-    (way,) = in_ways(kind)["differences"]
-    assert way == "replicas, accumulation and recomputation"
 
 
 DYNAMIC = DynamicMasks(
@@ -162,17 +150,15 @@ ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
 @pytest.mark.parametrize(
     ("objective", "config"),
     [
+        (OBJECTIVE, TINY),
         (DYNAMIC, TINY),
         (next_token.NextToken(), LEFT_TO_RIGHT),
         (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
     ],
-    ids=["dynamic", "next token", "replaced tokens"],
+    ids=["pairs", "dynamic", "next token", "replaced tokens"],
 )
 def test_whole_update_compiles_with_xla(objective, config):
-    """As on a TPU: nothing in it has a varying shape, or is a string.
-
-    Pairs are compiled above, all but what every objective shares.
-    """
+    """As on a TPU: nothing in it has a varying shape, or is a string."""
     run = trainer(config, objective, accumulation_steps=2)
     batch = next(iter(parsed().training(8, seed=0)))
     batch["row_numbers"] = tf.range(8, dtype=tf.int64)

@@ -114,7 +114,7 @@ _MUCH_UNKNOWN = 0.05
 def main(given: Options) -> None:
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(given, name) for name in names}
-    values["strip_accents"] = kinds.kind_of(given.vocab_file).strips_accents(given)
+    values |= kinds.kind_of(given.vocab_file).resolved(given)
     pipeline = _pipeline(given) if given.runner else None
     settings = Settings(
         input_files=tuple(inputs.expand(given.input_file)),

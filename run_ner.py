@@ -274,7 +274,7 @@ class Tagger(ServedTask):
         vocabulary = self.tokenizer.vocabulary
         for window in windows:
             ids = chain.from_iterable(pieces[window.start : window.stop])
-            ids = [vocabulary.cls_id, *ids, vocabulary.sep_id]
+            ids = [vocabulary.cls_id, *ids, vocabulary.end_id]
             places = edges[window.own_start : window.own_stop] - edges[window.start] + 1
             own = slice(window.own_start - first, window.own_stop - first)
             label_ids = np.zeros(len(ids), np.int64)

@@ -82,7 +82,7 @@ def _pair_row(a_ids, b_ids, vocabulary, given, counts):
     )
     seps = [vocabulary.sep_id] * vocabulary.separators
     a_side = [vocabulary.cls_id, *a_ids[:a_length], *seps]
-    b_side = [*b_ids[:b_length], vocabulary.sep_id]
+    b_side = [*b_ids[:b_length], vocabulary.end_id]
     ids = a_side + b_side
     segments = [0] * len(a_side) + [vocabulary.second_segment] * len(b_side)
     return Row(ids, segments, slice(0, len(ids)), True)
@@ -103,7 +103,7 @@ def _text_rows(ids, vocabulary, given, counts) -> Iterator[Row]:
         # Two windows share their overlap: each gets the half farther from its own end.
         stop = len(ids) if is_last else (following + start + room + 1) // 2
         kept = slice(first - start + (start > 0), stop - start + 1 + is_last)
-        row_ids = [vocabulary.cls_id, *window, vocabulary.sep_id]
+        row_ids = [vocabulary.cls_id, *window, vocabulary.end_id]
         yield Row(row_ids, [0] * len(row_ids), kept, is_last)
         first = stop
 

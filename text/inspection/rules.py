@@ -73,7 +73,7 @@ def _text_in_place(batch, layout, is_token, vocabulary):
         first & (layout.text != vocabulary.cls_id),
         "must begin with [CLS]",
     )
-    special = (vocabulary.pad_id, vocabulary.cls_id, vocabulary.mask_id)
+    special = list(vocabulary.never_text)
     yield Rule(
         "input_ids",
         is_token & ~first & np.isin(layout.text, special),

@@ -7,7 +7,7 @@ import numpy as np
 
 from text.inspection.rules import name
 from text.instances.instances import Instances
-from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.vocabulary import MASK, Vocabulary
 
 LEGEND = (
     "[MASK→cat]: cat is to be predicted and was replaced by [MASK]; [dog→cat]: by the "
@@ -53,15 +53,18 @@ def sides(
     if layout.is_predicted.any():
         predicted.update(record["masked_lm_positions"][layout.is_predicted[0]].tolist())
     found = {side: [] for side in instances.sides}
-    seps = 0
+    mask_id = vocabulary.special_ids.get(MASK)
+    ends = (vocabulary.sep_id, vocabulary.end_id)
+    seps, goes_on = 0, False
     for position in range(int(layout.lengths[0])):
         id, shown = int(layout.text[0, position]), int(record["input_ids"][position])
         outcome = "text"
         if position in predicted:
-            outcome = "mask" if shown == vocabulary.mask_id else "random"
+            outcome = "mask" if shown == mask_id else "random"
             outcome = "kept" if shown == id else outcome
-        elif id == (vocabulary.sep_id if position else vocabulary.cls_id):
+        elif id in ends if position else id == vocabulary.cls_id:
             seps += position > 0
+            goes_on = False
             continue
         side = int(record["segment_ids"][position])
         if not vocabulary.second_segment:
@@ -69,7 +72,7 @@ def sides(
         known = 0 <= side < len(instances.sides)
         words = found[instances.sides[side if known else 0]]
         is_known = 0 <= id < len(vocabulary)
-        goes_on = is_known and vocabulary.is_joined[id]
+        goes_on |= bool(is_known and vocabulary.is_joined[id])
         original = vocabulary.texts[id] if is_known else name(vocabulary, id)
         if outcome != "text":
             original = original or name(vocabulary, id)  # it may be the space alone
@@ -78,6 +81,7 @@ def sides(
         if not words or not goes_on:
             words.append([])
         words[-1].append(Piece(original, name(vocabulary, shown), outcome))
+        goes_on = bool(is_known and vocabulary.joins_next[id])
     return found
 
 

@@ -77,6 +77,8 @@ class ElectraSegments(Instances):
         room = size + vocabulary.separators
         batch, is_text = packing.pack_pairs(tokens, a, b, vocabulary, room)
         is_lost = (b == 0)[:, None] & (np.arange(room) > a[:, None] + 1)
+        alone = np.flatnonzero(b == 0)
+        batch["input_ids"][alone, a[alone] + 1] = vocabulary.end_id
         fillers = {"input_ids": vocabulary.pad_id, "input_mask": 0, "segment_ids": 0}
         for name, filler in fillers.items():
             batch[name][is_lost] = filler
@@ -89,7 +91,7 @@ class ElectraSegments(Instances):
         text, lengths, _ = layout
         columns = np.arange(text.shape[1])
         is_token = columns < lengths[:, None]
-        is_sep = is_token & (text == vocabulary.sep_id)
+        is_sep = is_token & vocabulary.is_separator(text)
         first, last = is_sep.argmax(axis=1)[:, None], lengths[:, None] - 1
         b_begins = first + vocabulary.separators
         right = (columns >= first) & (columns < b_begins) | (columns == last)

@@ -100,6 +100,7 @@ class FullSentences(Instances):
         input_ids = np.where(
             input_mask, np.int32(vocabulary.sep_id), np.int32(vocabulary.pad_id)
         )
+        input_ids[columns == last] = vocabulary.end_id
         input_ids[:, 0] = vocabulary.cls_id
         input_ids[is_text] = tokens
         batch = {
@@ -114,7 +115,7 @@ class FullSentences(Instances):
     def rules(self, batch, layout, vocabulary) -> Iterator[Rule]:
         columns = np.arange(layout.text.shape[1])
         last = layout.lengths[:, None] - 1
-        is_sep = (layout.text == vocabulary.sep_id) & (columns <= last)
+        is_sep = vocabulary.is_separator(layout.text) & (columns <= last)
         yield Rule(
             "input_ids", (columns == last) & ~is_sep, "must be [SEP] after the text"
         )
@@ -178,7 +179,7 @@ class _Documents(figures.Figures):
 
     def add(self, batch, layout, recipe) -> None:
         is_token = np.arange(layout.text.shape[1]) < layout.lengths[:, None]
-        is_sep = is_token & (layout.text == self._vocabulary.sep_id)
+        is_sep = is_token & self._vocabulary.is_separator(layout.text)
         figures.count(self._counts, is_sep.sum(axis=1))
 
     def lines(self) -> list[tuple[str, str]]:

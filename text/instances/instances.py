@@ -92,9 +92,8 @@ class Layout(NamedTuple):
     def words(self, vocabulary: Vocabulary) -> np.ndarray:
         """bool [batch, seq_length]: tokens that are neither [CLS] nor [SEP]."""
         is_token = np.arange(self.text.shape[1]) < self.lengths[:, None]
-        return is_token & (
-            (self.text != vocabulary.cls_id) & (self.text != vocabulary.sep_id)
-        )
+        is_special = vocabulary.is_separator(self.text)
+        return is_token & ~is_special & (self.text != vocabulary.cls_id)
 
     def of_rows(self, rows: list[int]) -> "Layout":
         return Layout(*(values[rows] for values in self))

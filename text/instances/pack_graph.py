@@ -39,8 +39,8 @@ def pack(
     in_b = columns >= b_begin
     if b is not None:
         ids = tf.where(in_b, _token(b, columns - b_begin), ids)
-    is_sep = (columns >= first_sep) & ~in_b | (columns == last)
-    ids = tf.where(is_sep, tokenizer.sep_id, ids)
+    ids = tf.where((columns >= first_sep) & ~in_b, tokenizer.sep_id, ids)
+    ids = tf.where(columns == last, tokenizer.end_id, ids)
     ids = tf.where(columns == 0, tokenizer.cls_id, ids)
     is_token = columns <= last
     mask = tf.cast(is_token, tf.int32)

@@ -1,6 +1,7 @@
 """Packs ids as `[CLS] a [SEP] b [SEP]`, with padding.
 
-The vocabulary says how many [SEP] are between a and b, and which segment b is.
+The vocabulary says how many [SEP] are between a and b, which token is the last, and which
+segment b is.
 """
 
 import numpy as np
@@ -62,6 +63,7 @@ def pack_pairs(
     input_ids = np.where(
         input_mask, np.int32(vocabulary.sep_id), np.int32(vocabulary.pad_id)
     )
+    input_ids[columns == last_sep] = vocabulary.end_id
     input_ids[:, 0] = vocabulary.cls_id
     input_ids[is_text] = tokens
     batch = {
@@ -96,15 +98,15 @@ def pack(
         input_ids, segment_ids, and whether tokens were lost.
     Source: google-research/bert@eedf571 run_classifier.py:398-457, 557-571.
     """
-    cls, sep = vocabulary.cls_id, vocabulary.sep_id
+    cls, sep, end = vocabulary.cls_id, vocabulary.sep_id, vocabulary.end_id
     if b is None:
         kept = a[: max_seq_length - 2]
-        ids = [cls, *kept, sep]
+        ids = [cls, *kept, end]
         return ids, [0] * len(ids), len(kept) < len(a)
     a_length, b_length = truncated_lengths(
         len(a), len(b), max_seq_length - vocabulary.num_special_tokens
     )
     head = [cls, *a[:a_length], *[sep] * vocabulary.separators]
-    tail = [*b[:b_length], sep]
+    tail = [*b[:b_length], end]
     segments = [0] * len(head) + [vocabulary.second_segment] * len(tail)
     return head + tail, segments, bool(a_length + b_length < len(a) + len(b))

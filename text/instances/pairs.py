@@ -109,7 +109,7 @@ class Pairs(Instances):
         is_sep = (columns >= first_seps) & ~in_b & is_token | (columns == last_seps)
         yield Rule(
             "input_ids",
-            is_token & ((text == vocabulary.sep_id) != is_sep),
+            is_token & (vocabulary.is_separator(text) != is_sep),
             "must be [SEP] at the end of the two sides, and nowhere else",
         )
         yield Rule(

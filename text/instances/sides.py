@@ -11,7 +11,7 @@ MOST_RANDOM = 0.9
 
 def find_first_seps(layout, vocabulary):
     """int64 [batch, 1]: the position of the first [SEP]."""
-    return (layout.text == vocabulary.sep_id).argmax(axis=1)[:, None]
+    return vocabulary.is_separator(layout.text).argmax(axis=1)[:, None]
 
 
 class Sides(figures.Figures):

@@ -100,12 +100,7 @@ class StaticMasks(Masks):
             is_predicted & (np.diff(positions, axis=1, prepend=-1) <= 0),
             "must rise from one prediction to the next",
         )
-        special = (
-            vocabulary.pad_id,
-            vocabulary.cls_id,
-            vocabulary.sep_id,
-            vocabulary.mask_id,
-        )
+        special = [*vocabulary.never_text, vocabulary.sep_id, vocabulary.end_id]
         yield Rule(
             "masked_lm_ids",
             is_predicted & np.isin(batch["masked_lm_ids"], special),

@@ -187,7 +187,7 @@ def rows(
     question = question[: lengths.max_query_length]
     seps = [vocabulary.sep_id] * vocabulary.separators
     head = np.array([vocabulary.cls_id, *question, *seps], np.int32)
-    tail = np.array([vocabulary.sep_id], np.int32)
+    tail = np.array([vocabulary.end_id], np.int32)
     spans = windows(len(document), lengths.window(len(question)), lengths.doc_stride)
     for first, stop, own_first, own_stop in spans:
         offset = len(head) - first

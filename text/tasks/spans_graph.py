@@ -114,8 +114,9 @@ def rows(
     tokens = tf.ragged.range(begin + windows.first, begin + windows.stop)
     begin = tf.gather(tf.cast(questions.row_starts(), tf.int32), windows.question)
     query = tf.ragged.range(begin, begin + windows.num_query_tokens)
-    cls, sep = (
-        tf.fill([tf.size(begin), 1], id) for id in (tokenizer.cls_id, tokenizer.sep_id)
+    cls, sep, end = (
+        tf.fill([tf.size(begin), 1], id)
+        for id in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id)
     )
     input_ids = tf.concat(
         [
@@ -123,7 +124,7 @@ def rows(
             _gathered(questions.flat_values, query),
             *[sep] * tokenizer.separators,
             _gathered(documents.flat_values, tokens),
-            sep,
+            end,
         ],
         axis=1,
     ).to_tensor(tokenizer.pad_id)

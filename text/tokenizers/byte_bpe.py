@@ -10,7 +10,6 @@ merges.txt, two pieces per line.
 """
 
 import hashlib
-import json
 import os
 import re
 
@@ -19,6 +18,7 @@ import tokenizers
 
 from text.errors import UserError
 from text.files import sources
+from text.tokenizers import bpe_files
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
@@ -119,21 +119,7 @@ class ByteBpe(Tokenizer):
 
     @classmethod
     def parse(cls, content):
-        ids = json.loads(content)
-        if not isinstance(ids, dict) or not ids:
-            raise ValueError("not an object of tokens and ids")
-        for token, id in ids.items():
-            if type(id) is not int or not 0 <= id < len(ids):
-                raise ValueError(
-                    f"{token!r} has the id {id!r}; {len(ids)} tokens have the ids 0 to "
-                    f"{len(ids) - 1}, each once"
-                )
-        tokens = [""] * len(ids)
-        for token, id in ids.items():
-            if tokens[id]:
-                raise ValueError(f"{tokens[id]!r} and {token!r} have the same id, {id}")
-            tokens[id] = token
-        return tokens
+        return bpe_files.tokens_by_id(content)
 
     @property
     def settings(self):
@@ -150,7 +136,7 @@ class ByteBpe(Tokenizer):
     def files(self):
         path = self.vocabulary.path
         paths = {self.vocabulary_file: path, MERGES: _merges_path(path)}
-        return {name: _content(path) for name, path in paths.items()}
+        return {name: bpe_files.content(path) for name, path in paths.items()}
 
     def encode(self, text):
         return self._plain.encode(_clean(text)).ids
@@ -192,11 +178,6 @@ def _merges_path(vocab_file):
     return os.path.join(os.path.dirname(vocab_file), MERGES)
 
 
-def _content(path):
-    with sources.opened(path) as file:
-        return file.read()
-
-
 def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
     """Reads vocab.json and the merges.txt next to it.
 
@@ -204,17 +185,12 @@ def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
         UserError: a file is missing or malformed, or they do not fit each other.
     """
     merges_path = _merges_path(path)
-    for needed in (path, merges_path):
-        if not sources.is_file(needed):
-            raise UserError(
-                f"{needed}: no such file; a byte-level vocabulary is two files in one "
-                f"folder, vocab.json and {MERGES}"
-            )
-    content, merges_content = _content(path), _content(merges_path)
-    try:
-        tokens = ByteBpe.parse(content)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not a vocabulary: {error}") from error
+    tokens, content, merges_content = bpe_files.read(
+        path,
+        merges_path,
+        "a byte-level vocabulary is two files in one folder, "
+        f"{ByteBpe.vocabulary_file} and {MERGES}",
+    )
     known = set(tokens)
     if missing := [token for token in ROBERTA.names if token not in known]:
         raise UserError(
@@ -228,7 +204,9 @@ def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
             f"{characters[missing[0]]!r} for {missing[0]:#04x}; it is not a byte-level "
             "vocabulary"
         )
-    merges = _merges(merges_path, merges_content, known)
+    merges = bpe_files.merges(
+        merges_path, merges_content, known, ByteBpe.vocabulary_file
+    )
     digest = hashlib.sha256(content + merges_content).hexdigest()
     bytes_of = {character: byte for byte, character in enumerate(characters)}
     special = set(ROBERTA.names)
@@ -245,36 +223,6 @@ def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
         ),
         merges,
     )
-
-
-def _merges(path, content, known):
-    try:
-        lines = content.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: is not UTF-8 ({error})") from error
-    merges, taken = [], set()
-    for number, line in enumerate(lines, start=1):
-        line = line.removesuffix("\r")
-        # The first line is a comment; elsewhere, # is a piece like others.
-        if not line or (number == 1 and line.startswith("#version")):
-            continue
-        pieces = tuple(line.split(" "))
-        if len(pieces) != 2 or not all(pieces):
-            raise UserError(
-                f"{path}:{number}: {line[:60]!r} is not two pieces with a space between "
-                "them"
-            )
-        for piece in (*pieces, "".join(pieces)):
-            if piece not in known:
-                raise UserError(
-                    f"{path}:{number}: {piece!r} is not in vocab.json; use the {MERGES} "
-                    "that belongs to it"
-                )
-        if pieces in taken:
-            raise UserError(f"{path}:{number}: {line!r} is repeated; remove the line")
-        taken.add(pieces)
-        merges.append(pieces)
-    return merges
 
 
 def _text(token, bytes_of):

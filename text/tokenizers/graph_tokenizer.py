@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.vocabulary import MASK, Vocabulary
 
 NUM_POINTS = 0x110000
 _PAGE = 256  # code points that share a row of a table
@@ -17,8 +17,8 @@ class GraphTokenizer(tf.Module, abc.ABC):
 
     Attributes:
         vocab_size: int.
-        pad_id, cls_id, sep_id, unk_id, mask_id: ints.
-        mask: str, the token with the id mask_id.
+        pad_id, cls_id, sep_id, end_id, unk_id: ints.
+        mask_id, mask: int, and str, the token with that id; None if there is none.
         separators, second_segment: see `SpecialTokens`.
     """
 
@@ -27,8 +27,9 @@ class GraphTokenizer(tf.Module, abc.ABC):
         self.vocab_size = len(vocabulary)
         self.pad_id = vocabulary.pad_id
         self.cls_id, self.sep_id = vocabulary.cls_id, vocabulary.sep_id
-        self.unk_id, self.mask_id = vocabulary.unk_id, vocabulary.mask_id
-        self.mask = vocabulary.mask
+        self.unk_id, self.end_id = vocabulary.unk_id, vocabulary.end_id
+        self.mask_id = vocabulary.special_ids.get(MASK)
+        self.mask = None if self.mask_id is None else vocabulary.mask
         self.separators = vocabulary.separators
         self.second_segment = vocabulary.second_segment
 

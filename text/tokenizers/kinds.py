@@ -12,6 +12,7 @@ from text.errors import UserError
 from text.files import sources
 from text.tokenizers import sentencepiece
 from text.tokenizers.byte_bpe import ByteBpe
+from text.tokenizers.gpt_bpe import GptBpe
 from text.tokenizers.sentencepiece import SentencePiece
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
@@ -24,7 +25,12 @@ DECOMPOSITION_WARNING = (
 )
 
 # The first one that reads a vocabulary file is used; WordPiece takes any.
-TOKENIZERS: tuple[type[Tokenizer], ...] = (SentencePiece, ByteBpe, WordPiece)
+TOKENIZERS: tuple[type[Tokenizer], ...] = (
+    SentencePiece,
+    GptBpe,
+    ByteBpe,
+    WordPiece,
+)
 
 # "piece TAB score", which spm_train writes next to a model.
 _SCORED = re.compile(rb"[^\t\r\n]+\t-?[0-9.e+-]+\r?\n")
@@ -81,8 +87,10 @@ def _file(path):
         return path
     found = find_vocabulary(path)
     if not found:
-        names = " or ".join(kind.vocabulary_file for kind in reversed(TOKENIZERS))
-        raise UserError(f"{path}: contains no {names}; pass the vocabulary's own path")
+        names = dict.fromkeys(kind.vocabulary_file for kind in reversed(TOKENIZERS))
+        raise UserError(
+            f"{path}: contains no {' or '.join(names)}; pass the vocabulary's own path"
+        )
     return found
 
 
@@ -111,6 +119,13 @@ class TokenizerOptions:
         True,
         help="Make every Chinese character a separate word. Not for SentencePiece.",
     )
+    gpt_words: str | None = options.field(
+        None,
+        choices=("openai", "hugging_face"),
+        help="For GPT-1's vocabulary (encoder_bpe_40000.json): how text becomes words. "
+        "openai: as the released weights were trained, with the packages ftfy and spaCy; "
+        "by default, if they are installed. hugging_face: as BERT's, like transformers.",
+    )
 
     def load_tokenizer(self, vocab_file: str) -> Tokenizer:
         """The tokenizer for a vocabulary, a file or its folder, and these flags.
@@ -120,5 +135,12 @@ class TokenizerOptions:
             OSError: the file cannot be read.
         """
         vocab_file = _file(vocab_file)
+        kind = kind_of(vocab_file)
+        for name in {name for other in TOKENIZERS for name in other.flags}:
+            if name not in kind.flags and getattr(self, name) is not None:
+                raise UserError(
+                    f"{vocab_file}: --{name} does not apply to this kind of vocabulary; "
+                    "leave it out"
+                )
         with _named_for_what_it_is(vocab_file):
-            return kind_of(vocab_file).load(vocab_file, self)
+            return kind.load(vocab_file, self)

@@ -24,6 +24,7 @@ class Tokenizer(abc.ABC):
             TensorFlow's own; a program imports them before it loads a SavedModel.
         finds_answers_by_offset: whether the ids of a part of a word depend on the rest of
             it, so that an answer is found in its text by characters and not by ids.
+        flags: the `TokenizerOptions` that are for this kind alone.
     """
 
     vocabulary: Vocabulary
@@ -31,11 +32,15 @@ class Tokenizer(abc.ABC):
     hugging_face_classes: tuple[str | None, ...]
     libraries: tuple[str, ...] = ()
     finds_answers_by_offset = False
+    flags: tuple[str, ...] = ()
 
     @classmethod
     @abc.abstractmethod
     def reads(cls, vocab_file: str) -> bool:
-        """Whether a vocabulary file, or a folder, is of this kind, judging by its name."""
+        """Whether a vocabulary file, or a folder, is of this kind.
+
+        Its name decides, or, if it exists and kinds share the name, its content.
+        """
 
     @classmethod
     def find(cls, folder: str) -> str | None:
@@ -48,6 +53,11 @@ class Tokenizer(abc.ABC):
         """Whether `TokenizerOptions` remove accents from text."""
         strips = options.strip_accents
         return options.do_lower_case if strips is None else strips
+
+    @classmethod
+    def resolved(cls, options) -> Mapping[str, object]:
+        """The values of the `TokenizerOptions` that are left open, by name."""
+        return {"strip_accents": cls.strips_accents(options)}
 
     @classmethod
     @abc.abstractmethod
@@ -137,6 +147,12 @@ class Tokenizer(abc.ABC):
         Args:
             folder: where to write its vocabulary; a SavedModel includes the files.
         """
+
+    def check_graph(self) -> None:
+        """Raises:
+        UserError: there is no `graph`, and why.
+        """
+        return  # nearly all kinds have one
 
     def check_release(self, path: str | None) -> None:
         """Checks the settings against the released model that a path names, if it does.

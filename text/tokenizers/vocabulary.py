@@ -29,16 +29,24 @@ class SpecialTokens:
 
     Attributes:
         names: the tokens for padding, for what is unknown, at the start of a row, at the
-            end of a text, and in place of a token to predict.
+            end of a text, and in place of a token to predict; None in the last place if
+            nothing is ever hidden. Padding may be what is unknown, too.
         separators: how many end-of-text tokens are between the two texts of a row.
         second_segment: the segment id of the second text.
         continuation: what marks a piece that continues a word.
+        end: the token at the end of a row, if it is not that at the end of a text.
     """
 
-    names: tuple[str, ...] = SPECIAL_TOKENS
+    names: tuple[str | None, ...] = SPECIAL_TOKENS
     separators: int = 1
     second_segment: int = 1
     continuation: str = "##"
+    end: str | None = None
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(filter(None, dict.fromkeys((*self.names, self.end))))
 
 
 class Vocabulary:
@@ -47,10 +55,11 @@ class Vocabulary:
     Attributes:
         tokens: list of str, token by id.
         ids: dict of str to int; the later id if a token occurs twice.
-        pad_id, unk_id, cls_id, sep_id, mask_id: ints.
-        mask: the token with the id mask_id.
+        pad_id, unk_id, cls_id, sep_id: ints.
+        end_id: int, at the end of a row; nearly always sep_id.
         is_continuation: bool [size], true where a piece continues a word.
         is_joined: bool [size], true where a piece follows another without a space.
+        joins_next: bool [size], true where the next piece follows without a space.
         texts: list of str, what each token stands for, without the mark of a continuation.
         continuation, separators, second_segment: see `SpecialTokens`.
         path: where the tokens were read from, or "".
@@ -67,10 +76,12 @@ class Vocabulary:
         texts: list[str] | None = None,
         is_continuation: Sequence[bool] | None = None,
         is_joined: Sequence[bool] | None = None,
+        joins_next: Sequence[bool] | None = None,
     ):
         """Args:
             texts, is_continuation: by default, as the marks of `special` say.
             is_joined: by default, `is_continuation`.
+            joins_next: by default, of no piece.
         Raises:
             UserError: a special token is missing.
         """
@@ -78,11 +89,11 @@ class Vocabulary:
         self.ids = {token: id for id, token in enumerate(tokens)}
         self.path = path
         self.digest = digest
-        missing = [token for token in special.names if token not in self.ids]
+        missing = [token for token in special.tokens if token not in self.ids]
         if missing:
             raise UserError(
                 f"{path or 'the vocabulary'}: no line is {' or '.join(missing)}; a "
-                f"vocabulary contains {' '.join(special.names)}, one token per line"
+                f"vocabulary contains {' '.join(special.tokens)}, one token per line"
             )
         if is_continuation is None:
             mark = special.continuation
@@ -90,11 +101,12 @@ class Vocabulary:
             texts = [token.removeprefix(mark) for token in tokens]
         self.is_continuation = np.array(is_continuation)
         self.is_joined = np.array(is_continuation if is_joined is None else is_joined)
+        self.joins_next = np.array(joins_next or [False] * len(tokens))
         self.texts = texts
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
-            self.ids[token] for token in special.names
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self._mask_id = (
+            self.ids.get(token) for token in special.names
         )
-        self.mask = tokens[self.mask_id]
+        self.end_id = self.sep_id if special.end is None else self.ids[special.end]
         self.continuation = special.continuation
         self.separators = special.separators
         self.second_segment = special.second_segment
@@ -107,8 +119,39 @@ class Vocabulary:
     @property
     def special_ids(self) -> dict[str, int]:
         """The special ids by BERT's names for them, in the order of SPECIAL_TOKENS."""
-        ids = self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
-        return dict(zip(SPECIAL_TOKENS, ids, strict=True))
+        ids = self.pad_id, self.unk_id, self.cls_id, self.sep_id, self._mask_id
+        known = zip(SPECIAL_TOKENS, ids, strict=True)
+        return {name: id for name, id in known if id is not None}
+
+    @property
+    def mask_id(self) -> int:
+        """The id in place of a token to predict.
+
+        Raises:
+            UserError: there is none.
+        """
+        if self._mask_id is None:
+            raise UserError(
+                f"{self.path or 'the vocabulary'}: has no token for hidden words, like "
+                "[MASK], because its models read from left to right; nothing can be masked "
+                "with it"
+            )
+        return self._mask_id
+
+    @property
+    def mask(self) -> str:
+        """The token with the id `mask_id`; raises as it does."""
+        return self.tokens[self.mask_id]
+
+    @property
+    def never_text(self) -> set[int]:
+        """The ids that no text becomes, those between and after texts aside."""
+        ids = {self.pad_id, self.cls_id, self._mask_id} - {None}
+        return ids - {self.unk_id}  # which may be padding, too
+
+    def is_separator(self, ids: np.ndarray) -> np.ndarray:
+        """bool [...]: which ids end a text or a row."""
+        return (ids == self.sep_id) | (ids == self.end_id)
 
     @property
     def num_special_tokens(self) -> int:

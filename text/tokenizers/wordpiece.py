@@ -2,11 +2,9 @@
 
 Every code point is treated as in the release. What the release does in five passes over
 the text (clean, space out CJK, lowercase, strip accents, split at punctuation) is one table
-from code points to replacements, applied to the text between two spaces. Because words
-repeat, the results are cached, as bytes: joining them is faster than joining lists.
+from code points to replacements, applied to the text between two spaces.
 """
 
-import array
 import os
 import pathlib
 import re
@@ -14,12 +12,10 @@ import unicodedata
 
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers.tokenizer import Tokenizer
-from text.tokenizers.vocabulary import UNK, Vocabulary
+from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.word_by_word import WordByWord
 
 LONGEST_WORD = 200  # characters; longer words are [UNK] (D27)
-_LONGEST_CACHED = 40  # a line of Chinese is one long chunk that never recurs
-_MOST_CACHED = 1 << 17  # about 30 MB; then a cache is cleared
 
 # Control characters that str.split treats as spaces; the release deletes them.
 _DELETED_SPACES = "\x0b\x0c\x1c-\x1f\x85"
@@ -154,14 +150,8 @@ class WordSplitter:
         """Text to cleaned, lowercased, stripped words; punctuation marks are words."""
         return self._replaced(text).split()
 
-    def aligned(self, text: str) -> tuple[str, list[int], list[int]]:
-        """Like `words`, with offsets.
-
-        Returns:
-            the words as one string with spaces between them; and for each of its
-            characters, the start and the end of its original in `text`. A dropped accent
-            belongs to the letter before it.
-        """
+    def aligned(self, text: str) -> tuple[list[str], list[int], list[int]]:
+        """See `Splitter`; a dropped accent belongs to the letter before it."""
         parts = [self.table[ord(character)] for character in text]
         ends = [0] * len(text)
         end = len(text)
@@ -170,7 +160,11 @@ class WordSplitter:
             if parts[index] or unicodedata.category(text[index]) != "Mn":
                 end = index
         sources = [index for index, part in enumerate(parts) for _ in part]
-        return self._replaced(text), sources, [ends[index] for index in sources]
+        replaced = self._replaced(text)
+        sources = [
+            source for source, c in zip(sources, replaced, strict=True) if c != " "
+        ]
+        return replaced.split(), sources, [ends[source] for source in sources]
 
     def decomposes(self, text: str) -> bool:
         """Whether accent stripping decomposes Hangul or kana in `text`."""
@@ -194,7 +188,7 @@ class WordSplitter:
         return text.translate(self.table)
 
 
-class WordPiece(Tokenizer):
+class WordPiece(WordByWord):
     """Turns text into WordPieces exactly like the release's FullTokenizer.
 
     Attributes:
@@ -211,12 +205,9 @@ class WordPiece(Tokenizer):
         split_cjk: bool = True,
     ):
         """Args: as for `WordSplitter`."""
-        self.vocabulary = vocabulary
-        self.splitter = WordSplitter(do_lower_case, strip_accents, split_cjk)
-        self._id_type = vocabulary.id_type.char
-        self._word_ids = _Cache(self._encode_word)
-        self._chunk_ids = _Cache(self._encode_chunk)
-        self._chunk_spans = _Cache(self._align_chunk)
+        super().__init__(
+            vocabulary, WordSplitter(do_lower_case, strip_accents, split_cjk)
+        )
         self._longest_piece = max(map(len, vocabulary.tokens)) + len("##")
 
     vocabulary_file = "vocab.txt"
@@ -272,34 +263,6 @@ class WordPiece(Tokenizer):
         with sources.opened(self.vocabulary.path) as file:
             return {self.vocabulary_file: file.read()}
 
-    def encode(self, text):
-        return array.array(self._id_type, self.encode_packed(text)).tolist()
-
-    def encode_packed(self, text):
-        chunks = self.splitter.chunks(text)
-        return b"".join(map(self._chunk_ids.__getitem__, chunks))
-
-    def encode_words(self, text):
-        chunks = [self._chunk_ids[chunk] for chunk in self.splitter.chunks(text)]
-        size = self.vocabulary.id_type.itemsize
-        starts = [b"\1" + bytes(len(ids) // size - 1) for ids in chunks if ids]
-        return b"".join(chunks), b"".join(starts)
-
-    def encode_with_offsets(self, text):
-        """See `Tokenizer`: a dropped accent belongs to its letter, and pieces of one
-        character (Hangul letters of one syllable) share its offsets.
-        """
-        ids, starts, ends = [], [], []
-        position = 0
-        for chunk in self.splitter.chunks(text):
-            position = text.index(chunk, position)
-            for id, start, end in self._chunk_spans[chunk]:
-                ids.append(id)
-                starts.append(position + start)
-                ends.append(position + end)
-            position += len(chunk)
-        return ids, starts, ends
-
     def graph(self, folder):
         # It loads TensorFlow, which workers that write records do not need.
         from text.tokenizers.wordpiece_graph import WordPieceGraph
@@ -309,67 +272,27 @@ class WordPiece(Tokenizer):
     def check_release(self, path):
         check_case(self.splitter.do_lower_case, path)
 
-    def decomposes(self, text):
-        """Whether accent stripping takes letters of a text apart."""
-        return self.splitter.decomposes(text)
-
-    def _encode_chunk(self, chunk):
-        words = self.splitter.words(chunk)
-        return b"".join(map(self._word_ids.__getitem__, words))
-
-    def _encode_word(self, word):
-        ids = [self.vocabulary.ids[piece] for piece in self._pieces(word)]
-        return array.array(self._id_type, ids).tobytes()
-
-    def _align_chunk(self, chunk):
-        text, starts, ends = self.splitter.aligned(chunk)
-        spans = []
-        for word in re.finditer(r"\S+", text):
-            first = word.start()
-            for piece in self._pieces(word.group()):
-                length = len(piece) - len("##") if first > word.start() else len(piece)
-                if piece == UNK:
-                    length = len(word.group())
-                last = first + length - 1
-                spans.append((self.vocabulary.ids[piece], starts[first], ends[last]))
-                first += length
-        return spans
-
-    def _pieces(self, word):
-        """The longest pieces from the left, or [UNK] if none fits."""
+    def split(self, word):
+        """See `WordByWord`: the longest pieces from the left, or [UNK] if none fits."""
+        unknown = [self.vocabulary.unk_id], [len(word)]
         if len(word) > LONGEST_WORD:
-            return [UNK]
+            return unknown
         ids = self.vocabulary.ids
         if word in ids:
-            return [word]
-        pieces = []
+            return [ids[word]], [len(word)]
+        found, sizes = [], []
         prefix = ""
         while word:
             piece = prefix + word[: self._longest_piece]
             while piece not in ids:
                 piece = piece[:-1]
                 if piece == prefix:
-                    return [UNK]
-            pieces.append(piece)
-            word = word[len(piece) - len(prefix) :]
+                    return unknown
+            found.append(ids[piece])
+            sizes.append(len(piece) - len(prefix))
+            word = word[sizes[-1] :]
             prefix = "##"
-        return pieces
-
-
-class _Cache(dict):
-    """Caches a function's results for short strings; cleared when full."""
-
-    def __init__(self, function):
-        super().__init__()
-        self._function = function
-
-    def __missing__(self, key):
-        value = self._function(key)
-        if len(key) <= _LONGEST_CACHED:
-            if len(self) >= _MOST_CACHED:
-                self.clear()
-            self[key] = value
-        return value
+        return found, sizes
 
 
 def check_case(do_lower_case: bool, path: str | None) -> None:

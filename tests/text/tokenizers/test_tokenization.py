@@ -10,7 +10,7 @@ from hypothesis import strategies
 
 import tests
 from text.errors import UserError
-from text.tokenizers import kinds, wordpiece
+from text.tokenizers import kinds, word_by_word
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter, check_case
 
@@ -205,7 +205,7 @@ def test_offsets_agree_with_encode(text, lower, strip):
 
 
 def test_a_full_cache_changes_no_token(monkeypatch):
-    monkeypatch.setattr(wordpiece, "_MOST_CACHED", 3)
+    monkeypatch.setattr(word_by_word, "_MOST_CACHED", 3)
     small = tokenizer("a", "b", "c", "d", "e", "##a", ",")
     text = "a, b c, d e aa, ba " * 3
     tokens = ["a", ",", "b", "c", ",", "d", "e", "a", "##a", ",", "b", "##a"]

@@ -1,0 +1,303 @@
+"""GPT-1's BPE equal to OpenAI's on recorded words, and to Hugging Face's on any text."""
+
+import gzip
+import json
+import re
+import shutil
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tests
+from text.errors import UserError
+from text.instances import packing
+from text.tokenizers import gpt_bpe, gpt_words, kinds
+from text.tokenizers.kinds import TokenizerOptions
+
+GOLDEN = tests.GOLDEN / "gpt_bpe"
+FILE = GOLDEN / "encoder_bpe_40000.json"
+CASES = json.loads(gzip.decompress((GOLDEN / "cases.json.gz").read_bytes()))
+KOREAN = "오늘 날씨가 좋네요"
+TEXTS = st.lists(
+    st.sampled_from(
+        [
+            *"the cats' \n\t.-—…´\"\\&[]<",
+            "don't",
+            "\r\n",
+            "e\u0301",
+            "가각",
+            "سلام",
+            "😀",
+        ]
+    )
+    | st.characters(exclude_categories=("Cs",)),
+    max_size=25,
+).map("".join)
+
+
+def load(words="hugging_face", path=FILE):
+    return TokenizerOptions(gpt_words=words).load_tokenizer(str(path))
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load()
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """A tokenizer with OpenAI's words as far as the golden texts have them."""
+    by_chunk = {"…": ["..."]}
+    for case in CASES:
+        words = iter(case["words"])
+        for chunk in re.findall(r"\n|\S+", case["standardized"]):
+            found = [next(words).strip(" ")]
+            while "".join(found) != chunk:
+                found.append(next(words))
+            by_chunk[chunk] = found
+
+    def tokens(chunk):
+        place = 0
+        for word in by_chunk[chunk]:
+            yield types.SimpleNamespace(text=word, idx=place)
+            place += len(word)
+
+    repaired = {case["text"]: case["standardized"] for case in CASES}
+    packages = (lambda text: repaired.get(text, text), tokens)
+    monkeypatch.setattr(gpt_words, "_packages", lambda: packages)
+    monkeypatch.setattr(gpt_words, "are_installed", lambda: True)
+    return load("openai")
+
+
+# --- The golden texts ----------------------------------------------------------------
+
+
+def test_texts_have_the_ids_of_hugging_face(tokenizer):
+    assert len(CASES) == 136
+    unlike = []
+    for case in CASES:
+        # There, <unk> in a text is the unknown; here it is text as any other.
+        parts = [tokenizer.encode(part) for part in case["text"].split("<unk>")]
+        ids = sum([[0, *part] for part in parts], [])[1:]
+        unlike += [case["text"]] * (ids != case["hf_ids"])
+    # \u0a76 is punctuation since Unicode 11, but not in the package tokenizers.
+    assert [text for text in unlike if "\u0a76" not in text] == []
+    assert len(unlike) == 1
+
+
+def test_texts_have_the_ids_of_openai(recorded):
+    for case in CASES:
+        ids, starts, ends = recorded.encode_with_offsets(case["text"])
+        assert ids == recorded.encode(case["text"]) == case["ids"]
+        check_offsets(case["text"], starts, ends)
+    assert sum(case["ids"] == case["hf_ids"] for case in CASES) == 21
+
+
+def check_offsets(text, starts, ends):
+    assert starts == sorted(starts) and ends == sorted(ends)
+    assert all(0 <= s < e <= len(text) for s, e in zip(starts, ends, strict=True))
+
+
+def test_marks_are_set_apart_as_by_openai():
+    same = [gpt_words.standardized(c["text"]) == c["standardized"] for c in CASES]
+    assert sum(same) == 50  # the other texts were repaired before
+    assert gpt_words.standardized("a\\b[c]]--d \r\n e\u3000!!?") == (
+        "a\\b [ c ]] -- d \n e !! ?"
+    )
+
+
+def test_a_line_break_is_a_word_and_backslashes_are_not_split(recorded):
+    text = "\n a \t\r\n\u00a0 \n b\\b \n"
+    recorded.splitter._tokens = lambda chunk: [types.SimpleNamespace(text=chunk, idx=0)]
+    ids, starts, ends = recorded.encode_with_offsets(text)
+    pieces = recorded.vocabulary.tokens
+    found = [(pieces[i], text[s:e]) for i, s, e in zip(ids, starts, ends, strict=True)]
+    assert found[:3] == [("a</w>", "a"), ("\n</w>", " \t\r\n\u00a0 \n "), ("b", "b")]
+    assert len(found) == 5
+    packed, begins = recorded.encode_words(text)
+    assert begins == b"\1\1\1\0\0" and packed == recorded.encode_packed(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "changed", "spans"),
+    [
+        ("ab c", "ab c", ["a", "b", " ", "c"]),
+        ("“a” b", '"a" b', ["“", "a", "”", " ", "b"]),
+        ("ﬁn e\u0301a", "fin éa", ["ﬁ", "ﬁ", "n", " ", "e\u0301", "a"]),
+        ("x &amp; y", "x & y", ["x", " ", "&amp;", " ", "y"]),
+        ("\ufeffa b", "a b", ["a", " ", "b"]),
+        ("ab c", "axb cx", ["a", "a", "b", " ", "c", "c"]),
+    ],
+)
+def test_what_was_repaired_is_found_in_the_original(text, changed, spans):
+    starts, ends = gpt_words.aligned(text, changed)
+    assert [text[s:e] for s, e in zip(starts, ends, strict=True)] == spans
+
+
+# --- Any text ------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=200)
+@given(TEXTS)
+def test_pieces_of_any_text_are_where_they_say(tokenizer, text):
+    ids, starts, ends = tokenizer.encode_with_offsets(text)
+    assert ids == tokenizer.encode(text)
+    check_offsets(text, starts, ends)
+    for id, start, end in zip(ids, starts, ends, strict=True):
+        piece = tokenizer.vocabulary.texts[id]
+        if text.isascii() and text.isprintable() and id:
+            assert text[start:end].lower() == piece
+    packed, begins = tokenizer.encode_words(text)
+    assert packed == tokenizer.encode_packed(text)
+    assert len(begins) == len(ids)
+
+
+def test_a_character_that_is_unknown_is_one_token(tokenizer):
+    letters = KOREAN.replace(" ", "")
+    ids, starts, ends = tokenizer.encode_with_offsets(KOREAN)
+    assert set(ids) == {0} and len(ids) > len(letters)  # of each syllable, its letters
+    assert "".join(
+        dict.fromkeys(KOREAN[s:e] for s, e in zip(starts, ends, strict=True))
+    )
+    assert not tokenizer.decomposes(KOREAN)  # no flag would keep them whole
+    lone = tokenizer.encode("a\ud800")
+    assert lone == tokenizer.encode("a\u2764") and lone[1:] == [0]
+
+
+# --- Rows and special tokens ---------------------------------------------------------
+
+
+def test_rows_begin_with_start_and_end_with_classify(tokenizer):
+    vocabulary = tokenizer.vocabulary
+    size = len(json.loads(FILE.read_text()))
+    start, delimiter, classify = range(size, size + 3)
+    assert vocabulary.tokens[size:] == ["_start_", "_delimiter_", "_classify_"]
+    assert (vocabulary.pad_id, vocabulary.unk_id) == (0, 0)
+    a, b = [5, 6], [7, 8, 9]
+    row = packing.pack(vocabulary, a, None, 9)
+    assert row == ([start, 5, 6, classify], [0] * 4, False)
+    ids, segments, is_cut = packing.pack(vocabulary, a, b, 7)
+    assert ids == [start, 5, 6, delimiter, 7, 8, classify]
+    assert segments == [0] * 7 and is_cut
+    batch, is_text = packing.pack_pairs(
+        np.array([*a, *b]), np.array([2]), np.array([3]), vocabulary, 9
+    )
+    expected = [start, 5, 6, delimiter, 7, 8, 9, classify, 0]
+    assert batch["input_ids"].tolist() == [expected]
+    assert np.flatnonzero(is_text[0]).tolist() == [1, 2, 4, 5, 6]
+    assert vocabulary.is_separator(batch["input_ids"]).sum() == 2
+
+
+def test_nothing_can_be_masked(tokenizer):
+    for name in ("mask", "mask_id"):
+        with pytest.raises(UserError, match="no token for hidden words") as caught:
+            getattr(tokenizer.vocabulary, name)
+        assert "\n" not in str(caught.value)
+    assert "[MASK]" not in tokenizer.vocabulary.special_ids
+    assert tokenizer.vocabulary.never_text == {tokenizer.vocabulary.cls_id}
+
+
+# --- Files and flags -----------------------------------------------------------------
+
+
+def copied(folder, *, vocabulary="encoder_bpe_40000.json", merges="vocab_40000.bpe"):
+    folder.mkdir(exist_ok=True)
+    shutil.copy(FILE, folder / vocabulary)
+    shutil.copy(GOLDEN / "vocab_40000.bpe", folder / merges)
+    return folder
+
+
+def test_hugging_faces_names_and_a_folder_will_do(tokenizer, tmp_path):
+    for path in (
+        GOLDEN,
+        copied(tmp_path / "hf", vocabulary="vocab.json", merges="merges.txt"),
+        tmp_path / "hf" / "vocab.json",
+        copied(tmp_path / "small", vocabulary="encoder_bpe.json", merges="vocab.bpe"),
+    ):
+        again = load(path=path)
+        assert again.settings == tokenizer.settings
+        assert again.encode("The cats.") == tokenizer.encode("The cats.")
+    made = tmp_path / "made"
+    made.mkdir()
+    for name, content in tokenizer.files.items():
+        (made / name).write_bytes(content)
+    assert kinds.find_vocabulary(str(made)) == tokenizer.find(str(made))
+    assert kinds.kind_of(str(made)) is gpt_bpe.GptBpe
+    assert load(path=made).settings == tokenizer.settings
+    assert kinds.load_vocabulary(str(made)).tokens == tokenizer.vocabulary.tokens
+
+
+def test_the_words_are_part_of_the_identity(tokenizer, recorded):
+    digest = {"vocab_sha256": tokenizer.vocabulary.digest}
+    assert tokenizer.settings == digest | {"gpt_words": "hugging_face"}
+    assert recorded.settings == digest | {"gpt_words": "openai"}
+    assert isinstance(recorded, kinds.kind_of(str(FILE)))
+    for each in (tokenizer, recorded):
+        read = each.hugging_face_settings(each.hugging_face_config)
+        assert read == {"gpt_words": each.words}
+    tokenizer.check_graph()
+    with pytest.raises(UserError, match="train with --gpt_words=hugging_face"):
+        recorded.check_graph()
+
+
+@pytest.mark.parametrize(
+    ("found", "words", "said"),
+    [
+        (
+            False,
+            "hugging_face",
+            "and not OpenAI's, because ftfy and spaCy are not inst",
+        ),
+        (True, "openai", "OpenAI's, because ftfy and spaCy are installed"),
+    ],
+)
+def test_what_is_installed_decides_and_is_said_once(
+    recorded, monkeypatch, capsys, found, words, said
+):
+    monkeypatch.setattr(gpt_words, "are_installed", lambda: found)
+    gpt_bpe._words_found.cache_clear()
+    assert {load(None).words for _ in range(3)} == {words}
+    gpt_bpe._words_found.cache_clear()
+    output = capsys.readouterr().err
+    assert (
+        output.count("\n") == 1 and said in output and f"--gpt_words={words}" in output
+    )
+    if not found:
+        with pytest.raises(UserError, match="needs the packages ftfy and spaCy"):
+            load("openai")
+
+
+@pytest.mark.parametrize(
+    "flag", [{"do_lower_case": False}, {"strip_accents": True}, {"split_cjk": False}]
+)
+def test_flags_without_effect_are_refused(flag):
+    with pytest.raises(UserError, match=f"--{next(iter(flag))} does not apply"):
+        TokenizerOptions(gpt_words="hugging_face", **flag).load_tokenizer(str(FILE))
+    with pytest.raises(UserError, match="--gpt_words does not apply"):
+        load(path=tests.GOLDEN / "byte_bpe")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("vocab_40000.bpe", None, "vocab_40000.bpe: no such file; GPT's .* two files"),
+        ("vocab_40000.bpe", b"t h\nt\n", "bpe:2: 't' is not two pieces"),
+        ("vocab_40000.bpe", b"q zz\n", "'zz' is not in encoder_bpe_40000.json"),
+        ("encoder_bpe_40000.json", b'{"a": 0}', "has no token <unk>"),
+        (
+            "encoder_bpe_40000.json",
+            b'{"<unk>": 0}',
+            "no character has a token with </w>",
+        ),
+        ("encoder_bpe_40000.json", b"[]", "not a vocabulary: not an object"),
+    ],
+)
+def test_a_bad_vocabulary_is_refused_in_one_line(tmp_path, name, change, said):
+    path = copied(tmp_path / "copy") / name
+    path.unlink() if change is None else path.write_bytes(change)
+    with pytest.raises(UserError, match=said) as caught:
+        load(path=tmp_path / "copy" / "encoder_bpe_40000.json")
+    assert "\n" not in str(caught.value)

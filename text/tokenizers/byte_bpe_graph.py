@@ -6,20 +6,19 @@ each character and its neighbors.
 """
 
 import functools
-import os
 
 import numpy as np
 import tensorflow as tf
 import tokenizers
 
 from text.tokenizers.byte_bpe import SPACE, ByteBpe, byte_characters
-from text.tokenizers.graph_tokenizer import GraphTokenizer, row_numbers
+from text.tokenizers.graph_tokenizer import GraphTokenizer, assets, row_numbers
+from text.tokenizers.merges_graph import Merges, following
 
 _LETTER, _NUMBER, _OTHER, _WHITESPACE = range(4)
 # No later code point is a letter, a number or white space, but for ideographs up to here.
 _NUM_POINTS = 0x40000
 _CONTRACTIONS = ("s", "t", "re", "ve", "m", "ll", "d")  # after an apostrophe
-_NO_RANK = np.iinfo(np.int32).max
 
 
 class ByteBpeGraph(GraphTokenizer):
@@ -32,7 +31,7 @@ class ByteBpeGraph(GraphTokenizer):
         """
         vocabulary = tokenizer.vocabulary
         super().__init__(vocabulary)
-        self.files = [_asset(folder, *file) for file in tokenizer.files.items()]
+        self.files = assets(folder, tokenizer.files)
         ids, characters = vocabulary.ids, byte_characters()
         self._tokens = tf.constant(vocabulary.tokens)
         self._classes = tf.constant(_classes())
@@ -43,15 +42,7 @@ class ByteBpeGraph(GraphTokenizer):
             tf.constant([len(t) - len(strip(t, SPACE)) for t in vocabulary.tokens])
             for strip in (str.lstrip, str.rstrip)
         ]
-        pairs = np.array([[ids[a], ids[b]] for a, b in tokenizer.merges], np.int64)
-        keys = self._keys(*pairs.reshape(-1, 2).T)
-        order = np.argsort(keys)
-        # An entry that no pair has makes the tables usable without merges.
-        self._pairs = tf.constant(np.append(keys[order], np.iinfo(np.int64).max))
-        self._ranks = tf.constant(np.append(order, _NO_RANK), tf.int32)
-        merged = [ids[a + b] for a, b in tokenizer.merges]
-        self._merged = tf.constant([*merged, vocabulary.unk_id], tf.int32)  # by rank
-        self._in_order = _is_in_order(tokenizer.merges)
+        self._merges = Merges(vocabulary, tokenizer.merges)
 
     def encode_with_offsets(self, texts):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
@@ -99,11 +90,11 @@ class ByteBpeGraph(GraphTokenizer):
         """
         classes = tf.gather(self._classes, tf.minimum(points, _NUM_POINTS - 1))
         changes = tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]
-        is_first, is_last = changes, _next(changes, 1)
-        changes |= classes != _next(classes, -1)
+        is_first, is_last = changes, following(changes, 1)
+        changes |= classes != following(classes, -1)
         is_space = classes == _WHITESPACE
-        ends_space = is_space & ~is_last & ~_next(is_space, 1)
-        follows_space = ~is_first & (_next(points, -1) == ord(" "))
+        ends_space = is_space & ~is_last & ~following(is_space, 1)
+        follows_space = ~is_first & (following(points, -1) == ord(" "))
         begins = (changes & (is_space | is_first | ~follows_space)) | ends_space
         # What follows an apostrophe at the beginning of a word may make it a contraction.
         apostrophes = begins & (points == ord("'"))
@@ -111,12 +102,12 @@ class ByteBpeGraph(GraphTokenizer):
         for letters in _CONTRACTIONS:
             found = apostrophes
             for place, letter in enumerate(letters, start=1):
-                found &= (_next(points, place) == ord(letter)) & (
-                    _next(rows, place) == rows
+                found &= (following(points, place) == ord(letter)) & (
+                    following(rows, place) == rows
                 )
             for place in range(len(letters)):
-                inside |= _next(found, -1 - place)
-            after |= _next(found, -1 - len(letters))
+                inside |= following(found, -1 - place)
+            after |= following(found, -1 - len(letters))
         # After the end of a text, `after` marks the beginning of the next one.
         return (begins & ~inside) | after | is_first
 
@@ -129,78 +120,14 @@ class ByteBpeGraph(GraphTokenizer):
             tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8), tf.int32
         )
         rows = row_numbers(tf.cumsum(tf.strings.length(words)))
-
-        def step(ids, rows, found):
-            """Merges once in each word; sets aside those in which nothing merges."""
-            ranks = self._neighbors(ids, rows)
-            lowest = tf.gather(tf.math.unsorted_segment_min(ranks, rows, number), rows)
-            is_done = lowest == _NO_RANK
-            new = [tf.boolean_mask(x, is_done) for x in (ids, rows)]
-            found = [tf.concat(pair, 0) for pair in zip(found, new, strict=True)]
-            ids, rows, ranks, lowest = (
-                tf.boolean_mask(x, ~is_done) for x in (ids, rows, ranks, lowest)
-            )
-            merges = self._chosen(ranks == lowest, rows, number)
-            merged = tf.gather(self._merged, tf.where(merges, ranks, 0))
-            ids = tf.where(merges, merged, ids)
-            is_kept = ~_next(merges, -1)
-            return tf.boolean_mask(ids, is_kept), tf.boolean_mask(rows, is_kept), found
-
-        none = tf.zeros([0], tf.int32)
-        any_size = tf.TensorShape([None])
-        *_, (ids, rows) = tf.while_loop(
-            lambda ids, *_: tf.size(ids) > 0,
-            step,
-            [tf.gather(self._byte_ids, tf.cast(content, tf.int32)), rows, [none, none]],
-            shape_invariants=[any_size, any_size, [any_size, any_size]],
-        )
-        order = tf.argsort(rows, stable=True)
-        return tf.RaggedTensor.from_value_rowids(
-            tf.gather(ids, order), tf.gather(rows, order), number, validate=False
-        )
-
-    def _keys(self, left, right):
-        """int64: a number for each pair of ids."""
-        return left * self.vocab_size + right
-
-    def _neighbors(self, ids, rows):
-        """int32 [pieces]: the rank of each piece with the next one of its word."""
-        keys = self._keys(*(tf.cast(x, tf.int64) for x in (ids, _next(ids, 1))))
-        place = tf.searchsorted(self._pairs, keys)
-        is_last = tf.concat([rows[1:] != rows[:-1], [True]], 0)[-tf.size(rows) :]
-        is_pair = (tf.gather(self._pairs, place) == keys) & ~is_last
-        return tf.where(is_pair, tf.gather(self._ranks, place), _NO_RANK)
-
-    def _chosen(self, is_lowest, rows, number):
-        """bool [pieces]: which of the pairs with the lowest rank to merge."""
-        places = tf.range(tf.size(rows))
-        if not self._in_order:
-            first = tf.where(is_lowest, places, _NO_RANK)
-            first = tf.math.unsorted_segment_min(first, rows, number)
-            return places == tf.gather(first, rows)
-        # From the left: of overlapping pairs, as in "aaa", every other one.
-        begins = is_lowest & ~_next(is_lowest, -1)
-        run = tf.maximum(tf.cumsum(tf.cast(begins, tf.int32)) - 1, 0)
-        begin = tf.gather(tf.cast(tf.where(begins)[:, 0], tf.int32), run)
-        return is_lowest & ((places - begin) % 2 == 0)
-
-
-def _next(values, distance):
-    """[n]: for each place, the value `distance` after it; wraps around."""
-    return tf.roll(values, -distance, 0)
+        ids = tf.gather(self._byte_ids, content)
+        return self._merges.applied(ids, rows, number)
 
 
 def _num_bytes(points):
     """int32: of each code point in UTF-8."""
     sizes = [tf.cast(points >= first, tf.int32) for first in (0x80, 0x800, 0x10000)]
     return 1 + sum(sizes)
-
-
-def _asset(folder, name, content):
-    path = os.path.join(folder, name)
-    with tf.io.gfile.GFile(path, "wb") as file:
-        file.write(content)
-    return tf.saved_model.Asset(path)
 
 
 @functools.cache
@@ -218,16 +145,3 @@ def _classes() -> np.ndarray:
         marked = np.array(list(replace.normalize_str(text)))
         classes[np.array(points)[marked == "\0"]] = kind
     return classes
-
-
-def _is_in_order(merges) -> bool:
-    """Whether no merge can make an earlier one possible, as in every learned vocabulary.
-
-    Then all pairs of the lowest rank are merged at once; otherwise, one after another.
-    """
-    last = {}
-    for rank, (left, right) in enumerate(merges):
-        last[left + right] = rank
-    return all(
-        last.get(piece, -1) < rank for rank, pair in enumerate(merges) for piece in pair
-    )

@@ -1,7 +1,8 @@
 """Declares the interface of a tokenizer as a TensorFlow graph, for SavedModels."""
 
 import abc
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -52,6 +53,21 @@ class GraphTokenizer(tf.Module, abc.ABC):
     @abc.abstractmethod
     def tokens(self, ids: tf.Tensor) -> tf.Tensor:
         """int [...] -> string [...], as the vocabulary spells them."""
+
+
+def assets(folder: str, files: Mapping[str, bytes]) -> list[tf.saved_model.Asset]:
+    """Writes files that belong to a SavedModel.
+
+    Args:
+        files: names and contents.
+    """
+    made = []
+    for name, content in files.items():
+        path = os.path.join(folder, name)
+        with tf.io.gfile.GFile(path, "wb") as file:
+            file.write(content)
+        made.append(tf.saved_model.Asset(path))
+    return made
 
 
 def of_code_points(table: np.ndarray) -> Callable[[tf.Tensor], tf.Tensor]:

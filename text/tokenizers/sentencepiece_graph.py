@@ -22,7 +22,7 @@ from text.tokenizers.graph_tokenizer import (
     row_numbers,
 )
 from text.tokenizers.sentencepiece import SentencePiece
-from text.tokenizers.wordpiece_graph import (
+from text.tokenizers.words_graph import (
     FINAL_SIGMA,
     case_properties,
     final_sigmas,

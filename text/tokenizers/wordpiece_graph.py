@@ -1,40 +1,18 @@
-"""Tokenizes text in a TensorFlow graph, for SavedModels.
+"""Tokenizes text into WordPieces in a TensorFlow graph, for SavedModels.
 
-It equals text/tokenizers/wordpiece.py, which names the source of each step. The graph uses
-only core TensorFlow operations: an exported model loads wherever TensorFlow is installed,
-without other libraries.
+It equals text/tokenizers/wordpiece.py.
 """
 
-import functools
 import itertools
-import unicodedata
 
-import numpy as np
 import tensorflow as tf
 
-from text.tokenizers.graph_tokenizer import (
-    NUM_POINTS,
-    GraphTokenizer,
-    of_code_points,
-    row_numbers,
-)
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import LONGEST_WORD, WordPiece, WordSplitter, is_cjk
-
-_SPACE = ord(" ")
-_CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
-
-# What replaces a code point: nothing, itself, itself as a word, or its own text.
-_NOTHING, _ITSELF, _WORD, _FIRST_TEXT = range(4)
-# The low bits are the properties of a code point; above them is that number.
-CASED, IGNORABLE, _ABSORBED = 1, 2, 4
-_PROPERTY_BITS = 3
-# In a replacement text: the code point, its combining class, and whether it is dropped.
-_POINT_BITS, _CLASS_BITS = 21, 8
-_DROPPED = 1 << (_POINT_BITS + _CLASS_BITS)
+from text.tokenizers.wordpiece import LONGEST_WORD, WordPiece
+from text.tokenizers.words_graph import WordsGraph
 
 
-class WordPieceGraph(GraphTokenizer):
+class WordPieceGraph(WordsGraph):
     """Turns text into WordPieces in a graph."""
 
     def __init__(self, tokenizer: WordPiece, vocab_file: str):
@@ -43,96 +21,19 @@ class WordPieceGraph(GraphTokenizer):
         vocab_file: where to write the vocabulary; a SavedModel includes it.
         """
         vocabulary = tokenizer.vocabulary
-        super().__init__(vocabulary)
+        super().__init__(vocabulary, tokenizer.splitter)
         renamed = _write(vocabulary, vocab_file)
         self._ids = _table(vocab_file, key=tf.string)
         self._tokens = _table(vocab_file, key=tf.int64)
         self._spelled = tf.constant([*vocabulary.tokens, ""]) if renamed else None
         self._longest_piece = max(map(len, vocabulary.tokens))
-        splitter = tokenizer.splitter
-        table, texts, text_starts = _code_points(
-            splitter.do_lower_case, splitter.strip_accents, splitter.split_cjk
-        )
-        self.properties = of_code_points(table)
-        self._texts = tf.constant(texts, tf.int32)
-        self._text_starts = tf.constant(text_starts, tf.int32)
-        self._lowers = splitter.do_lower_case
-        self._decomposes = splitter.strip_accents
-
-    def encode_with_offsets(self, texts):
-        decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
-        points, rows = decoded.flat_values, row_numbers(decoded.row_limits())
-        points, sources, properties = self._replaced(points, rows)
-        words, word_rows, word_starts = _words(points, tf.gather(rows, sources))
-        # Words repeat, so each distinct word is split once.
-        distinct, numbers = tf.unique(words)
-        ids, sizes = self._word_pieces(distinct)
-        ids = tf.gather(ids, numbers)  # [words, (pieces)]
-        sizes = tf.gather(sizes, numbers)
-        # Characters of the word before each piece.
-        before = tf.cumsum(sizes.flat_values, exclusive=True)
-        word_of_piece = row_numbers(ids.row_limits())
-        before -= tf.gather(tf.gather(before, ids.row_starts()), word_of_piece)
-        first = tf.gather(word_starts, word_of_piece) + before
-        visible = tf.boolean_mask(sources, points != _SPACE)
-        starts = tf.gather(visible, first)
-        lasts = tf.gather(visible, first + sizes.flat_values - 1)
-        ends = _ends(properties, rows, tf.cast(decoded.row_limits(), tf.int32))
-        begins = tf.gather(tf.cast(decoded.row_starts(), tf.int32), rows)
-        of_rows = tf.gather(word_rows, word_of_piece)
-
-        def ragged(values):
-            return tf.RaggedTensor.from_value_rowids(
-                values, tf.cast(of_rows, tf.int64), decoded.nrows(), validate=False
-            )
-
-        return (
-            ragged(ids.flat_values),
-            ragged(starts - tf.gather(begins, starts)),
-            ragged(tf.gather(ends, lasts) - tf.gather(begins, lasts)),
-        )
 
     def tokens(self, ids):
         if self._spelled is not None:
             return tf.gather(self._spelled, tf.minimum(ids, self.vocab_size))
         return self._tokens.lookup(tf.cast(ids, tf.int64))
 
-    # --- Code points -----------------------------------------------------------------
-
-    def _replaced(self, points, rows):
-        """The replaced code points of all texts, the source of each, and properties."""
-        properties = self.properties(points)
-        if self._lowers:
-            is_final = final_sigmas(points, properties, rows)
-            points = tf.where(is_final, FINAL_SIGMA, points)
-            properties = tf.where(is_final, self.properties(points), properties)
-        kinds = properties // (1 << _PROPERTY_BITS)
-        text = tf.maximum(kinds - _FIRST_TEXT, 0)
-        text_start = tf.gather(self._text_starts, text)
-        text_size = tf.gather(self._text_starts, text + 1) - text_start
-        size = tf.gather(tf.constant([0, 1, 3]), tf.minimum(kinds, _WORD))
-        size = tf.where(kinds >= _FIRST_TEXT, text_size, size)
-        sources = row_numbers(tf.cumsum(size))
-        place = tf.range(tf.size(sources)) - tf.gather(
-            tf.cumsum(size, exclusive=True), sources
-        )
-        kinds = tf.gather(kinds, sources)
-        own = tf.gather(
-            self._texts,
-            tf.where(kinds >= _FIRST_TEXT, tf.gather(text_start, sources) + place, 0),
-        )
-        itself = tf.where(
-            (kinds == _WORD) & (place != 1), _SPACE, tf.gather(points, sources)
-        )
-        values = tf.where(kinds >= _FIRST_TEXT, own, itself)
-        if self._decomposes:
-            values, sources = _composed_in_order(values, sources, rows)
-        return values, sources, properties
-
-    # --- WordPiece -------------------------------------------------------------------
-
-    def _word_pieces(self, words):
-        """string [n] -> ids and lengths in characters of pieces, int32 [n, (pieces)]."""
+    def word_pieces(self, words):
         lengths = tf.strings.length(words, unit="UTF8_CHAR")
         # The id of a word that is one piece; -1 if it must be split.
         ids = tf.where(lengths <= LONGEST_WORD, self._lookup(words), self.unk_id)
@@ -213,7 +114,7 @@ class WordPieceGraph(GraphTokenizer):
         return found
 
 
-# === Tables ==========================================================================
+# === Files ===========================================================================
 
 
 def _write(vocabulary: Vocabulary, path: str) -> int:
@@ -254,152 +155,3 @@ def _table(vocab_file, key):
         -1 if key == tf.string else "",
         experimental_is_anonymous=True,
     )
-
-
-@functools.cache
-def _code_points(*switches: bool) -> tuple[np.ndarray, list[int], list[int]]:
-    """What replaces each code point, and its properties.
-
-    Args:
-        switches: those of `WordSplitter`.
-    Returns:
-        int32 [all code points]: kind and properties; the concatenated texts; where each of
-        them begins, and where the last ends.
-    """
-    splitter = WordSplitter(*switches)
-    table = np.full(NUM_POINTS, _ITSELF << _PROPERTY_BITS, np.int32)
-    kinds = {(): _NOTHING}
-    texts, starts = [], [0]
-    for point, character in enumerate(map(chr, range(len(table)))):
-        if unicodedata.category(character) in ("Cn", "Co") and not is_cjk(character):
-            continue  # three quarters of all code points, which do not change
-        text = _replacement(splitter, character)
-        kind = {(point,): _ITSELF, (_SPACE, point, _SPACE): _WORD}.get(text)
-        if kind is None:
-            kind = kinds.setdefault(text, _FIRST_TEXT + len(starts) - 1)
-            if kind == _FIRST_TEXT + len(starts) - 1:
-                texts += text
-                starts.append(len(texts))
-        table[point] = kind << _PROPERTY_BITS | _properties(splitter, character)
-    return table, texts, starts
-
-
-def _replacement(splitter, character):
-    """Code points for `_composed_in_order`; plain ones without decomposition."""
-    text = character.lower() if splitter.do_lower_case else character
-    if not splitter.strip_accents:
-        return tuple(ord(part) for c in text for part in splitter.table[ord(c)])
-    replacement = []
-    for c in unicodedata.normalize("NFD", text):
-        combining = unicodedata.combining(c)
-        if unicodedata.category(c) == "Mn" and not combining:
-            replacement.append(ord(c) | _DROPPED)  # marks do not move past it
-        for part in splitter.table[ord(c)]:
-            replacement.append(ord(part) | combining << _POINT_BITS)
-    return tuple(replacement)
-
-
-def case_properties(character: str) -> int:
-    """What `final_sigmas` needs to know of a character."""
-    # Whether str.lower considers it cased, which cannot be queried directly.
-    if (character + "\u03a3").lower()[-1] == "\u03c2":
-        return CASED
-    if ("A" + character + "\u03a3").lower()[-1] == "\u03c2":
-        return IGNORABLE
-    return 0
-
-
-def _properties(splitter, character):
-    properties = case_properties(character)
-    replacement = splitter.table[ord(character)]
-    if not replacement:
-        is_mark = unicodedata.category(character) == "Mn"
-        properties |= _ABSORBED if is_mark else IGNORABLE
-    return properties
-
-
-# === Code points =====================================================================
-
-
-def final_sigmas(
-    points: tf.Tensor, properties: tf.Tensor, rows: tf.Tensor
-) -> tf.Tensor:
-    """bool [n]: capital sigmas at the end of a word, as in `str.lower`.
-
-    A cased letter precedes and none follows, skipping ignorable characters.
-
-    Args:
-        points, rows: int32 [n], code points and the number of their text.
-        properties: int32 [n], with the bits of `case_properties`.
-    """
-    is_sigma = points == _CAPITAL_SIGMA
-
-    def look_around():
-        places = tf.where(is_sigma)[:, 0]
-        solid = tf.where(properties & IGNORABLE == 0)[:, 0]
-
-        def is_cased(number):
-            """Whether the solid character with this number is cased and in the row."""
-            exists = (number >= 0) & (number < tf.size(solid))
-            place = tf.gather(solid, tf.clip_by_value(number, 0, tf.size(solid) - 1))
-            of_row = tf.gather(rows, place) == tf.gather(rows, places)
-            return exists & of_row & (tf.gather(properties, place) & CASED > 0)
-
-        number = tf.searchsorted(solid, places)  # a sigma is solid itself
-        is_final = is_cased(number - 1) & ~is_cased(number + 1)
-        return tf.scatter_nd(places[:, None], is_final, tf.shape(points, tf.int64))
-
-    return tf.cond(
-        tf.reduce_any(is_sigma), look_around, lambda: tf.zeros_like(is_sigma)
-    )
-
-
-def _composed_in_order(values, sources, rows):
-    """Puts marks in canonical order, and drops those that only separate others.
-
-    Accents have already been removed, so few texts have any marks to reorder.
-    """
-    points = values & ((1 << _POINT_BITS) - 1)
-    classes = values // (1 << _POINT_BITS) & ((1 << _CLASS_BITS) - 1)
-
-    def in_order():
-        segments = tf.cumsum(tf.cast(classes == 0, tf.int64))
-        segments += tf.cast(tf.gather(rows, sources), tf.int64)
-        order = tf.argsort(
-            segments * (1 << _CLASS_BITS) + tf.cast(classes, tf.int64), stable=True
-        )
-        return tf.gather(points, order)
-
-    points = tf.cond(tf.reduce_any(classes > 0), in_order, lambda: points)
-    keeps = values < _DROPPED
-    return tf.boolean_mask(points, keeps), tf.boolean_mask(sources, keeps)
-
-
-def _words(points, rows):
-    """The words between spaces.
-
-    Args:
-        points, rows: int32 [n], code points and the number of their text.
-    Returns:
-        string [words], the number of each word's text, and its first character, counted
-        without spaces.
-    """
-    is_first = tf.concat([tf.ones_like(rows[:1]), rows[1:] - rows[:-1]], 0) > 0
-    follows_space = tf.concat([points[:1], points[:-1]], 0) == _SPACE
-    visible = points != _SPACE
-    begins = tf.boolean_mask(is_first | follows_space, visible)
-    points, rows = (tf.boolean_mask(x, visible) for x in (points, rows))
-    starts = tf.where(begins)[:, 0]
-    limits = tf.concat([starts, tf.shape(points, tf.int64)], 0)
-    words = tf.RaggedTensor.from_row_splits(points, limits, validate=False)
-    texts = tf.strings.unicode_encode(words, "UTF-8")
-    return texts, tf.gather(rows, starts), tf.cast(starts, tf.int32)
-
-
-def _ends(properties, rows, limits):
-    """int32 [n]: the end of each character, including the dropped accents after it."""
-    stops = tf.where(properties & _ABSORBED == 0)[:, 0]
-    stops = tf.concat([tf.cast(stops, tf.int32), tf.shape(properties)], 0)
-    following = tf.searchsorted(stops, tf.range(tf.size(properties)), side="right")
-    following = tf.minimum(following, tf.size(stops) - 1)
-    return tf.minimum(tf.gather(stops, following), tf.gather(limits, rows))

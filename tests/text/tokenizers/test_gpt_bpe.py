@@ -2,18 +2,20 @@
 
 import gzip
 import json
+import random
 import re
 import shutil
 import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests
 from text.errors import UserError
-from text.instances import packing
+from text.instances import pack_graph, packing
 from text.tokenizers import gpt_bpe, gpt_words, kinds
 from text.tokenizers.kinds import TokenizerOptions
 
@@ -138,6 +140,64 @@ def test_what_was_repaired_is_found_in_the_original(text, changed, spans):
 
 
 # --- Any text ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def graph(tokenizer, tmp_path_factory):
+    made = tokenizer.graph(str(tmp_path_factory.mktemp("graph")))
+    encode = tf.function(
+        made.encode_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    return made, encode
+
+
+def check_graph(tokenizer, graph, texts):
+    found = [column.to_list() for column in graph[1](tf.constant(texts, tf.string))]
+    for number, text in enumerate(texts):
+        expected = tokenizer.encode_with_offsets(text)
+        assert tuple(column[number] for column in found) == expected, text
+
+
+def test_a_graph_gives_the_same(tokenizer, graph):
+    texts = [case["text"] for case in CASES]
+    check_graph(tokenizer, graph, texts)
+    # Of many merges in a word, and of words that end in each character.
+    rng = random.Random(0)
+    letters = "theinandrsou'.é\u0301\u2764"
+    texts = ["".join(rng.choices(letters, k=rng.randrange(40))) for _ in range(500)]
+    check_graph(tokenizer, graph, [*texts, "the" * 300, "", "\n", KOREAN])
+    for texts in ([], [""], ["", "a", ""]):
+        check_graph(tokenizer, graph, texts)
+    made, _ = graph
+    (ids,) = made.encode(tf.constant([b"the \xff cats"])).to_list()
+    assert ids == tokenizer.encode("the \ufffd cats")
+    spelled = [tokenizer.vocabulary.tokens[id].encode() for id in ids]
+    assert made.tokens(tf.constant(ids)).numpy().tolist() == spelled
+    assert made.mask_id is made.mask is None
+
+
+def test_rows_are_packed_alike_in_a_graph(tokenizer, graph):
+    pairs = [([5, 6], [7, 8, 9]), ([], [7]), ([5] * 9, [6] * 9)]
+    sides = zip(*pairs, strict=True)
+    a, b = (tf.ragged.constant(side, tf.int32, 1) for side in sides)
+    for second, length in ((b, 7), (None, 5)):
+        batch = pack_graph.pack(graph[0], a, second, length)
+        for row, (first, other) in enumerate(pairs):
+            ids, segments, _ = packing.pack(
+                tokenizer.vocabulary,
+                first,
+                other if second is not None else None,
+                length,
+            )
+            found = {k: v[row, : len(ids)].numpy().tolist() for k, v in batch.items()}
+            assert found["input_ids"] == ids and found["segment_ids"] == segments
+            assert batch["input_mask"][row].numpy().sum() == len(ids)
+
+
+@settings(deadline=None, max_examples=150)
+@given(texts=st.lists(TEXTS, max_size=4))
+def test_a_graph_gives_the_same_for_any_text(tokenizer, graph, texts):
+    check_graph(tokenizer, graph, texts)
 
 
 @settings(deadline=None, max_examples=200)

@@ -325,9 +325,10 @@ def _write_results(given, values: dict, log: report.Report) -> None:
 
 
 def _tokenizer(given, config):
+    tokenizer = run.make_tokenizer(given)
     if given.do_export:
         export_folder.check_place(given.output_dir)
-    tokenizer = run.make_tokenizer(given)
+        tokenizer.check_graph()
     run.check_vocabulary(tokenizer.vocabulary, config, given.bert_config_file)
     if run_folder.steps(given.output_dir):
         run.check_text(tokenizer, given.output_dir)

@@ -23,7 +23,7 @@ from text.records import reading, shards
 from text.records.descriptions import Description
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
-from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP
+from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS
 
 
 def _adapted(objective, recipe, description) -> Objective:
@@ -32,6 +32,8 @@ def _adapted(objective, recipe, description) -> Objective:
         return objective
     lengths = np.arange(recipe.max_seq_length + 1)
     ids = description.special_ids
+    if MASK not in ids:
+        return objective  # which is then refused, if it is the one asked for
     mask_share, random_share = _shares(objective, recipe)
     make = objective.masked_by or DynamicMasks
     if objective.masked_by and (recipe.do_whole_word_mask or recipe.ngram > 1):
@@ -98,6 +100,14 @@ def choose_objective(
     }
     objective = objectives[given.objective]
     holds_masks = recipe.make().masks.are_drawn
+    if objective.reads_masks and MASK not in (
+        description.special_ids or SPECIAL_TOKENS
+    ):
+        others = [name for name, other in objectives.items() if not other.reads_masks]
+        raise UserError(
+            f"{path}: the vocabulary of these records has no token for hidden words, like "
+            f"[MASK]; use --objective={' or '.join(others)}"
+        )
     if holds_masks and not objective.fits_masked_records:
         raise UserError(
             f"{path}: the tokens of these records are masked, and --objective="

@@ -64,8 +64,7 @@ class Pipeline:
         Raises:
             UserError: the text or the outputs do not allow it.
         """
-        tokenizer = settings.load_tokenizer(settings.vocab_file)
-        tokenizer.check_release(settings.vocab_file)
+        tokenizer = settings.make_tokenizer()
         for path in (*settings.input_files, *settings.output_files):
             if not self._shares_disks and not sources.is_remote(path):
                 raise UserError(

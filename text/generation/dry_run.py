@@ -95,8 +95,7 @@ def estimate(settings: Settings, num_workers: int = 1, num_shards: int = 1) -> N
         UserError: the text does not allow it, as far as the sample shows.
         OSError: a file cannot be read, or the temporary folder cannot be written.
     """
-    tokenizer = settings.load_tokenizer(settings.vocab_file)
-    tokenizer.check_release(settings.vocab_file)
+    settings.make_tokenizer()  # it checks what it makes
     outputs.refuse_overlaps(settings)
     outputs.refuse_folders(settings)
     with tempfile.TemporaryDirectory(prefix="dry_run-") as folder:

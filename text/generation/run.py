@@ -42,8 +42,7 @@ def generate(
         OSError: a file cannot be read or written.
         KeyboardInterrupt: with a line for the user.
     """
-    tokenizer = settings.load_tokenizer(settings.vocab_file)
-    tokenizer.check_release(settings.vocab_file)
+    tokenizer = settings.make_tokenizer()
     outputs.refuse_overlaps(settings)
     origin = outputs.origin(settings, tokenizer.vocabulary)
     folder = work.Folder(settings.work_folder, origin, stages.MADE)

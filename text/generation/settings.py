@@ -8,6 +8,8 @@ from text.errors import UserError
 from text.instances.kinds import RowOptions
 from text.records import descriptions
 from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.tokenizer import Tokenizer
+from text.tokenizers.vocabulary import MASK
 
 _LONGEST = 1 << 15
 _MOST_PASSES = 10_000
@@ -18,8 +20,8 @@ class GenerationOptions(TokenizerOptions, RowOptions):
     """The flags that, together with the text, determine the bytes of the records."""
 
     vocab_file: str = options.field(
-        help="The vocabulary: a WordPiece vocab.txt, a SentencePiece .model, or "
-        "vocab.json or its folder for byte-level BPE."
+        help="The vocabulary: a WordPiece vocab.txt, a SentencePiece .model, vocab.json "
+        "or its folder for byte-level BPE, or encoder_bpe_40000.json for GPT-1's BPE."
     )
     random_seed: int = options.field(12345, help="Seed of all random choices.")
     dupe_factor: int = options.field(
@@ -72,6 +74,26 @@ class GenerationOptions(TokenizerOptions, RowOptions):
             )
         if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
             raise UserError("--word_boundaries=spaces needs --do_whole_word_mask")
+
+    def make_tokenizer(self) -> Tokenizer:
+        """Makes the tokenizer.
+
+        Raises:
+            UserError: it does not fit the vocabulary's release, or cannot hide words as
+                the records must.
+        """
+        tokenizer = self.load_tokenizer(self.vocab_file)
+        tokenizer.check_release(self.vocab_file)
+        vocabulary = tokenizer.vocabulary
+        if MASK not in vocabulary.special_ids:
+            if self.make().masks.are_drawn:
+                raise UserError(
+                    f"{vocabulary.no_mask}; pass --masking=dynamic, which leaves the text "
+                    "whole"
+                )
+            if self.do_whole_word_mask:
+                raise UserError(f"{vocabulary.no_mask}; leave out --do_whole_word_mask")
+        return tokenizer
 
     def check_range(self, least: float, most: float | None, *names: str) -> None:
         """Raises:

@@ -131,12 +131,16 @@ class Vocabulary:
             UserError: there is none.
         """
         if self._mask_id is None:
-            raise UserError(
-                f"{self.path or 'the vocabulary'}: has no token for hidden words, like "
-                "[MASK], because its models read from left to right; nothing can be masked "
-                "with it"
-            )
+            raise UserError(self.no_mask)
         return self._mask_id
+
+    @property
+    def no_mask(self) -> str:
+        """What to say where something is to be masked and there is no such token."""
+        return (
+            f"{self.path or 'the vocabulary'}: has no token for hidden words, like [MASK], "
+            "because its models read from left to right"
+        )
 
     @property
     def mask(self) -> str:

@@ -39,6 +39,8 @@ def finetune(task: Task, given: FineTuningOptions) -> None:
             f"--do_export: {type(task).__name__} does not define answers to raw text; make "
             "it a `ServedTask`"
         )
+    if given.do_export:
+        task.tokenizer.check_graph()
     experiment = Experiment(task, given)
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(experiment.sets))

@@ -309,10 +309,14 @@ def _asked(given, state):
     the same rows are compared.
     """
     known = {field.name for field in dataclasses.fields(given)}
-    names = {field.name for field in dataclasses.fields(TokenizerOptions)}
-    names |= {"lstm_layers", "lstm_size"}
-    state = {"lstm_layers": 0, "lstm_size": None} | state
-    changes = {name: state[name] for name in names & known & state.keys()}
+    of_text = {
+        field.name: field.default for field in dataclasses.fields(TokenizerOptions)
+    }
+    others = {"lstm_layers": 0, "lstm_size": None}
+    # If a teacher noted some flags of text, the others are for other kinds of vocabulary.
+    state = others | (of_text if of_text.keys() & state.keys() else {}) | state
+    names = {*of_text, *others} & known & state.keys()
+    changes = {name: state[name] for name in names}
     if "pooling" in known:
         changes["pooling"] = None  # the config says it
     return dataclasses.replace(

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import create_pretraining_data
-import fill_mask
 import inspect_records
 import run_classifier
 import run_ner
@@ -206,9 +205,6 @@ def test_pre_training_predicts_the_next_token_and_masks_nothing(
     }
     with pytest.raises(UserError, match="no token for hidden words.*=next_token"):
         jobs.run(run_pretraining, given | masked)
-    with pytest.raises(UserError, match="no token for hidden words"):
-        filled = {"init_checkpoint": str(folder / "output"), "vocab_file": VOCABULARY}
-        fill_mask.main(fill_mask.Options(**filled, text="The <mask>"))
     monkeypatch.setattr(gpt_words, "are_installed", lambda: True)
     monkeypatch.setattr(gpt_words, "_packages", lambda: (str, None))
     with pytest.raises(

@@ -100,9 +100,8 @@ def choose_objective(
     }
     objective = objectives[given.objective]
     holds_masks = recipe.make().masks.are_drawn
-    if objective.reads_masks and MASK not in (
-        description.special_ids or SPECIAL_TOKENS
-    ):
+    known = description and description.special_ids
+    if objective.reads_masks and MASK not in (known or SPECIAL_TOKENS):
         others = [name for name, other in objectives.items() if not other.reads_masks]
         raise UserError(
             f"{path}: the vocabulary of these records has no token for hidden words, like "

@@ -182,7 +182,7 @@ class OpenAiGptBpe(GptBpe):
         a line break, those of the white space around it.
         """
         clean, begins, stops = self.splitter.located(text)
-        ids, starts, ends = super().encode_with_offsets(clean)
+        ids, starts, ends = self.located(clean, gpt_words.cut(clean))
         return (
             ids,
             [begins[start] for start in starts],

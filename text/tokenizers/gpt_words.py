@@ -38,6 +38,11 @@ def standardized(text: str) -> str:
     return _WHITE_SPACE.sub(lambda m: " \n " if "\n" in m[0] else " ", text).strip()
 
 
+def cut(text: str) -> list[str]:
+    """What is between spaces in a `standardized` text, and its line breaks."""
+    return _CHUNK.findall(text)
+
+
 class OpenAiWords:
     """Splits text into the words of the release; see `Splitter`.
 
@@ -58,7 +63,7 @@ class OpenAiWords:
 
     def chunks(self, text):
         """See `Splitter`; what is between spaces after marks were set apart."""
-        return _CHUNK.findall(standardized(self._repaired(text)))
+        return cut(standardized(self._repaired(text)))
 
     def words(self, chunk):
         if chunk == "\n":

@@ -72,9 +72,15 @@ class WordByWord(Tokenizer):
         """See `Tokenizer`: a dropped accent belongs to its letter, and pieces of one
         character (Hangul letters of one syllable) share its offsets.
         """
+        return self.located(text, self.splitter.chunks(text))
+
+    def located(
+        self, text: str, chunks: list[str]
+    ) -> tuple[list[int], list[int], list[int]]:
+        """The ids of chunks, and where in the text that they were cut from they are."""
         ids, starts, ends = [], [], []
         position = 0
-        for chunk in self.splitter.chunks(text):
+        for chunk in chunks:
             position = text.index(chunk, position)
             for id, start, end in self._chunk_spans[chunk]:
                 ids.append(id)

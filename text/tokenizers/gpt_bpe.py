@@ -25,10 +25,9 @@ import tokenizers
 from text.errors import UserError
 from text.files import sources
 from text.tokenizers import bpe_files, gpt_words
-from text.tokenizers.gpt_words import OpenAiWords
+from text.tokenizers.gpt_words import HuggingFaceWords, OpenAiWords
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import Splitter, WordByWord
-from text.tokenizers.wordpiece import WordSplitter
 
 END = "</w>"
 UNKNOWN = "<unk>"
@@ -42,7 +41,6 @@ GPT = SpecialTokens(
 )
 MERGES = "merges.txt"
 _RELEASED = re.compile(r"encoder_bpe(.*)\.json")  # with vocab$1.bpe
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class GptBpe(WordByWord):
@@ -73,7 +71,7 @@ class GptBpe(WordByWord):
         merges: list[tuple[str, str]],
         splitter: Splitter | None = None,
     ):
-        super().__init__(vocabulary, splitter or WordSplitter())
+        super().__init__(vocabulary, splitter or HuggingFaceWords())
         self.merges = merges
         self.sizes = [len(token.removesuffix(END)) for token in vocabulary.tokens]
         self.sizes[vocabulary.unk_id] = 1
@@ -151,8 +149,7 @@ class GptBpe(WordByWord):
         return {name: bpe_files.content(path) for name, path in paths.items()}
 
     def split(self, word):
-        # A lone surrogate has no UTF-8; like it, this point is in no vocabulary.
-        pieces = self._model.tokenize(_SURROGATES.sub("\U0010ffff", word))
+        pieces = self._model.tokenize(word)
         ids = [piece.id for piece in pieces]
         return ids, [self.sizes[id] for id in ids]
 

@@ -1,8 +1,9 @@
-"""Splits text into words as OpenAI did for GPT-1, with the packages ftfy and spaCy.
+"""Splits text into words for GPT-1, as Hugging Face or as OpenAI does.
 
-Damaged characters are repaired (ftfy), marks are set apart, white space becomes one space
-or one line break, and spaCy's tokenizer for English makes the words, which are lowercased.
-A line break is a word, too.
+Hugging Face's words are BERT's. For OpenAI's, with the packages ftfy and spaCy, damaged
+characters are repaired (ftfy), marks are set apart, white space becomes one space or one
+line break, and spaCy's tokenizer for English makes the words, which are lowercased. A line
+break is a word, too.
 """
 
 import difflib
@@ -11,7 +12,10 @@ import importlib.util
 import re
 import warnings
 
+import tokenizers
+
 from text.errors import UserError
+from text.tokenizers.wordpiece import WordSplitter
 
 PACKAGES = ("ftfy", "spacy")
 # Backslashes are not among them: the release meant to, but its pattern has none.
@@ -21,7 +25,56 @@ _SPELLED = str.maketrans({"—": "-", "–": "-", "―": "-", "…": "...", "´"
 _CHUNK = re.compile(r"\n|\S+")
 _VISIBLE = re.compile(r"\s+|\S")
 _PARTS = re.compile(r"\s+|\S+")
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")  # lone ones have no UTF-8
+_NO_CHARACTER = "\U0010ffff"  # instead of them; it is in no vocabulary
+
+_normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
+_form_d = tokenizers.normalizers.NFD()
+_cutter = tokenizers.pre_tokenizers.BertPreTokenizer()
+
+
+def _encodable(text):
+    return text if text.isascii() else _SURROGATES.sub(_NO_CHARACTER, text)
+
+
+class _CodePoints(dict):
+    """Code point to replacement, filled as they occur."""
+
+    def __init__(self, words):
+        super().__init__()
+        self._words = words
+
+    def __missing__(self, point):
+        # Letters around it show whether it is a word of its own.
+        self[point] = " ".join(self._words(f"a{chr(point)}a"))[1:-1]
+        return self[point]
+
+
+class HuggingFaceWords(WordSplitter):
+    """BERT's words as the package tokenizers finds them.
+
+    It differs from `WordSplitter` in characters that are newer than its tables, in those
+    for private use, which it removes, and in the Greek final sigma.
+
+    Source: transformers 5.23.0, OpenAIGPTTokenizer.
+    """
+
+    final_sigmas = False
+
+    def __init__(self, *switches: bool):
+        del switches  # there is one way alone
+        super().__init__()
+        self.table = _CodePoints(self.words)
+
+    def words(self, text):
+        text = _normalizer.normalize_str(_encodable(text))
+        return [word for word, _ in _cutter.pre_tokenize_str(text)]
+
+    def decomposed(self, text):
+        return _form_d.normalize_str(_encodable(text))
+
+    def changes_unassigned(self, character):
+        return _normalizer.normalize_str(character) != character
 
 
 def are_installed() -> bool:
@@ -111,7 +164,7 @@ class OpenAiWords:
         return clean, starts, ends
 
     def _repaired(self, text):
-        return self._fix(_SURROGATES.sub("\ufffd", text))
+        return self._fix(_encodable(text))
 
 
 @functools.cache

@@ -110,7 +110,11 @@ class WordSplitter:
     Attributes:
         do_lower_case, strip_accents, split_cjk: the resolved bools.
         table: dict-like of code point to replacement.
+        final_sigmas: whether lowercasing gives a capital sigma at the end of a word the
+            form that it has there.
     """
+
+    final_sigmas = True
 
     def __init__(
         self,
@@ -159,12 +163,16 @@ class WordSplitter:
             ends[index] = end
             if parts[index] or unicodedata.category(text[index]) != "Mn":
                 end = index
-        sources = [index for index, part in enumerate(parts) for _ in part]
-        replaced = self._replaced(text)
-        sources = [
-            source for source, c in zip(sources, replaced, strict=True) if c != " "
-        ]
-        return replaced.split(), sources, [ends[source] for source in sources]
+        sources = [i for i, part in enumerate(parts) for c in part if c != " "]
+        return self.words(text), sources, [ends[source] for source in sources]
+
+    def decomposed(self, text: str) -> str:
+        """The text in Unicode's form D."""
+        return unicodedata.normalize("NFD", text)
+
+    def changes_unassigned(self, character: str) -> bool:
+        """Whether one that Unicode has not assigned, or left to others, is replaced."""
+        return is_cjk(character)
 
     def decomposes(self, text: str) -> bool:
         """Whether accent stripping decomposes Hangul or kana in `text`."""
@@ -184,7 +192,7 @@ class WordSplitter:
             if self.do_lower_case:
                 text = text.lower()
             if self.strip_accents:
-                text = unicodedata.normalize("NFD", text)
+                text = self.decomposed(text)
         return text.translate(self.table)
 
 

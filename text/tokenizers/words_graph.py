@@ -19,7 +19,7 @@ from text.tokenizers.graph_tokenizer import (
     row_numbers,
 )
 from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import WordSplitter, is_cjk
+from text.tokenizers.wordpiece import WordSplitter
 
 _SPACE = ord(" ")
 _CAPITAL_SIGMA, FINAL_SIGMA = 0x3A3, 0x3C2
@@ -39,13 +39,12 @@ class WordsGraph(GraphTokenizer):
 
     def __init__(self, vocabulary: Vocabulary, splitter: WordSplitter):
         super().__init__(vocabulary)
-        table, texts, text_starts = _code_points(
-            splitter.do_lower_case, splitter.strip_accents, splitter.split_cjk
-        )
+        switches = splitter.do_lower_case, splitter.strip_accents, splitter.split_cjk
+        table, texts, text_starts = _code_points(type(splitter), *switches)
         self.properties = of_code_points(table)
         self._texts = tf.constant(texts, tf.int32)
         self._text_starts = tf.constant(text_starts, tf.int32)
-        self._lowers = splitter.do_lower_case
+        self._final_sigmas = splitter.do_lower_case and splitter.final_sigmas
         self._decomposes = splitter.strip_accents
 
     @abc.abstractmethod
@@ -90,7 +89,7 @@ class WordsGraph(GraphTokenizer):
     def _replaced(self, points, rows):
         """The replaced code points of all texts, the source of each, and properties."""
         properties = self.properties(points)
-        if self._lowers:
+        if self._final_sigmas:
             is_final = final_sigmas(points, properties, rows)
             points = tf.where(is_final, FINAL_SIGMA, points)
             properties = tf.where(is_final, self.properties(points), properties)
@@ -122,22 +121,25 @@ class WordsGraph(GraphTokenizer):
 
 
 @functools.cache
-def _code_points(*switches: bool) -> tuple[np.ndarray, list[int], list[int]]:
+def _code_points(
+    kind: type[WordSplitter], *switches: bool
+) -> tuple[np.ndarray, list[int], list[int]]:
     """What replaces each code point, and its properties.
 
     Args:
-        switches: those of `WordSplitter`.
+        kind, switches: of the splitter, which is made anew.
     Returns:
         int32 [all code points]: kind and properties; the concatenated texts; where each of
         them begins, and where the last ends.
     """
-    splitter = WordSplitter(*switches)
+    splitter = kind(*switches)
     table = np.full(NUM_POINTS, _ITSELF << _PROPERTY_BITS, np.int32)
     kinds = {(): _NOTHING}
     texts, starts = [], [0]
     for point, character in enumerate(map(chr, range(len(table)))):
-        if unicodedata.category(character) in ("Cn", "Co") and not is_cjk(character):
-            continue  # three quarters of all code points, which do not change
+        is_assigned = unicodedata.category(character) not in ("Cn", "Co")
+        if not is_assigned and not splitter.changes_unassigned(character):
+            continue  # three quarters of all code points
         text = _replacement(splitter, character)
         kind = {(point,): _ITSELF, (_SPACE, point, _SPACE): _WORD}.get(text)
         if kind is None:
@@ -155,7 +157,7 @@ def _replacement(splitter, character):
     if not splitter.strip_accents:
         return tuple(ord(part) for c in text for part in splitter.table[ord(c)])
     replacement = []
-    for c in unicodedata.normalize("NFD", text):
+    for c in splitter.decomposed(text):
         combining = unicodedata.combining(c)
         if unicodedata.category(c) == "Mn" and not combining:
             replacement.append(ord(c) | _DROPPED)  # marks do not move past it

@@ -136,9 +136,15 @@ class GptBpe(WordByWord):
 
     @property
     def hugging_face_config(self):
+        kind = {"normalized": False, "special": True}
         return {
             "tokenizer_class": "OpenAIGPTTokenizer",
             "unk_token": UNKNOWN,
+            # Most of them are not in the file.
+            "added_tokens_decoder": {
+                str(self.vocabulary.ids[token]): kind | {"content": token}
+                for token in GPT.tokens
+            },
             "gpt_words": self.words,
         }
 

@@ -3,9 +3,11 @@
     python build_vocab.py --input_file='corpus/*.txt' --output_file=vocab/vocab.txt
     python build_vocab.py --input_file='corpus/*.txt' --output_file=bpe/vocab.json
     python build_vocab.py --input_file='corpus/*.txt' --output_file=albert/spiece.model
+    python build_vocab.py --input_file='corpus/*.txt' --output_file=gpt/encoder_bpe.json
 
 vocab.txt is a WordPiece vocabulary for BERT; vocab.json, with merges.txt next to it, is
-byte-level BPE for RoBERTa; spiece.model is a SentencePiece model for ALBERT.
+byte-level BPE for RoBERTa; spiece.model is a SentencePiece model for ALBERT;
+encoder_bpe.json, with vocab.bpe next to it, is BPE for GPT-1.
 
 It streams the text, so there is no limit on its size: 100 MB take less than a minute and
 200 MB of memory. SentencePiece learns from a random sample, see --input_sentence_size. The
@@ -15,13 +17,12 @@ same text and flags produce the same file.
 import collections
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import sys
 import unicodedata
 from collections.abc import Iterator
-
-import tokenizers
 
 import options
 from text import progress
@@ -29,26 +30,25 @@ from text.corpus import formats
 from text.errors import UserError
 from text.files import inputs, local, sources
 from text.tokenizers import (
+    bpe_learning,
     byte_bpe,
+    gpt_bpe,
     kinds,
     sentencepiece,
     sentencepiece_learning,
-    word_counts,
+    wordpiece_learning,
 )
 from text.tokenizers.byte_bpe import ByteBpe, ByteSplitter
 from text.tokenizers.cleaner import Cleaner
+from text.tokenizers.gpt_bpe import GptBpe
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.sentencepiece import SentencePiece
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import (
-    CLS,
-    MASK,
-    PAD,
-    SEP,
     SPECIAL_TOKENS,
-    UNK,
     Vocabulary,
 )
+from text.tokenizers.word_by_word import Splitter
 from text.tokenizers.word_counts import WordCounts
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
 
@@ -56,8 +56,8 @@ _KINDS = {
     "wordpiece": WordPiece,
     "byte_bpe": ByteBpe,
     "sentencepiece": SentencePiece,
+    "gpt_bpe": GptBpe,
 }
-_UNUSED_BEFORE_SPECIALS = 99  # as in the release, whose [UNK] is 100
 _LARGEST = 10_000_000  # tokens; far more than anyone needs, and still fits in memory
 
 
@@ -74,12 +74,12 @@ class Options(TokenizerOptions):
     output_file: str = options.field(
         help="The vocabulary to write: NAME.txt is WordPiece, one token per line; "
         "FOLDER/vocab.json is byte-level BPE, with merges.txt next to it; NAME.model is "
-        "SentencePiece."
+        "SentencePiece; encoder_bpeNAME.json is GPT-1's BPE, with vocabNAME.bpe."
     )
     vocab_size: int | None = options.field(
         None,
         help="Number of tokens to write, of all kinds; by default 30522, with "
-        "SentencePiece 30000, as in the releases.",
+        "SentencePiece 30000, with GPT-1's BPE 40478, as in the releases.",
     )
     num_unused: int = options.field(
         994,
@@ -138,10 +138,12 @@ class Options(TokenizerOptions):
         self._check_kind()
         if self.vocab_size is None:
             # How a frozen object gets a default that depends on another field.
-            size = 30000 if self.is_sentencepiece else 30522
-            object.__setattr__(self, "vocab_size", size)
+            sizes = {SentencePiece: 30000, GptBpe: 40478}
+            object.__setattr__(self, "vocab_size", sizes.get(self.learned, 30522))
         least = self.num_unused + len(SPECIAL_TOKENS)
         parts = f"special tokens plus --num_unused={self.num_unused}"
+        if self.learned is GptBpe:
+            least, parts = 2, "<unk> plus a line break"
         if self.is_byte_level:
             least, parts = len(SPECIAL_TOKENS) + 256, "special tokens plus all bytes"
             if os.path.basename(self.output_file) != ByteBpe.vocabulary_file:
@@ -165,10 +167,12 @@ class Options(TokenizerOptions):
     def _check_kind(self):
         named = kinds.kind_of(self.output_file)
         if self.kind and _KINDS[self.kind] is not named:
-            ending = os.path.splitext(_KINDS[self.kind].vocabulary_file)[1]
+            wanted = f"end in {os.path.splitext(_KINDS[self.kind].vocabulary_file)[1]}"
+            if _KINDS[self.kind] is GptBpe:
+                wanted = "be encoder_bpeNAME.json"
             raise UserError(
                 f"--output_file={self.output_file}: with --kind={self.kind}, its name must "
-                f"end in {ending}"
+                f"{wanted}"
             )
         names = "character_coverage", "input_sentence_size"
         if self.is_sentencepiece:
@@ -181,102 +185,39 @@ class Options(TokenizerOptions):
                     f"{named.__name__}; leave it out"
                 )
 
+    @functools.cached_property
+    def learned(self) -> type[Tokenizer]:
+        """The kind of vocabulary."""
+        return kinds.kind_of(self.output_file)
+
     @property
     def is_sentencepiece(self) -> bool:
-        return kinds.kind_of(self.output_file) is SentencePiece
+        return self.learned is SentencePiece
 
     @property
     def is_byte_level(self) -> bool:
-        return kinds.kind_of(self.output_file) is ByteBpe
+        return self.learned is ByteBpe
 
-    @property
-    def splitter(self) -> WordSplitter | ByteSplitter:
+    @functools.cached_property
+    def splitter(self) -> Splitter | ByteSplitter:
+        if self.learned is GptBpe:
+            return gpt_bpe.splitter(self)
         return ByteSplitter() if self.is_byte_level else WordSplitter.of(self)
 
-
-def learn(counts: WordCounts, chosen: Options) -> list[str]:
-    """Learns the whole vocabulary, in the order of its file.
-
-    [PAD] comes first, then [unusedN] and the other special tokens as in the released files,
-    then the characters (all of ASCII, others if frequent enough) that begin a word and,
-    with ##, those that continue one, then the pieces joined from them, most frequent first.
-
-    Raises:
-        UserError: vocab_size has no room for the characters.
-    """
-    splitter = WordSplitter.of(chosen)
-    characters = _characters(counts, chosen)
-    joining = [c for c in characters if len(splitter.words("a" + c)) == 1]
-    alphabet = characters + ["##" + character for character in joining]
-    unused = [f"[unused{number}]" for number in range(chosen.num_unused)]
-    room = chosen.vocab_size - len(SPECIAL_TOKENS) - len(unused)
-    if room < len(alphabet):
-        raise UserError(
-            f"--vocab_size={chosen.vocab_size} is too small: {len(SPECIAL_TOKENS)} "
-            f"special tokens, {len(unused)} [unusedN] tokens and {len(alphabet)} for "
-            f"characters need {chosen.vocab_size - room + len(alphabet)}; raise it or "
-            "--min_character_count, or lower --num_unused"
-        )
-    pieces = _join_word_pieces(counts.words, alphabet, room, chosen.min_frequency)
-    first, rest = unused[:_UNUSED_BEFORE_SPECIALS], unused[_UNUSED_BEFORE_SPECIALS:]
-    return [PAD, *first, UNK, CLS, SEP, MASK, *rest, *pieces]
-
-
-def learn_byte_bpe(
-    counts: WordCounts, chosen: Options
-) -> tuple[list[str], list[tuple[str, str]]]:
-    """Learns the tokens, in the order of their ids, and the merges.
-
-    <s>, <pad>, </s> and <unk> come first and <mask> last, as in RoBERTa; then the bytes,
-    then the pieces merged from them, most frequent first.
-    """
-    pad, unk, cls, sep, mask = byte_bpe.ROBERTA.names
-    first = [cls, pad, sep, unk]
-    model = tokenizers.Tokenizer(tokenizers.models.BPE())
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=chosen.vocab_size - len(first) - 1,
-        min_frequency=chosen.min_frequency,
-        special_tokens=sorted(byte_bpe.byte_characters()),  # a fixed order of ids
-        show_progress=False,
-    )
-    word_counts.train(model, trainer, counts.words, lambda word: True)
-    ids = model.get_vocab()
-    merges = json.loads(model.to_str())["model"]["merges"]
-    return [*first, *sorted(ids, key=ids.get), mask], list(map(tuple, merges))
-
-
-def _characters(counts, chosen):
-    # All of ASCII: a corpus may lack an @ or a digit that the next text contains.
-    ascii_words = WordSplitter.of(chosen).words(" ".join(map(chr, range(128))))
-    frequent = {
-        character
-        for character, count in counts.characters.items()
-        if count >= chosen.min_character_count
-        and not "\ud800" <= character <= "\udfff"  # UTF-8 cannot encode surrogates
-    }
-    return sorted(frequent.union(ascii_words))
-
-
-def _join_word_pieces(words, alphabet, size, min_frequency):
-    """The alphabet, and the pieces joined from it."""
-    model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=UNK))
-    trainer = tokenizers.trainers.WordPieceTrainer(
-        vocab_size=size,
-        min_frequency=min_frequency,
-        # Equally frequent pairs are joined in the order of their ids. The trainer would
-        # number the ## characters in the order of its hash table, which changes with every
-        # run; special tokens are numbered in the order in which they are passed.
-        special_tokens=alphabet,
-        show_progress=False,
-    )
-    word_counts.train(model, trainer, words, set(alphabet).issuperset)
-    ids = model.get_vocab()
-    return sorted(ids, key=ids.get)
+    @property
+    def merges_file(self) -> str | None:
+        """The second file of a vocabulary, if it has one."""
+        if self.learned is GptBpe:
+            return gpt_bpe.merges_path(self.output_file)
+        folder = os.path.dirname(self.output_file)
+        return os.path.join(folder, byte_bpe.MERGES) if self.is_byte_level else None
 
 
 def measure(tokenizer: Tokenizer, lines: Iterator[str]) -> dict[str, int]:
     """Counts `words`, `pieces` and `unknown` words of some text."""
     continues = tokenizer.vocabulary.is_continuation.tolist()
+    if tokenizer.vocabulary.joins_next.any():  # it is a word's end that is marked
+        continues = tokenizer.vocabulary.joins_next.tolist()
     if isinstance(tokenizer, SentencePiece):  # whose masks have other words
         space = sentencepiece.SPACE
         continues = [token[:1] != space for token in tokenizer.vocabulary.tokens]
@@ -331,27 +272,37 @@ def main(chosen: Options) -> None:
     # Opened first: an hour's work should not end at a folder that is not writable.
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(local.replacing(chosen.output_file, "w"))
-        if chosen.is_byte_level:
-            path = os.path.join(os.path.dirname(chosen.output_file), byte_bpe.MERGES)
-            local.refuse_inputs([path], paths)
-            merges_file = stack.enter_context(local.replacing(path, "w"))
+        if chosen.merges_file:
+            local.refuse_inputs([chosen.merges_file], paths)
+            merges_file = stack.enter_context(local.replacing(chosen.merges_file, "w"))
         counts = _count(paths, chosen)
         print("learning pieces", file=sys.stderr)
-        if chosen.is_byte_level:
-            tokens, merges = learn_byte_bpe(counts, chosen)
+        tokens, merges = _learn(counts, chosen)
+        if merges is None:
+            file.writelines(f"{token}\n" for token in tokens)
+        else:
             ids = {token: id for id, token in enumerate(tokens)}
             file.write(json.dumps(ids, ensure_ascii=False))
             lines = ["#version: 0.2", *map(" ".join, merges)]
             merges_file.writelines(f"{line}\n" for line in lines)
-        else:
-            tokens = learn(counts, chosen)
-            file.writelines(f"{token}\n" for token in tokens)
     _report(counts, tokens, chosen)
-    if chosen.is_byte_level:
+    if chosen.merges_file:
         tokenizer = chosen.load_tokenizer(chosen.output_file)
     else:
         tokenizer = WordPiece.of(Vocabulary(tokens), chosen)
     _report_measured(paths, tokenizer, chosen)
+
+
+def _learn(counts, chosen):
+    """The tokens by id, and the merges; None for WordPiece."""
+    sizes = {"vocab_size": chosen.vocab_size, "min_frequency": chosen.min_frequency}
+    if chosen.is_byte_level:
+        return bpe_learning.learn_byte_bpe(counts, **sizes)
+    sizes["min_character_count"] = chosen.min_character_count
+    if chosen.learned is GptBpe:
+        return bpe_learning.learn_gpt_bpe(counts, chosen.splitter, **sizes)
+    sizes["num_unused"] = chosen.num_unused
+    return wordpiece_learning.learn(counts, chosen.splitter, **sizes), None
 
 
 def _build_sentencepiece(paths, chosen):

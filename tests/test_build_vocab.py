@@ -178,6 +178,37 @@ def test_refusals_of_byte_level_vocabularies(byte_level, tmp_path, chosen, messa
     assert list(tmp_path.glob("bpe/*")) == []
 
 
+def test_a_vocabulary_for_gpt_is_laid_out_like_the_release(build, tmp_path, capsys):
+    file = tmp_path / "gpt" / "encoder_bpe_190.json"
+    chosen = {
+        "output_file": str(file),
+        "gpt_words": "hugging_face",
+        "heldout_share": 0.1,
+    }
+    with contextlib.suppress(FileNotFoundError):  # there is no vocab.txt
+        build(TEXT + "漢\n", vocab_size=190, **chosen)
+    tokens = list(json.loads(file.read_text("utf-8")))
+    assert tokens[0] == "<unk>" and len(tokens) == 158  # no others occur together
+    characters = [token for token in tokens[1:] if len(token) == 1]
+    assert "我" in characters and "漢" not in characters and "Z" not in characters
+    ends = [f"{character}</w>" for character in ["\n", *characters]]
+    assert tokens[1 : 1 + len(characters) + len(ends)] == [*characters, *ends]
+    merges = (file.parent / "vocab_190.bpe").read_text("utf-8").splitlines()
+    assert [m.replace(" ", "") for m in merges[1:]] == tokens[2 * len(characters) + 2 :]
+    tokenizer = TokenizerOptions(gpt_words="hugging_face").load_tokenizer(str(file))
+    assert tokenizer.tokenize("Newest, 漢") == ["newest</w>", ",</w>", "<unk>"]
+    out = capsys.readouterr().out
+    assert "left out: 1 characters" in out and "0.000% are [UNK], 1.000 pieces" in out
+    for wrong in (
+        {"vocab_size": 20},
+        {"kind": "gpt_bpe", "output_file": "a/vocab.json"},
+    ):
+        with pytest.raises(
+            UserError, match="two tokens for each|be encoder_bpeNAME.json"
+        ):
+            build(TEXT, **chosen | {"vocab_size": 190} | wrong)
+
+
 def test_rare_words_make_room_but_their_characters_count():
     counts = WordCounts(WordSplitter(), most_words=3)
     counts.add("a a a b b c c d e")
@@ -187,15 +218,15 @@ def test_rare_words_make_room_but_their_characters_count():
     assert counts.characters == {"a": 3, "b": 2, "c": 2, "d": 1, "e": 1}
 
 
-@pytest.mark.parametrize("kind", ["txt", "json"])
-def test_every_process_writes_the_same_bytes(tmp_path, kind):
+@pytest.mark.parametrize("name", ["vocab.txt", "vocab.json", "encoder_bpe.json"])
+def test_every_process_writes_the_same_bytes(tmp_path, name):
     """Ties are many here; hash seeds and threads would break them differently."""
     text = "".join(f"w{a}{b}{c} " for a in "abcd" for b in "efgh" for c in "ijkl")
     (tmp_path / "text.txt").write_text(f"{text}\n" * 5)
     made = []
-    size = 190 if kind == "txt" else 320
+    size = 320 if name == "vocab.json" else 190
     for seed, threads in (("1", "1"), ("2", "2"), ("3", "2")):
-        output = tmp_path / seed / f"vocab.{kind}"
+        output = tmp_path / seed / name
         subprocess.run(
             [
                 *[sys.executable, build_vocab.__file__, f"--vocab_size={size}"],
@@ -207,6 +238,7 @@ def test_every_process_writes_the_same_bytes(tmp_path, kind):
         )
         made.append([path.read_bytes() for path in sorted(output.parent.iterdir())])
     assert made[0] == made[1] == made[2]
-    (vocabulary,) = made[0][-1:]
-    count = len(json.loads(vocabulary)) if kind == "json" else vocabulary.count(b"\n")
+    vocabulary = (tmp_path / "1" / name).read_bytes()
+    is_json = name.endswith(".json")
+    count = len(json.loads(vocabulary)) if is_json else vocabulary.count(b"\n")
     assert count == size

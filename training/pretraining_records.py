@@ -68,6 +68,16 @@ _COMPARED_BYTES = 1 << 16
 Described = Mapping[str, Description]  # by record file
 
 
+def _refuse_without_mask(path, description, objectives):
+    known = description and description.special_ids
+    if MASK not in (known or SPECIAL_TOKENS):
+        others = [name for name, other in objectives.items() if not other.reads_masks]
+        raise UserError(
+            f"{path}: the vocabulary of these records has no token for hidden words, like "
+            f"[MASK]; use --objective={' or '.join(others)}"
+        )
+
+
 def choose_objective(
     given, paths: list[str], described: Described
 ) -> tuple[Objective, reading.Schema, dict]:
@@ -100,13 +110,8 @@ def choose_objective(
     }
     objective = objectives[given.objective]
     holds_masks = recipe.make().masks.are_drawn
-    known = description and description.special_ids
-    if objective.reads_masks and MASK not in (known or SPECIAL_TOKENS):
-        others = [name for name, other in objectives.items() if not other.reads_masks]
-        raise UserError(
-            f"{path}: the vocabulary of these records has no token for hidden words, like "
-            f"[MASK]; use --objective={' or '.join(others)}"
-        )
+    if objective.reads_masks:
+        _refuse_without_mask(path, description, objectives)
     if holds_masks and not objective.fits_masked_records:
         raise UserError(
             f"{path}: the tokens of these records are masked, and --objective="

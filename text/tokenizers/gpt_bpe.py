@@ -151,7 +151,7 @@ class GptBpe(WordByWord):
     @property
     def files(self):
         path = self.vocabulary.path
-        paths = {self.vocabulary_file: path, MERGES: _merges_path(path)}
+        paths = {self.vocabulary_file: path, MERGES: merges_path(path)}
         return {name: bpe_files.content(path) for name, path in paths.items()}
 
     def split(self, word):
@@ -203,6 +203,16 @@ class OpenAiGptBpe(GptBpe):
         self.check_graph()
 
 
+def splitter(options) -> Splitter:
+    """The words that `TokenizerOptions` ask for.
+
+    Raises:
+        UserError: a package is missing.
+    """
+    words = GptBpe.resolved(options)["gpt_words"]
+    return OpenAiWords() if words == OpenAiGptBpe.words else HuggingFaceWords()
+
+
 @functools.cache
 def _words_found() -> str:
     """The words to use if no flag says so; says which on stderr, once per process."""
@@ -220,7 +230,8 @@ def _words_found() -> str:
 # === Files ===========================================================================
 
 
-def _merges_path(vocab_file):
+def merges_path(vocab_file: str) -> str:
+    """Where the merges of a vocabulary are."""
     folder, name = os.path.split(vocab_file)
     released = _RELEASED.fullmatch(name)
     return os.path.join(folder, f"vocab{released[1]}.bpe" if released else MERGES)
@@ -232,10 +243,10 @@ def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
     Raises:
         UserError: a file is missing or malformed, or they do not fit each other.
     """
-    merges_path = _merges_path(path)
+    second = merges_path(path)
     tokens, content, merges_content = bpe_files.read(
         path,
-        merges_path,
+        second,
         "GPT's vocabulary is two files in one folder, encoder_bpe_40000.json and "
         f"vocab_40000.bpe, or {GptBpe.vocabulary_file} and {MERGES}",
     )
@@ -247,7 +258,7 @@ def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
             f"{path}: no character has a token with {END}; it is not a vocabulary of GPT"
         )
     name = os.path.basename(path)
-    merges = bpe_files.merges(merges_path, merges_content, known, name)
+    merges = bpe_files.merges(second, merges_content, known, name)
     tokens += [token for token in GPT.tokens if token not in known]
     special = set(GPT.tokens)
     vocabulary = Vocabulary(

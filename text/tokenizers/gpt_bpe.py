@@ -101,19 +101,22 @@ class GptBpe(WordByWord):
 
     @classmethod
     def resolved(cls, options):
+        """See `Tokenizer`.
+
+        Raises:
+            UserError: flags ask for what this kind cannot do.
+        """
+        known = type(options).__dataclass_fields__
+        for name in ("do_lower_case", "strip_accents", "split_cjk"):
+            if getattr(options, name) != known[name].default:
+                raise UserError(
+                    f"--{name} does not apply to GPT's vocabulary, whose text is always "
+                    "lowercased; leave it out, and see --gpt_words"
+                )
         return {"gpt_words": options.gpt_words or _words_found()}
 
     @classmethod
     def load(cls, vocab_file, options):
-        for name in ("do_lower_case", "strip_accents", "split_cjk"):
-            if (
-                getattr(options, name)
-                != type(options).__dataclass_fields__[name].default
-            ):
-                raise UserError(
-                    f"{vocab_file}: --{name} does not apply to GPT's vocabulary, whose "
-                    "text is always lowercased; leave it out, and see --gpt_words"
-                )
         words = cls.resolved(options)["gpt_words"]
         (kind,) = (kind for kind in (GptBpe, OpenAiGptBpe) if kind.words == words)
         return kind(*_read(vocab_file))

@@ -13,16 +13,7 @@ from text.errors import UserError
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     """Maps a kind to its files and a teacher."""
-    made = {}
-
-    def files_of(kind):
-        if kind not in made:
-            made[kind] = distillation.write(kind, tmp_path_factory.mktemp(kind))
-            with jobs.untraced():
-                distillation.teach(made[kind])
-        return made[kind]
-
-    return files_of
+    return distillation.taught_by(tmp_path_factory.mktemp)
 
 
 @pytest.fixture(autouse=True)
@@ -160,8 +151,8 @@ def test_answers_that_are_not_to_these_rows(taught, tmp_path):
     lines = files.train.read_text().splitlines(keepends=True)
     (files.folder / "fewer.jsonl").write_text("".join(lines[:-1]))
     refused(files, "24 rows, but there are 23", **given, train_file="fewer.jsonl")
-    refused(files, "another --max_seq_length", **given, max_seq_length=16)
-    refused(files, "another --do_lower_case", **given, do_lower_case=False)
+    refused(files, "asked with --max_seq_length=32; pass", **given, max_seq_length=16)
+    refused(files, "asked with --do_lower_case=true", **given, do_lower_case=False)
     refused(files, "contains answers only", **given, distill_live=True)
     refused(files, "contains answers only", **given, distill_hidden_weight=1.0)
     note = folder / "answers.tf_record.json"

@@ -35,8 +35,8 @@ class DistillationOptions:
     )
     distill_temperature: float = options.field(
         1.0,
-        help="What all logits are divided by in soft_cross_entropy and kl; kl is then "
-        "multiplied by its square.",
+        help="Divides all logits in soft_cross_entropy and kl; kl is then multiplied by "
+        "its square.",
     )
     distill_weight: float = options.field(
         1.0, help="Factor of --distill_loss, the loss of answers."
@@ -189,6 +189,10 @@ class WordDistillationOptions(DistillationOptions):
         if not self.distill_from and self.distill_tokens != TOKENS[0]:
             raise UserError(
                 "--distill_tokens has no effect without --distill_from, the teacher"
+            )
+        if not self.distill_weight and self.distill_tokens != TOKENS[0]:
+            raise UserError(
+                "--distill_tokens has no effect with --distill_weight=0; remove it"
             )
         super().__post_init__()
 

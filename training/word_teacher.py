@@ -80,7 +80,7 @@ class WordTeacher:
         try:
             made.check(config)
         except ValueError as error:
-            raise UserError(f"{given.bert_config_file}: {error}") from error
+            raise UserError(f"--distill_from={given.distill_from}: {error}") from error
         return made
 
 

@@ -82,7 +82,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
     unlabeled_file: list[str] = options.field(
         [],
         help="With a teacher and --hard_weight=0: more training examples, in files like "
-        "the training set's; labels are not read.",
+        "the training set (with the same header), but not looked for in --data_dir. "
+        "Labels are not read.",
     )
 
     def __post_init__(self):

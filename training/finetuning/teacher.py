@@ -76,7 +76,13 @@ class Teacher(abc.ABC):
                 f"--distill_temperature={settings.temperature:g} has no effect on mse, "
                 "which compares logits; remove it"
             )
-        return Distilled(objective, settings, *self.live())
+        made = Distilled(objective, settings, *self.live())
+        try:
+            made.check(self.student.config)
+        except ValueError as error:
+            path = self.student.given.distill_from
+            raise UserError(f"--distill_from={path}: {error}") from error
+        return made
 
     def live(self) -> tuple:
         """What makes the network to ask about every batch, and its config, if any."""
@@ -127,10 +133,12 @@ class KeptAnswers(Teacher):
         asked = {**self._note["text"], "max_seq_length": self._note["max_seq_length"]}
         for name, value in rows.items():
             if asked.get(name) != value:
-                what = name.removesuffix("_sha256").replace("vocab", "vocab_file")
+                was = f"--{name}={str(asked.get(name)).lower()}"
+                if name == "vocab_sha256":
+                    was = "another --vocab_file"
                 raise UserError(
-                    f"{self._path}: the teacher was asked with another --{what}; pass the "
-                    "same, or the teacher itself as --distill_from"
+                    f"{self._path}: the teacher was asked with {was}; pass the same, or "
+                    "the teacher itself as --distill_from"
                 )
         task.restore(self._note["state"])
         self.digest = self._note["sha256"]
@@ -173,7 +181,13 @@ class TrainedTeacher(Teacher):
             vocabulary = exported.vocabulary_of(self._path)
         source = checkpoint.resolve(path)
         folder = teacher_folder.of(source, given)
-        vocabulary = vocabulary or kinds.find_vocabulary(folder) or given.vocab_file
+        vocabulary = vocabulary or kinds.find_vocabulary(folder)
+        if not vocabulary:
+            vocabulary = given.vocab_file
+            student.log.say(
+                f"{folder}: no vocabulary, so the teacher reads with {vocabulary}; if it "
+                "has its own, put it there"
+            )
         state = run_folder.text_settings(folder)[1]
         if not state and hugging_face.is_weights(source):
             kind = kinds.kind_of(vocabulary)

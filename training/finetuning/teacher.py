@@ -30,6 +30,7 @@ from training.finetuning.trials import every_trial
 from training.layouts import hugging_face, hugging_face_tokenizers
 
 FOLDER = "teacher"  # in output_dir: rows and answers
+_EXAMPLES = "examples_sha256"  # in the note of answers
 
 
 def of(student: Experiment) -> "Teacher":
@@ -112,8 +113,6 @@ class Teacher(abc.ABC):
 class KeptAnswers(Teacher):
     """Answers that an earlier distillation left."""
 
-    splits = ("train",)
-
     def __init__(self, student):
         super().__init__(student)
         given, task = student.given, student.task
@@ -142,11 +141,31 @@ class KeptAnswers(Teacher):
                 )
         task.restore(self._note["state"])
         self.digest = self._note["sha256"]
+        self.splits = ("train",)
+        if given.evaluates and self._answers(split := task.eval_sets[0]):
+            self.splits += (split,)
+
+    def _answers(self, split):
+        """Whether the same teacher's answers to a set lie next to those for training."""
+        path = self._file(split)
+        note = answer_files.read_note(path)
+        if not note:
+            return False
+        asked = ("teacher_sha256", "text", "max_seq_length")
+        fits = all(note.get(name) == self._note.get(name) for name in asked)
+        if fits and note.get(_EXAMPLES) == self.student.sets.digest(split):
+            return True
+        self.student.log.say(
+            f"{path}: answers to another {split} set or by another teacher; not used"
+        )
+        return False
 
     def answers(self, split):
-        return answer_files.read(
-            self._path, self.student.task.objective().sequence_outputs
-        )
+        outputs = self.student.task.objective().sequence_outputs
+        return answer_files.read(self._file(split), outputs)
+
+    def _file(self, split):
+        return _of_split(self._path, split)
 
 
 class TrainedTeacher(Teacher):
@@ -288,6 +307,7 @@ class TrainedTeacher(Teacher):
             "state": self.experiment.task.state(),
             "text": student.task.tokenizer.settings,
             "max_seq_length": student.given.max_seq_length,
+            _EXAMPLES: student.sets.digest(split),
         }
         answer_files.write(self._file(split), known, note)
 
@@ -302,10 +322,8 @@ class TrainedTeacher(Teacher):
         return [Model(TEACHER, self.experiment, self.trainer, scores)]
 
     def _file(self, split):
-        name = "answers" if split == "train" else f"answers_{split}"
-        return os.path.join(
-            self.experiment.given.output_dir, name + answer_files.SUFFIX
-        )
+        folder = self.experiment.given.output_dir
+        return _of_split(os.path.join(folder, "answers" + answer_files.SUFFIX), split)
 
     def _fingerprint(self, split):
         """Hashes what determines the answers and the rows they belong to."""
@@ -314,6 +332,13 @@ class TrainedTeacher(Teacher):
         dtype = self.experiment.given.dtype
         text = repr((own, self.digest, sorted(settings.items()), dtype))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _of_split(path, split):
+    """The answers to a set lie next to those for training."""
+    if split == "train":
+        return path
+    return f"{path.removesuffix(answer_files.SUFFIX)}_{split}{answer_files.SUFFIX}"
 
 
 def _asked(given, state):

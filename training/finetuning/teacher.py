@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 
+import options
 from training import (
     checkpoint,
     distribution,
@@ -17,6 +18,7 @@ from training import (
     run_folder,
     teacher_folder,
 )
+from training.backend import tf
 from modeling.objectives.distilled import Distilled
 from modeling.objectives.objective import Objective
 from modeling.soft_losses import COMPARED
@@ -30,6 +32,7 @@ from training.finetuning.trials import every_trial
 from training.layouts import hugging_face, hugging_face_tokenizers
 
 FOLDER = "teacher"  # in output_dir: rows and answers
+_ANSWERS = "answers" + answer_files.SUFFIX  # there
 _EXAMPLES = "examples_sha256"  # in the note of answers
 
 
@@ -42,6 +45,11 @@ def of(student: Experiment) -> "Teacher":
     path = student.given.distill_from
     if path.endswith(answer_files.SUFFIX):
         return KeptAnswers(student)
+    kept = os.path.join(path, _ANSWERS)
+    if tf.io.gfile.exists(kept):
+        raise UserError(
+            f"--distill_from={path}: contains the answers of a teacher; pass {kept}"
+        )
     return TrainedTeacher(student)
 
 
@@ -67,8 +75,9 @@ class Teacher(abc.ABC):
         """
         if not objective.compared:
             raise UserError(
-                f"--distill_from: {type(objective).__name__} has no answers in which a "
-                "student could be compared with a teacher"
+                f"--distill_from={self.student.given.distill_from}: a head of this kind "
+                "cannot be compared with a teacher's; train the teacher and the student "
+                "with the script's default head"
             )
         default = next(iter(COMPARED[objective.compared_as].losses))
         settings = self.student.given.distillation(default)
@@ -261,17 +270,32 @@ class TrainedTeacher(Teacher):
     def _check_tokenizer(self, objective):
         if self.shares_tokenizer:
             return
-        what = None
+        what, hint = None, ""
         if self._is_live:
             what = "asking about every batch"
+            hint = (
+                ", or leave out --distill_live and the losses of layers and attention"
+            )
         elif objective.sequence_outputs:
             what = "comparing answers token by token"
         if what:
             raise UserError(
-                f"--distill_from={self.student.given.distill_from}: has another vocabulary "
-                f"or other tokenizer flags than the student, and {what} needs the same; "
-                f"pass --vocab_file={self.experiment.given.vocab_file}"
+                f"--distill_from={self.student.given.distill_from}: reads text otherwise "
+                f"than the student, and {what} needs the same; pass "
+                f"{' '.join(self._other_flags())}{hint}"
             )
+
+    def _other_flags(self):
+        """The teacher's flags of the tokenizer, where they are not the student's."""
+        theirs, mine = (
+            x.task.tokenizer.settings for x in (self.experiment, self.student)
+        )
+        for name, value in theirs.items():
+            if mine.get(name) != value:
+                if name == "vocab_sha256":
+                    yield f"--vocab_file={self.experiment.given.vocab_file}"
+                else:
+                    yield from options.words(**{name: value})
 
     def live(self):
         if not self._is_live:
@@ -323,7 +347,7 @@ class TrainedTeacher(Teacher):
 
     def _file(self, split):
         folder = self.experiment.given.output_dir
-        return _of_split(os.path.join(folder, "answers" + answer_files.SUFFIX), split)
+        return _of_split(os.path.join(folder, _ANSWERS), split)
 
     def _fingerprint(self, split):
         """Hashes what determines the answers and the rows they belong to."""

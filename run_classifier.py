@@ -256,20 +256,29 @@ class Classifier(ServedTask):
         return isinstance(self.labels, labels.SeveralClasses)
 
     def restore(self, state):
-        known, mine = state.get("labels"), self.labels.names
-        if known and state.get("several_labels", False) != self._has_several:
-            raise UserError(
-                "the model was trained with another --label_kind; pass the same one"
+        if "labels" not in state:
+            return
+        known, mine = state["labels"], self.labels.names
+        custom, hint = self.given.is_custom, "check --task_name and the model's folder"
+        kinds = [
+            "numbers" if names is None else "several labels" if several else "one label"
+            for names, several in (
+                (known, state.get("several_labels", False)),
+                (mine, self._has_several),
             )
-        if mine == () and known:
+        ]
+        if kinds[0] != kinds[1]:
+            hint = "pass the same --label_kind" if custom else hint
+            raise UserError(
+                f"the model was trained for {kinds[0]} per text, not for {kinds[1]}; {hint}"
+            )
+        if mine == ():
             self.labels.names = known
-        elif known is not None and tuple(known) != mine:
-            hint = "check --task_name, --output_dir and --init_checkpoint"
-            if self.given.is_custom:
-                hint = "remove --labels, or pass these"
+        elif known != mine and tuple(known) != mine:
+            hint = "remove --labels, or pass these" if custom else hint
             raise UserError(
                 f"the model was trained for the labels {labels.listed(known)} in this "
-                f"order, not for {labels.listed(mine or ['numbers'])}; {hint}"
+                f"order, not for {labels.listed(mine)}; {hint}"
             )
 
     # --- Rows ------------------------------------------------------------------------

@@ -145,24 +145,21 @@ class _ChoiceModel(_PooledModel):
     """The inputs are [b, choices, s]; every choice is a sequence for the encoder."""
 
     def encode(self, batch, dropouts=layers.no_dropout, return_all=False):
-        return super().encode(_sequences(batch), dropouts, return_all)
+        shape = ops.shape(batch["input_ids"])
+        inputs = {
+            name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+        return super().encode(inputs, dropouts, return_all)
 
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, choices], very low for missing choices."""
-        input_mask = _sequences(batch)["input_mask"]
+        shape = ops.shape(batch["input_mask"])
+        input_mask = ops.reshape(batch["input_mask"], (-1, shape[2]))
         logits = self.logits(self.pool(encoded, input_mask, dropouts), dropouts)
-        logits = ops.reshape(logits, ops.shape(batch["input_ids"])[:2])
+        logits = ops.reshape(logits, shape[:2])
         exists = ops.any(ops.cast(batch["input_mask"], "bool"), axis=-1)
         return {"logits": ops.where(exists, logits, _NO_CHOICE)}
-
-
-def _sequences(batch):
-    """[b, choices, s] -> [b * choices, s]"""
-    shape = ops.shape(batch["input_ids"])
-    return {
-        name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))
-        for name in ("input_ids", "input_mask", "segment_ids")
-    }
 
 
 class _TokenModel(TaskModel):

@@ -177,7 +177,8 @@ class OneClass(Labels):
         if self.names and name not in self._numbers:
             raise UserError(
                 f"{where}: label {name!r:.40} is not one of {listed(self.names)}; check "
-                "--task_name and --label_column, or list every label in --labels"
+                "--task_name and --label_column, or list every label in --labels (those "
+                "of a teacher are fixed)"
             )
         return name
 

@@ -121,17 +121,16 @@ class OpenAiWords:
     def words(self, chunk):
         if chunk == "\n":
             return [chunk]
-        return [token.text.lower() for token in self._tokens(chunk)]
+        return [word.lower() for _, word in self._tokens(chunk)]
 
     def aligned(self, chunk):
         if chunk == "\n":
             return [chunk], [0], [1]
         words, sources = [], []
-        for token in self._tokens(chunk):
-            lower = [character.lower() for character in token.text]
-            for place, part in enumerate(lower, start=token.idx):
-                sources += [place] * len(part)
-            words.append(token.text.lower())
+        for start, word in self._tokens(chunk):
+            for place, character in enumerate(word, start=start):
+                sources += [place] * len(character.lower())
+            words.append(word.lower())
         return words, sources, [source + 1 for source in sources]
 
     def decomposes(self, text):
@@ -169,7 +168,7 @@ class OpenAiWords:
 
 @functools.cache
 def _packages():
-    """The functions of ftfy and spaCy."""
+    """The functions of ftfy and spaCy; the second yields pairs of a place and a word."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ftfy 5 is older than some of Python's rules
         import ftfy
@@ -178,7 +177,12 @@ def _packages():
     tokenizer = spacy.blank("en").tokenizer
     # A word of spaCy 3 alone; spaCy 2 took the two marks apart.
     tokenizer.rules = {k: v for k, v in tokenizer.rules.items() if k != "''"}
-    return ftfy.fix_text, tokenizer
+
+    def tokens(text):
+        with tokenizer.vocab.memory_zone():  # else it remembers every word for good
+            return [(token.idx, token.text) for token in tokenizer(text)]
+
+    return ftfy.fix_text, tokens
 
 
 # === Alignment =======================================================================

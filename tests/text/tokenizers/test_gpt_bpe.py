@@ -5,7 +5,6 @@ import json
 import random
 import re
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -64,7 +63,7 @@ def recorded(monkeypatch):
     def tokens(chunk):
         place = 0
         for word in by_chunk[chunk]:
-            yield types.SimpleNamespace(text=word, idx=place)
+            yield place, word
             place += len(word)
 
     repaired = {case["text"]: case["standardized"] for case in CASES}
@@ -112,7 +111,7 @@ def test_marks_are_set_apart_as_by_openai():
 
 def test_a_line_break_is_a_word_and_backslashes_are_not_split(recorded):
     text = "\n a \t\r\n\u00a0 \n b\\b \n"
-    recorded.splitter._tokens = lambda chunk: [types.SimpleNamespace(text=chunk, idx=0)]
+    recorded.splitter._tokens = lambda chunk: [(0, chunk)]
     ids, starts, ends = recorded.encode_with_offsets(text)
     pieces = recorded.vocabulary.tokens
     found = [(pieces[i], text[s:e]) for i, s, e in zip(ids, starts, ends, strict=True)]

@@ -62,7 +62,7 @@ def test_words_of_a_text_are_those_of_its_chunks(tokenizer, text):
     splitter = tokenizer.splitter
     fix, tokens = gpt_words._packages()
     clean = gpt_words.standardized(fix(text))
-    words = [token.text.lower().rstrip(" ") for token in tokens(clean)]
+    words = [word.lower().rstrip(" ") for _, word in tokens(clean)]
     assert [w for c in splitter.chunks(text) for w in splitter.words(c)] == words
 
 

@@ -9,7 +9,6 @@ import pytest
 import create_pretraining_data
 import inspect_records
 import run_classifier
-import run_ner
 import run_pretraining
 import run_squad
 import tests
@@ -42,7 +41,6 @@ def folder(tmp_path, untraced):
         rows = [{"a": CONTEXT[i:], "b": "cats", "label": str(i % 2)} for i in range(8)]
         lines = "".join(f"{json.dumps(row)}\n" for row in rows)
         (tmp_path / f"{name}.jsonl").write_text(lines)
-        (tmp_path / f"{name}.txt").write_text("The O\nÜber O\ncats B-X\n\n" * 8)
     answers = ["Übergröße", "shine", "😀"]
     questions = [
         {
@@ -73,7 +71,6 @@ def flags(folder, script, **changes):
             **sets,
             **columns,
         },
-        run_ner: {"data_dir": str(folder)},
         run_squad: {
             "train_file": str(folder / "squad.json"),
             "predict_file": str(folder / "squad.json"),
@@ -85,7 +82,7 @@ def flags(folder, script, **changes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", [run_classifier, run_ner, run_squad])
+@pytest.mark.parametrize("script", [run_classifier, run_squad])
 def test_an_export_answers_as_its_script(folder, script):
     """It is compared with the script's own answers before it appears."""
     jobs.run(script, flags(folder, script, do_predict=True, do_export=True))
@@ -94,7 +91,6 @@ def test_an_export_answers_as_its_script(folder, script):
     assert noted["gpt_words"] == "hugging_face"
     request = {
         run_classifier: {"text_a": "the cats", "text_b": "😀"},
-        run_ner: {"words": ["The", "cats", "Über"]},
         run_squad: {"question": "What?", "context": CONTEXT},
     }[script]
     assert len(predictor.predict([request])) == 1
@@ -109,8 +105,7 @@ def test_an_export_answers_as_its_script(folder, script):
     ids = np.array(features["input_ids"].int64_list.value)
     last = np.flatnonzero(features["input_mask"].int64_list.value)[-1]
     assert ids[0] == START and ids[last] == CLASSIFY and not ids[last + 1 :].any()
-    delimiters = 1 if script is run_classifier else 0
-    assert (ids == DELIMITER).sum() == delimiters
+    assert (ids == DELIMITER).sum() == 1
     assert not any(features["segment_ids"].int64_list.value)
 
 

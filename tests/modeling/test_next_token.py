@@ -14,6 +14,7 @@ import fill_mask
 import tests
 from modeling import derivatives, layers, losses
 from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import next_token
 from tests import jobs, tiny
 from tests.pretraining import RECORDS, TINY, results, run
@@ -168,10 +169,20 @@ def test_rows_that_only_fill_a_batch_do_not_count():
     assert float(weight) == float(objective.weights(batch)["next_token_loss"]) == 11.0
 
 
-def test_in_bfloat16_the_network_gives_about_the_same_loss_and_gradient():
+@pytest.mark.parametrize(
+    "config",
+    [
+        tiny.config(attention_direction="left_to_right"),
+        GptConfig(
+            vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2
+        ),
+    ],
+    ids=["bert", "gpt"],
+)
+def test_in_bfloat16_the_network_gives_about_the_same_loss_and_gradient(config):
     ids = np.random.default_rng(0).integers(1, 40, (4, 12))
     batch = {"input_ids": ids, "input_mask": np.ones_like(ids)}
-    config, found = tiny.config(attention_direction="left_to_right"), []
+    found = []
     for dtype in ("float32", "mixed_bfloat16"):
         model = next_token.NextToken().network(config, dtype=dtype)
         with tf.GradientTape() as tape:

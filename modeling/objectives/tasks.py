@@ -111,6 +111,8 @@ class TaskModel(keras.layers.Layer):
 
 
 class _PooledModel(TaskModel):
+    """Of a row with several sequences, [b, n, s], the vectors are added."""
+
     @property
     def remark(self):
         reads = {"last": "the last token", "mean": "the mean of all tokens"}
@@ -126,9 +128,15 @@ class _PooledModel(TaskModel):
         states = self.states(encoded["sequence_output"], input_mask, dropouts)
         return bilstm.last_states(states, input_mask)
 
+    def encode(self, batch, dropouts=layers.no_dropout, return_all=False):
+        return super().encode(_sequences(batch), dropouts, return_all)
+
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, num_outputs]."""
-        pooled = self.pool(encoded, batch.get("input_mask"), dropouts)
+        pooled = self.pool(encoded, _sequences(batch).get("input_mask"), dropouts)
+        if len(batch["input_ids"].shape) == 3:
+            shape = (*ops.shape(batch["input_ids"])[:2], pooled.shape[-1])
+            pooled = ops.sum(ops.reshape(pooled, shape), axis=1)
         return {"logits": self.logits(pooled, dropouts)}
 
 
@@ -144,9 +152,6 @@ class _SpanModel(TaskModel):
 class _ChoiceModel(_PooledModel):
     """The inputs are [b, choices, s]; every choice is a sequence for the encoder."""
 
-    def encode(self, batch, dropouts=layers.no_dropout, return_all=False):
-        return super().encode(_sequences(batch), dropouts, return_all)
-
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, choices], very low for missing choices."""
         input_mask = _sequences(batch)["input_mask"]
@@ -157,7 +162,9 @@ class _ChoiceModel(_PooledModel):
 
 
 def _sequences(batch):
-    """[b, choices, s] -> [b * choices, s]"""
+    """[b, choices, s] -> [b * choices, s]; rows of one sequence stay as they are."""
+    if len(batch["input_ids"].shape) == 2:
+        return batch
     shape = ops.shape(batch["input_ids"])
     return {
         name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))

@@ -18,6 +18,7 @@ from modeling.objectives import tasks
 from modeling.objectives.objective import Objective
 from text.errors import UserError
 from text.records.rows import Field
+from text.tasks.glue import DataSet
 
 MOST_NAMED = 20  # labels that the log counts and that messages list
 _NO_LABEL = "(no label)"
@@ -318,3 +319,23 @@ def listed(names) -> str:
     """The first few names, for a message."""
     more = ", ..." if len(names) > MOST_NAMED else ""
     return f"{', '.join(names[:MOST_NAMED])}{more}"
+
+
+def make(data: DataSet, separator: str | None) -> Labels:
+    """The kind of label that a set has.
+
+    Args:
+        separator: of the labels of a text, if it may have several.
+    """
+    if data.labels is None:
+        return Number(data.bounds)
+    if separator is not None:
+        return SeveralClasses(data.labels, separator)
+    return OneClass(data.labels, data.relabel)
+
+
+def release_line(answer: Mapping) -> str:
+    """An answer as a line of the release's test_results.tsv."""
+    if "probabilities" not in answer:
+        return str(answer["predicted"])
+    return "\t".join(map(str, answer["probabilities"].values()))

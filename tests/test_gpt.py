@@ -1,18 +1,22 @@
 """Fine-tuning and pre-training a GPT with the scripts."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
+import continue_text
 import run_classifier
 import run_swag
-from training import checkpoint
+from training import checkpoint, continuation
 from modeling.encoders.gpt_config import GptConfig
 from serving import predictor
 from tests import jobs, swag
+from tests.pretraining import run
 from tests.test_fine_tuning_of_a_family import write_start
 from tests.test_roberta import classifier_files, classifier_flags
+from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
 from text.errors import UserError
 
 CONFIG = GptConfig(
@@ -68,3 +72,51 @@ def test_choices_with_the_language_model(tmp_path, untraced):
     learned = checkpoint.read(checkpoint.resolve(str(tmp_path / "output")))
     kept = {name for name in learned if "adam" not in name and "training" not in name}
     assert kept == {*weights, "output_weights", "global_step"}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return make_records(tmp_path_factory.mktemp("records"), masking="dynamic")
+
+
+@pytest.mark.slow
+def test_a_killed_pre_training_ends_alike_and_is_exported(
+    records, tmp_path, untraced, capsys
+):
+    config = dataclasses.replace(CONFIG, vocab_size=3000)
+    given = {
+        "config": config,
+        "objective": "next_token",
+        "input_file": [records],
+        "optimizer": "openai_adam_cosine",
+        "gradient_accumulation_steps": 2,
+        "num_train_steps": 4,
+        "save_checkpoints_steps": 2,
+    }
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "whole", **given)
+    with jobs.dying(2):
+        run(tmp_path / "killed", **given)
+    run(tmp_path / "killed", **given)
+    assert "continuing from step 2" in capsys.readouterr().out
+    expected = jobs.weights(tmp_path / "whole")
+    assert all(
+        name.startswith(("gpt/", "global_step", "training/")) for name in expected
+    )
+    for name, value in jobs.weights(tmp_path / "killed").items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    export = {"do_train": False, "do_export": True, "vocab_file": VOCAB_FILE}
+    run(tmp_path / "whole", **given | export)
+    output = str(tmp_path / "whole" / "output")
+    text = "returns the number of"
+    (answer,) = predictor.Predictor(output).predict([{"text": text}])
+    chances = [token["probability"] for token in answer["tokens"]]
+    assert len(chances) == 5 and chances == sorted(chances, reverse=True)
+    # The export and the checkpoint agree on what comes next.
+    given = {"init_checkpoint": output, "vocab_file": VOCAB_FILE, "num_tokens": 1}
+    tokenizer, _, model = continuation.load(continue_text.Options(**given))
+    ids = [tokenizer.vocabulary.cls_id, *tokenizer.encode(text)]
+    allowed = np.ones(len(tokenizer.vocabulary), bool)
+    ((found,),) = continuation.Continuer(model, allowed).extend(ids, 1)
+    assert tokenizer.vocabulary.tokens[found] == answer["tokens"][0]["token"]

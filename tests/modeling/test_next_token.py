@@ -262,8 +262,14 @@ def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path, capsys):
             "the tokens of these records are masked, .*dynamic",
         ),
         (
-            {"do_export": True, "vocab_file": VOCAB_FILE},
-            "--do_export writes a model that",
+            {
+                "do_export": True,
+                "vocab_file": VOCAB_FILE,
+                "config": dataclasses.replace(
+                    TINY, attention_direction="right_to_left"
+                ),
+            },
+            "exports of --objective=next_token say what follows a text",
         ),
     ],
 )

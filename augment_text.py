@@ -171,8 +171,8 @@ def main(given: Options) -> None:
 def _report(given, counts):
     originals = f"{counts.rows} rows and " if given.keep_original else ""
     print(
-        f"{given.output_file}: {originals}{counts.copies} copies of {counts.rows} rows; "
-        f"{counts.repeated} more repeated a text of their row and were left out",
+        f"{given.output_file}: {originals}{counts.copies} copies; {counts.repeated} more "
+        "were equal to another text of their row and left out",
         file=sys.stderr,
     )
     if counts.unchanged:

@@ -95,6 +95,16 @@ class _Numbers(flags.ArgumentParser):
         return f"comma-separated list of {self._type.__name__}"
 
 
+class _Texts(flags.ListParser):
+    """Parses a comma-separated list of texts, none of them empty."""
+
+    def parse(self, argument):
+        texts = super().parse(argument)
+        if "" in texts:
+            raise ValueError("a name is missing before, between or after the commas")
+        return texts
+
+
 def words(**flags) -> list[str]:
     """Flags as a command line has them; a list is joined by commas."""
     return [f"--{name}={_word(value)}" for name, value in flags.items()]
@@ -134,7 +144,7 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
         elif value_type is str:
             flags.DEFINE_string(**common)
         elif value_type == list[str]:
-            flags.DEFINE_list(**common)
+            flags.DEFINE(_Texts(), serializer=flags.CsvListSerializer(","), **common)
         elif value_type in (list[int], list[float]):
             (number_type,) = typing.get_args(value_type)
             flags.DEFINE(
@@ -172,9 +182,11 @@ def _missing(options_class, flag_values=flags.FLAGS):
 
 def _flag_of(path, options_class, flag_values=flags.FLAGS):
     """`--name=` of the flag that was given a path; empty if it came from elsewhere."""
-    names = [item.name for item in dataclasses.fields(options_class)]
-    found = (f"--{name}=" for name in names if flag_values[name].value == path)
-    return next(found, "")
+    for item in dataclasses.fields(options_class):
+        value = flag_values[item.name].value
+        if path == value or isinstance(value, list) and path in value:
+            return f"--{item.name}="
+    return ""
 
 
 @functools.cache

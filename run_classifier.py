@@ -260,32 +260,17 @@ class Classifier(ServedTask):
         return {"labels": self.labels.names, "both_orders": self.given.both_orders}
 
     def state(self):
-        several = {"several_labels": True} if self._has_several else {}
         both = {"both_orders": True} if self.given.both_orders else {}
-        return {"labels": self.labels.names, **several, **both}
-
-    @property
-    def _has_several(self):
-        return isinstance(self.labels, labels.SeveralClasses)
+        return labels.learned(self.labels) | both
 
     def restore(self, state):
-        known, mine = state.get("labels"), self.labels.names
-        if known and state.get("both_orders", False) != self.given.both_orders:
-            raise UserError("the model was trained with another --both_orders")
-        if known and state.get("several_labels", False) != self._has_several:
+        if "labels" not in state:
+            return
+        if state.get("both_orders", False) != self.given.both_orders:
             raise UserError(
-                "the model was trained with another --label_kind; pass the same one"
+                "the model was trained with another --both_orders; pass the same one"
             )
-        if mine == () and known:
-            self.labels.names = known
-        elif known is not None and tuple(known) != mine:
-            hint = "check --task_name, --output_dir and --init_checkpoint"
-            if self.given.is_custom:
-                hint = "remove --labels, or pass these"
-            raise UserError(
-                f"the model was trained for the labels {labels.listed(known)} in this "
-                f"order, not for {labels.listed(mine or ['numbers'])}; {hint}"
-            )
+        labels.take_up(self.labels, state, self.given.is_custom)
 
     # --- Rows ------------------------------------------------------------------------
 

@@ -192,7 +192,10 @@ class Squad(ServedTask):
     def restore(self, state):
         was = state.get("span_head", "independent")
         if was != self.given.span_head:
-            raise UserError(f"the model has another head; pass --span_head={was}")
+            hint = f"pass --span_head={was}"
+            if self.given.distill_from:
+                hint = "only the default can be distilled: leave the flag out for both"
+            raise UserError(f"the model has another head, --span_head={was}; {hint}")
 
     @property
     def head(self) -> SpanHead | None:

@@ -1,5 +1,6 @@
 """Small teachers and students of every fine-tuning script, for tests of distillation."""
 
+import functools
 import json
 import pathlib
 from collections.abc import Callable
@@ -114,3 +115,20 @@ def write(kind: str, folder: pathlib.Path) -> Files:
 def teach(files: Files, **changes) -> None:
     """Trains the teacher."""
     jobs.run(files.kind.script, files.flags | {"do_train": True} | changes)
+
+
+def taught_by(folder_of: Callable[[str], pathlib.Path]) -> Callable[[str], Files]:
+    """Maps a kind to its files and a teacher, which is trained once.
+
+    Args:
+        folder_of: makes the folder of a kind.
+    """
+
+    @functools.cache
+    def taught(kind):
+        files = write(kind, folder_of(kind))
+        with jobs.untraced():
+            teach(files)
+        return files
+
+    return taught

@@ -76,8 +76,8 @@ def test_the_same_bytes_for_any_batches_and_neighbors(tmp_path, monkeypatch, cap
     repeated = len(LINES) * FEW["num_copies"] - copies
     assert 6 < repeated < 20  # all six copies of 1999!
     assert said[-3:] == [
-        f"{tmp_path}/out.tsv: 6 rows and {copies} copies of 6 rows; {repeated} more "
-        "repeated a text of their row and were left out",
+        f"{tmp_path}/out.tsv: 6 rows and {copies} copies; {repeated} more "
+        "were equal to another text of their row and left out",
         "rows without a copy: 1",
         "empty lines that were skipped: 2",
     ]

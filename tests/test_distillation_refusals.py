@@ -13,16 +13,7 @@ from text.errors import UserError
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     """Maps a kind to its files and a teacher."""
-    made = {}
-
-    def files_of(kind):
-        if kind not in made:
-            made[kind] = distillation.write(kind, tmp_path_factory.mktemp(kind))
-            with jobs.untraced():
-                distillation.teach(made[kind])
-        return made[kind]
-
-    return files_of
+    return distillation.taught_by(tmp_path_factory.mktemp)
 
 
 @pytest.fixture(autouse=True)
@@ -42,15 +33,15 @@ def refused(files, message, **changes):
     [
         (
             {"distill_from": None, "distill_temperature": 2.0},
-            "no effect without --dist",
+            "no effect without a teacher",
         ),
         (
             {"distill_from": None, "distill_layers": ["last"]},
-            "no effect without --dist",
+            "no effect without a teacher",
         ),
         ({"distill_from": None, "hard_weight": 1.0}, "--hard_weight has no effect"),
         ({"distill_from": None, "distill_live": True}, "--distill_live need"),
-        ({"distill_from": None, "unlabeled_file": ["x"]}, "need --distill_from"),
+        ({"distill_from": None, "unlabeled_file": ["x"]}, "need a teacher"),
         ({"distill_temperature": 0.0}, "--distill_temperature=0.0: must be above 0"),
         ({"distill_weight": -1.0}, "--distill_weight=-1.0: must be 0 or above"),
         ({"distill_cls_weight": float("nan")}, "--distill_cls_weight=nan: must be 0"),
@@ -117,7 +108,13 @@ def test_models_that_are_no_teachers(taught, tmp_path):
     files, choice = taught("single"), taught("choice")
     other = f"--distill_from={choice.teacher}: contains a model of the task Multiple"
     refused(files, other, distill_from=choice.teacher)
-    refused(files, "another --label_kind", distill_from=taught("several").teacher)
+    number = {"distill_from": taught("number").teacher}
+    refused(files, "trained for numbers per text, not for one label; pass", **number)
+    refused(
+        files,
+        "several labels per text, not for one label; pass",
+        distill_from=taught("several").teacher,
+    )
     bare = shutil.copytree(files.teacher, tmp_path / "bare")
     (bare / "bert_config.json").unlink()
     refused(
@@ -155,13 +152,16 @@ def test_answers_that_are_not_to_these_rows(taught, tmp_path):
     files.run("asked", num_train_epochs=[0.4])
     folder = shutil.copytree(files.folder / "asked" / "teacher", tmp_path / "kept")
     path = folder / "answers.tf_record"
+    refused(files, f"answers of a teacher; pass {path}", distill_from=str(folder))
     given = {"distill_from": str(path)}
-    refused(files, "row 0 is not the one", **given, train_file="dev.jsonl")
+    refused(
+        files, "row 0, counted from 0, is not the one", **given, train_file="dev.jsonl"
+    )
     lines = files.train.read_text().splitlines(keepends=True)
     (files.folder / "fewer.jsonl").write_text("".join(lines[:-1]))
     refused(files, "24 rows, but there are 23", **given, train_file="fewer.jsonl")
-    refused(files, "another --max_seq_length", **given, max_seq_length=16)
-    refused(files, "another --do_lower_case", **given, do_lower_case=False)
+    refused(files, "asked with --max_seq_length=32; pass", **given, max_seq_length=16)
+    refused(files, "asked with --do_lower_case=true", **given, do_lower_case=False)
     refused(files, "contains answers only", **given, distill_live=True)
     refused(files, "contains answers only", **given, distill_hidden_weight=1.0)
     note = folder / "answers.tf_record.json"
@@ -185,7 +185,8 @@ def test_another_vocabulary_is_for_rows_with_one_answer(taught, tmp_path, kind):
     own.write_text("".join(f"{t}\n" for t in [*tokens[:5], *reversed(tokens[5:])]))
     given = {"vocab_file": str(own), "num_train_epochs": [0.4]}
     live = (
-        "has another vocabulary or other tokenizer flags than the student, and asking"
+        "reads text otherwise than the student, and asking about every batch needs the "
+        "same; pass --vocab_file=.*, or leave out --distill_live"
     )
     refused(files, live, **given, distill_live=True)
     if kind in ("spans", "tags"):
@@ -194,9 +195,19 @@ def test_another_vocabulary_is_for_rows_with_one_answer(taught, tmp_path, kind):
         assert files.run("own_vocabulary", **given)
 
 
+def test_flags_of_the_tokenizer_that_differ_are_named(taught):
+    given = {"distill_live": True, "do_lower_case": False}
+    flags = "--do_lower_case=true --strip_accents=true, or leave out --distill_live"
+    refused(taught("single"), f"the same; pass {flags}", **given)
+
+
 def test_other_heads_of_spans_have_no_teacher(taught):
     files = taught("spans")
-    refused(files, "pass --span_head=independent", span_head="electra")
+    refused(
+        files,
+        "another head, --span_head=independent; only the default",
+        span_head="electra",
+    )
     distillation.teach(
         files,
         output_dir=str(files.folder / "electra"),
@@ -204,7 +215,7 @@ def test_other_heads_of_spans_have_no_teacher(taught):
         num_train_epochs=[0.2],
     )
     given = {"distill_from": str(files.folder / "electra"), "span_head": "electra"}
-    refused(files, "has no answers in which a student could be compared", **given)
+    refused(files, "train the teacher and the student with", **given)
 
 
 @pytest.mark.slow

@@ -15,16 +15,7 @@ from text.errors import UserError
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     """Maps a kind to its files and teacher; each test's students have other names."""
-    made = {}
-
-    def files_of(kind):
-        if kind not in made:
-            made[kind] = distillation.write(kind, tmp_path_factory.mktemp(kind))
-            with jobs.untraced():
-                distillation.teach(made[kind])
-        return made[kind]
-
-    return files_of
+    return distillation.taught_by(tmp_path_factory.mktemp)
 
 
 @pytest.fixture(autouse=True)

@@ -178,12 +178,12 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
             CONFIG,
             {"config": TINY, "objective": "masked_lm", "generator_hidden_size": 0.25},
             "not in the checkpoint: .*; check that it is the right checkpoint and "
-            "bert_config_file; it contains .*electra/embeddings",
+            r"bert_config_file; it contains .*electra/\* x",
         ),
         (
             TINY,
             {},
-            "not in the checkpoint: .*bert_config_file; it contains .*bert/embeddings",
+            r"not in the checkpoint: .*bert_config_file; it contains .*bert/\* x",
         ),
         (
             CONFIG,

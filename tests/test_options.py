@@ -81,6 +81,7 @@ def test_flags_become_fields(program):
         (["--nmaes=x"], 2, "Unknown command line flag 'nmaes'. Did you mean: names ?"),
         (["--count=many"], 2, "--count=many: must be a whole number (see"),
         (["--share=half"], 2, "--share=half: must be a number (see job.py --help)"),
+        (["--names=x,", "--path=p"], 2, "--names=x,: a name is missing"),
         (["--kind=c"], 2, "--kind=c: value should be one of <a|b>"),
         (["--names=x", "--path=p", "y"], 2, "unexpected argument 'y'; every option is"),
         (["--names=x", "--path=bad"], 1, "error: bad: is bad; choose a good one"),

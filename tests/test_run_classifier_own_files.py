@@ -350,7 +350,10 @@ def test_an_export_knows_the_columns_of_its_training(folder):
 def test_several_labels_are_held_to(folder, untraced):
     files = custom(folder, "jsonl", [["x"], ["x", "y"], []])
     run(folder, "custom", **files, do_train=True, label_kind="several")
-    with pytest.raises(UserError, match="trained with another --label_kind"):
+    with pytest.raises(
+        UserError,
+        match="several labels per text, not for one label; pass the same --label_kind",
+    ):
         run(folder, "custom", **files, do_eval=True)
 
 

@@ -187,11 +187,11 @@ def test_a_trial_says_what_it_does_not_count(given, tmp_path, capsys, untraced):
     [
         (
             {"distill_from": None},
-            "--distill_temperature has no effect without --distill_from",
+            "--distill_temperature has no effect without a teacher",
         ),
         (
             {"distill_from": None, "distill_tokens": "masked"} | dict.fromkeys(RECIPE),
-            "--distill_tokens has no effect without --distill_from",
+            "--distill_tokens has no effect without a teacher",
         ),
         ({"distill_from": "nowhere"}, "nowhere: no such checkpoint"),
         ({"distill_cosine_weight": -1.0}, "--distill_cosine_weight=-1.0: must be 0"),

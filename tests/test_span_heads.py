@@ -83,7 +83,7 @@ def test_a_run_learns_answers_and_resumes(folder, head):
     for name, value in straight.items():
         np.testing.assert_array_equal(value, resumed[name], err_msg=name)
     assert [read(folder, name) for name in OUTPUTS] == found
-    with pytest.raises(UserError, match="has another head; pass --span_head=electra"):
+    with pytest.raises(UserError, match="another head, --span_head=electra; pass"):
         run(folder, do_eval=True, **VERSION_2)
     with pytest.raises(UserError, match="span_head was 'electra' and is now 'albert'"):
         run(folder, **given | {"span_head": "albert"}, do_train=True)

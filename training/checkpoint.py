@@ -57,18 +57,24 @@ class LoadReport:
 
 
 def _grouped(names: Collection[str], most: int | None = None) -> str:
-    """Names in one line; layers, and Adam's two slots, are folded together.
+    """Names in one line.
 
     Args:
         most: if there are more, what the names begin with instead.
     """
-    weights = [name for name in sorted(names) if not _SLOT.search(name)]
-    groups = collections.Counter(_LAYER.sub("layer_*", name) for name in weights)
+    groups = _groups(names)
     if most and len(groups) > most:
-        groups = collections.Counter(re.sub("/.*", "/*", name) for name in weights)
+        groups = _groups(names, lambda name: re.sub("/.*", "/*", name))
+    return ", ".join(groups)
+
+
+def _groups(names, folded=lambda name: _LAYER.sub("layer_*", name)) -> list[str]:
+    """Names, in which layers, and Adam's two slots, are folded together."""
+    weights = [name for name in sorted(names) if not _SLOT.search(name)]
+    groups = collections.Counter(map(folded, weights))
+    slots = len(names) - len(weights)
     parts = [name if n == 1 else f"{name} x {n}" for name, n in groups.items()]
-    slots = sum(_SLOT.search(name) is not None for name in names)
-    return ", ".join(parts + ([f"*/adam_* x {slots}"] if slots else []))
+    return parts + ([f"*/adam_* x {slots}"] if slots else [])
 
 
 # --- Reading -------------------------------------------------------------------------
@@ -98,8 +104,8 @@ def resolve(path: str) -> str:
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
     if not tf.io.gfile.exists(f"{prefix}.index"):
         raise UserError(
-            f"{prefix}: no such checkpoint ({prefix}.index does not exist); pass the "
-            "prefix before .index, or the directory"
+            f"{prefix}: no such checkpoint: there is neither such a directory nor "
+            f"{prefix}.index; pass a directory, or the name before .index"
         )
     return prefix
 
@@ -237,7 +243,7 @@ def match(
         scope: what the names of the encoder's variables begin with; errors in others are
             attributed to the head.
     Raises:
-        UserError: shapes differ, required names are missing (all are listed), nothing
+        UserError: shapes differ, required names are missing, nothing
             matches, or the checkpoint is damaged.
     """
     prefix = resolve(path)
@@ -257,15 +263,17 @@ def match(
         n for n in report.initial if required is not None and n.startswith(required)
     ]
     if missing or not report.matched:
-        what = _grouped(missing) if report.matched else "all variables of the model"
+        what = "all variables of the model"
+        if report.matched:
+            what = _first(_groups(missing), 4, ", ")
         advice = (
             "check that it is the right checkpoint and bert_config_file; it contains "
-            f"{_grouped(shapes) or 'nothing'}"
+            f"{_grouped(shapes, 4) or 'nothing'}"
         )
         if missing and not any(name.startswith(scope) for name in missing):
             advice = networks.advice(missing, shapes) or (
-                "an encoder without this head cannot answer; pass --do_train, or the "
-                "--output_dir of a training"
+                "an encoder without this head cannot answer; train it first, or pass the "
+                "--output_dir of a training that has it"
             )
         raise UserError(f"{prefix}: not in the checkpoint: {what}; {advice}")
     return report
@@ -284,10 +292,10 @@ def _guess(wrong, scope) -> str:
     return "does not fit the model; check --bert_config_file"
 
 
-def _first(problems: list[str], number: int) -> str:
+def _first(parts: list[str], number: int, between: str = "; ") -> str:
     """The first of them, and how many more there are."""
-    more = len(problems) - number
-    return "; ".join(problems[:number]) + (f"; and {more} more" if more > 0 else "")
+    more = [f"and {len(parts) - number} more"] if len(parts) > number else []
+    return between.join(parts[:number] + more)
 
 
 def _differing(variables, shapes) -> dict[str, str]:

@@ -35,8 +35,8 @@ class DistillationOptions:
     )
     distill_temperature: float = options.field(
         1.0,
-        help="What all logits are divided by in soft_cross_entropy and kl; kl is then "
-        "multiplied by its square.",
+        help="Divides all logits in soft_cross_entropy and kl; kl is then multiplied by "
+        "its square.",
     )
     distill_weight: float = options.field(
         1.0, help="Factor of --distill_loss, the loss of answers."
@@ -79,7 +79,7 @@ class DistillationOptions:
                 value = getattr(self, item.name)
                 if value not in (None, options.default_of(item)):
                     raise UserError(
-                        f"--{item.name} has no effect without --distill_from, the teacher"
+                        f"--{item.name} has no effect without a teacher in --distill_from"
                     )
         for name in _WEIGHTS:
             if not 0 <= getattr(self, name) < math.inf:
@@ -188,7 +188,11 @@ class WordDistillationOptions(DistillationOptions):
     def __post_init__(self):
         if not self.distill_from and self.distill_tokens != TOKENS[0]:
             raise UserError(
-                "--distill_tokens has no effect without --distill_from, the teacher"
+                "--distill_tokens has no effect without a teacher in --distill_from"
+            )
+        if not self.distill_weight and self.distill_tokens != TOKENS[0]:
+            raise UserError(
+                "--distill_tokens has no effect with --distill_weight=0; remove it"
             )
         super().__post_init__()
 

@@ -12,9 +12,8 @@ from modeling.objectives.objective import Objective
 from text.progress import duration, size
 from text.records import reading
 
-_PASSES = (
-    3 * 2
-)  # a multiplication and an addition; the gradients take two products more
+# A multiplication and an addition; the gradients take two products more.
+_PASSES = 3 * 2
 _UPDATES = 3  # timed, after a first that traces and compiles
 
 # Floating-point operations of the paper's runs (arXiv:1810.04805, A.2): a million updates

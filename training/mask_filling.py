@@ -87,8 +87,7 @@ class Filler:
         self._pad_id = pad_id
         self._lengths = static_lengths(max_seq_length)
         self._batch_size = batch_size
-        # One function for each; TensorFlow warns of one that is traced for many shapes.
-        self._find = {length: tf.function(self._best) for length in self._lengths}
+        self._graphs = {}  # by length
 
     def find(self, rows: Sequence[tuple[list[int], list[int], int]]) -> np.ndarray:
         """The most probable tokens, in the order of their ids.
@@ -109,11 +108,18 @@ class Filler:
             for begin in range(0, len(of_bucket), self._batch_size):
                 chosen = of_bucket[begin : begin + self._batch_size]
                 length = self._lengths[bucket]
-                best = self._find[length](
-                    self._padded([rows[i] for i in chosen], length)
+                best = self._find(
+                    self._padded([rows[i] for i in chosen], length), length
                 )
                 found[chosen] = np.sort(best, axis=-1)[: len(chosen)]
         return found
+
+    def _find(self, batch, length):
+        if length not in self._graphs:
+            # Concrete, because TensorFlow warns of a function that takes many shapes.
+            make = tf.function(self._best).get_concrete_function
+            self._graphs[length] = make(batch)
+        return self._graphs[length](batch)
 
     def _padded(self, rows, length):
         shape = self._batch_size, length

@@ -57,7 +57,7 @@ def read_config(given: flags.RunOptions) -> EncoderConfig:
         raise UserError(
             f"--max_seq_length={given.max_seq_length} is more than "
             f"max_position_embeddings={config.max_position_embeddings}, the tokens of the "
-            f"longest row in {path}"
+            f"longest row in {path}; pass that or less"
         )
     _check_same_network(config, given)
     return config

@@ -80,7 +80,7 @@ class WordTeacher:
         try:
             made.check(config)
         except ValueError as error:
-            raise UserError(f"{given.bert_config_file}: {error}") from error
+            raise UserError(f"--distill_from={given.distill_from}: {error}") from error
         return made
 
 
@@ -119,7 +119,7 @@ def _check_sizes(given, folder, student, teacher):
         raise UserError(
             f"--max_seq_length={given.max_seq_length} is more than "
             f"max_position_embeddings={teacher.max_position_embeddings} of the teacher in "
-            f"{folder}"
+            f"{folder}; pass that or less"
         )
     if not (student.has_segments and teacher.has_segments):
         return

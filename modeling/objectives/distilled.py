@@ -85,7 +85,6 @@ class Distilled(Objective):
     ):
         self._task, self.settings = task, settings
         self._agreement = Agreement(task)
-        self.features, self.sentence_task = task.features, task.sentence_task
         self._make_teacher, self._teacher = teacher, None
         self._teacher_config = teacher_config
         self._pairs = {}

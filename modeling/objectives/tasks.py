@@ -129,15 +129,19 @@ class _PooledModel(TaskModel):
         return bilstm.last_states(states, input_mask)
 
     def encode(self, batch, dropouts=layers.no_dropout, return_all=False):
-        return super().encode(_sequences(batch), dropouts, return_all)
+        if len(batch["input_ids"].shape) == 3:
+            names = ("input_ids", "input_mask", "segment_ids")
+            batch = {name: _sequences(batch[name]) for name in names}
+        return super().encode(batch, dropouts, return_all)
 
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, num_outputs]."""
-        pooled = self.pool(encoded, _sequences(batch).get("input_mask"), dropouts)
-        if len(batch["input_ids"].shape) == 3:
-            shape = (*ops.shape(batch["input_ids"])[:2], pooled.shape[-1])
-            pooled = ops.sum(ops.reshape(pooled, shape), axis=1)
-        return {"logits": self.logits(pooled, dropouts)}
+        mask = batch.get("input_mask")
+        if mask is None or len(mask.shape) == 2:
+            return {"logits": self.logits(self.pool(encoded, mask, dropouts), dropouts)}
+        pooled = self.pool(encoded, _sequences(mask), dropouts)
+        pooled = ops.reshape(pooled, (*ops.shape(mask)[:2], pooled.shape[-1]))
+        return {"logits": self.logits(ops.sum(pooled, axis=1), dropouts)}
 
 
 class _SpanModel(TaskModel):
@@ -154,22 +158,17 @@ class _ChoiceModel(_PooledModel):
 
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, choices], very low for missing choices."""
-        input_mask = _sequences(batch)["input_mask"]
+        shape = ops.shape(batch["input_mask"])
+        input_mask = _sequences(batch["input_mask"])
         logits = self.logits(self.pool(encoded, input_mask, dropouts), dropouts)
-        logits = ops.reshape(logits, ops.shape(batch["input_ids"])[:2])
+        logits = ops.reshape(logits, shape[:2])
         exists = ops.any(ops.cast(batch["input_mask"], "bool"), axis=-1)
         return {"logits": ops.where(exists, logits, _NO_CHOICE)}
 
 
-def _sequences(batch):
-    """[b, choices, s] -> [b * choices, s]; rows of one sequence stay as they are."""
-    if len(batch["input_ids"].shape) == 2:
-        return batch
-    shape = ops.shape(batch["input_ids"])
-    return {
-        name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))
-        for name in ("input_ids", "input_mask", "segment_ids")
-    }
+def _sequences(x):
+    """[b, choices, s] -> [b * choices, s]"""
+    return ops.reshape(x, (-1, ops.shape(x)[-1]))
 
 
 class _TokenModel(TaskModel):

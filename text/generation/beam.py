@@ -28,6 +28,10 @@ _RAISED = re.compile(
 )
 
 
+# The others hand what they do not know to a job server.
+_KNOW_THEIR_OPTIONS = ("DirectRunner", "DataflowRunner")
+
+
 class Pipeline:
     """A pipeline for one set of records. Beam reaches this process's remote files."""
 
@@ -44,6 +48,7 @@ class Pipeline:
                 logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
                 given = [*_DIRECT, *given]
             options = PipelineOptions([f"--runner={runner}", *given])
+            _refuse_unknown(runner, options)
             self._pipeline = beam.Pipeline(options=options)
         except ValueError as error:
             problem = " ".join(str(error).split())
@@ -103,3 +108,12 @@ class Pipeline:
             if raised := _RAISED.search(f"{type(error).__name__}: {error}"):
                 raise UserError(raised[1]) from error
             raise
+
+
+def _refuse_unknown(runner, options):
+    """Beam ignores flags that it does not know."""
+    if runner in _KNOW_THEIR_OPTIONS:
+        every = options.get_all_options(retain_unknown_options=True)
+        if unknown := sorted(every.keys() - options.get_all_options().keys()):
+            named = ", ".join(f"--{name}" for name in unknown)
+            raise ValueError(f"Beam has no {named}; check the spelling")

@@ -73,10 +73,9 @@ def split(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[Word]]:
 
 def _joined(text, span, start, continues) -> bool:
     """Whether the piece that begins at `start` belongs to the word before it."""
+    # A part of a character; or after an empty piece, which stands for a space.
     if start < span[1] or span[0] == span[1] == start:
-        return (
-            True  # a part of a character; or an empty piece, which stands for a space
-        )
+        return True
     if start > span[1] or not _is_inside(text, start - 1, start):
         return False
     unspaced = _is_unspaced(text[start]) or _is_unspaced(text[start - 1])

@@ -80,9 +80,9 @@ class Answers:
                 self.hashes is not None and self.hashes[place] != found[-1]
             ):
                 raise UserError(
-                    f"{self.source}: row {place} is not the one that the teacher answered; "
-                    "pass the same files, --vocab_file and --max_seq_length as then, or "
-                    "the teacher itself as --distill_from"
+                    f"{self.source}: row {place}, counted from 0, is not the one that the "
+                    "teacher answered; pass the same files, --vocab_file and "
+                    "--max_seq_length as then, or the teacher itself as --distill_from"
                 )
             labels = {
                 TEACHERS + name: values[place][: len(row.input_ids)]

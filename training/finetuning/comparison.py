@@ -24,8 +24,14 @@ table { border-collapse: collapse; margin: 1rem 0; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid #8884; text-align: right;
          font-variant-numeric: tabular-nums; white-space: nowrap; }
 :is(th, td):first-child { text-align: left; }
+code { overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 """
+_READING = (
+    "The KL divergence is 0 where the probabilities are the teacher’s. Without the "
+    "teacher, the student sees the labeled examples alone. Speeds are medians of three "
+    "rounds, in which the models take turns; other work on the machine changes them."
+)
 _TITLES = {
     "agreement": "agrees with the teacher",
     "teacher_kl": "KL from the teacher",
@@ -171,6 +177,7 @@ def _page(facts: dict, name: str) -> str:
     )
     title = html.escape(f"Distillation in {name}: {facts['split']}")
     used = {name: value for name, value in facts["losses"].items() if value}
+    used = {"distill_from": facts["teacher"], **used}
     losses = " ".join(options.words(**used))
     body = "".join(f"<tr>{row}</tr>\n" for row in [titles, *rows])
     return (
@@ -178,7 +185,6 @@ def _page(facts: dict, name: str) -> str:
         '<meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{_STYLE}</style>\n<h1>{title}</h1>\n"
         f'<div class="wide"><table>\n{body}</table></div>\n'
-        f"<p>Teacher: {html.escape(facts['teacher'])}. Trained with "
-        f"{html.escape(losses)}.</p>\n"
-        "</html>\n"
+        f"<p>Trained with <code>{html.escape(losses)}</code>.</p>\n"
+        f"<p>{_READING}</p>\n</html>\n"
     )

@@ -176,14 +176,14 @@ class Experiment:
     def trainer(self, trial: Trial) -> loop.Trainer:
         given = self.given
         objective = given.with_lstm(self.task.objective())
-        if self.teacher:
-            objective = self.teacher.distilled(objective)
         if given.lm_loss_weight:
             objective = WithLanguageModel(objective, given.lm_loss_weight)
         try:
             objective.check(self.config)
         except ValueError as error:
             raise UserError(f"{given.bert_config_file}: {error}") from error
+        if self.teacher:
+            objective = self.teacher.distilled(objective)
         steps = self.num_train_steps(trial) if given.do_train else 1
         settings = given.settings(
             num_train_steps=steps,

@@ -88,7 +88,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
     unlabeled_file: list[str] = options.field(
         [],
         help="With a teacher and --hard_weight=0: more training examples, in files like "
-        "the training set's; labels are not read.",
+        "the training set (with the same header), but not looked for in --data_dir. "
+        "Labels are not read.",
     )
 
     def __post_init__(self):
@@ -104,7 +105,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
             )
         if (self.unlabeled_file or self.distill_live) and not self.distill_from:
             raise UserError(
-                "--unlabeled_file and --distill_live need --distill_from, the teacher"
+                "--unlabeled_file and --distill_live need a teacher in --distill_from"
             )
         no_training_set = getattr(self, "train_file", None) == ""
         if self.do_train and no_training_set and not self.unlabeled_file:

@@ -178,7 +178,8 @@ class OneClass(Labels):
         if self.names and name not in self._numbers:
             raise UserError(
                 f"{where}: label {name!r:.40} is not one of {listed(self.names)}; check "
-                "--task_name and --label_column, or list every label in --labels"
+                "--task_name and --label_column, or list every label in --labels (those "
+                "of a teacher are fixed)"
             )
         return name
 
@@ -332,6 +333,45 @@ def make(data: DataSet, separator: str | None) -> Labels:
     if separator is not None:
         return SeveralClasses(data.labels, separator)
     return OneClass(data.labels, data.relabel)
+
+
+def learned(labels: Labels) -> dict:
+    """What a model notes of its labels, for `take_up`."""
+    several = isinstance(labels, SeveralClasses)
+    return {"labels": labels.names, **({"several_labels": True} if several else {})}
+
+
+def take_up(labels: Labels, state: Mapping, custom: bool) -> None:
+    """Gives labels the names that a trained model noted, unless they have others.
+
+    Args:
+        state: what `learned` returned, read from JSON.
+        custom: whether flags say which labels there are.
+    Raises:
+        UserError: they are others.
+    """
+    known, mine = state["labels"], labels.names
+    hint = "check --task_name and the model's folder"
+    kinds = [
+        "numbers" if names is None else "several labels" if several else "one label"
+        for names, several in (
+            (known, state.get("several_labels", False)),
+            (mine, isinstance(labels, SeveralClasses)),
+        )
+    ]
+    if kinds[0] != kinds[1]:
+        hint = "pass the same --label_kind" if custom else hint
+        raise UserError(
+            f"the model was trained for {kinds[0]} per text, not for {kinds[1]}; {hint}"
+        )
+    if mine == ():
+        labels.names = known
+    elif known != mine and tuple(known) != mine:
+        hint = "remove --labels, or pass these" if custom else hint
+        raise UserError(
+            f"the model was trained for the labels {listed(known)} in this order, not for "
+            f"{listed(mine)}; {hint}"
+        )
 
 
 def release_line(answer: Mapping) -> str:

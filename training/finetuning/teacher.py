@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 
+import options
 from training import (
     checkpoint,
     distribution,
@@ -17,6 +18,7 @@ from training import (
     run_folder,
     teacher_folder,
 )
+from training.backend import tf
 from modeling.objectives.distilled import Distilled
 from modeling.objectives.objective import Objective
 from modeling.soft_losses import COMPARED
@@ -30,6 +32,8 @@ from training.finetuning.trials import every_trial
 from training.layouts import hugging_face, hugging_face_tokenizers
 
 FOLDER = "teacher"  # in output_dir: rows and answers
+_ANSWERS = "answers" + answer_files.SUFFIX  # there
+_EXAMPLES = "examples_sha256"  # in the note of answers
 
 
 def of(student: Experiment) -> "Teacher":
@@ -41,6 +45,11 @@ def of(student: Experiment) -> "Teacher":
     path = student.given.distill_from
     if path.endswith(answer_files.SUFFIX):
         return KeptAnswers(student)
+    kept = os.path.join(path, _ANSWERS)
+    if tf.io.gfile.exists(kept):
+        raise UserError(
+            f"--distill_from={path}: contains the answers of a teacher; pass {kept}"
+        )
     return TrainedTeacher(student)
 
 
@@ -66,8 +75,9 @@ class Teacher(abc.ABC):
         """
         if not objective.compared:
             raise UserError(
-                f"--distill_from: {type(objective).__name__} has no answers in which a "
-                "student could be compared with a teacher"
+                f"--distill_from={self.student.given.distill_from}: a head of this kind "
+                "cannot be compared with a teacher's; train the teacher and the student "
+                "with the script's default head"
             )
         default = next(iter(COMPARED[objective.compared_as].losses))
         settings = self.student.given.distillation(default)
@@ -76,7 +86,13 @@ class Teacher(abc.ABC):
                 f"--distill_temperature={settings.temperature:g} has no effect on mse, "
                 "which compares logits; remove it"
             )
-        return Distilled(objective, settings, *self.live())
+        made = Distilled(objective, settings, *self.live())
+        try:
+            made.check(self.student.config)
+        except ValueError as error:
+            path = self.student.given.distill_from
+            raise UserError(f"--distill_from={path}: {error}") from error
+        return made
 
     def live(self) -> tuple:
         """What makes the network to ask about every batch, and its config, if any."""
@@ -106,8 +122,6 @@ class Teacher(abc.ABC):
 class KeptAnswers(Teacher):
     """Answers that an earlier distillation left."""
 
-    splits = ("train",)
-
     def __init__(self, student):
         super().__init__(student)
         given, task = student.given, student.task
@@ -127,18 +141,40 @@ class KeptAnswers(Teacher):
         asked = {**self._note["text"], "max_seq_length": self._note["max_seq_length"]}
         for name, value in rows.items():
             if asked.get(name) != value:
-                what = name.removesuffix("_sha256").replace("vocab", "vocab_file")
+                was = f"--{name}={str(asked.get(name)).lower()}"
+                if name == "vocab_sha256":
+                    was = "another --vocab_file"
                 raise UserError(
-                    f"{self._path}: the teacher was asked with another --{what}; pass the "
-                    "same, or the teacher itself as --distill_from"
+                    f"{self._path}: the teacher was asked with {was}; pass the same, or "
+                    "the teacher itself as --distill_from"
                 )
         task.restore(self._note["state"])
         self.digest = self._note["sha256"]
+        self.splits = ("train",)
+        if given.evaluates and self._answers(split := task.eval_sets[0]):
+            self.splits += (split,)
+
+    def _answers(self, split):
+        """Whether the same teacher's answers to a set lie next to those for training."""
+        path = self._file(split)
+        note = answer_files.read_note(path)
+        if not note:
+            return False
+        asked = ("teacher_sha256", "text", "max_seq_length")
+        fits = all(note.get(name) == self._note.get(name) for name in asked)
+        if fits and note.get(_EXAMPLES) == self.student.sets.digest(split):
+            return True
+        self.student.log.say(
+            f"{path}: answers to another {split} set or by another teacher; not used"
+        )
+        return False
 
     def answers(self, split):
-        return answer_files.read(
-            self._path, self.student.task.objective().sequence_outputs
-        )
+        outputs = self.student.task.objective().sequence_outputs
+        return answer_files.read(self._file(split), outputs)
+
+    def _file(self, split):
+        return _of_split(self._path, split)
 
 
 class TrainedTeacher(Teacher):
@@ -173,7 +209,13 @@ class TrainedTeacher(Teacher):
             vocabulary = exported.vocabulary_of(self._path)
         source = checkpoint.resolve(path)
         folder = teacher_folder.of(source, given)
-        vocabulary = vocabulary or kinds.find_vocabulary(folder) or given.vocab_file
+        vocabulary = vocabulary or kinds.find_vocabulary(folder)
+        if not vocabulary:
+            vocabulary = given.vocab_file
+            student.log.say(
+                f"{folder}: no vocabulary, so the teacher reads with {vocabulary}; if it "
+                "has its own, put it there"
+            )
         state = run_folder.text_settings(folder)[1]
         if not state and hugging_face.is_weights(source):
             kind = kinds.kind_of(vocabulary)
@@ -228,17 +270,32 @@ class TrainedTeacher(Teacher):
     def _check_tokenizer(self, objective):
         if self.shares_tokenizer:
             return
-        what = None
+        what, hint = None, ""
         if self._is_live:
             what = "asking about every batch"
+            hint = (
+                ", or leave out --distill_live and the losses of layers and attention"
+            )
         elif objective.sequence_outputs:
             what = "comparing answers token by token"
         if what:
             raise UserError(
-                f"--distill_from={self.student.given.distill_from}: has another vocabulary "
-                f"or other tokenizer flags than the student, and {what} needs the same; "
-                f"pass --vocab_file={self.experiment.given.vocab_file}"
+                f"--distill_from={self.student.given.distill_from}: reads text otherwise "
+                f"than the student, and {what} needs the same; pass "
+                f"{' '.join(self._other_flags())}{hint}"
             )
+
+    def _other_flags(self):
+        """The teacher's flags of the tokenizer, where they are not the student's."""
+        theirs, mine = (
+            x.task.tokenizer.settings for x in (self.experiment, self.student)
+        )
+        for name, value in theirs.items():
+            if mine.get(name) != value:
+                if name == "vocab_sha256":
+                    yield f"--vocab_file={self.experiment.given.vocab_file}"
+                else:
+                    yield from options.words(**{name: value})
 
     def live(self):
         if not self._is_live:
@@ -274,6 +331,7 @@ class TrainedTeacher(Teacher):
             "state": self.experiment.task.state(),
             "text": student.task.tokenizer.settings,
             "max_seq_length": student.given.max_seq_length,
+            _EXAMPLES: student.sets.digest(split),
         }
         answer_files.write(self._file(split), known, note)
 
@@ -288,10 +346,8 @@ class TrainedTeacher(Teacher):
         return [Model(TEACHER, self.experiment, self.trainer, scores)]
 
     def _file(self, split):
-        name = "answers" if split == "train" else f"answers_{split}"
-        return os.path.join(
-            self.experiment.given.output_dir, name + answer_files.SUFFIX
-        )
+        folder = self.experiment.given.output_dir
+        return _of_split(os.path.join(folder, _ANSWERS), split)
 
     def _fingerprint(self, split):
         """Hashes what determines the answers and the rows they belong to."""
@@ -300,6 +356,13 @@ class TrainedTeacher(Teacher):
         dtype = self.experiment.given.dtype
         text = repr((own, self.digest, sorted(settings.items()), dtype))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _of_split(path, split):
+    """The answers to a set lie next to those for training."""
+    if split == "train":
+        return path
+    return f"{path.removesuffix(answer_files.SUFFIX)}_{split}{answer_files.SUFFIX}"
 
 
 def _asked(given, state):

@@ -222,6 +222,8 @@ def test_records_of_a_plain_run_are_not_taken_for_those_of_a_pipeline(folder):
 def test_an_unknown_runner_is_refused():
     with pytest.raises(UserError, match="--runner=NoRunner.*Valid values.*FlinkRunner"):
         beam.Pipeline("NoRunner", "")
+    with pytest.raises(UserError, match="no --direct_num_worker; check the spelling"):
+        beam.Pipeline("DirectRunner", "--direct_num_worker=2")
     with pytest.raises(UserError, match="No closing quotation"):
         beam.Pipeline("DirectRunner", "--job_name='x")
 

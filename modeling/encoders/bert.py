@@ -50,7 +50,7 @@ class BertEncoder(Encoder):
         super().__init__(name=scope or config.scope, dtype=dtype)
         self.config = config
         initializers = layers.weight_initializers(
-            config.initializer_range, f"encoder {seed}"
+            config.initializer_range, f"encoder {seed}", config.truncated_weights
         )
         self.embeddings = embeddings or self.make_embeddings(initializers, dtype)
         self.projection = None

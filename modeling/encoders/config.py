@@ -44,6 +44,8 @@ class EncoderConfig:
             multiplies: such a head has no variables, not even a bias.
         glorot_heads: whether the first weights of task heads are drawn from Glorot's
             uniform distribution instead of the encoder's.
+        truncated_weights: whether the first weights of encoder and task heads, which are
+            drawn from a normal distribution, have at most two deviations.
         their_pooled_classes: Hugging Face's classes whose head reads the first token of a
             row, whatever the direction.
     Raises:
@@ -60,6 +62,7 @@ class EncoderConfig:
     masked_lm_scope: typing.ClassVar[str] = "cls/predictions"
     masked_lm_transform: typing.ClassVar[str | None] = "transform"
     glorot_heads: typing.ClassVar[bool] = False
+    truncated_weights: typing.ClassVar[bool] = True
     their_pooled_classes: typing.ClassVar[frozenset[str]] = frozenset()
 
     @property

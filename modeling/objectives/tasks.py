@@ -55,7 +55,9 @@ class TaskModel(keras.layers.Layer):
         self.lstms = lstm.make(width, seed) if lstm else []
         draw = layers.glorot_uniform if config.glorot_heads else next
         initializer = draw(
-            layers.weight_initializers(config.initializer_range, f"task head {seed}")
+            layers.weight_initializers(
+                config.initializer_range, f"task head {seed}", config.truncated_weights
+            )
         )
         # Plain variables, because a layer would prefix the released names with its own.
         with contextlib.ExitStack() as scopes:

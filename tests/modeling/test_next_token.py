@@ -46,10 +46,10 @@ def at_once(hidden, table, bias, labels, weights):
     )
 
 
-@pytest.mark.parametrize("rows", [5, 37, 100])
+@pytest.mark.parametrize("rows, varying", [(5, 0), (37, 0), (100, 0), (5, 1), (100, 1)])
 @pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.1)])
 def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
-    monkeypatch, rows, dtype, close
+    monkeypatch, rows, varying, dtype, close
 ):
     monkeypatch.setattr(losses, "LOGIT_BYTES", rows * 50 * 4)
     hidden, table, bias, *labels = random_rows()
@@ -59,7 +59,10 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
     def derived(function):
         with derivatives.written_out(), tf.GradientTape() as tape:
             tape.watch([hidden, table, bias])
-            loss, correct = function(hidden, table, bias, *labels)
+            # All rows, but their number is not known when the graph is made.
+            number = tf.shape(tf.where(hidden[:, 0] < np.inf))[0]
+            own = [x[:number] if varying else x for x in (hidden, *labels)]
+            loss, correct = function(own[0], table, bias, *own[1:])
             scaled = 3.0 * loss
         return loss, correct, *tape.gradient(scaled, [hidden, table, bias])
 

@@ -177,7 +177,9 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     tokenizer = path and given.load_tokenizer(path)
     if tokenizer:
         where = given.bert_config_file or directory
-        run.check_vocabulary(tokenizer.vocabulary, config, where)
+        size = max(config.vocab_size, given.vocab_size)
+        longer = dataclasses.replace(config, vocab_size=size)
+        run.check_vocabulary(tokenizer.vocabulary, longer, where)
     tensors = []
     for prefix in prefixes:
         is_theirs = hugging_face.is_weights(prefix)

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 import tests
 from training import checkpoint
 from modeling.encoders.architectures import make_encoder
+from tests import tiny
 from tests.conversion import convert
 from tests.modeling.test_gpt import read_config, weights
 from text.errors import UserError
@@ -147,7 +148,11 @@ def test_only_a_gpt_alone_is_written_as_openais(tmp_path):
 
 def test_rows_for_special_tokens_are_added(tmp_path):
     source, name = str(THEIRS), "gpt/embeddings/word_embeddings"
-    convert(input=[source], output_dir=str(tmp_path / "more"), vocab_size=123)
+    tiny.write(tmp_path, map(str, range(118)), read_config())
+    given = {"input": [source], "vocab_file": str(tmp_path / "vocab.txt")}
+    with pytest.raises(UserError, match="123 tokens, more than vocab_size=120"):
+        convert(output_dir=str(tmp_path / "more"), **given)
+    convert(output_dir=str(tmp_path / "more"), vocab_size=123, **given)
     found, expected = by_name(tmp_path / "more"), weights()
     assert checkpoint.read_config(str(tmp_path / "more")).vocab_size == 123
     np.testing.assert_array_equal(found[name][:120], expected.pop(name))

@@ -75,12 +75,14 @@ if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training import continuation
+from text.instances import packing
 
 
 def main(given: Options) -> None:
     tokenizer, config, model = continuation.load(given)
     vocabulary = tokenizer.vocabulary
-    ends = {vocabulary.sep_id}
+    start, end = packing.pack(vocabulary, [], None, 2)[0]
+    ends = {vocabulary.sep_id, end}
     allowed = np.ones(len(vocabulary), bool)
     allowed[list({*vocabulary.special_ids.values()} - ends)] = False
     allowed[[not token for token in vocabulary.tokens]] = False
@@ -91,17 +93,17 @@ def main(given: Options) -> None:
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         ids = tokenizer.encode(text)
-        start = [vocabulary.cls_id] if given.start_token else []
-        room = config.max_position_embeddings - len(start) - len(ids)
-        if room < 1 or not start + ids:
+        before = [start] if given.start_token else []
+        room = config.max_position_embeddings - len(before) - len(ids)
+        if room < 1 or not before + ids:
             raise UserError(
                 f"text {number}: {len(ids)} tokens; there must be at least "
-                f"{1 - len(start)}, and room for one more in the model's "
+                f"{1 - len(before)}, and room for one more in the model's "
                 f"{config.max_position_embeddings} positions"
             )
         more = min(given.num_tokens, room)
         found = continuer.extend(
-            start + ids, more, samples=given.num_samples, seed=given.seed
+            before + ids, more, samples=given.num_samples, seed=given.seed
         )
         for row in found.tolist():
             stop = next((i for i, id in enumerate(row) if id in ends), len(row))

@@ -26,6 +26,7 @@ CONFIG = GptConfig(
     num_attention_heads=2,
     intermediate_size=16,
     max_position_embeddings=64,
+    initializer_range=0.3,  # so that the order of words matters
 )
 RECIPE = {"optimizer": "openai_adam", "lm_loss_weight": 0.5}
 

@@ -130,7 +130,13 @@ def test_rows_of_varying_length_and_accumulation_have_the_same_loss_and_gradient
             lambda: objective.network(config, seed=1),
             objective,
             loop.Settings(
-                2, 0, 1e-3, 4, accumulation_steps=accumulation, log_every_steps=1
+                2,
+                0,
+                1e-3,
+                4,
+                accumulation_steps=accumulation,
+                save_every_steps=0,
+                log_every_steps=1,
             ),
         )
         spec = {

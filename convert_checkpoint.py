@@ -46,9 +46,9 @@ class Options(kinds.TokenizerOptions):
     )
     layout: str = options.field(
         "release",
-        choices=("release", "hugging_face"),
-        help=f"What to write: {_BUNDLE}.* with bert_config.json, or "
-        f"{layouts.WEIGHTS} with config.json.",
+        choices=("release", "hugging_face", "openai"),
+        help=f"What to write: {_BUNDLE}.* with bert_config.json, {layouts.WEIGHTS} with "
+        "config.json, or the params_*.npy of OpenAI's GPT with bert_config.json.",
     )
     head: str | None = options.field(
         None,
@@ -90,6 +90,11 @@ class Options(kinds.TokenizerOptions):
         help="Words to add to the vocabulary, one per line: they replace [unusedN] tokens "
         "first, then extend the vocabulary. A new word starts as the mean of its pieces.",
     )
+    vocab_size: int = options.field(
+        0,
+        help="Lengthen the table of tokens, for example by the three special tokens with "
+        "which a GPT is fine-tuned; new rows are random. 0 leaves it unchanged.",
+    )
     max_position_embeddings: int = options.field(
         0,
         help="Lengthen the position table; new positions start as copies. 0 leaves it "
@@ -101,9 +106,9 @@ class Options(kinds.TokenizerOptions):
             raise UserError(
                 "nothing to do; pass --show, --compare_with or --output_dir"
             )
-        if self.keep_optimizer and self.layout == "hugging_face":
+        if self.keep_optimizer and self.layout != "release":
             raise UserError(
-                "--keep_optimizer: Hugging Face's layout has no place for it"
+                f"--keep_optimizer: --layout={self.layout} has no place for it"
             )
         if self.keep_optimizer and len(self.input) > 1:
             raise UserError("--keep_optimizer: an average has no optimizer to keep")
@@ -118,7 +123,10 @@ class Options(kinds.TokenizerOptions):
     @property
     def changes_model(self) -> bool:
         return bool(
-            self.add_words_file or self.max_position_embeddings or self.keep_layers
+            self.add_words_file
+            or self.vocab_size
+            or self.max_position_embeddings
+            or self.keep_layers
         )
 
     def _check_layers(self):
@@ -137,7 +145,14 @@ from training import checkpoint, checkpoint_contents, run, run_folder
 from training.backend import keras, tf
 from modeling.objectives import pretraining
 from text.files import anywhere, inputs, local, sources
-from training.layouts import hugging_face, hugging_face_tokenizers, layers, networks
+from training.layouts import (
+    hugging_face,
+    hugging_face_tokenizers,
+    layers,
+    networks,
+    openai,
+    tables,
+)
 
 
 @dataclasses.dataclass
@@ -162,7 +177,9 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     tokenizer = path and given.load_tokenizer(path)
     if tokenizer:
         where = given.bert_config_file or directory
-        run.check_vocabulary(tokenizer.vocabulary, config, where)
+        size = max(config.vocab_size, given.vocab_size)
+        longer = dataclasses.replace(config, vocab_size=size)
+        run.check_vocabulary(tokenizer.vocabulary, longer, where)
     tensors = []
     for prefix in prefixes:
         is_theirs = hugging_face.is_weights(prefix)
@@ -177,7 +194,7 @@ def _read(given: Options, prefixes: list[str]) -> Model:
         tensors.append(weights)
     task = _task(prefixes[0])
     files = tokenizer.files if tokenizer else {}
-    alone = given.layout == "hugging_face" or given.changes_model
+    alone = given.layout != "release" or given.changes_model
     found, config = networks.take(
         prefixes[0], _averaged(tensors, prefixes), config, given.network, alone
     )
@@ -312,24 +329,6 @@ def _add_words(model: Model, given: Options) -> None:
     print(f"{len(rows)} words added, {known} already known; vocab_size is {size}")
 
 
-def _lengthen(model: Model, number: int) -> None:
-    positions = _network(model.config).encoder.position_embeddings
-    had = model.config.max_position_embeddings
-    if positions is None:
-        raise UserError(
-            f"--max_position_embeddings={number}: the model has no table of positions"
-        )
-    if number < had:
-        raise UserError(
-            f"--max_position_embeddings={number}: the model already has {had}"
-        )
-    table = model.tensors[positions.path]
-    unused, used = np.split(table, [len(table) - had])
-    longer = np.resize(used, (number, table.shape[1]))
-    model.tensors[positions.path] = np.concatenate([unused, longer])
-    model.config = dataclasses.replace(model.config, max_position_embeddings=number)
-
-
 # === Writing =========================================================================
 
 
@@ -356,11 +355,14 @@ def _alone(directory: str) -> Iterator[None]:
 def _write(model: Model, given: Options, sources: str) -> None:
     directory = given.output_dir
     beside = dict(model.vocabulary_files)
-    if given.layout == "release":
+    if given.layout != "hugging_face":
         beside["bert_config.json"] = model.config.to_json_string()
         for name, said in (("task.json", model.task), (run_folder.TEXT, model.text)):
             if said:
                 beside[name] = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
+    if given.layout == "openai":
+        written = openai.write(directory, model.tensors, model.config, beside)
+    elif given.layout == "release":
         for name, content in beside.items():
             content = content.encode() if isinstance(content, str) else content
             with anywhere.replacing(os.path.join(directory, name)) as file:
@@ -418,8 +420,13 @@ def main(given: Options) -> int:
         )
     if given.add_words_file:
         _add_words(model, given)
+    encoder = _network(model.config).encoder
+    if given.vocab_size:
+        model.config = tables.add_words(model.tensors, encoder, given.vocab_size)
     if given.max_position_embeddings:
-        _lengthen(model, given.max_position_embeddings)
+        model.config = tables.add_positions(
+            model.tensors, encoder, given.max_position_embeddings
+        )
     with _alone(given.output_dir):
         _write(model, given, ", ".join(prefixes))
     return 0

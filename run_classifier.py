@@ -22,7 +22,7 @@ import options
 from text.errors import UserError
 from text.files import local, tables
 from text.instances import packing
-from text.tasks import glue
+from text.tasks import glue, orders
 from training.finetuning.flags import PooledOptions
 
 _SAMPLES = (
@@ -86,6 +86,11 @@ class Options(PooledOptions):
         help="Skip and count lines whose number of columns differs from the first line, "
         "instead of refusing the file; QQP's training set has some.",
     )
+    both_orders: bool = options.field(
+        False,
+        help="Read every pair in both orders, and add what the head reads of each; for "
+        "similarity with a GPT, which reads from left to right.",
+    )
     label_separator: str = options.field(
         ",", help="custom: separator between the labels of a text."
     )
@@ -114,6 +119,10 @@ class Options(PooledOptions):
         if self.max_seq_length < 3:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least 3"
+            )
+        if self.both_orders and (self.distill_from or not self.data_set.has_pairs):
+            raise UserError(
+                "--both_orders is for pairs of texts, and does not go with --distill_from"
             )
         if self.is_custom and self.do_predict:
             names = (self.train_file, self.dev_file, self.test_file)
@@ -162,8 +171,9 @@ if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics, run, run_folder
-from text.instances.pack_graph import pack
+from text.instances import pack_graph
 from text.records.rows import Field, Row
+from text.tasks import orders_graph
 from text.tasks.in_parts import in_parts
 from training.finetuning import finetune, labels
 from training.finetuning.task import Judgement, ServedTask
@@ -190,7 +200,9 @@ class Classifier(ServedTask):
         super().__init__(tokenizer)
         self.given = given
         self.data = given.data_set
-        self.labels = _make_labels(given)
+        several = given.is_custom and given.label_kind == "several"
+        separator = given.label_separator if several else None
+        self.labels = labels.make(self.data, separator)
         self.has_classes = self.labels.names is not None
         self.form = self.labels.form
         self.metric = self.data.scores[0]
@@ -245,41 +257,20 @@ class Classifier(ServedTask):
         return examples
 
     def settings(self):
-        return {"labels": self.labels.names}
+        return {"labels": self.labels.names, "both_orders": self.given.both_orders}
 
     def state(self):
-        several = {"several_labels": True} if self._has_several else {}
-        return {"labels": self.labels.names, **several}
-
-    @property
-    def _has_several(self):
-        return isinstance(self.labels, labels.SeveralClasses)
+        both = {"both_orders": True} if self.given.both_orders else {}
+        return labels.learned(self.labels) | both
 
     def restore(self, state):
         if "labels" not in state:
             return
-        known, mine = state["labels"], self.labels.names
-        custom, hint = self.given.is_custom, "check --task_name and the model's folder"
-        kinds = [
-            "numbers" if names is None else "several labels" if several else "one label"
-            for names, several in (
-                (known, state.get("several_labels", False)),
-                (mine, self._has_several),
-            )
-        ]
-        if kinds[0] != kinds[1]:
-            hint = "pass the same --label_kind" if custom else hint
+        if state.get("both_orders", False) != self.given.both_orders:
             raise UserError(
-                f"the model was trained for {kinds[0]} per text, not for {kinds[1]}; {hint}"
+                "the model was trained with another --both_orders; pass the same one"
             )
-        if mine == ():
-            self.labels.names = known
-        elif known != mine and tuple(known) != mine:
-            hint = "remove --labels, or pass these" if custom else hint
-            raise UserError(
-                f"the model was trained for the labels {labels.listed(known)} in this "
-                f"order, not for {labels.listed(mine)}; {hint}"
-            )
+        labels.take_up(self.labels, state, self.given.is_custom)
 
     # --- Rows ------------------------------------------------------------------------
 
@@ -288,10 +279,15 @@ class Classifier(ServedTask):
         # The release's records have is_real_example.
         return {self.labels.field_name: self.labels.field, "is_real_example": Field()}
 
+    def layout(self, examples, max_seq_length):
+        layout = super().layout(examples, max_seq_length)
+        return dataclasses.replace(layout, num_choices=2 * self.given.both_orders)
+
     def featurize(self, example, split):
         encode = self.tokenizer.encode
         text_b = None if example.text_b is None else encode(example.text_b)
-        ids, segments, was_cut = packing.pack(
+        pack = orders.pack if self.given.both_orders else packing.pack
+        ids, segments, was_cut = pack(
             self.tokenizer.vocabulary,
             encode(example.text_a),
             text_b,
@@ -351,7 +347,7 @@ class Classifier(ServedTask):
         split = predictions.split
         ending = "" if split == self.test_sets[0] else f"_{split}"
         contents = {
-            f"test_results{ending}.tsv": map(_release_line, answers),
+            f"test_results{ending}.tsv": map(labels.release_line, answers),
             f"predictions{ending}.jsonl": map(_json_line, examples, answers),
         }
         if split in self.data.server:
@@ -391,19 +387,10 @@ class Classifier(ServedTask):
     def serve(self, tokenizer, predict, **texts):
         ids = [tokenizer.encode(texts[name]) for name in self.inputs]
         text_a, text_b = ids if len(ids) == 2 else (*ids, None)
+        pack = (orders_graph if self.given.both_orders else pack_graph).pack
         batch = pack(tokenizer, text_a, text_b, self.given.max_seq_length)
         logits = in_parts(predict, batch)["logits"]
         return self.labels.serve(logits)
-
-
-def _make_labels(given: Options) -> labels.Labels:
-    """The kind of label that the task has."""
-    data = given.data_set
-    if data.labels is None:
-        return labels.Number(data.bounds)
-    if given.is_custom and given.label_kind == "several":
-        return labels.SeveralClasses(data.labels, given.label_separator)
-    return labels.OneClass(data.labels, data.relabel)
 
 
 def _cell(values, column, where):
@@ -421,12 +408,6 @@ def _text(values, column, where):
     if not isinstance(text, str):
         raise UserError(f"{where}: {column!r} is {text!r:.40}, not text")
     return text
-
-
-def _release_line(answer):
-    if "probabilities" not in answer:
-        return str(answer["predicted"])
-    return "\t".join(map(str, answer["probabilities"].values()))
 
 
 def _json_line(example, answer):

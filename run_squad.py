@@ -192,9 +192,8 @@ class Squad(ServedTask):
     def restore(self, state):
         was = state.get("span_head", "independent")
         if was != self.given.span_head:
-            hint = f"pass --span_head={was}"
-            if self.given.distill_from:
-                hint = "only the default can be distilled: leave the flag out for both"
+            hint = "only the default can be distilled: leave the flag out for both"
+            hint = hint if self.given.distill_from else "pass the same"
             raise UserError(f"the model has another head, --span_head={was}; {hint}")
 
     @property

@@ -332,19 +332,19 @@ def _dense(table):
 
 
 def weight_initializers(
-    initializer_range: float, seed: str
+    initializer_range: float, seed: str, truncated: bool = True
 ) -> Iterator[keras.initializers.Initializer]:
     """Yields initializers, each with its own seed.
 
-    They draw from a normal distribution with this standard deviation, truncated at two
-    deviations. Keras repeats the numbers of an initializer that is used twice, so every
-    variable takes the `next` one.
+    They draw from a normal distribution with this standard deviation, by default truncated
+    at two deviations. Keras repeats the numbers of an initializer that is used twice, so
+    every variable takes the `next` one.
     """
+    initializers = keras.initializers
+    draw = initializers.TruncatedNormal if truncated else initializers.RandomNormal
     seeds = random.Random(seed)
     while True:
-        yield keras.initializers.TruncatedNormal(
-            stddev=initializer_range, seed=seeds.getrandbits(31)
-        )
+        yield draw(stddev=initializer_range, seed=seeds.getrandbits(31))
 
 
 def glorot_uniform(initializers: Iterator) -> keras.initializers.Initializer:

@@ -109,7 +109,7 @@ def vocabulary_cross_entropy(hidden, table, bias, labels, weights) -> tuple:
     gradient, which triples the work, and the backward pass does not need them again.
 
     Args:
-        hidden: float tensor [rows, h], of a static shape.
+        hidden: float tensor [rows, h].
         table: float tensor [vocab_size, h]; products are in the type of `hidden`, and its
             gradient is float32.
         bias: float32 tensor [vocab_size].
@@ -164,8 +164,10 @@ def in_parts(hidden, table, bias, of_rows: Sequence, of_part: Callable) -> tuple
 
 def _each_part(hidden, table, bias, of_rows, of_part, with_gradient):
     """The two sums [2]; and the gradient of the first by hidden, table and bias."""
-    number, vocab_size = hidden.shape[0], table.shape[0]
-    rows = max(1, min(number, LOGIT_BYTES // (4 * vocab_size)))
+    number = ops.shape(hidden)[0]  # a tensor if it varies by batch
+    rows = max(1, LOGIT_BYTES // (4 * table.shape[0]))
+    if hidden.shape[0] is not None:
+        rows = min(number, rows)
     parts = -(-number // rows)
 
     def split(x):

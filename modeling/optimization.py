@@ -78,6 +78,43 @@ def learning_rate_times_warmup(
     )
 
 
+def learning_rate_to_cosine(
+    step,
+    peak: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    power: float = 1.0,
+):
+    """Rises to `peak`, then jumps down to half a wave that began with the run."""
+    step = ops.cast(step, "float32")
+    share = ops.minimum(step, num_train_steps) / num_train_steps
+    wave = (0.5 * (1.0 + ops.cos(math.pi * share))) ** power
+    return peak * _rising(step, num_warmup_steps, wave)
+
+
+def learning_rate_to_constant(
+    step,
+    peak: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    power: float = 1.0,
+):
+    """Rises to `peak` and stays there."""
+    del num_train_steps, power
+    step = ops.cast(step, "float32")
+    return peak * _rising(step, num_warmup_steps, ops.ones(()))
+
+
+def _rising(step, num_warmup_steps, after):
+    """The share of the warm-up's updates that are done; at its end and later, `after`.
+
+    In OpenAI's code, the update at the end still has the full rate.
+    """
+    if not num_warmup_steps:
+        return after
+    return ops.where(step <= num_warmup_steps, step / num_warmup_steps, after)
+
+
 def _left(step, num_train_steps, power):
     """The share of the updates that are still to do, to this power."""
     left = 1.0 - ops.minimum(step, num_train_steps) / num_train_steps
@@ -267,6 +304,46 @@ class ElectraAdam(AdamWeightDecay):
     """
 
     learning_rate = staticmethod(learning_rate_times_warmup)
+
+
+class OpenAiAdam(AdamWeightDecay):
+    """GPT's: always corrects the moments, and weight decay with them.
+
+    What weight decay subtracts is a share of the variable times the corrected rate, which
+    is small in the first updates. Epsilon, 1e-8, is added to the root of the uncorrected
+    moment. The warm-up multiplies the line to 0, so the rate never reaches its peak.
+
+    Source: openai/finetune-transformer-lm@a69b5c4 opt.py, adam and warmup_linear.
+    """
+
+    learning_rate = staticmethod(learning_rate_times_warmup)
+
+    def __init__(self, variables: Sequence[keras.Variable], **settings):
+        settings = {"epsilon": 1e-8} | settings | {"bias_correction": False}
+        super().__init__(variables, **settings)
+
+    def apply(self, gradients, learning_rate, step=None, scale=1.0):
+        first, second = self._lacks(step)
+        rate = learning_rate * ops.sqrt(second) / first
+        super().apply(gradients, rate, step, scale)
+
+
+class OpenAiAdamCosine(OpenAiAdam):
+    """The same with half a wave; GPT's pre-training has one after 2,000 updates.
+
+    Source: openai/finetune-transformer-lm@a69b5c4 opt.py, warmup_cosine.
+    """
+
+    learning_rate = staticmethod(learning_rate_to_cosine)
+
+
+class OpenAiAdamConstant(OpenAiAdam):
+    """The same with a rate that stays at its peak.
+
+    Source: openai/finetune-transformer-lm@a69b5c4 opt.py, warmup_constant.
+    """
+
+    learning_rate = staticmethod(learning_rate_to_constant)
 
 
 class Lamb(AdamWeightDecay):

@@ -34,12 +34,33 @@ def _lamb():
     return Lamb
 
 
+def _openai_adam():
+    from modeling.optimization import OpenAiAdam
+
+    return OpenAiAdam
+
+
+def _openai_adam_cosine():
+    from modeling.optimization import OpenAiAdamCosine
+
+    return OpenAiAdamCosine
+
+
+def _openai_adam_constant():
+    from modeling.optimization import OpenAiAdamConstant
+
+    return OpenAiAdamConstant
+
+
 # Each row is a function that imports and returns the class.
 OPTIMIZERS = {
     "adam_weight_decay": _adam_weight_decay,
     "electra_adam": _electra_adam,
     "fairseq_adam": _fairseq_adam,
     "lamb": _lamb,
+    "openai_adam": _openai_adam,
+    "openai_adam_cosine": _openai_adam_cosine,
+    "openai_adam_constant": _openai_adam_constant,
 }
 
 

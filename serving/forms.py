@@ -85,16 +85,12 @@ def _tags(row, request):
 
 
 def _masks(row, request):
-    masks = []
-    for tokens, probabilities in zip(row["tokens"], row["probabilities"], strict=True):
-        mask = [
-            {"token": _text(token), "probability": _float(probability)}
-            for token, probability in zip(tokens, probabilities, strict=True)
-            if token
-        ]
-        if mask:
-            masks.append(mask)
-    return {"masks": masks}
+    masks = map(_tokens, row["tokens"], row["probabilities"])
+    return {"masks": [mask for mask in masks if mask]}
+
+
+def _next(row, request):
+    return {"tokens": _tokens(row["tokens"], row["probabilities"])}
 
 
 def _replaced(row, request):
@@ -139,6 +135,7 @@ FORMS = {
     "span": _span,
     "tags": _tags,
     "masks": _masks,
+    "next": _next,
     "replaced": _replaced,
 }
 
@@ -151,8 +148,17 @@ NAMES = {
     "span": ("answer", "start", "end", "probability", "score", "null_odds"),
     "tags": ("tags", "probabilities", "entities"),
     "masks": ("masks",),
+    "next": ("tokens",),
     "replaced": ("tokens",),
 }
+
+
+def _tokens(tokens, probabilities):
+    return [
+        {"token": _text(token), "probability": _float(probability)}
+        for token, probability in zip(tokens, probabilities, strict=True)
+        if token
+    ]
 
 
 def _by_label(row):

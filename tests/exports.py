@@ -100,6 +100,17 @@ def masks(text):
     }
 
 
+def following(text):
+    rows = tf.shape(text)[:1]
+    return {
+        "tokens": tf.tile([["Paris", ""]], tf.concat([rows, [1]], 0)),
+        "probabilities": tf.tile([[0.6, 0.3]], tf.concat([rows, [1]], 0)),
+    }
+
+
+following.__name__ = "next"  # which is a function of Python
+
+
 def replaced(text):
     words = tf.strings.split(text)
     sizes = tf.strings.length(words.flat_values, "UTF8_CHAR") + 1
@@ -124,6 +135,7 @@ INPUTS = {
     span: {"question": TEXT, "context": TEXT},
     tags: {"words": LIST},
     masks: {"text": TEXT},
+    following: {"text": TEXT},
     replaced: {"text": TEXT},
 }
 FORMS = tuple(function.__name__ for function in INPUTS)

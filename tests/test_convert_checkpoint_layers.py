@@ -1,6 +1,5 @@
 """convert_checkpoint.py --keep_layers: a student of some of a teacher's layers."""
 
-import json
 import re
 
 import numpy as np
@@ -95,6 +94,7 @@ def test_a_student_computes_what_these_layers_compute(tmp_path):
         ("hf/token_classification", [1]),
         ("roberta/hf/masked_lm", [1]),
         ("electra/hf/electra_masked_lm", [0]),
+        ("gpt/hf", [0, 2]),
     ],
 )
 def test_layers_of_models_of_transformers(tmp_path, model, kept):
@@ -108,8 +108,8 @@ def test_layers_of_models_of_transformers(tmp_path, model, kept):
     )
     teacher = checkpoint.read(checkpoint.resolve(str(tmp_path / "released")))
     check(tmp_path / "student", teacher, kept)
-    said = json.loads((tmp_path / "student" / "config.json").read_text())
-    assert said["num_hidden_layers"] == len(kept)
+    config = checkpoint.read_config(str(tmp_path / "student"))
+    assert config.num_hidden_layers == len(kept)
 
 
 @pytest.mark.parametrize("network", ["discriminator", "generator"])

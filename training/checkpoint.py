@@ -7,7 +7,8 @@ to the `checkpoint` state file. Weights are saved under the released names, Adam
 A bundle is written under a temporary name and renamed, its `.index` last: a bundle whose
 `.index` has its final name is complete, whenever the process was killed.
 
-Hugging Face's model.safetensors can be read as well, under the released names.
+Hugging Face's model.safetensors and OpenAI's params_*.npy can be read as well, under the
+released names.
 """
 
 import collections
@@ -25,11 +26,12 @@ from training.backend import tf
 from modeling.encoders import architectures, config
 from text.errors import UserError
 from text.files import anywhere, local
-from training.layouts import hugging_face, kinds, networks
+from training.layouts import hugging_face, kinds, networks, openai
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 _LAYER, _SLOT = re.compile(r"layer_\d+"), re.compile(r"/adam_[mv]$")
+_OTHERS = (hugging_face, openai)  # formats of other libraries
 _MOST_UNUSED = 8  # names on the console; of more, only what they begin with
 
 
@@ -84,15 +86,16 @@ def resolve(path: str) -> str:
     Args:
         path: a prefix, the path of one of a bundle's files, or a directory. A directory
             means, in this order, the best checkpoint that early stopping kept there, the
-            newest in its state file, its only bundle, or its model.safetensors.
+            newest in its state file, its only bundle, its model.safetensors, or its
+        params_shapes.json.
     Returns:
-        A prefix, or the path of a safetensors file.
+        A prefix, or the path of a file of another format.
     Raises:
         UserError: there is no such checkpoint, or the directory is ambiguous.
     """
     if tf.io.gfile.isdir(path):
         return _resolve_directory(path)
-    if hugging_face.is_weights(path):
+    if _other(path):
         if not tf.io.gfile.exists(path):
             raise UserError(f"{path}: no such file")
         return path
@@ -105,6 +108,11 @@ def resolve(path: str) -> str:
             f"{prefix}.index; pass a directory, or the name before .index"
         )
     return prefix
+
+
+def _other(path):
+    """The format of what `resolve` returned; None for a bundle."""
+    return next((format for format in _OTHERS if format.is_weights(path)), None)
 
 
 def folder_of(source: str) -> str:
@@ -129,8 +137,9 @@ def _resolve_directory(directory: str) -> str:
         for name in sorted(tf.io.gfile.listdir(directory))
         if name.endswith(".index") and not local.is_own(name)
     ]
-    if not found and (weights := hugging_face.find(directory)):
-        return weights
+    for format in () if found else _OTHERS:
+        if weights := format.find(directory):
+            return weights
     if len(found) == 1:
         return found[0].removesuffix(".index")
     names = ", ".join(os.path.basename(p) for p in found)
@@ -150,11 +159,11 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
         prefix: what `resolve` returned.
         names: which to read; all by default.
     Raises:
-        UserError: the bundle is incomplete, truncated or altered. (Safetensors files have
-            no checksums, so only the first two are detected.)
+        UserError: the bundle is incomplete, truncated or altered. (Files of other
+            formats have no checksums, so only the first two are detected.)
     """
-    if hugging_face.is_weights(prefix):
-        return hugging_face.read(prefix, names)
+    if format := _other(prefix):
+        return format.read(prefix, names)
     try:
         reader = _reader(prefix)
         stored = kinds.released_names(reader.get_variable_to_shape_map())
@@ -179,8 +188,8 @@ def _value(reader, name, transposed):
 
 def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
     """The shapes of the tensors at what `resolve` returned, by name; see `read`."""
-    if hugging_face.is_weights(prefix):
-        return hugging_face.shapes(prefix)
+    if format := _other(prefix):
+        return format.shapes(prefix)
     try:
         shapes = _reader(prefix).get_variable_to_shape_map()
     except _DAMAGE as error:

@@ -111,7 +111,9 @@ class RunOptions:
         help="adam_weight_decay: BERT's, with its schedule. fairseq_adam: RoBERTa's, "
         "which corrects Adam's bias, decays every variable, and lets the learning rate "
         "fall from its peak without a jump. electra_adam: BERT's, with a learning rate "
-        "that does not jump either. lamb: for batches of thousands of rows.",
+        "that does not jump either. lamb: for batches of thousands of rows. openai_adam: "
+        "GPT's, which corrects Adam's bias in the weight decay as well; the learning rate "
+        "falls in a line, with _cosine in half a wave, with _constant it stays.",
     )
     bias_correction: bool = options.field(
         False,

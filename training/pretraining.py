@@ -16,6 +16,7 @@ from training import (
     dry_run,
     encoder_export,
     loop,
+    next_token_export,
     pretraining_records,
     report,
     run,
@@ -31,7 +32,11 @@ from text.records import descriptions, reading, shards
 
 _CONTENT = "input_file_sha256"  # a setting of a run
 # By the form of the answers.
-_EXPORTS = {"masks": encoder_export.save, "replaced": discriminator_export.save}
+_EXPORTS = {
+    "masks": encoder_export.save,
+    "next": next_token_export.save,
+    "replaced": discriminator_export.save,
+}
 
 
 def pretrain(given) -> None:
@@ -251,13 +256,10 @@ def _check_objective(given, config):
             )
     objective = given.make_objective()
     word_teacher.check_objective(given, objective)
-    if given.do_export and not objective.answers:
-        raise UserError(
-            "--do_export writes a model that fills masks, which "
-            f"--objective={given.objective} does not learn; export a fine-tuned model"
-        )
     try:
         objective.check(config)
+        if given.do_export:
+            objective.check_export(config)
     except ValueError as error:
         raise UserError(f"{given.bert_config_file}: {error}") from error
 

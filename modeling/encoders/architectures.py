@@ -10,6 +10,8 @@ from modeling.encoders.config import DEFAULT_ARCHITECTURE, EncoderConfig
 from modeling.encoders.electra import ElectraEncoder
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.encoder import Encoder
+from modeling.encoders.gpt import GptEncoder
+from modeling.encoders.gpt_config import GptConfig
 from modeling.encoders.roberta_config import RobertaConfig
 from modeling.encoders.word_embeddings import WordEmbeddingsEncoder
 from modeling.encoders.word_embeddings_config import WordEmbeddingsConfig
@@ -34,6 +36,7 @@ ARCHITECTURES = {
     DEFAULT_ARCHITECTURE: Architecture(BertConfig, BertEncoder, ("bert",)),
     "albert": Architecture(AlbertConfig, AlbertEncoder, ("albert",)),
     "electra": Architecture(ElectraConfig, ElectraEncoder, ("electra",)),
+    "gpt": Architecture(GptConfig, GptEncoder, ("openai-gpt",)),
     "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
     "word_embeddings": Architecture(WordEmbeddingsConfig, WordEmbeddingsEncoder, ()),
 }

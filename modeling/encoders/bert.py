@@ -50,9 +50,9 @@ class BertEncoder(Encoder):
         super().__init__(name=scope or config.scope, dtype=dtype)
         self.config = config
         initializers = layers.weight_initializers(
-            config.initializer_range, f"encoder {seed}"
+            config.initializer_range, f"encoder {seed}", config.truncated_weights
         )
-        self.embeddings = embeddings or Embeddings(config, initializers, dtype=dtype)
+        self.embeddings = embeddings or self.make_embeddings(initializers, dtype)
         self.projection = None
         if config.has_projection:
             self.projection = keras.layers.Dense(
@@ -64,6 +64,10 @@ class BertEncoder(Encoder):
         self.transformer_layers = self.make_layers(initializers, dtype)
         self.pooler = self.make_pooler(initializers, dtype)
         self.build()
+
+    def make_embeddings(self, initializers, dtype) -> "Embeddings":
+        """The layer that turns ids into vectors, not built."""
+        return Embeddings(self.config, initializers, dtype=dtype)
 
     def make_layers(self, initializers, dtype) -> list[keras.layers.Layer]:
         """The transformer layers in the order of their calls, not built."""
@@ -189,30 +193,40 @@ class Embeddings(keras.layers.Layer):
         super().__init__(name="embeddings", dtype=dtype, autocast=False)
         self.config = config
         self.initializers = [next(initializers) for _ in range(3)]
-        self.norm = layers.LayerNorm(config.layer_norm_eps, "float32")
 
     def build(self, input_shape=None):
         config = self.config
         words, types, positions = self.initializers
-        self.word_embeddings = self.add_weight(
-            (config.vocab_size, config.embedding_size), words, name="word_embeddings"
-        )
+        self.add_words(words)
         self.token_type_embeddings = self.add_weight(
             (config.type_vocab_size, config.embedding_size),
             types if config.has_segments else "zeros",
             trainable=config.has_segments,
             name="token_type_embeddings",
         )
-        num_positions = config.position_offset + config.max_position_embeddings
-        self.position_embeddings = self.add_weight(
-            (num_positions, config.embedding_size),
-            positions,
-            name="position_embeddings",
-        )
+        self.add_positions(positions)
+        self.norm = layers.LayerNorm(config.layer_norm_eps, "float32")
         self.norm.build((None, None, config.embedding_size))
         self.built = True
 
-    def call(self, input_ids, segment_ids=None, dropouts=layers.no_dropout):
+    def add_words(self, initializer):
+        shape = (self.config.vocab_size, self.config.embedding_size)
+        self.word_embeddings = self.add_weight(
+            shape, initializer, name="word_embeddings"
+        )
+
+    def add_positions(self, initializer):
+        rows = self.config.position_offset + self.config.max_position_embeddings
+        self.position_embeddings = self.add_weight(
+            (rows, self.config.embedding_size), initializer, name="position_embeddings"
+        )
+
+    def positions(self, input_ids):
+        """The rows of the table of positions, [s, embedding_size], that these ids read.
+
+        Raises:
+            ValueError: the sequence is too long.
+        """
         seq_length = ops.shape(input_ids)[1]  # a tensor if it varies by batch
         if (input_ids.shape[1] or 0) > self.config.max_position_embeddings:
             raise ValueError(
@@ -220,14 +234,17 @@ class Embeddings(keras.layers.Layer):
                 f"{self.config.max_position_embeddings} position embeddings "
                 "(max_position_embeddings); shorten the sequence"
             )
+        first = self.config.position_offset
+        return self.position_embeddings[first : first + seq_length]
+
+    def call(self, input_ids, segment_ids=None, dropouts=layers.no_dropout):
         if segment_ids is None or not self.config.has_segments:
             segment_ids = ops.zeros_like(input_ids)
         hidden = layers.look_up(self.word_embeddings, input_ids)
         # With so few types a product is faster than a lookup, whose gradient scatters.
         types = ops.one_hot(segment_ids, self.config.type_vocab_size)
         hidden += ops.matmul(types, self.token_type_embeddings)
-        first = self.config.position_offset
-        hidden += self.position_embeddings[first : first + seq_length]
+        hidden += self.positions(input_ids)
         hidden = ops.cast(self.norm(hidden), self.compute_dtype)
         return dropouts(hidden, self.config.hidden_dropout_prob)
 

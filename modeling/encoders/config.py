@@ -40,9 +40,12 @@ class EncoderConfig:
         has_segments: whether the network tells the segments of a row apart.
         masked_lm_scope: what the names of a masked-LM head's variables begin with.
         masked_lm_transform: the scope, below that, of what the head does before it
-            multiplies by the table of word embeddings; may be empty.
+            multiplies by the table of word embeddings; may be empty. None if it only
+            multiplies: such a head has no variables, not even a bias.
         glorot_heads: whether the first weights of task heads are drawn from Glorot's
             uniform distribution instead of the encoder's.
+        truncated_weights: whether the first weights of encoder and task heads, which are
+            drawn from a normal distribution, have at most two deviations.
         their_pooled_classes: Hugging Face's classes whose head reads the first token of a
             row, whatever the direction.
     Raises:
@@ -57,8 +60,9 @@ class EncoderConfig:
     telling_keys: typing.ClassVar[frozenset[str]] = frozenset()
     has_segments: typing.ClassVar[bool] = True
     masked_lm_scope: typing.ClassVar[str] = "cls/predictions"
-    masked_lm_transform: typing.ClassVar[str] = "transform"
+    masked_lm_transform: typing.ClassVar[str | None] = "transform"
     glorot_heads: typing.ClassVar[bool] = False
+    truncated_weights: typing.ClassVar[bool] = True
     their_pooled_classes: typing.ClassVar[frozenset[str]] = frozenset()
 
     @property

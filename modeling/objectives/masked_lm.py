@@ -81,13 +81,17 @@ class MaskedLMModel(keras.layers.Layer):
 class MaskedLMHead(keras.layers.Layer):
     """Logits over the vocabulary, at the masked positions only.
 
-    The output matrix is the encoder's table of word embeddings.
+    The output matrix is the encoder's table of word embeddings. If the config's
+    `masked_lm_transform` is None, the head is this matrix alone and has no variables.
     """
 
     def __init__(self, config, initializers, dtype):
         name = config.masked_lm_scope.rpartition("/")[2]
         super().__init__(name=name, dtype=dtype)
         self.config = config
+        self.transforms = config.masked_lm_transform is not None
+        if not self.transforms:
+            return
         self.dense = layers.Dense(
             config.embedding_size,
             next(initializers),
@@ -97,16 +101,21 @@ class MaskedLMHead(keras.layers.Layer):
         self.norm = layers.LayerNorm(config.layer_norm_eps, dtype)
 
     def build(self, input_shape=None):
+        self.built = True
+        if not self.transforms:
+            self.output_bias = ops.zeros((self.config.vocab_size,), "float32")
+            return
         with layers.name_scopes(self.config.masked_lm_transform):
             self.dense.build((None, None, self.config.hidden_size))
             self.norm.build((None, None, self.config.embedding_size))
         self.output_bias = self.add_weight(
             (self.config.vocab_size,), "zeros", name="output_bias", autocast=False
         )
-        self.built = True
 
     def transform(self, hidden):
         """[..., h] -> [..., embedding_size]: what is multiplied by the table."""
+        if not self.transforms:
+            return hidden
         return self.norm(self.dense(hidden))
 
     def at(self, sequence_output, positions):

@@ -45,6 +45,25 @@ class NextTokenModel(MaskedLMModel):
         return {**encoded, "next_token_loss": loss, "next_token_correct": correct}
 
 
+class LastTokenModel(MaskedLMModel):
+    """The same weights for exports: what follows the last token of a row."""
+
+    def answer(self, encoded, batch, dropouts=layers.no_dropout):
+        """dict of next_token_logits [b, vocab_size] and sequence_output, float32."""
+        del dropouts
+        hidden = encoded["sequence_output"]
+        lengths = ops.sum(ops.cast(batch["input_mask"], "int32"), axis=1, keepdims=True)
+        logits = self.masked_lm(
+            hidden,
+            positions=ops.maximum(lengths, 1) - 1,
+            word_embeddings=ops.convert_to_tensor(self.encoder.word_embeddings),
+        )
+        return {
+            "next_token_logits": logits[:, 0],
+            "sequence_output": ops.cast(hidden, "float32"),
+        }
+
+
 def _weights(batch):
     """float32 [b, s - 1]: 1 where two neighbours are tokens of a row that counts."""
     mask = ops.cast(batch["input_mask"], "float32")
@@ -64,7 +83,7 @@ class NextToken(Objective):
     loss_weights = {"next_token_loss": 1.0}
     metric_names = ("next_token_accuracy",)
     reads_masks = False
-    answers = None
+    answers = "next"
     fits_masked_records = False
 
     def check(self, config) -> None:
@@ -73,6 +92,13 @@ class NextToken(Objective):
             raise ValueError(
                 "with attention to both sides, every position sees the token that it is "
                 'to predict; set "attention_direction": "left_to_right"'
+            )
+
+    def check_export(self, config) -> None:
+        if config.attention_direction != "left_to_right":
+            raise ValueError(
+                "exports of --objective=next_token say what follows a text, which only a "
+                "model that reads from left to right knows; export a fine-tuned model"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> NextTokenModel:

@@ -23,7 +23,7 @@ class Objective(abc.ABC):
             neighbours.
         reads_masks: whether a pre-training record's masked tokens are what it learns;
             otherwise, the records must hold none.
-        answers: the form of the answers of its export; None if it has none.
+        answers: the form of the answers of its export.
         answering: what the names of the variables begin with that give those answers.
         fits_masked_records: whether records may hold masks.
         mask_shares: shares of the chosen tokens that become [MASK] or a random token, if
@@ -44,7 +44,7 @@ class Objective(abc.ABC):
     sequence_outputs: tuple[str, ...] = ()
     ranked_outputs: tuple[str, ...] = ()
     reads_masks: bool = True
-    answers: str | None = "masks"
+    answers: str = "masks"
     answering: tuple[str, ...] = ("",)
     fits_masked_records: bool = True
     mask_shares: tuple[float, float] | None = None
@@ -62,6 +62,14 @@ class Objective(abc.ABC):
 
         Raises:
             ValueError: says why, and what to change.
+        """
+        del config
+
+    def check_export(self, config: EncoderConfig) -> None:
+        """Refuses an encoder whose pre-trained network has no export.
+
+        Raises:
+            ValueError: says why.
         """
         del config
 

@@ -55,7 +55,9 @@ class TaskModel(keras.layers.Layer):
         self.lstms = lstm.make(width, seed) if lstm else []
         draw = layers.glorot_uniform if config.glorot_heads else next
         initializer = draw(
-            layers.weight_initializers(config.initializer_range, f"task head {seed}")
+            layers.weight_initializers(
+                config.initializer_range, f"task head {seed}", config.truncated_weights
+            )
         )
         # Plain variables, because a layer would prefix the released names with its own.
         with contextlib.ExitStack() as scopes:
@@ -111,6 +113,8 @@ class TaskModel(keras.layers.Layer):
 
 
 class _PooledModel(TaskModel):
+    """Of a row with several sequences, [b, n, s], the vectors are added."""
+
     @property
     def remark(self):
         reads = {"last": "the last token", "mean": "the mean of all tokens"}
@@ -126,10 +130,20 @@ class _PooledModel(TaskModel):
         states = self.states(encoded["sequence_output"], input_mask, dropouts)
         return bilstm.last_states(states, input_mask)
 
+    def encode(self, batch, dropouts=layers.no_dropout, return_all=False):
+        if len(batch["input_ids"].shape) == 3:
+            names = ("input_ids", "input_mask", "segment_ids")
+            batch = {name: _sequences(batch[name]) for name in names}
+        return super().encode(batch, dropouts, return_all)
+
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, num_outputs]."""
-        pooled = self.pool(encoded, batch.get("input_mask"), dropouts)
-        return {"logits": self.logits(pooled, dropouts)}
+        mask = batch.get("input_mask")
+        if mask is None or len(mask.shape) == 2:
+            return {"logits": self.logits(self.pool(encoded, mask, dropouts), dropouts)}
+        pooled = self.pool(encoded, _sequences(mask), dropouts)
+        pooled = ops.reshape(pooled, (*ops.shape(mask)[:2], pooled.shape[-1]))
+        return {"logits": self.logits(ops.sum(pooled, axis=1), dropouts)}
 
 
 class _SpanModel(TaskModel):
@@ -144,22 +158,19 @@ class _SpanModel(TaskModel):
 class _ChoiceModel(_PooledModel):
     """The inputs are [b, choices, s]; every choice is a sequence for the encoder."""
 
-    def encode(self, batch, dropouts=layers.no_dropout, return_all=False):
-        shape = ops.shape(batch["input_ids"])
-        inputs = {
-            name: ops.reshape(batch[name], (shape[0] * shape[1], shape[2]))
-            for name in ("input_ids", "input_mask", "segment_ids")
-        }
-        return super().encode(inputs, dropouts, return_all)
-
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, choices], very low for missing choices."""
         shape = ops.shape(batch["input_mask"])
-        input_mask = ops.reshape(batch["input_mask"], (-1, shape[2]))
+        input_mask = _sequences(batch["input_mask"])
         logits = self.logits(self.pool(encoded, input_mask, dropouts), dropouts)
         logits = ops.reshape(logits, shape[:2])
         exists = ops.any(ops.cast(batch["input_mask"], "bool"), axis=-1)
         return {"logits": ops.where(exists, logits, _NO_CHOICE)}
+
+
+def _sequences(x):
+    """[b, choices, s] -> [b * choices, s]"""
+    return ops.reshape(x, (-1, ops.shape(x)[-1]))
 
 
 class _TokenModel(TaskModel):

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from modeling.encoders.albert_config import AlbertConfig
+from modeling.encoders.architectures import make_encoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
+from modeling.encoders.gpt_config import GptConfig
 from modeling.encoders.roberta_config import RobertaConfig
 from modeling.objectives import tasks
 
@@ -43,3 +45,11 @@ def test_the_others_have_the_deviation_of_the_encoder(config):
     weights = drawn(config(**SIZES), TASKS["classification"][0])
     assert np.abs(weights).max() <= 0.04
     assert weights.std() == pytest.approx(0.0176, rel=0.05)  # cut off at two deviations
+
+
+def test_gpt_s_are_not_cut_off():
+    config = GptConfig(**SIZES)
+    encoder = make_encoder(config).embeddings.position_embeddings.numpy()
+    for weights in (drawn(config, TASKS["classification"][0]), encoder):
+        assert np.abs(weights).max() > 0.04
+        assert weights.std() == pytest.approx(0.02, rel=0.1)

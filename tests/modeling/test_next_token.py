@@ -14,6 +14,7 @@ import fill_mask
 import tests
 from modeling import derivatives, layers, losses
 from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import next_token
 from tests import jobs, tiny
 from tests.pretraining import RECORDS, TINY, results, run
@@ -45,10 +46,10 @@ def at_once(hidden, table, bias, labels, weights):
     )
 
 
-@pytest.mark.parametrize("rows", [5, 37, 100])
+@pytest.mark.parametrize("rows, varying", [(5, 0), (37, 0), (100, 0), (5, 1), (100, 1)])
 @pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.1)])
 def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
-    monkeypatch, rows, dtype, close
+    monkeypatch, rows, varying, dtype, close
 ):
     monkeypatch.setattr(losses, "LOGIT_BYTES", rows * 50 * 4)
     hidden, table, bias, *labels = random_rows()
@@ -58,7 +59,10 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
     def derived(function):
         with derivatives.written_out(), tf.GradientTape() as tape:
             tape.watch([hidden, table, bias])
-            loss, correct = function(hidden, table, bias, *labels)
+            # All rows, but their number is not known when the graph is made.
+            number = tf.shape(tf.where(hidden[:, 0] < np.inf))[0]
+            own = [x[:number] if varying else x for x in (hidden, *labels)]
+            loss, correct = function(own[0], table, bias, *own[1:])
             scaled = 3.0 * loss
         return loss, correct, *tape.gradient(scaled, [hidden, table, bias])
 
@@ -168,10 +172,20 @@ def test_rows_that_only_fill_a_batch_do_not_count():
     assert float(weight) == float(objective.weights(batch)["next_token_loss"]) == 11.0
 
 
-def test_in_bfloat16_the_network_gives_about_the_same_loss_and_gradient():
+@pytest.mark.parametrize(
+    "config",
+    [
+        tiny.config(attention_direction="left_to_right"),
+        GptConfig(
+            vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2
+        ),
+    ],
+    ids=["bert", "gpt"],
+)
+def test_in_bfloat16_the_network_gives_about_the_same_loss_and_gradient(config):
     ids = np.random.default_rng(0).integers(1, 40, (4, 12))
     batch = {"input_ids": ids, "input_mask": np.ones_like(ids)}
-    config, found = tiny.config(attention_direction="left_to_right"), []
+    found = []
     for dtype in ("float32", "mixed_bfloat16"):
         model = next_token.NextToken().network(config, dtype=dtype)
         with tf.GradientTape() as tape:
@@ -251,8 +265,14 @@ def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path, capsys):
             "the tokens of these records are masked, .*dynamic",
         ),
         (
-            {"do_export": True, "vocab_file": VOCAB_FILE},
-            "--do_export writes a model that",
+            {
+                "do_export": True,
+                "vocab_file": VOCAB_FILE,
+                "config": dataclasses.replace(
+                    TINY, attention_direction="right_to_left"
+                ),
+            },
+            "exports of --objective=next_token say what follows a text",
         ),
     ],
 )

@@ -22,7 +22,8 @@ from modeling.distillation import Distillation
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import EncoderConfig
 from modeling.encoders.electra_config import ElectraConfig
-from modeling.objectives import masked_lm, pretraining, replaced_tokens
+from modeling.encoders.gpt_config import GptConfig
+from modeling.objectives import masked_lm, next_token, pretraining, replaced_tokens
 from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.objective import Objective
 from text.instances.kinds import RowOptions
@@ -72,6 +73,11 @@ KINDS = {
         # Its sharper judgements would turn with the rounding of a sum.
         ElectraConfig(**SIZES | {"initializer_range": 0.1}, embedding_size=8),
         "discriminator_logits",
+    ),
+    "next token": Kind(
+        next_token.NextToken,
+        GptConfig(**{k: v for k, v in SIZES.items() if k != "type_vocab_size"}),
+        "sequence_output",
     ),
 }
 

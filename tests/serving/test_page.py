@@ -192,6 +192,14 @@ def test_masks(opened):
     assert page.texts("h2") == ["The text has no [MASK]"]
 
 
+def test_next_tokens(opened):
+    page = opened("next")
+    page.type("from", Keys.ENTER)
+    page.wait()
+    assert page.texts("h2") == ["Paris"]
+    assert page.texts(".bar") == ["Paris\n60.0%"]
+
+
 def test_replaced_tokens(opened):
     page = opened("replaced")
     page.type("the 😀 Rome fell", Keys.ENTER)

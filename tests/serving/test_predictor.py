@@ -131,6 +131,9 @@ ANSWERS = {
         ),
         ({"text": "none"}, {"masks": []}),
     ],
+    "next": [
+        ({"text": "from"}, {"tokens": [{"token": "Paris", "probability": 0.6}]}),
+    ],
     "replaced": [
         (
             {"text": "東京 is Rome"},

@@ -12,6 +12,7 @@ from training import checkpoint, distribution, loop, report, reported, run_folde
 from training.backend import tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
+from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import masked_lm, next_token, pretraining, replaced_tokens
 from modeling.objectives.dynamic_masks import DynamicMasks
 from tests import forked, jobs, tiny
@@ -110,7 +111,9 @@ def test_training_follows_the_release():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["pairs", "replaced tokens", "distilled words"])
+@pytest.mark.parametrize(
+    "kind", ["pairs", "replaced tokens", "distilled words", "next token"]
+)
 def test_two_replicas_accumulation_and_xla_equal_one_big_batch(kind):
     line = jobs.command("tests/programs/train_on_replicas.py", {})
     done = forked.finished([*line, RECORDS, kind])
@@ -142,7 +145,9 @@ DYNAMIC = DynamicMasks(
     mask_id=103,
     special_ids=(101, 102),
 )
-LEFT_TO_RIGHT = dataclasses.replace(TINY, attention_direction="left_to_right")
+GPT = GptConfig(
+    vocab_size=3000, hidden_size=8, num_hidden_layers=1, num_attention_heads=2
+)
 ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
 
 
@@ -152,7 +157,7 @@ ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
     [
         (OBJECTIVE, TINY),
         (DYNAMIC, TINY),
-        (next_token.NextToken(), LEFT_TO_RIGHT),
+        (next_token.NextToken(), GPT),
         (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
     ],
     ids=["pairs", "dynamic", "next token", "replaced tokens"],

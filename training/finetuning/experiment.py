@@ -11,6 +11,7 @@ import numpy as np
 from training import checkpoint, distribution, loop, report, run, run_folder
 from training.backend import tf
 from modeling.objectives.distilled import Agreement
+from modeling.objectives.with_language_model import WithLanguageModel
 from serving import export_folder
 from text.errors import UserError
 from text.progress import Progress
@@ -175,6 +176,8 @@ class Experiment:
     def trainer(self, trial: Trial) -> loop.Trainer:
         given = self.given
         objective = given.with_lstm(self.task.objective())
+        if given.lm_loss_weight:
+            objective = WithLanguageModel(objective, given.lm_loss_weight)
         try:
             objective.check(self.config)
         except ValueError as error:
@@ -214,6 +217,7 @@ class Experiment:
             "warmup_proportion",
             "early_stopping_patience",
             "length_buckets",
+            "lm_loss_weight",
             "max_seq_length",
         )
         identity = {

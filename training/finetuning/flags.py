@@ -60,6 +60,12 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
         False, help="Take the encoder of --init_checkpoint without its head."
     )
 
+    lm_loss_weight: float = options.field(
+        0.0,
+        help="For a GPT: while training, also predict every next token, and add this times "
+        "the loss; 0.5 in its release.",
+    )
+
     lstm_layers: int = options.field(
         0,
         help="Number of BiLSTM layers to train between the encoder and the head, as in "
@@ -126,6 +132,14 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
                 "--export_formats=litert: LiteRT's converter fails on BiLSTM layers; use "
                 "onnx, or the SavedModels"
             )
+        self._check_rates()
+        super().__post_init__()
+        if self.seed + self.num_trials > 2**31:
+            raise UserError(
+                f"--seed={self.seed} and {self.num_trials - 1} more: must be below {2**31}"
+            )
+
+    def _check_rates(self):
         for name in ("learning_rate", "num_train_epochs"):
             for number in getattr(self, name):
                 if not 0 < number < math.inf:
@@ -139,10 +153,14 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
                 f"--layerwise_lr_decay={self.layerwise_lr_decay}: must be above 0 and at "
                 "most 1"
             )
-        super().__post_init__()
-        if self.seed + self.num_trials > 2**31:
+        if not 0 <= self.lm_loss_weight < math.inf:
             raise UserError(
-                f"--seed={self.seed} and {self.num_trials - 1} more: must be below {2**31}"
+                f"--lm_loss_weight={self.lm_loss_weight}: must be at least 0"
+            )
+        if self.lm_loss_weight and self.distill_from:
+            raise UserError(
+                f"--lm_loss_weight={self.lm_loss_weight} does not go with --distill_from; "
+                "remove one of them"
             )
 
     def files(self) -> list[str]:

@@ -18,6 +18,7 @@ from modeling.objectives import tasks
 from modeling.objectives.objective import Objective
 from text.errors import UserError
 from text.records.rows import Field
+from text.tasks.glue import DataSet
 
 MOST_NAMED = 20  # labels that the log counts and that messages list
 _NO_LABEL = "(no label)"
@@ -319,3 +320,62 @@ def listed(names) -> str:
     """The first few names, for a message."""
     more = ", ..." if len(names) > MOST_NAMED else ""
     return f"{', '.join(names[:MOST_NAMED])}{more}"
+
+
+def make(data: DataSet, separator: str | None) -> Labels:
+    """The kind of label that a set has.
+
+    Args:
+        separator: of the labels of a text, if it may have several.
+    """
+    if data.labels is None:
+        return Number(data.bounds)
+    if separator is not None:
+        return SeveralClasses(data.labels, separator)
+    return OneClass(data.labels, data.relabel)
+
+
+def learned(labels: Labels) -> dict:
+    """What a model notes of its labels, for `take_up`."""
+    several = isinstance(labels, SeveralClasses)
+    return {"labels": labels.names, **({"several_labels": True} if several else {})}
+
+
+def take_up(labels: Labels, state: Mapping, custom: bool) -> None:
+    """Gives labels the names that a trained model noted, unless they have others.
+
+    Args:
+        state: what `learned` returned, read from JSON.
+        custom: whether flags say which labels there are.
+    Raises:
+        UserError: they are others.
+    """
+    known, mine = state["labels"], labels.names
+    hint = "check --task_name and the model's folder"
+    kinds = [
+        "numbers" if names is None else "several labels" if several else "one label"
+        for names, several in (
+            (known, state.get("several_labels", False)),
+            (mine, isinstance(labels, SeveralClasses)),
+        )
+    ]
+    if kinds[0] != kinds[1]:
+        hint = "pass the same --label_kind" if custom else hint
+        raise UserError(
+            f"the model was trained for {kinds[0]} per text, not for {kinds[1]}; {hint}"
+        )
+    if mine == ():
+        labels.names = known
+    elif known != mine and tuple(known) != mine:
+        hint = "remove --labels, or pass these" if custom else hint
+        raise UserError(
+            f"the model was trained for the labels {listed(known)} in this order, not for "
+            f"{listed(mine)}; {hint}"
+        )
+
+
+def release_line(answer: Mapping) -> str:
+    """An answer as a line of the release's test_results.tsv."""
+    if "probabilities" not in answer:
+        return str(answer["predicted"])
+    return "\t".join(map(str, answer["probabilities"].values()))

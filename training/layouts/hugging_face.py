@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
 import numpy as np
@@ -125,15 +126,40 @@ def _names_in(path, file) -> Names:
 
     def known(architecture):
         names = NAMES[architecture]
-        number = sum(names.of_theirs(name) is not None for name in file.keys())
+        number = sum(
+            names.of_theirs(part) is not None
+            for name in file.keys()
+            for part in names.parts(name)
+        )
         row = architectures.ARCHITECTURES[architecture]
         return number, model_type in row.model_types
 
     return NAMES[max(NAMES, key=known)]
 
 
-def _tensors(path, file) -> dict[str, tuple[str, bool]]:
-    """Released name -> name in the file and whether transposed.
+class _Stored(NamedTuple):
+    """Where a file has a weight: in a tensor, or in one of equal parts of its columns."""
+
+    name: str
+    transposed: bool
+    part: int
+    parts: int
+
+    def shape(self, file) -> tuple[int, ...]:
+        shape = file.get_slice(self.name).get_shape()
+        *rest, columns = shape[:: -1 if self.transposed else 1] or [self.parts]
+        return (*rest, columns // self.parts) if shape else ()
+
+    def of(self, value: np.ndarray) -> np.ndarray:
+        """The weight, of the tensor's value."""
+        value = value.T if self.transposed else value
+        if self.parts > 1:
+            value = np.array_split(value, self.parts, axis=-1)[self.part]
+        return np.ascontiguousarray(value)
+
+
+def _tensors(path, file) -> dict[str, _Stored]:
+    """Released name -> where it is in the file.
 
     Tensors without a released name keep their own; those that their class ignores are
     left out.
@@ -143,14 +169,17 @@ def _tensors(path, file) -> dict[str, tuple[str, bool]]:
     for name in file.keys():
         if name in not_read:
             continue
-        pair = names.of_theirs(name)
-        released = pair.released if pair else name
-        if released in found:
-            raise UserError(
-                f"{path}: {found[released][0]} and {name} are the same weight "
-                f"({released}); remove one of them from the file"
-            )
-        found[released] = (name, bool(pair and pair.transposed))
+        parts = names.parts(name)
+        for number, part in enumerate(parts):
+            pair = names.of_theirs(part)
+            released = pair.released if pair else part
+            if released in found:
+                raise UserError(
+                    f"{path}: {found[released].name} and {name} are the same weight "
+                    f"({released}); remove one of them from the file"
+                )
+            transposed = bool(pair and pair.transposed)
+            found[released] = _Stored(name, transposed, number, len(parts))
     return found
 
 
@@ -161,12 +190,8 @@ def shapes(path: str) -> dict[str, tuple[int, ...]]:
         UserError: the file is damaged, or contains a weight twice.
     """
     with _opened(path) as file:
-        return {
-            released: tuple(
-                file.get_slice(name).get_shape()[:: -1 if transposed else 1]
-            )
-            for released, (name, transposed) in _tensors(path, file).items()
-        }
+        tensors = _tensors(path, file)
+        return {released: stored.shape(file) for released, stored in tensors.items()}
 
 
 def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
@@ -185,21 +210,20 @@ def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]
         tensors = _tensors(path, file)
         names = list(tensors if names is None else names)
         _check_tied(path, file, tensors, names)
-        return {name: _value(path, file, name, *tensors[name]) for name in names}
+        return {name: _value(path, file, name, tensors[name]) for name in names}
 
 
-def _value(path, file, released, name, transposed):
-    stored = file.get_slice(name).get_dtype()
-    if stored not in _FLOATS:
+def _value(path, file, released, stored):
+    kind = file.get_slice(stored.name).get_dtype()
+    if kind not in _FLOATS:
         # Tensors without a released name may have any other type that numpy has.
-        if released != name or stored.startswith("F"):
+        if released != stored.name or kind.startswith("F"):
             raise UserError(
-                f"{path}: {name} has type {stored}, but only unquantized weights "
+                f"{path}: {stored.name} has type {kind}, but only unquantized weights "
                 f"({', '.join(_FLOATS)}) are read; use the original model"
             )
-        return file.get_tensor(name)
-    value = file.get_tensor(name).astype(np.float32)
-    return np.ascontiguousarray(value.T) if transposed else value
+        return file.get_tensor(stored.name)
+    return stored.of(file.get_tensor(stored.name).astype(np.float32))
 
 
 def _check_tied(path, file, tensors, wanted):
@@ -211,7 +235,7 @@ def _check_tied(path, file, tensors, wanted):
         if theirs not in tensors:
             continue
         values = [
-            _value(path, file, which, *tensors[which])
+            _value(path, file, which, tensors[which])
             for which in (theirs, released)
             if which in tensors
         ]
@@ -300,10 +324,15 @@ def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
     for released, value in tensors.items():
         pair = names.of_released(released, head)
         value = value.T if pair.transposed else value
-        theirs[pair.theirs] = np.ascontiguousarray(value)
+        theirs.setdefault(names.whole(pair.theirs), {})[pair.theirs] = value
+    for whole, values in theirs.items():
+        columns = [values[part] for part in names.parts(whole)]
+        value = np.concatenate(columns, axis=-1) if len(columns) > 1 else columns[0]
+        theirs[whole] = np.ascontiguousarray(value)
     if head == "choice":
         # Their class has a bias; it is the same for every choice, so it has no effect.
-        theirs.setdefault("classifier.bias", np.zeros(1, np.float32))
+        bias = names.of_released("output_bias", head).theirs
+        theirs.setdefault(bias, np.zeros(1, np.float32))
     if names.identity:
         width = said["hidden_size"]
         theirs.setdefault(f"{names.identity}.weight", np.eye(width, dtype=np.float32))
@@ -328,6 +357,11 @@ def _said_of_heads(tensors, names, task) -> dict:
         return {"architectures": [names.class_of(tensors)]}
     number, biased = len(tensors["output_weights"]), "output_bias" in tensors
     head = head or ("classification" if biased else "choice")
+    if head not in names.heads:
+        raise UserError(
+            f"Hugging Face's classes for this architecture have no head for {head} like "
+            f"this one, only for {', '.join(names.heads)}; use --layout=release"
+        )
     if number != 1 if head == "choice" else not biased:
         needed = "one output" if head == "choice" else "a bias"
         raise UserError(

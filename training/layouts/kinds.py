@@ -8,10 +8,17 @@ from collections.abc import Collection
 from training.layouts.albert_names import ALBERT
 from training.layouts.bert_names import BERT
 from training.layouts.electra_names import ELECTRA
+from training.layouts.gpt_names import GPT
 from training.layouts.roberta_names import ROBERTA
 
 # By the architecture of a config.
-NAMES = {"bert": BERT, "albert": ALBERT, "electra": ELECTRA, "roberta": ROBERTA}
+NAMES = {
+    "bert": BERT,
+    "albert": ALBERT,
+    "electra": ELECTRA,
+    "gpt": GPT,
+    "roberta": ROBERTA,
+}
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
 # What a checkpoint of several networks may contain.

@@ -7,20 +7,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 # Kind of module -> (ending of the released name, ending of theirs, whether theirs is
-# transposed: a kernel is [in, out] in the release and [out, in] in their layout).
+# transposed: a kernel is [in, out] in the release and mostly [out, in] in their layout).
 _ENDINGS = {
     "embedding": (("", ".weight", False),),
     "norm": (("/gamma", ".weight", False), ("/beta", ".bias", False)),
     "dense": (("/kernel", ".weight", True), ("/bias", ".bias", False)),
+    "columns": (("/kernel", ".weight", False), ("/bias", ".bias", False)),
     "head": (("output_weights", ".weight", False), ("output_bias", ".bias", False)),
     "bias": (("/output_bias", ".bias", False),),
 }
 _RELEASED_LAYER = re.compile(r"((?<=/layer_)|(?<=group_))\d+(?=/)")
 _THEIR_LAYER = re.compile(
-    r"((?<=\.layer\.)|(?<=_layer_groups\.)|(?<=_layers\.))\d+(?=\.)"
+    r"((?<=\.layer\.)|(?<=\.h\.)|(?<=_layer_groups\.)|(?<=_layers\.))\d+(?=\.)"
 )
 # Always 0, 1, 2 ... and 0, 0, 0 ...
-_CONSTANT = r"({}\.)?embeddings\.(position|token_type)_ids"
+_CONSTANTS = r"({}\.)?embeddings\.(position|token_type)_ids"
 
 
 class Pair(NamedTuple):
@@ -76,6 +77,9 @@ class Names:
         identity: Hugging Face's linear module that a model may lack; theirs then has ones
             and zeros there, which change nothing.
         networks: name -> network, if a checkpoint of pre-training has several.
+        fused: ending of a module of Hugging Face that holds the columns of several -> the
+            endings that `modules` gives these, in order.
+        constants: pattern of names of tensors that never change; {} is the encoder.
     """
 
     modules: tuple[tuple[str, str, str], ...]
@@ -91,6 +95,8 @@ class Names:
     own_heads: Callable[[Iterable[str]], Mapping[str, tuple[str, bool]]] | None = None
     identity: str | None = None
     networks: Mapping[str, Network] = dataclasses.field(default_factory=dict)
+    fused: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    constants: str = _CONSTANTS
 
     @functools.cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -144,6 +150,24 @@ class Names:
         own = self.renamed.get(head, {}).get(module)
         return pair._replace(theirs=f"{own}.{ending}") if own else pair
 
+    def parts(self, name: str) -> tuple[str, ...]:
+        """The names in `modules` of a tensor's columns, in order; often its own alone."""
+        module, _, ending = name.rpartition(".")
+        for whole, parts in self.fused.items():
+            if module.endswith(whole):
+                module = module.removesuffix(whole)
+                return tuple(f"{module}{part}.{ending}" for part in parts)
+        return (name,)
+
+    def whole(self, name: str) -> str:
+        """The tensor that has a name's columns; see `parts`."""
+        module, _, ending = name.rpartition(".")
+        for whole, parts in self.fused.items():
+            for part in parts:
+                if module.endswith(part):
+                    return f"{module.removesuffix(part)}{whole}.{ending}"
+        return name
+
     def not_read(self, names: Iterable[str]) -> set[str]:
         """Tensors of a file that their class ignores, because it renamed the module.
 
@@ -156,7 +180,7 @@ class Names:
 
     def is_implied(self, name: str) -> bool:
         """Whether a tensor can be dropped because others determine its values."""
-        constant = _CONSTANT.format(re.escape(self.encoder[0]))
+        constant = self.constants.format(re.escape(self.encoder[0]))
         return name in self.tied or re.fullmatch(constant, name) is not None
 
     def class_of(self, released: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 import pytest
 
 from training.layouts.bert_names import BERT
+from training.layouts.gpt_names import GPT
 from training.layouts.names import Names, Pair
 
 # A made-up architecture whose tagger has a module of its own.
@@ -24,7 +25,7 @@ OTHER = Names(
 )
 
 
-@pytest.mark.parametrize("names", [BERT, OTHER])
+@pytest.mark.parametrize("names", [BERT, GPT, OTHER])
 def test_each_name_leads_to_the_other_and_back(names):
     for pair in names.pairs:
         pair = pair._replace(

@@ -1,0 +1,128 @@
+"""Continues texts with a language model that reads from left to right, such as a GPT.
+
+    python continue_text.py --init_checkpoint=my/gpt --vocab_file=my/vocab.txt \\
+        --text='Returns the length of' --num_tokens=20
+
+The most probable token is added again and again. With --temperature, tokens are drawn
+instead; the same --seed draws the same ones.
+"""
+
+import dataclasses
+import sys
+
+import numpy as np
+
+import options
+from text.errors import UserError
+from text.tokenizers.kinds import TokenizerOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(TokenizerOptions):
+    init_checkpoint: str = options.field(
+        help="A checkpoint trained with --objective=next_token, or a GPT: prefix or "
+        "directory."
+    )
+    vocab_file: str = options.field(help="The vocabulary it was trained with.")
+    bert_config_file: str | None = options.field(
+        None, help="Its architecture; by default, bert_config.json next to it."
+    )
+    text: str | None = options.field(
+        None, help="The text to continue; by default, lines from standard input."
+    )
+    num_tokens: int = options.field(40, help="Number of tokens to add, at most.")
+    temperature: float = options.field(
+        0.0,
+        help="Draw tokens, from their probabilities at this temperature: 1 takes them as "
+        "they are, less prefers the probable ones. 0 takes the most probable token.",
+    )
+    top_k: int = options.field(
+        0,
+        help="With --temperature: draw from this many of the most probable tokens only. 0 "
+        "draws from all.",
+    )
+    num_samples: int = options.field(
+        1, help="With --temperature: how many continuations to draw for each text."
+    )
+    seed: int = options.field(12345, help="With --temperature: the seed.")
+    start_token: bool = options.field(
+        True,
+        help="Begin with the token at the start of rows, as models trained here do. false "
+        "for OpenAI's released GPT, which was trained without one.",
+    )
+
+    def __post_init__(self):
+        for name, least in (("num_tokens", 1), ("num_samples", 1), ("top_k", 0)):
+            if getattr(self, name) < least:
+                raise UserError(
+                    f"--{name}={getattr(self, name)}: must be at least {least}"
+                )
+        if not 0 <= self.temperature < float("inf"):
+            raise UserError(f"--temperature={self.temperature}: must be at least 0")
+        for name in ("top_k", "num_samples"):
+            value = getattr(self, name)
+            if (
+                not self.temperature
+                and value != Options.__dataclass_fields__[name].default
+            ):
+                raise UserError(
+                    f"--{name}={value} has no effect without --temperature; add it, or "
+                    f"remove --{name}"
+                )
+
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import continuation
+from text.instances import packing
+
+
+def main(given: Options) -> None:
+    tokenizer, config, model = continuation.load(given)
+    vocabulary = tokenizer.vocabulary
+    start, end = packing.pack(vocabulary, [], None, 2)[0]
+    ends = {vocabulary.sep_id, end}
+    allowed = np.ones(len(vocabulary), bool)
+    allowed[list({*vocabulary.special_ids.values()} - ends)] = False
+    allowed[[not token for token in vocabulary.tokens]] = False
+    continuer = continuation.Continuer(
+        model, allowed, temperature=given.temperature, top_k=given.top_k
+    )
+    lines = [given.text] if given.text is not None else sys.stdin
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        ids = tokenizer.encode(text)
+        before = [start] if given.start_token else []
+        room = config.max_position_embeddings - len(before) - len(ids)
+        if room < 1 or not before + ids:
+            raise UserError(
+                f"text {number}: {len(ids)} tokens; there must be at least "
+                f"{1 - len(before)}, and room for one more in the model's "
+                f"{config.max_position_embeddings} positions"
+            )
+        more = min(given.num_tokens, room)
+        found = continuer.extend(
+            before + ids, more, samples=given.num_samples, seed=given.seed
+        )
+        for row in found.tolist():
+            stop = next((i for i, id in enumerate(row) if id in ends), len(row))
+            print(text + _added(vocabulary, ids, row[:stop]))
+
+
+def _added(vocabulary, ids, more) -> str:
+    """What is written after the text of some ids to add more."""
+    return _spelled(vocabulary, ids + more)[len(_spelled(vocabulary, ids)) :]
+
+
+def _spelled(vocabulary, ids) -> str:
+    spelled, joins = "", True
+    for id in ids:
+        is_apart = not (joins or vocabulary.is_joined[id])
+        spelled += " " * bool(is_apart) + vocabulary.texts[id]
+        joins = vocabulary.joins_next[id]
+    return spelled
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

@@ -1,0 +1,136 @@
+"""A task's loss, and with a small weight that of the language model: GPT's fine-tuning.
+
+Axes: b batch, s seq_length. A row of several sequences, such as choices, has each predict
+its own tokens.
+"""
+
+import keras
+from keras import ops
+
+from modeling import layers, losses
+from modeling.encoders.config import EncoderConfig
+from modeling.objectives.objective import Objective
+
+_TARGETS = "lm_target_weights"
+
+
+class WithLanguageModel(Objective):
+    """Adds the loss of predicting every next token to the objective of a task.
+
+    The loss of a sequence is the mean over its tokens; all sequences weigh the same. Tokens
+    compete with each other and, as in OpenAI's code, with the positions, whose vectors are
+    in the same matrix there: all of the model's, not only those of the longest row. Only
+    training has this loss: evaluations and exports are the task's.
+
+    Args:
+        task: the objective of a task; its loss is called task_loss here.
+        weight: of the language model's loss; 0.5 in the release.
+    Source: Improving Language Understanding by Generative Pre-Training, section 3.2;
+        openai/finetune-transformer-lm@a69b5c4 train.py, model and mgpu_train.
+    """
+
+    def __init__(self, task: Objective, weight: float):
+        self._task = task
+        of_task = {_own(name): factor for name, factor in task.loss_weights.items()}
+        self.loss_weights = {**of_task, "lm_loss": weight}
+        self.metric_names = task.metric_names
+        self.sequence_outputs = task.sequence_outputs
+        self.ranked_outputs = task.ranked_outputs
+
+    @property
+    def measured(self):
+        return self._task.measured
+
+    def check(self, config: EncoderConfig) -> None:
+        self._task.check(config)
+        if config.masked_lm_transform is not None:
+            raise ValueError(
+                f"the language model of the architecture {config.architecture!r} has "
+                "weights that a task does not have; remove --lm_loss_weight, which is for "
+                "a GPT"
+            )
+
+    def network(self, config, *, seed=0, dtype="float32") -> "_Model":
+        return _Model(self._task.network(config, seed=seed, dtype=dtype))
+
+    def prepare(self, batch, seed) -> dict:
+        return self._task.prepare(batch, seed)
+
+    def complete(self, batch) -> dict:
+        """Adds the weight of every target, by which the network knows that it trains."""
+        batch = self._task.complete(batch)
+        of_targets, has_targets = self._targets(batch)
+        lengths = ops.maximum(ops.sum(of_targets, axis=1), 1.0)
+        return batch | {_TARGETS: of_targets * (has_targets / lengths)[:, None]}
+
+    def _targets(self, batch):
+        """float32 [sequences, s - 1] and [sequences]: what is predicted and counts."""
+        mask = _sequences(ops.cast(batch["input_mask"], "float32"))
+        rows = self.row_weights(batch)
+        per_row = ops.shape(mask)[0] // ops.shape(rows)[0]
+        of_targets = mask[:, 1:] * ops.repeat(rows, per_row)[:, None]
+        return of_targets, ops.max(of_targets, axis=1)
+
+    def weights(self, batch) -> dict:
+        of_task = {_own(k): v for k, v in self._task.weights(batch).items()}
+        return {**of_task, "lm_loss": ops.sum(self._targets(batch)[1])}
+
+    def losses(self, batch, outputs) -> dict:
+        of_task = {_own(k): v for k, v in self._task.losses(batch, outputs).items()}
+        weight = ops.sum(self._targets(batch)[1])
+        return {**of_task, "lm_loss": (outputs["lm_loss"], weight)}
+
+    def metrics(self, batch, outputs) -> dict:
+        return self._task.metrics(batch, outputs)
+
+
+def _own(name):
+    return "task_loss" if name == "loss" else name  # "loss" is the sum of all
+
+
+def _sequences(x):
+    """[b, s] or [b, choices, s] -> [sequences, s]"""
+    return ops.reshape(x, (-1, ops.shape(x)[-1]))
+
+
+class _Model(keras.layers.Layer):
+    """A task's network, which in training also returns the language model's loss."""
+
+    def __init__(self, network):
+        super().__init__(name="with_language_model", autocast=False)
+        self.network = network
+        self.built = True
+
+    @property
+    def encoder(self):
+        return self.network.encoder
+
+    @property
+    def config(self):
+        return self.network.config
+
+    @property
+    def remark(self) -> str:
+        return self.network.remark
+
+    def call(self, batch, dropouts=layers.no_dropout) -> dict:
+        """The task's outputs; if `complete` saw the batch, also lm_loss, a sum."""
+        if _TARGETS not in batch:
+            return self.network(batch, dropouts=dropouts)
+        encoded = self.network.encode(batch, dropouts)
+        outputs = self.network.answer(encoded, batch, dropouts)
+        return outputs | {"lm_loss": self._loss(encoded["sequence_output"], batch)}
+
+    def _loss(self, hidden, batch):
+        ids, weights = _sequences(batch["input_ids"]), batch[_TARGETS]
+        tables = self.encoder.word_embeddings, self.encoder.position_embeddings
+        table = ops.concatenate([ops.convert_to_tensor(x) for x in tables])
+        hidden = hidden[:, :-1]
+        loss, _ = losses.vocabulary_cross_entropy(
+            ops.reshape(hidden, (-1, hidden.shape[-1])),
+            ops.cast(table, hidden.dtype),
+            ops.zeros(table.shape[:1], "float32"),
+            ops.reshape(ids[:, 1:], (-1,)),
+            ops.reshape(weights, (-1,)),
+        )
+        return loss

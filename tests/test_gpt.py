@@ -1,0 +1,123 @@
+"""Fine-tuning and pre-training a GPT with the scripts."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import continue_text
+import run_classifier
+import run_swag
+from training import checkpoint, continuation
+from modeling.encoders.gpt_config import GptConfig
+from serving import predictor
+from tests import jobs, swag
+from tests.pretraining import run
+from tests.test_fine_tuning_of_a_family import write_start
+from tests.test_roberta import classifier_files, classifier_flags
+from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
+from text.errors import UserError
+
+CONFIG = GptConfig(
+    vocab_size=9,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=64,
+    initializer_range=0.3,  # so that the order of words matters
+)
+RECIPE = {"optimizer": "openai_adam", "lm_loss_weight": 0.5}
+
+
+@pytest.mark.slow
+def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced, monkeypatch):
+    from serving import export
+
+    monkeypatch.setattr(export, "_check", lambda product, directory: None)
+    classifier_files(tmp_path)
+    start, _ = write_start(tmp_path, CONFIG)
+    given = classifier_flags(tmp_path, both_orders=True, **RECIPE, **start)
+    training = {"do_train": True, "do_eval": True, "do_export": True}
+    jobs.run(run_classifier, given | training)
+    lines = (tmp_path / "output" / "metrics.jsonl").read_text().splitlines()
+    losses = json.loads(lines[0])
+    assert losses["loss"] == pytest.approx(
+        losses["task_loss"] + 0.5 * losses["lm_loss"], rel=1e-4
+    )
+    # Evaluations are the task's, and the order of a pair changes nothing.
+    assert "lm_loss" not in jobs.results(tmp_path)
+    model = predictor.Predictor(str(tmp_path / "output" / "export"))
+    pairs = [{"text_a": "a b a", "text_b": "b"}, {"text_a": "b", "text_b": "a b a"}]
+    one, other = (answer["probabilities"] for answer in model.predict(pairs))
+    np.testing.assert_allclose(list(one.values()), list(other.values()), atol=1e-6)
+    for change, message in (
+        ({"both_orders": False}, "both_orders was True and is now False"),
+        ({"lm_loss_weight": 0.0}, "lm_loss_weight was 0.5 and is now 0.0"),
+        ({"text_b_column": None}, "--both_orders is for pairs of texts"),
+        ({"lm_loss_weight": -1.0}, "--lm_loss_weight=-1.0: must be at least 0"),
+    ):
+        with pytest.raises(UserError, match=message):
+            jobs.run(run_classifier, given | {"do_train": True} | change)
+    with pytest.raises(UserError, match="trained with another --both_orders"):
+        jobs.run(run_classifier, given | {"do_eval": True, "both_orders": False})
+
+
+def test_choices_with_the_language_model(tmp_path, untraced):
+    swag.write_files(tmp_path)
+    start, weights = write_start(tmp_path, CONFIG)
+    given = swag.flags(tmp_path, do_train=True, do_eval=True, **RECIPE, **start)
+    jobs.run(run_swag, given)
+    assert 0 <= jobs.results(tmp_path)["eval_accuracy"] <= 1
+    learned = checkpoint.read(checkpoint.resolve(str(tmp_path / "output")))
+    kept = {name for name in learned if "adam" not in name and "training" not in name}
+    assert kept == {*weights, "output_weights", "global_step"}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return make_records(tmp_path_factory.mktemp("records"), masking="dynamic")
+
+
+@pytest.mark.slow
+def test_a_killed_pre_training_ends_alike_and_is_exported(
+    records, tmp_path, untraced, capsys
+):
+    config = dataclasses.replace(CONFIG, vocab_size=3000)
+    given = {
+        "config": config,
+        "objective": "next_token",
+        "input_file": [records],
+        "optimizer": "openai_adam_cosine",
+        "gradient_accumulation_steps": 2,
+        "num_train_steps": 4,
+        "save_checkpoints_steps": 2,
+    }
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "whole", **given)
+    with jobs.dying(2):
+        run(tmp_path / "killed", **given)
+    run(tmp_path / "killed", **given)
+    assert "continuing from step 2" in capsys.readouterr().out
+    expected = jobs.weights(tmp_path / "whole")
+    assert all(
+        name.startswith(("gpt/", "global_step", "training/")) for name in expected
+    )
+    for name, value in jobs.weights(tmp_path / "killed").items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    export = {"do_train": False, "do_export": True, "vocab_file": VOCAB_FILE}
+    run(tmp_path / "whole", **given | export)
+    output = str(tmp_path / "whole" / "output")
+    text = "returns the number of"
+    (answer,) = predictor.Predictor(output).predict([{"text": text}])
+    chances = [token["probability"] for token in answer["tokens"]]
+    assert len(chances) == 5 and chances == sorted(chances, reverse=True)
+    # The export and the checkpoint agree on what comes next.
+    given = {"init_checkpoint": output, "vocab_file": VOCAB_FILE, "num_tokens": 1}
+    tokenizer, _, model = continuation.load(continue_text.Options(**given))
+    ids = [tokenizer.vocabulary.cls_id, *tokenizer.encode(text)]
+    allowed = np.ones(len(tokenizer.vocabulary), bool)
+    ((found,),) = continuation.Continuer(model, allowed).extend(ids, 1)
+    assert tokenizer.vocabulary.tokens[found] == answer["tokens"][0]["token"]

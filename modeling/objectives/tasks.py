@@ -133,7 +133,7 @@ class _PooledModel(TaskModel):
     def encode(self, batch, dropouts=layers.no_dropout, return_all=False):
         if len(batch["input_ids"].shape) == 3:
             names = ("input_ids", "input_mask", "segment_ids")
-            batch = {name: _sequences(batch[name]) for name in names}
+            batch = {name: sequences(batch[name]) for name in names}
         return super().encode(batch, dropouts, return_all)
 
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
@@ -141,7 +141,7 @@ class _PooledModel(TaskModel):
         mask = batch.get("input_mask")
         if mask is None or len(mask.shape) == 2:
             return {"logits": self.logits(self.pool(encoded, mask, dropouts), dropouts)}
-        pooled = self.pool(encoded, _sequences(mask), dropouts)
+        pooled = self.pool(encoded, sequences(mask), dropouts)
         pooled = ops.reshape(pooled, (*ops.shape(mask)[:2], pooled.shape[-1]))
         return {"logits": self.logits(ops.sum(pooled, axis=1), dropouts)}
 
@@ -161,15 +161,15 @@ class _ChoiceModel(_PooledModel):
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, choices], very low for missing choices."""
         shape = ops.shape(batch["input_mask"])
-        input_mask = _sequences(batch["input_mask"])
+        input_mask = sequences(batch["input_mask"])
         logits = self.logits(self.pool(encoded, input_mask, dropouts), dropouts)
         logits = ops.reshape(logits, shape[:2])
         exists = ops.any(ops.cast(batch["input_mask"], "bool"), axis=-1)
         return {"logits": ops.where(exists, logits, _NO_CHOICE)}
 
 
-def _sequences(x):
-    """[b, choices, s] -> [b * choices, s]"""
+def sequences(x):
+    """[b, s] or [b, choices, s] -> [sequences, s]"""
     return ops.reshape(x, (-1, ops.shape(x)[-1]))
 
 

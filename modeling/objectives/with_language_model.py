@@ -9,6 +9,7 @@ from keras import ops
 
 from modeling import layers, losses
 from modeling.encoders.config import EncoderConfig
+from modeling.objectives import tasks
 from modeling.objectives.objective import Objective
 
 _TARGETS = "lm_target_weights"
@@ -65,7 +66,7 @@ class WithLanguageModel(Objective):
 
     def _targets(self, batch):
         """float32 [sequences, s - 1] and [sequences]: what is predicted and counts."""
-        mask = _sequences(ops.cast(batch["input_mask"], "float32"))
+        mask = tasks.sequences(ops.cast(batch["input_mask"], "float32"))
         rows = self.row_weights(batch)
         per_row = ops.shape(mask)[0] // ops.shape(rows)[0]
         of_targets = mask[:, 1:] * ops.repeat(rows, per_row)[:, None]
@@ -86,11 +87,6 @@ class WithLanguageModel(Objective):
 
 def _own(name):
     return "task_loss" if name == "loss" else name  # "loss" is the sum of all
-
-
-def _sequences(x):
-    """[b, s] or [b, choices, s] -> [sequences, s]"""
-    return ops.reshape(x, (-1, ops.shape(x)[-1]))
 
 
 class _Model(keras.layers.Layer):
@@ -122,7 +118,7 @@ class _Model(keras.layers.Layer):
         return outputs | {"lm_loss": self._loss(encoded["sequence_output"], batch)}
 
     def _loss(self, hidden, batch):
-        ids, weights = _sequences(batch["input_ids"]), batch[_TARGETS]
+        ids, weights = tasks.sequences(batch["input_ids"]), batch[_TARGETS]
         tables = self.encoder.word_embeddings, self.encoder.position_embeddings
         table = ops.concatenate([ops.convert_to_tensor(x) for x in tables])
         hidden = hidden[:, :-1]

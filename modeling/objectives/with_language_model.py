@@ -107,7 +107,7 @@ class _Model(keras.layers.Layer):
 
     @property
     def remark(self) -> str:
-        return self.network.remark
+        return getattr(self.network, "remark", "")
 
     def call(self, batch, dropouts=layers.no_dropout) -> dict:
         """The task's outputs; if `complete` saw the batch, also lm_loss, a sum."""

@@ -47,7 +47,10 @@ class Options:
         0, help="Threads per system; by default, one per core."
     )
     rounds: int = options.field(9, help="Epochs of each; medians are printed.")
-    systems: list[str] = options.field([], help=f"Only these of {', '.join(THEIRS)}.")
+    systems: list[str] = options.field(
+        ["transformers", "transformers by length"],
+        help=f"Which of {', '.join(THEIRS)}; compiling takes minutes.",
+    )
     json_file: str | None = options.field(None, help="Also writes all figures there.")
     serve: str = options.field("", help="Used by the processes that it starts.")
 
@@ -125,7 +128,7 @@ def _commands(given: Options, folder: str) -> dict[str, tuple]:
         "bfloat16": given.dtype == "mixed_bfloat16",
     }
     for name, how in THEIRS.items() if given.peers_python else ():
-        if not given.systems or name in given.systems:
+        if name in given.systems:
             script = [given.peers_python, "-m", "benchmarks.peers_fine_tuning_theirs"]
             command = [*script, json.dumps(settings | how)]
             commands[name] = (command, environment)

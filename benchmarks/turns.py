@@ -29,14 +29,36 @@ def answer(work: Callable[[object], dict | None]) -> None:
     """
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
-        began, worked = time.perf_counter(), time.process_time()
-        found = work(json.loads(line))
-        figures = {
-            "seconds": time.perf_counter() - began,
-            "cpu_seconds": time.process_time() - worked,
-            "bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        }
-        print(json.dumps(figures | (found or {})), flush=True)
+        print(json.dumps(measured(work, json.loads(line))), flush=True)
+
+
+def measured(work: Callable[[object], dict | None], request=None) -> dict:
+    """The figures of one turn, and what `work` returned."""
+    began, worked = time.perf_counter(), time.process_time()
+    found = work(request)
+    figures = {
+        "seconds": time.perf_counter() - began,
+        "cpu_seconds": time.process_time() - worked,
+        "bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    return figures | (found or {})
+
+
+def one_by_one(answer_to: Callable[[str], tuple], texts: list[str]) -> dict:
+    """Answers one text after another; the milliseconds that each took, and the answers."""
+    answers, taken = [], []
+    for text in texts:
+        began = time.perf_counter()
+        answers.append(answer_to(text))
+        taken.append(1000 * (time.perf_counter() - began))
+    return {"answers": answers, "milliseconds": taken} | percentiles(taken)
+
+
+def percentiles(milliseconds: list[float]) -> dict[str, float]:
+    """The 50th and the 99th; of fewer than 100, the longest is the last."""
+    ordered = sorted(milliseconds)
+    last = len(ordered) - 1
+    return {f"p{n}": ordered[round(last * n / 100)] for n in (50, 99)}
 
 
 # === The process that asks ===========================================================
@@ -45,11 +67,18 @@ def answer(work: Callable[[object], dict | None]) -> None:
 class Waiting:
     """A process that is ready to take turns.
 
+    Args:
+        settings: the first line that it reads, before it is ready; None sends none.
     Raises:
         UserError: it ended before it was ready.
     """
 
-    def __init__(self, command: list[str], environment: Mapping[str, str] = os.environ):
+    def __init__(
+        self,
+        command: list[str],
+        environment: Mapping[str, str] = os.environ,
+        settings: dict | None = None,
+    ):
         self._messages = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             command,
@@ -60,6 +89,8 @@ class Waiting:
             env=environment,
         )
         began = time.perf_counter()
+        if settings is not None:
+            self._say(settings)
         self._reply()
         self.ready_after = time.perf_counter() - began  # seconds
 
@@ -69,9 +100,12 @@ class Waiting:
         Raises:
             UserError: the process ended.
         """
-        with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(request), file=self._process.stdin, flush=True)
+        self._say(request)
         return self._reply()
+
+    def _say(self, value):
+        with contextlib.suppress(BrokenPipeError):  # `_reply` says why it ended
+            print(json.dumps(value), file=self._process.stdin, flush=True)
 
     def _reply(self):
         for line in self._process.stdout:

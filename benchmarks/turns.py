@@ -183,16 +183,20 @@ def with_threads(number: int) -> dict[str, str]:
 
 
 def started(commands: Mapping[str, tuple]) -> dict[str, Waiting]:
-    """Starts systems one at a time, because they compile; names those that do not run.
+    """Starts systems one at a time, because they compile; names others that do not run.
 
     Args:
         commands: name -> arguments of `Waiting`.
+    Raises:
+        UserError: the first one does not run.
     """
     systems = {}
     for name, arguments in commands.items():
         try:
             systems[name] = Waiting(*arguments)
         except UserError as error:
+            if not systems:  # ours, with which the others are compared
+                raise
             print(f"{name} does not run: {error}", file=sys.stderr)
     return systems
 

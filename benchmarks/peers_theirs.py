@@ -5,9 +5,9 @@ Needs only the packages of the system that it runs; see requirements/peers.txt.
 
 import json
 import os
-import resource
 import sys
-import time
+
+from benchmarks import turns
 
 NUM_PREDICTIONS = 20
 
@@ -69,7 +69,7 @@ def keras_hub(settings):
     data = tf.data.Dataset.from_tensors((inputs, batch["labels"], weights)).repeat()
     model.make_train_function()
     batches = iter(data)
-    return lambda: float(model.train_function(batches)["loss"])
+    return lambda: {"loss": float(model.train_function(batches)["loss"])}
 
 
 def transformers(settings):
@@ -86,13 +86,14 @@ def transformers(settings):
         attn_implementation=settings["attention"],
         hidden_act="gelu_new",
     )
-    model = transformers.BertForPreTraining(config).train()
+    device = settings["device"]
+    model = transformers.BertForPreTraining(config).train().to(device)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=1e-4, weight_decay=0.01, fused=True
     )
-    batch = {k: torch.tensor(v).long() for k, v in numbers(settings).items()}
+    batch = {k: torch.tensor(v).long().to(device) for k, v in numbers(settings).items()}
     mask = torch.ones_like(batch["input_ids"])
-    rows = torch.arange(len(mask))[:, None]
+    rows = torch.arange(len(mask), device=device)[:, None]
     everywhere = torch.full_like(batch["input_ids"], -100)
     everywhere[rows, batch["positions"]] = batch["labels"]
 
@@ -115,26 +116,18 @@ def transformers(settings):
     bfloat16 = settings["dtype"] == "mixed_bfloat16"
 
     def update():
-        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
             value = loss()
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        return float(value)
+        value = float(value)  # waits for a GPU
+        if device == "cuda":
+            return {"loss": value, "bytes": torch.cuda.max_memory_allocated()}
+        return {"loss": value}
 
     return update
-
-
-def answer(update) -> None:
-    """Runs an update for each line of standard input; replies with time and memory."""
-    print(json.dumps("ready"), flush=True)
-    for _ in sys.stdin:
-        began = time.perf_counter()
-        update()
-        seconds = time.perf_counter() - began
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({"seconds": seconds, "bytes": peak}), flush=True)
 
 
 def main() -> None:
@@ -144,7 +137,7 @@ def main() -> None:
     )
     for _ in range(3):
         update()
-    answer(update)
+    turns.answer(lambda _: update())
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Compares the throughput of an exported model with the text-classification pipeline of
-transformers, on the same weights, texts and number of threads.
+"""Compares an exported model with the text-classification pipeline of transformers, on the
+same weights, texts and number of threads: texts per second, and the latency of one text.
 
     python run_classifier.py --task_name=SST-2 --do_train --do_export --output_dir=sst2 ...
     python convert_checkpoint.py --input=sst2 --layout=hugging_face --output_dir=sst2_hf
@@ -8,25 +8,23 @@ transformers, on the same weights, texts and number of threads.
 
 Systems take turns; medians are reported. Loading is not timed, nor are the first texts,
 with which each system warms up. Answers are compared. transformers may be installed in its
-own environment (requirements/quality.txt).
+own environment (requirements/quality.txt, or requirements/peers.txt for --keras_hub too).
 """
 
 import dataclasses
+import functools
 import itertools
 import json
-import pathlib
 import statistics
-import subprocess
 import sys
-import time
 
 import options
 from training.backend import tf
+from benchmarks import turns
 from serving.predictor import Predictor
 from text.errors import UserError
 from text.files import inputs, tables
 
-_OTHER = pathlib.Path(__file__).with_name("prediction_transformers.py")
 _WARM_UP = 64
 _WINDOW = 64  # as predict.py's
 
@@ -43,10 +41,19 @@ class Options:
     max_seq_length: int = options.field(128, help="That of the exported model.")
     batch_size: int = options.field(32, help="For ours and the second pipeline.")
     num_threads: int = options.field(2, help="Threads per system.")
-    rounds: int = options.field(5, help="Turns per system.")
+    rounds: int = options.field(9, help="Turns per system.")
+    latency_texts: int = options.field(
+        200, help="Texts per turn that are answered one at a time."
+    )
     transformers_python: str = options.field(
         sys.executable, help="A Python that has torch and transformers."
     )
+    keras_hub: bool = options.field(
+        False,
+        help="Also measure keras-hub's BertTextClassifier, which that Python has, too. It "
+        "has the same encoder and a random head.",
+    )
+    json_file: str | None = options.field(None, help="Also writes all figures there.")
 
 
 class Ours:
@@ -62,13 +69,20 @@ class Ours:
         self._batch_size = given.batch_size
         self._answer(_WARM_UP)
 
-    def __call__(self) -> tuple[float, float, list]:
-        """Seconds, processor seconds, and (label, probability) of each text."""
-        begun, worked = time.perf_counter(), time.process_time()
-        answers = self._answer(len(self._requests))
-        seconds = time.perf_counter() - begun, time.process_time() - worked
-        pairs = [(a["predicted"], max(a["probabilities"].values())) for a in answers]
-        return *seconds, pairs
+    def turn(self, request: dict) -> dict:
+        """As `prediction_transformers.py` replies."""
+        return turns.measured(self._work, request)
+
+    def _work(self, request):
+        if count := request.get("one_by_one"):
+            texts = (some["text"] for some in self._requests[:count])
+            return turns.one_by_one(self._one, texts)
+        return {"answers": [_pair(a) for a in self._answer(len(self._requests))]}
+
+    def _one(self, text):
+        [answer] = self._predictor.predict([{"text": text}], 1)
+        json.dumps({"text": text, **answer}, ensure_ascii=False)
+        return _pair(answer)
 
     def _answer(self, count):
         answers = []
@@ -82,10 +96,18 @@ class Ours:
         return answers
 
 
-class Pipelines:
-    """transformers in its own process, which answers on request."""
+def _pair(answer):
+    return answer["predicted"], max(answer["probabilities"].values())
 
-    def __init__(self, given: Options, texts: list[str]):
+
+class Theirs:
+    """A process of theirs; each of its ways to be asked is a system.
+
+    Args:
+        module: what the process runs.
+    """
+
+    def __init__(self, given: Options, texts: list[str], module: str):
         settings = {
             "model_dir": given.hugging_face_dir,
             "max_seq_length": given.max_seq_length,
@@ -93,27 +115,26 @@ class Pipelines:
             "warm_up": _WARM_UP,
             "texts": texts,
         }
-        self._process = subprocess.Popen(
-            [given.transformers_python, str(_OTHER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._say(settings)
+        command = [given.transformers_python, "-m", f"benchmarks.{module}"]
+        environment = turns.with_threads(given.num_threads)
+        self._process = turns.Waiting(command, environment, settings)
 
-    def __call__(self, batch_size: int) -> tuple[float, float, list]:
-        self._say(batch_size)
-        line = self._process.stdout.readline()
-        if not line:
-            raise UserError("transformers ended; see its output")
-        return json.loads(line)
+    def asked(self, **how) -> "Asked":
+        return Asked(self._process, how)
 
-    def _say(self, value):
-        print(json.dumps(value), file=self._process.stdin, flush=True)
+    def end(self) -> None:
+        self._process.end()
 
-    def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait()
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A system whose every request has these settings, too."""
+
+    process: turns.Waiting
+    how: dict
+
+    def turn(self, request: dict) -> dict:
+        return self.process.turn(request | self.how)
 
 
 def read_texts(given) -> list[str]:
@@ -125,41 +146,71 @@ def read_texts(given) -> list[str]:
 
 def main(given: Options) -> None:
     texts = read_texts(given)
-    ours, pipelines = Ours(given, texts), Pipelines(given, texts)
-    systems = {
-        "ours": ours,
-        "pipeline": lambda: pipelines(1),
-        f"pipeline, batch_size={given.batch_size}": lambda: pipelines(given.batch_size),
+    ours = Ours(given, texts)
+    pipelines = Theirs(given, texts, "prediction_transformers")
+    systems = {"ours": ours, "pipeline": pipelines.asked(batch_size=1)}
+    batched = {f"pipeline, batch_size={given.batch_size}": given.batch_size}
+    batched = {name: pipelines.asked(batch_size=n) for name, n in batched.items()}
+    others = [pipelines]
+    if given.keras_hub:
+        others.append(Theirs(given, texts, "prediction_keras_hub"))
+        systems["keras-hub"] = others[-1].asked(batch_size=given.batch_size)
+    together = turns.take(systems | batched, given.rounds, {})
+    alone = turns.take(systems, given.rounds, {"one_by_one": given.latency_texts})
+    for other in others:
+        other.end()
+    print(f"\n{len(texts)} texts")
+    print(turns.table(together, {"texts/s": functools.partial(_speed, len(texts))}))
+    print(f"\nOne text at a time, {given.latency_texts} a turn")
+    print(_latencies(alone))
+    for figures in (together, alone):
+        _compare_answers(figures)
+    figures = {
+        f"{name}{way}": some
+        for way, found in (("", together), (", one by one", alone))
+        for name, some in found.items()
     }
-    runs = {name: [] for name in systems}
-    for number in range(given.rounds):
-        for name, system in systems.items():
-            runs[name].append(system())
-            print(f"round {number + 1}: {name} {runs[name][-1][0]:.2f} s", flush=True)
-    pipelines.close()
-    report(runs, len(texts))
+    turns.write(given.json_file, dataclasses.asdict(given), figures)
 
 
-def report(runs: dict, count: int) -> None:
-    wall, worked = (
-        {name: statistics.median(run[i] for run in some) for name, some in runs.items()}
-        for i in (0, 1)
+def _speed(count, figures):
+    return f"{count / statistics.median(turn['seconds'] for turn in figures):.0f}"
+
+
+def _latencies(figures) -> str:
+    """Percentiles of the texts of all turns, and the median of the turns' ratios."""
+    lines = [f"{'':28}  p50 ms  times ours  p99 ms  times ours  CPU ms  times ours"]
+    rows = zip(
+        *(turns.compare(figures, key) for key in ("p50", "p99", "cpu_seconds")),
+        strict=True,
     )
-    print(f"\n{count} texts          texts/s   time / ours   processor s   / ours")
-    for name in runs:
-        print(
-            f"{name:22}{count / wall[name]:8.0f}{wall[name] / wall['ours']:12.2f}"
-            f"{worked[name]:14.1f}{worked[name] / worked['ours']:10.2f}"
+    for p50, p99, cpu in rows:
+        some = figures[p50["system"]]
+        taken = [x for turn in some for x in turn["milliseconds"]]
+        found = turns.percentiles(taken)
+        worked = 1000 * cpu["cpu_seconds"] / len(some[0]["milliseconds"])
+        lines.append(
+            f"{p50['system']:28}{found['p50']:8.1f}{p50['times_ours']:12.2f}"
+            f"{found['p99']:8.1f}{p99['times_ours']:12.2f}"
+            f"{worked:8.1f}{cpu['times_ours']:12.2f}"
         )
-    mine = runs["ours"][0][2]
-    for name in runs:
-        pairs = list(zip(mine, runs[name][0][2], strict=True))
-        same = sum(a[0] == b[0] for a, b in pairs)
-        apart = max(abs(a[1] - b[1]) for a, b in pairs)
-        print(
-            f"{name}: {same} of {count} labels match ours, probabilities within "
-            f"{apart:.1e}"
-        )
+    return "\n".join(lines)
+
+
+def _compare_answers(figures) -> None:
+    """Says how well labels and probabilities match ours, and forgets them."""
+    mine = figures["ours"][0]["answers"]
+    for name, some in figures.items():
+        if answers := some[0]["answers"]:
+            pairs = list(zip(mine, answers, strict=True))
+            same = sum(a[0] == b[0] for a, b in pairs)
+            apart = max(abs(a[1] - b[1]) for a, b in pairs)
+            print(
+                f"{name}: {same} of {len(mine)} labels match ours, probabilities within "
+                f"{apart:.1e}"
+            )
+        for turn in some:
+            del turn["answers"]
 
 
 if __name__ == "__main__":

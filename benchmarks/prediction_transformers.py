@@ -1,16 +1,18 @@
 """The other side of benchmarks/prediction.py: runs transformers' pipelines on request.
 Needs only transformers and PyTorch.
 
-Standard input has a line of settings, then one batch size per line; each is answered with
-a line [seconds, processor seconds, [[label, probability] of each text]].
+The first line of standard input has the settings. Each further line asks for the answers
+[label, probability] to all texts in batches of {"batch_size"}, or to the first
+{"one_by_one"} of them, each in a call of its own.
 """
 
 import json
 import sys
-import time
 
 import torch
 import transformers
+
+from benchmarks import turns
 
 
 def main() -> None:
@@ -19,13 +21,19 @@ def main() -> None:
     classify = transformers.pipeline("text-classification", settings["model_dir"])
     lengths = {"truncation": True, "max_length": settings["max_seq_length"]}
     texts = settings["texts"]
+
+    def one(text):
+        [answer] = classify(text, **lengths)
+        return answer["label"], answer["score"]
+
+    def work(request):
+        if count := request.get("one_by_one"):
+            return turns.one_by_one(one, texts[:count])
+        answers = classify(texts, batch_size=request["batch_size"], **lengths)
+        return {"answers": [(answer["label"], answer["score"]) for answer in answers]}
+
     classify(texts[: settings["warm_up"]], batch_size=8, **lengths)
-    for line in sys.stdin:
-        begun, worked = time.perf_counter(), time.process_time()
-        answers = classify(texts, batch_size=json.loads(line), **lengths)
-        seconds = time.perf_counter() - begun, time.process_time() - worked
-        pairs = [(answer["label"], answer["score"]) for answer in answers]
-        print(json.dumps([*seconds, pairs]), flush=True)
+    turns.answer(work)
 
 
 if __name__ == "__main__":

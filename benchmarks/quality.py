@@ -26,15 +26,11 @@ import numpy as np
 
 import options
 from training import metrics, squad_metrics
+from benchmarks import turns
 from text.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[1]
 SYSTEMS = ("ours", "corrected", "transformers")
-_ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "TF_NUM_INTRAOP_THREADS": "1",
-    "TF_NUM_INTEROP_THREADS": "1",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,7 +299,7 @@ def execute(command: list[str], log: pathlib.Path) -> dict[str, float]:
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=os.environ | _ONE_THREAD,
+            env=turns.with_threads(1),
             stdout=output,
             stderr=subprocess.STDOUT,
         )

@@ -22,6 +22,8 @@ def train(model, batches, settings: dict) -> None:
 
     Args:
         batches: a DataLoader over one shuffled epoch.
+        settings: with "bfloat16", computes in it where PyTorch considers that safe;
+            "adamw" are more arguments of the optimizer.
     """
     not_decayed = ("bias", "LayerNorm.weight")
     decayed, others = [], []
@@ -33,16 +35,19 @@ def train(model, batches, settings: dict) -> None:
             {"params": others, "weight_decay": 0.0},
         ],
         lr=settings["learning_rate"],
+        **settings.get("adamw", {}),
     )
     steps = len(batches) * settings["num_train_epochs"]
     schedule = transformers.get_linear_schedule_with_warmup(
         optimizer, int(steps * settings["warmup_proportion"]), steps
     )
+    is_bfloat16 = settings.get("bfloat16", False)
     model.train()
     step, losses = 0, []
     for _ in range(settings["num_train_epochs"]):
         for batch in batches:
-            loss = model(**batch).loss
+            with torch.autocast("cpu", torch.bfloat16, enabled=is_bfloat16):
+                loss = model(**batch).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -56,15 +61,22 @@ def train(model, batches, settings: dict) -> None:
                 losses.clear()
 
 
-def loader(rows, tokenizer, settings, *, trains=False):
-    """Batches padded to their longest row; in training, similar lengths share one."""
+def loader(rows, tokenizer, settings, *, trains=False, by_length=True):
+    """Batches padded to their longest row.
+
+    Args:
+        trains: whether to shuffle rows.
+        by_length: if so, whether similar lengths share a batch.
+    """
     size = settings["train_batch_size"]
     lengths = [len(row["input_ids"]) for row in rows]
+    grouped = LengthGroupedSampler(size, lengths=lengths)
     return torch.utils.data.DataLoader(
         rows,
         size,
-        sampler=LengthGroupedSampler(size, lengths=lengths) if trains else None,
-        collate_fn=lambda some: tokenizer.pad(some, return_tensors="pt"),
+        shuffle=trains and not by_length,
+        sampler=grouped if trains and by_length else None,
+        collate_fn=transformers.DataCollatorWithPadding(tokenizer),
     )
 
 
@@ -79,31 +91,33 @@ def predict(model, batches):
 # === Classification and regression ===================================================
 
 
+def examples(path, tokenizer, settings: dict) -> list[dict]:
+    """The rows of a file of JSON lines, not padded."""
+    with open(path, encoding="utf-8") as file:
+        examples = [json.loads(line) for line in file]
+    return [
+        {
+            **tokenizer(
+                example["text_a"],
+                example["text_b"],
+                truncation=True,
+                max_length=settings["max_seq_length"],
+            ),
+            "labels": example["label"],
+        }
+        for example in examples
+    ]
+
+
 def classify(tokenizer, settings: dict) -> list[list[float]]:
     """Logits of the dev set, after training."""
-
-    def rows(path):
-        with open(path, encoding="utf-8") as file:
-            examples = [json.loads(line) for line in file]
-        return [
-            {
-                **tokenizer(
-                    example["text_a"],
-                    example["text_b"],
-                    truncation=True,
-                    max_length=settings["max_seq_length"],
-                ),
-                "labels": example["label"],
-            }
-            for example in examples
-        ]
-
     model = transformers.BertForSequenceClassification.from_pretrained(
         settings["model_dir"], num_labels=settings["num_labels"]
     )
-    batches = loader(rows(settings["train_file"]), tokenizer, settings, trains=True)
-    train(model, batches, settings)
-    batches = loader(rows(settings["dev_file"]), tokenizer, settings)
+    rows = examples(settings["train_file"], tokenizer, settings)
+    train(model, loader(rows, tokenizer, settings, trains=True), settings)
+    rows = examples(settings["dev_file"], tokenizer, settings)
+    batches = loader(rows, tokenizer, settings)
     return [row for out in predict(model, batches) for row in out.logits.tolist()]
 
 

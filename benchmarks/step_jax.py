@@ -1,0 +1,93 @@
+"""An update of pre-training on Keras's JAX backend: `modeling/` without TensorFlow.
+
+The network, losses, optimizer and schedule of run_pretraining.py, compiled into one
+function of JAX. benchmarks/peers.py runs it with --backends=jax, on a GPU if there is one.
+"""
+
+import jax
+import keras
+import numpy as np
+
+from benchmarks import peers_theirs
+from modeling import derivatives, layers, losses, optimization
+from modeling.encoders.bert_config import BertConfig
+from modeling.objectives import pretraining
+
+
+def updater(sizes, warm_up: int = 3):
+    """A function that runs one update, compiled and warm; returns its loss.
+
+    Args:
+        sizes: has the fields of `training.Options` and dtype.
+    """
+    objective = pretraining.MaskedLMNextSentence()
+    model = objective.network(_config(sizes), dtype=sizes.dtype)
+    optimizer = optimization.AdamWeightDecay(model.trainable_variables)
+    trained, slots = model.trainable_variables, optimizer.variables
+    others = [v for v in model.variables if not v.trainable]
+
+    def loss(values, batch, step):
+        dropouts = layers.Dropouts(jax.numpy.stack([0, step]))
+        with derivatives.written_out():
+            outputs, _ = model.stateless_call(
+                values, [v.value for v in others], batch, dropouts=dropouts
+            )
+            pairs = objective.losses(batch, outputs)
+        return sum(losses.mean(*pair) for pair in pairs.values())
+
+    def step_of(state, batch, step):
+        values = state[: len(trained)]
+        total, gradients = jax.value_and_grad(loss)(values, batch, step)
+        scale, _ = optimization.clip_scale(gradients, 1.0)
+        pairs = list(zip([*trained, *slots], state, strict=True))
+        with keras.StatelessScope(pairs) as scope:
+            rate = optimizer.learning_rate(step, 1e-4, 1000, 100)
+            optimizer.apply(gradients, rate, step, scale)
+        return [scope.get_current_value(variable) for variable, _ in pairs], total
+
+    compiled = jax.jit(step_of, donate_argnums=0)
+    # Copied, because a donated array is gone after the call.
+    state = [jax.numpy.array(v.value) for v in (*trained, *slots)]
+    batch, done = _batch(sizes), 0
+
+    def update():
+        nonlocal state, done
+        state, total = compiled(state, batch, np.int32(done))
+        done += 1
+        return _figures(jax.block_until_ready((state, total))[1])
+
+    for _ in range(warm_up):
+        update()
+    return update
+
+
+def _config(sizes) -> BertConfig:
+    return BertConfig(
+        vocab_size=sizes.vocab_size,
+        hidden_size=sizes.hidden_size,
+        num_hidden_layers=sizes.num_hidden_layers,
+        num_attention_heads=sizes.hidden_size // 64,
+        intermediate_size=4 * sizes.hidden_size,
+        type_vocab_size=2,
+    )
+
+
+def _batch(sizes) -> dict:
+    """The numbers that the peers have, by the names of a record."""
+    given = peers_theirs.numbers(vars(sizes))
+    batch = {
+        "input_ids": given["input_ids"],
+        "input_mask": np.ones_like(given["input_ids"]),
+        "segment_ids": given["segment_ids"],
+        "masked_lm_positions": given["positions"],
+        "masked_lm_ids": given["labels"],
+        "masked_lm_weights": np.ones(given["labels"].shape, np.float32),
+        "next_sentence_labels": given["next"][:, None],
+    }
+    return {name: jax.numpy.array(values) for name, values in batch.items()}
+
+
+def _figures(loss) -> dict:
+    found = {"loss": float(loss)}
+    memory = jax.devices()[0].memory_stats()  # None on a CPU
+    return found | ({"bytes": memory["peak_bytes_in_use"]} if memory else {})

@@ -8,12 +8,12 @@ instead; the same --seed draws the same ones.
 """
 
 import dataclasses
-import sys
 
 import numpy as np
 
 import options
 from text.errors import UserError
+from text.files import inputs
 from text.tokenizers.kinds import TokenizerOptions
 
 
@@ -52,13 +52,20 @@ class Options(TokenizerOptions):
     )
 
     def __post_init__(self):
-        for name, least in (("num_tokens", 1), ("num_samples", 1), ("top_k", 0)):
+        for name, least in (
+            ("num_tokens", 1),
+            ("num_samples", 1),
+            ("top_k", 0),
+            ("seed", 0),
+        ):
             if getattr(self, name) < least:
                 raise UserError(
                     f"--{name}={getattr(self, name)}: must be at least {least}"
                 )
         if not 0 <= self.temperature < float("inf"):
-            raise UserError(f"--temperature={self.temperature}: must be at least 0")
+            raise UserError(
+                f"--temperature={self.temperature}: must be at least 0 and finite"
+            )
         for name in ("top_k", "num_samples"):
             value = getattr(self, name)
             if (
@@ -89,17 +96,22 @@ def main(given: Options) -> None:
     continuer = continuation.Continuer(
         model, allowed, temperature=given.temperature, top_k=given.top_k
     )
-    lines = [given.text] if given.text is not None else sys.stdin
+    lines = [given.text]
+    if given.text is None:
+        lines = inputs.lines(inputs.STANDARD_INPUT)
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         ids = tokenizer.encode(text)
         before = [start] if given.start_token else []
         room = config.max_position_embeddings - len(before) - len(ids)
-        if room < 1 or not before + ids:
+        if not before + ids:
             raise UserError(
-                f"text {number}: {len(ids)} tokens; there must be at least "
-                f"{1 - len(before)}, and room for one more in the model's "
-                f"{config.max_position_embeddings} positions"
+                f"text {number}: has no tokens; add some, or remove --start_token=false"
+            )
+        if room < 1:
+            raise UserError(
+                f"text {number}: {len(before + ids)} tokens leave no room for another in "
+                f"the model's {config.max_position_embeddings} positions; shorten it"
             )
         more = min(given.num_tokens, room)
         found = continuer.extend(

@@ -11,6 +11,7 @@ import numpy as np
 
 import options
 from text.errors import UserError
+from text.files import inputs
 from text.tokenizers.kinds import TokenizerOptions
 
 
@@ -43,7 +44,9 @@ from text.tasks import masks
 def main(given: Options) -> None:
     tokenizer, config, model = mask_filling.load(given)
     vocabulary = tokenizer.vocabulary
-    lines = [given.text] if given.text is not None else sys.stdin
+    lines = [given.text]
+    if given.text is None:
+        lines = inputs.lines(inputs.STANDARD_INPUT)
     skipped = 0
     for number, line in enumerate(lines, start=1):
         if given.text is None and vocabulary.mask not in line:

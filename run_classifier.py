@@ -120,10 +120,10 @@ class Options(PooledOptions):
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least 3"
             )
-        if self.both_orders and (self.distill_from or not self.data_set.has_pairs):
-            raise UserError(
-                "--both_orders is for pairs of texts, and does not go with --distill_from"
-            )
+        if self.both_orders and not self.data_set.has_pairs:
+            raise UserError("--both_orders is for pairs of texts; remove it")
+        if self.both_orders and self.distill_from:
+            raise UserError("--both_orders does not go with --distill_from; remove one")
         if self.is_custom and self.do_predict:
             names = (self.train_file, self.dev_file, self.test_file)
             local.refuse_inputs(
@@ -267,8 +267,9 @@ class Classifier(ServedTask):
         if "labels" not in state:
             return
         if state.get("both_orders", False) != self.given.both_orders:
+            given = str(self.given.both_orders).lower()
             raise UserError(
-                "the model was trained with another --both_orders; pass the same one"
+                f"the model was trained with the opposite of --both_orders={given}"
             )
         labels.take_up(self.labels, state, self.given.is_custom)
 

@@ -6,6 +6,7 @@ with one has tokenized alike in Python and in the graph.
 
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -382,4 +383,9 @@ def test_a_pre_trained_model_fills_masks_and_gives_features(folder, capsys, toke
     merges = (tests.GOLDEN / "byte_bpe" / "merges.txt").read_bytes()
     (other / "merges.txt").write_bytes(merges)
     with pytest.raises(UserError, match="vocab.json: token .* is 'aris', but 's'"):
+        fill_mask.main(fill_mask.Options(**filled | {"vocab_file": str(other)}))
+    # So are other merges of the same tokens.
+    shutil.copy(tests.GOLDEN / "byte_bpe" / "vocab.json", other)
+    (other / "merges.txt").write_bytes(b"".join(merges.splitlines(True)[:9]))
+    with pytest.raises(UserError, match="vocab.json: has other merges than"):
         fill_mask.main(fill_mask.Options(**filled | {"vocab_file": str(other)}))

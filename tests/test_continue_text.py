@@ -81,7 +81,9 @@ def folder(tmp_path_factory):
 
 
 def test_lines_are_continued_up_to_the_last_position(folder, capsys, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO("cat sat\ncat undo\n"))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO(b"cat sat\ncat undo\n"))
+    )
     given = options(folder, text=None, temperature=5.0, num_samples=20)
     continue_text.main(given)
     lines = capsys.readouterr().out.splitlines()
@@ -110,13 +112,20 @@ def test_the_start_token_can_be_left_out(folder, capsys):
         ({"num_tokens": 0}, "--num_tokens=0: must be at least 1"),
         ({"temperature": -1.0}, "--temperature=-1.0: must be at least 0"),
         ({"top_k": 3}, "--top_k=3 has no effect without --temperature"),
-        ({"text": "cat " * 8}, "text 1: 8 tokens; .*8 positions"),
-        ({"text": "", "start_token": False}, "text 1: 0 tokens; .* at least 1"),
+        ({"temperature": 1.0, "seed": -1}, "--seed=-1: must be at least 0"),
+        ({"text": "cat " * 8}, "text 1: 9 tokens leave no room .*8 positions"),
+        ({"text": "", "start_token": False}, "text 1: has no tokens"),
     ],
 )
 def test_refusals(folder, changes, message):
     with pytest.raises(UserError, match=message):
         continue_text.main(options(folder, **changes))
+
+
+def test_standard_input_must_be_utf8(folder, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"cat\n\xff\n")))
+    with pytest.raises(UserError, match=":2: not UTF-8"):
+        continue_text.main(options(folder, text=None, num_tokens=1))
 
 
 def test_only_a_causal_model_continues(tmp_path):

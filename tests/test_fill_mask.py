@@ -58,7 +58,9 @@ def test_each_mask_gets_the_most_probable_tokens(capsys):
 
 
 def test_lines_without_a_mask_are_passed_over_and_counted(capsys, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO("no mask\n\na [MASK]\nnone here\n"))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO(b"no mask\n\na [MASK]\nnone here\n"))
+    )
     fill(text=None)
     captured = capsys.readouterr()
     assert captured.out.startswith("a [MASK]\n")

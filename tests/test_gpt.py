@@ -60,7 +60,9 @@ def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced, monkeypatch):
     ):
         with pytest.raises(UserError, match=message):
             jobs.run(run_classifier, given | {"do_train": True} | change)
-    with pytest.raises(UserError, match="trained with another --both_orders"):
+    with pytest.raises(
+        UserError, match="trained with the opposite of --both_orders=false"
+    ):
         jobs.run(run_classifier, given | {"do_eval": True, "both_orders": False})
 
 

@@ -168,6 +168,22 @@ def _check_ids(tokenizer, folder):
                 "next to the checkpoint; use that file, or move it away if it does not "
                 "belong to the checkpoint"
             )
+    for name, content in tokenizer.files.items():
+        other = os.path.join(os.path.dirname(path), name)
+        if name != os.path.basename(path) and tf.io.gfile.exists(other):
+            with anywhere.access(other), tf.io.gfile.GFile(other, "rb") as file:
+                if _merges(file.read()) != _merges(content):
+                    raise UserError(
+                        f"{vocabulary.path}: has other merges than {other}, next to the "
+                        "checkpoint; use those files, or move them away if they do not "
+                        "belong to the checkpoint"
+                    )
+
+
+def _merges(content):
+    """The lines of a second file, without the version in the first."""
+    lines = content.decode(errors="replace").splitlines()
+    return [line for line in lines if line and not line.startswith("#version")]
 
 
 def _refuse_other_kind(tokenizer, folder):
@@ -189,7 +205,9 @@ def check_vocabulary(
     if len(vocabulary) > config.vocab_size:
         raise UserError(
             f"{vocabulary.path}: {len(vocabulary)} tokens, more than "
-            f"vocab_size={config.vocab_size} of {config_file}; check --vocab_file"
+            f"vocab_size={config.vocab_size} of {config_file}; check --vocab_file, or "
+            "raise vocab_size, which counts the special tokens, too (of trained weights, "
+            "with convert_checkpoint.py --vocab_size)"
         )
     check_padding(vocabulary.path, vocabulary.pad_id, config, config_file)
 

@@ -155,7 +155,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
             )
         if not 0 <= self.lm_loss_weight < math.inf:
             raise UserError(
-                f"--lm_loss_weight={self.lm_loss_weight}: must be at least 0"
+                f"--lm_loss_weight={self.lm_loss_weight}: must be at least 0 and finite"
             )
         if self.lm_loss_weight and self.distill_from:
             raise UserError(

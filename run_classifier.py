@@ -267,9 +267,9 @@ class Classifier(ServedTask):
         if "labels" not in state:
             return
         if state.get("both_orders", False) != self.given.both_orders:
-            given = str(self.given.both_orders).lower()
+            flag = str(not self.given.both_orders).lower()
             raise UserError(
-                f"the model was trained with the opposite of --both_orders={given}"
+                f"the model was trained otherwise; pass --both_orders={flag}"
             )
         labels.take_up(self.labels, state, self.given.is_custom)
 

@@ -60,9 +60,7 @@ def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced, monkeypatch):
     ):
         with pytest.raises(UserError, match=message):
             jobs.run(run_classifier, given | {"do_train": True} | change)
-    with pytest.raises(
-        UserError, match="trained with the opposite of --both_orders=false"
-    ):
+    with pytest.raises(UserError, match="trained otherwise; pass --both_orders=true"):
         jobs.run(run_classifier, given | {"do_eval": True, "both_orders": False})
 
 

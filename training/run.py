@@ -20,7 +20,7 @@ from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
-from text.tokenizers import kinds
+from text.tokenizers import bpe_files, kinds
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from training.layouts import hugging_face_tokenizers
@@ -172,18 +172,12 @@ def _check_ids(tokenizer, folder):
         other = os.path.join(os.path.dirname(path), name)
         if name != os.path.basename(path) and tf.io.gfile.exists(other):
             with anywhere.access(other), tf.io.gfile.GFile(other, "rb") as file:
-                if _merges(file.read()) != _merges(content):
+                if not bpe_files.same_merges(file.read(), content):
                     raise UserError(
                         f"{vocabulary.path}: has other merges than {other}, next to the "
                         "checkpoint; use those files, or move them away if they do not "
                         "belong to the checkpoint"
                     )
-
-
-def _merges(content):
-    """The lines of a second file, without the version in the first."""
-    lines = content.decode(errors="replace").splitlines()
-    return [line for line in lines if line and not line.startswith("#version")]
 
 
 def _refuse_other_kind(tokenizer, folder):

@@ -8,6 +8,7 @@ from keras import ops
 from modeling import layers, losses
 from modeling.distillation import Distillation
 from modeling.encoders.config import EncoderConfig
+from modeling.objectives.around import AroundNetwork
 from modeling.objectives.objective import Objective
 from modeling.soft_losses import COMPARED
 
@@ -337,7 +338,7 @@ def _of_token_pairs(of_tokens):
     return of_tokens[:, :, None] * of_tokens[:, None, :]
 
 
-class Student(keras.layers.Layer):
+class Student(AroundNetwork):
     """A task's network whose layers can be compared with a teacher's.
 
     Its own variables, distillation/projection/kernel [h, width] and bias [width], are for
@@ -350,8 +351,8 @@ class Student(keras.layers.Layer):
     """
 
     def __init__(self, network, pairs, width: int | None, *, seed: int, dtype: str):
-        super().__init__(name="student", dtype=dtype, autocast=False)
-        self.network, self._pairs = network, pairs
+        super().__init__(network, name="student", dtype=dtype)
+        self._pairs = pairs
         self.projection = None
         if width:
             config = network.encoder.config
@@ -364,18 +365,6 @@ class Student(keras.layers.Layer):
             with layers.name_scopes(SCOPE.rstrip("/")):
                 self.projection.build((None, None, config.hidden_size))
         self.built = True
-
-    @property
-    def encoder(self):
-        return self.network.encoder
-
-    @property
-    def config(self):
-        return self.network.config
-
-    @property
-    def remark(self) -> str:
-        return getattr(self.network, "remark", "")
 
     def call(self, batch, dropouts=layers.no_dropout):
         """-> the task's outputs; for a batch with a teacher's states, also its own."""

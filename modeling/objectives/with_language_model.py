@@ -4,12 +4,12 @@ Axes: b batch, s seq_length. A row of several sequences, such as choices, has ea
 its own tokens.
 """
 
-import keras
 from keras import ops
 
 from modeling import layers, losses
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives import tasks
+from modeling.objectives.around import AroundNetwork
 from modeling.objectives.objective import Objective
 
 _TARGETS = "lm_target_weights"
@@ -89,25 +89,12 @@ def _own(name):
     return "task_loss" if name == "loss" else name  # "loss" is the sum of all
 
 
-class _Model(keras.layers.Layer):
+class _Model(AroundNetwork):
     """A task's network, which in training also returns the language model's loss."""
 
     def __init__(self, network):
-        super().__init__(name="with_language_model", autocast=False)
-        self.network = network
+        super().__init__(network, name="with_language_model")
         self.built = True
-
-    @property
-    def encoder(self):
-        return self.network.encoder
-
-    @property
-    def config(self):
-        return self.network.config
-
-    @property
-    def remark(self) -> str:
-        return getattr(self.network, "remark", "")
 
     def call(self, batch, dropouts=layers.no_dropout) -> dict:
         """The task's outputs; if `complete` saw the batch, also lm_loss, a sum."""

@@ -68,15 +68,11 @@ def merges(
         UserError: names the first line that is not a pair, or that does not fit.
     """
     try:
-        lines = content.decode("utf-8").split("\n")
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: is not UTF-8 ({error})") from error
     pairs, taken = [], set()
-    for number, line in enumerate(lines, start=1):
-        line = line.removesuffix("\r")
-        # The first line is a comment; elsewhere, # is a piece like others.
-        if not line or (number == 1 and line.startswith("#version")):
-            continue
+    for number, line in _numbered(text):
         pieces = tuple(line.split(" "))
         if len(pieces) != 2 or not all(pieces):
             raise UserError(
@@ -94,3 +90,21 @@ def merges(
         taken.add(pieces)
         pairs.append(pieces)
     return pairs
+
+
+def same_merges(first: bytes, second: bytes) -> bool:
+    """Whether two files of merges have the same pairs, whatever version they name."""
+    lines = (
+        [line for _, line in _numbered(content.decode("utf-8", errors="replace"))]
+        for content in (first, second)
+    )
+    return next(lines) == next(lines)
+
+
+def _numbered(text):
+    """The lines with pairs, and their numbers."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        line = line.removesuffix("\r")
+        # The first line is a comment; elsewhere, # is a piece like others.
+        if line and not (number == 1 and line.startswith("#version")):
+            yield number, line

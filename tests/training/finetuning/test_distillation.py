@@ -105,6 +105,24 @@ def test_the_teacher_is_asked_once_and_again_if_anything_changes(files, capsys):
 
 
 @pytest.mark.slow
+def test_kept_answers_tell_how_far_a_student_agrees(files, capsys):
+    given = ONE_UPDATE | {"do_eval": True, "distill_compare": True}
+    files.run("measured", **given)
+    kept = f"{files.folder}/measured/teacher/answers.tf_record"
+    files.run("from_kept", distill_from=kept, **given)
+    of_teacher, *known = files.report("measured")["models"]
+    found = files.report("from_kept")["models"]
+    assert [m["model"] for m in found] == [m["model"] for m in known]
+    for model, expected in zip(found, known, strict=True):
+        for name in ("agreement", "teacher_kl"):
+            assert model[name] == expected[name] != of_teacher.get(name)
+    capsys.readouterr()
+    files.run("of_others", distill_from=kept, dev_file="train.jsonl", **given)
+    assert "answers to another dev set" in capsys.readouterr().out
+    assert all("agreement" not in m for m in files.report("of_others")["models"])
+
+
+@pytest.mark.slow
 def test_damaged_answers_are_asked_again(files, capsys):
     kept = files.folder / "asking" / "teacher" / "answers.tf_record"
     asked(files, capsys)

@@ -249,7 +249,7 @@ def _lines(paths, chosen, what):
 def _count(paths, chosen):
     splitter = chosen.splitter
     counts = WordCounts(splitter)
-    warned = False
+    warned = chosen.learned is GptBpe  # it has no such flag
     for line, is_held_out in _lines(paths, chosen, "counting words"):
         if not is_held_out:
             counts.add(line)

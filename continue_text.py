@@ -8,6 +8,7 @@ instead; the same --seed draws the same ones.
 """
 
 import dataclasses
+import sys
 
 import numpy as np
 
@@ -112,6 +113,12 @@ def main(given: Options) -> None:
             raise UserError(
                 f"text {number}: {len(before + ids)} tokens leave no room for another in "
                 f"the model's {config.max_position_embeddings} positions; shorten it"
+            )
+        if unknown := ids.count(vocabulary.unk_id):
+            print(
+                f"warning: text {number}: {unknown} of {len(ids)} tokens are not in the "
+                "vocabulary, so the model does not see what they are",
+                file=sys.stderr,
             )
         more = min(given.num_tokens, room)
         found = continuer.extend(

@@ -198,9 +198,9 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     found, config = networks.take(
         prefixes[0], _averaged(tensors, prefixes), config, given.network, alone
     )
-    text = anywhere.read_json(os.path.join(directory, run_folder.TEXT))
-    text = text if isinstance(text, dict) else {}
-    return Model(found, config, tokenizer, files, task, text)
+    text = _text(prefixes[0], tokenizer)
+    # A run reads the settings of text in task.json, if there is one.
+    return Model(found, config, tokenizer, files, task and text | task, text)
 
 
 def _check(prefix, config, names):
@@ -243,6 +243,15 @@ def _task(prefix) -> dict:
             raise UserError(f"{path}: was not written by a run; remove it, or fix it")
         return task
     return hugging_face.read_task(prefix) if hugging_face.is_weights(prefix) else {}
+
+
+def _text(prefix, tokenizer) -> dict:
+    """How text became ids, if a file next to a checkpoint says so."""
+    path = os.path.join(checkpoint.folder_of(prefix), run_folder.TEXT)
+    text = anywhere.read_json(path)
+    if isinstance(text, dict) or not tokenizer:
+        return text if isinstance(text, dict) else {}
+    return hugging_face_tokenizers.settings_of(prefix, tokenizer.hugging_face_settings)
 
 
 def _check_tokenization(tokenizer, prefix, task):

@@ -98,6 +98,13 @@ def test_lines_are_continued_up_to_the_last_position(folder, capsys, monkeypatch
     assert max(lengths) == 7 and min(lengths) < 7
 
 
+def test_text_outside_the_vocabulary_is_pointed_out(folder, capsys):
+    continue_text.main(options(folder, text="cat \u00e6 sat"))
+    assert "text 1: 1 of 3 tokens are not in the vocabulary" in capsys.readouterr().err
+    continue_text.main(options(folder, text="cat sat"))
+    assert not capsys.readouterr().err
+
+
 def test_the_start_token_can_be_left_out(folder, capsys):
     found = []
     for start_token in (True, False):

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from training import run_folder
 from modeling.objectives import masked_lm, span_beams
 from modeling.objectives.span_heads import SPAN_HEADS
-from tests.conversion import convert, made
+from tests.conversion import CLASSIFIER, convert, made
 from text.errors import UserError
 
 
@@ -24,9 +25,22 @@ def test_how_text_became_ids_goes_along(tmp_path):
     theirs = {"layout": "hugging_face", "output_dir": str(tmp_path / "d")}
     convert(input=[str(tmp_path / "a")], **theirs)
     assert not (tmp_path / "d" / "text.json").exists()  # tokenizer_config.json says it
+    convert(input=[str(tmp_path / "d")], output_dir=str(tmp_path / "f"))
+    said = json.loads((tmp_path / "f" / "text.json").read_text())
+    assert said == {"do_lower_case": True, "strip_accents": True, "split_cjk": True}
     (tmp_path / "a" / "text.json").write_text("[]")  # somebody else's
     convert(input=[str(tmp_path / "a")], output_dir=str(tmp_path / "e"))
     assert not (tmp_path / "e" / "text.json").exists()
+
+
+def test_a_task_of_hugging_face_knows_how_its_text_became_ids(tmp_path):
+    made(tmp_path / "a", CLASSIFIER)
+    theirs = {"layout": "hugging_face", "output_dir": str(tmp_path / "b")}
+    convert(input=[str(tmp_path / "a")], do_lower_case=False, **theirs)
+    convert(input=[str(tmp_path / "b")], output_dir=str(tmp_path / "c"))
+    _, noted = run_folder.text_settings(str(tmp_path / "c"))
+    assert noted["head"] == "classification"
+    assert noted["do_lower_case"] is False
 
 
 @pytest.mark.parametrize("head", ["albert", "electra"])

@@ -11,6 +11,7 @@ import pytest
 import convert_checkpoint
 import run_pretraining
 from training import checkpoint, loop
+from modeling.encoders.gpt_config import GptConfig
 from modeling.encoders.roberta_config import RobertaConfig
 from modeling.objectives import masked_lm, next_token, tasks
 from tests import jobs
@@ -269,9 +270,13 @@ def test_teachers_that_do_not_fit_are_refused(given, tmp_path):
     assert not (tmp_path / "output").exists()
 
 
-def test_a_teacher_of_another_architecture_is_loaded_whole(given, tmp_path):
-    """No segments, other names, and nothing but answers to compare."""
-    config = RobertaConfig(
+@pytest.mark.parametrize("kind", [RobertaConfig, GptConfig])
+def test_a_teacher_of_another_architecture_is_loaded_whole(given, tmp_path, kind):
+    """No segments, other names, and nothing but answers to compare.
+
+    GPT's masked-LM head has no variables.
+    """
+    config = kind(
         vocab_size=3000,
         hidden_size=12,
         num_hidden_layers=1,
@@ -280,7 +285,7 @@ def test_a_teacher_of_another_architecture_is_loaded_whole(given, tmp_path):
         max_position_embeddings=64,
     )
     network = masked_lm.MaskedLM().network(config, seed=3)
-    folder = write(tmp_path / "roberta", network, config)
+    folder = write(tmp_path / "teacher", network, config)
     made = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop.Trainer, "train", lambda self, *_: made.append(self))

@@ -32,6 +32,8 @@ TOKENIZERS: tuple[type[Tokenizer], ...] = (
     WordPiece,
 )
 
+# The first line of a merges.txt or of GPT's vocab_40000.bpe.
+_MERGES = b"#version"
 # "piece TAB score", which spm_train writes next to a model.
 _SCORED = re.compile(rb"[^\t\r\n]+\t-?[0-9.e+-]+\r?\n")
 
@@ -72,6 +74,11 @@ def _named_for_what_it_is(vocab_file):
             raise UserError(
                 f"{vocab_file}: is a SentencePiece model, not a vocab.txt; give it a name "
                 "that ends in .model"
+            ) from error
+        if content.startswith(_MERGES):
+            raise UserError(
+                f"{vocab_file}: lists the merges of a BPE vocabulary; pass the .json file "
+                "next to it, which lists the tokens"
             ) from error
         if _SCORED.match(content):
             raise UserError(

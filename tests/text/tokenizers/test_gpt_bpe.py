@@ -360,3 +360,8 @@ def test_a_bad_vocabulary_is_refused_in_one_line(tmp_path, name, change, said):
     with pytest.raises(UserError, match=said) as caught:
         load(path=tmp_path / "copy" / "encoder_bpe_40000.json")
     assert "\n" not in str(caught.value)
+
+
+def test_merges_are_no_vocabulary_of_their_own():
+    with pytest.raises(UserError, match="lists the merges .*; pass the .json"):
+        load(words=None, path=GOLDEN / "vocab_40000.bpe")

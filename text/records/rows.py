@@ -28,12 +28,34 @@ _WINDOW = 64  # batches whose rows are sorted by length together
 _REBUILT = "delete it and run the command again, which rebuilds it"
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 # Few, because XLA compiles each separately.
-_LENGTHS = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 160, 192, 256, 320, 384, 448)
+LENGTHS = (
+    8,
+    12,
+    16,
+    20,
+    24,
+    32,
+    40,
+    48,
+    56,
+    64,
+    80,
+    96,
+    128,
+    160,
+    192,
+    256,
+    320,
+    384,
+    448,
+)
+# Before 12 and 20 were added. A run that began with them keeps them, and so its batches.
+FIRST_LENGTHS = tuple(n for n in LENGTHS if n not in (12, 20))
 
 
-def static_lengths(max_seq_length: int) -> list[int]:
+def static_lengths(max_seq_length: int, lengths: Iterable[int] = LENGTHS) -> list[int]:
     """The lengths to which batches are padded, ascending; the last is max_seq_length."""
-    return [*(n for n in _LENGTHS if n < max_seq_length), max_seq_length]
+    return [*(n for n in lengths if n < max_seq_length), max_seq_length]
 
 
 class Field(NamedTuple):
@@ -167,19 +189,18 @@ class Rows:
 
     Args:
         path: what `write` wrote with this layout.
-        bucketed: pad a batch to the length of its longest row, rounded up to one of a few
-            lengths, and let rows of similar length share one; otherwise, pad to
+        lengths: pad a batch to the length of its longest row, rounded up to one of these,
+            and let rows of similar length share one; without any, pad to
             layout.max_seq_length.
     Raises:
         UserError: the file is damaged or contains other rows.
     """
 
-    def __init__(self, path: str, layout: Layout, *, bucketed: bool = True):
+    def __init__(self, path: str, layout: Layout, *, lengths: Iterable[int] = LENGTHS):
         self.path = path
         self.layout = layout
         self.lengths = self._count_tokens()
-        longest = layout.max_seq_length
-        self._lengths = np.array(static_lengths(longest) if bucketed else [longest])
+        self._lengths = np.array(static_lengths(layout.max_seq_length, lengths))
         # For each row, the shortest of the static lengths that fits it.
         self._buckets = np.searchsorted(self._lengths, self.lengths).astype(np.int16)
 

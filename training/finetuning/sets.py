@@ -131,9 +131,8 @@ class Sets:
                 "that it is the right file"
             )
         self.log.say(f"{split}: {len(examples)} examples, {known['rows']} rows{counts}")
-        file = rows.Rows(
-            path, layout, bucketed=given.length_buckets and not given.uses_tpu
-        )
+        bucketed = given.length_buckets and not given.uses_tpu
+        file = rows.Rows(path, layout, lengths=_lengths(known) if bucketed else ())
         return Set(split, examples, notes, np.array(numbers), file, fingerprint)
 
     def _answers(self, split):
@@ -195,7 +194,10 @@ class Sets:
         """Writes rows, and a note of what they were made from."""
         # The note comes first, because a file that a killed process left without one would
         # seem to be somebody else's. Without a checksum, it does not describe a file yet.
-        note = {"fingerprint": fingerprint}
+        note, known = {"fingerprint": fingerprint}, _read_note(path)
+        # A run that began with these rows goes on with the same batches.
+        is_begun = known.get("fingerprint") == fingerprint
+        note["lengths"] = _lengths(known) if is_begun else rows.LENGTHS
         _write_note(path, note)
         note["rows"] = rows.write(path, made(), layout)
         note["sha256"] = _sha256(path)
@@ -232,6 +234,12 @@ def _read_note(path) -> dict:
     """What is known about a file of rows; empty if the note is not this program's."""
     note = anywhere.read_json(f"{path}.json")
     return note if isinstance(note, dict) and "fingerprint" in note else {}
+
+
+def _lengths(note) -> tuple[int, ...]:
+    """To which the batches of a file's rows are padded; earlier versions did not say."""
+    is_new = note.get("lengths") == list(rows.LENGTHS)
+    return rows.LENGTHS if is_new else rows.FIRST_LENGTHS
 
 
 def _write_note(path, note):

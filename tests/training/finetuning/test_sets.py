@@ -75,6 +75,22 @@ def test_rows_are_written_once_and_noted_every_time(folder, split):
     assert hidden == [run_folder.RECORD]  # neither locks nor temporaries
 
 
+def test_a_run_of_an_earlier_version_keeps_its_batches(folder):
+    def lengths():
+        return read(folder, "train", max_seq_length=24)[0].file._lengths.tolist()
+
+    assert lengths() == [8, 12, 16, 20, 24]
+    record = folder / "output" / "train.tf_record"
+    path = folder / "output" / "train.tf_record.json"
+    note = json.loads(path.read_text())
+    del note["lengths"]
+    path.write_text(json.dumps(note))
+    assert lengths() == [8, 16, 24]
+    record.write_bytes(b"damaged")
+    assert lengths() == [8, 16, 24]
+    assert read(folder, "train")[0].file._lengths.tolist() == [8, 12, 16]  # other rows
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_no_flipped_bit_gets_through(folder, split):

@@ -19,6 +19,7 @@ again to continue. More tables or seeds in the same folder reuse what is there.
 
 import dataclasses
 import os
+from collections.abc import Mapping
 
 import options
 from modeling.encoders.bert_config import BertConfig
@@ -161,26 +162,16 @@ def main(given: Options) -> int:
     root = given.output_dir
     local.take_folder(root, _MARK)
     with local.locked(os.path.join(root, _MARK)):
-        known = {cell.name: cells.finished(root, cell) for cell in planned.cells}
-        known = {name: done for name, done in known.items() if done}
-        cells.check_flags(root, [c for c in planned.cells if c.name not in known])
-        write_configs(root, planned)
-        results = page.Results(root, planned, _facts(given))
-        results.cells.update(known)
-        results.write()
-
-        def record(cell, done):
-            results.cells[cell.name] = done
-            results.write()
-
-        print(
-            f"{len(planned.cells)} cells; results appear in "
-            f"{os.path.join(root, page.PAGE)}. If this is interrupted, run the same "
-            "command again to continue.",
-            flush=True,
-        )
-        failures = cells.Runner(root, given.jobs, record).run(planned.cells, known)
+        results, failures = _run(given, planned)
+        if not planned.is_whole and not failures:
+            planned = make_plan(given, results.cells)
+            results, failures = _run(given, planned)
     print("\n".join(page.console(results.write())))
+    if not planned.is_whole and not failures:
+        raise UserError(
+            f"{root}: its pre-trainings did not note their speed, from which the columns "
+            "of the same time follow; choose another --output_dir"
+        )
     if failures:
         raise UserError(
             f"{len(failures)} of {len(planned.cells)} cells failed or were not run; the "
@@ -190,13 +181,41 @@ def main(given: Options) -> int:
     return 0
 
 
-def make_plan(given: Options) -> plan.Plan:
+def _run(given: Options, planned: plan.Plan) -> tuple[page.Results, list[str]]:
+    """Runs what has not finished; returns all results, and a line for each failure."""
+    root = given.output_dir
+    known = {cell.name: cells.finished(root, cell) for cell in planned.cells}
+    known = {name: done for name, done in known.items() if done}
+    cells.check_flags(root, [c for c in planned.cells if c.name not in known])
+    write_configs(root, planned)
+    results = page.Results(root, planned, _facts(given))
+    results.cells.update(known)
+    results.write()
+
+    def record(cell, done):
+        results.cells[cell.name] = done
+        results.write()
+
+    more = "" if planned.is_whole else ", and more once their speed is known"
+    print(
+        f"{len(planned.cells)} cells{more}; results appear in "
+        f"{os.path.join(root, page.PAGE)}. If this is interrupted, run the same "
+        "command again to continue.",
+        flush=True,
+    )
+    return results, cells.Runner(root, given.jobs, record).run(planned.cells, known)
+
+
+def make_plan(given: Options, finished: Mapping[str, Mapping] = {}) -> plan.Plan:
     """What to run for these flags.
 
+    Args:
+        finished: the content of the cell.json of cells that have one, by name.
     Raises:
         UserError: a file is missing, or a table cannot be filled from them.
     """
-    planner = plan.Planner(given, _config(given), _tasks(given), _sources(given))
+    sources = _sources(given)
+    planner = plan.Planner(given, _config(given), _tasks(given), sources, finished)
     return planner.plan(given.table)
 
 

@@ -10,8 +10,10 @@ import contextlib
 import dataclasses
 import fcntl
 import itertools
+import json
 import math
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -28,6 +30,9 @@ from text.progress import duration
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _DONE, _LOG, _LOCK = "cell.json", "log.txt", ".cell~bert~lock"
 OUTPUT = "output"
+# Results of every cell: bytes of its process; of a training, as metrics.jsonl has it.
+PEAK_MEMORY, SPEED = "peak_memory", "examples_per_second"
+_SECONDS_BETWEEN_LOOKS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,7 +253,7 @@ class Runner:
             self._processes.add(process)
             if self._stopping.is_set():
                 process.terminate()
-            status = process.wait()
+            status, peak_memory = _ended(process)
             self._processes.discard(process)
         if status:
             raise _Failed(f"exited with status {status}; {_last_line(log)} (see {log})")
@@ -260,7 +265,7 @@ class Runner:
         done = {
             "words": list(cell.words),
             "seconds": time.monotonic() - begun,
-            "results": results,
+            "results": results | _costs(os.path.join(folder, OUTPUT), peak_memory),
         }
         local.write_json(os.path.join(folder, _DONE), done)
         self._clear(cell)
@@ -289,6 +294,35 @@ class Runner:
 
 class _Failed(Exception):
     """A command failed."""
+
+
+def _ended(process: subprocess.Popen) -> tuple[int, int]:
+    """Waits for the end; returns the status, and the most memory that was seen, in bytes.
+
+    The latter is 0 where there is no /proc, or if it was too soon over.
+    """
+    peak = 0
+    while True:
+        try:
+            return process.wait(_SECONDS_BETWEEN_LOOKS), peak
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{process.pid}/status") as file:
+                    found = re.search(r"^VmHWM:\s*(\d+) kB$", file.read(), re.M)
+                    peak = int(found[1]) * 1024 if found else peak
+
+
+def _costs(output: str, peak_memory: int) -> dict[str, float]:
+    """What a cell took, as far as it is known."""
+    costs = {PEAK_MEMORY: peak_memory} if peak_memory else {}
+    with contextlib.suppress(
+        OSError, ValueError, LookupError, statistics.StatisticsError
+    ):
+        with open(os.path.join(output, run_folder.METRICS), encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+        speeds = [row[SPEED] for row in rows if row["kind"] == "train"]
+        costs[SPEED] = statistics.median(speeds)
+    return costs
 
 
 def _results(path: str) -> dict[str, float]:

@@ -125,17 +125,17 @@ class Results:
 
     def _measured(self, column: Column, row: int) -> dict:
         value = column.values[row]
+        if isinstance(value, float):  # known without a run
+            return {"mean": value, "deviation": None, "runs": [], "planned": 0}
         if isinstance(value, dict):
             return {str(step): self._summary(one) for step, one in value.items()}
         return self._summary(value)
 
     def _summary(self, value: Value) -> dict:
         """Mean and deviation of the runs that have finished."""
-        runs = [
-            self.cells[name]["results"][value.metric] * value.factor
-            for name in value.cells
-            if name in self.cells
-        ]
+        results = [self.cells[n]["results"] for n in value.cells if n in self.cells]
+        # Memory is not known on every system.
+        runs = [r[value.metric] * value.factor for r in results if value.metric in r]
         if value.is_loss:
             runs = [math.exp(min(loss, 700.0)) for loss in runs]
         return {
@@ -167,9 +167,10 @@ def console(tables: dict) -> list[str]:
 def _number(summary: dict) -> str:
     if summary["mean"] is None:
         return "–"
-    text = f"{summary['mean']:.1f}"
+    form = ",.0f" if summary["mean"] >= 1000 else ".1f"
+    text = format(summary["mean"], form)
     if summary["deviation"] is not None:
-        text += f" ± {summary['deviation']:.1f}"
+        text += f" ± {format(summary['deviation'], form)}"
     if len(summary["runs"]) < summary["planned"]:
         text += f" ({len(summary['runs'])} of {summary['planned']} runs)"
     return text

@@ -2,34 +2,23 @@
 
 import dataclasses
 import json
-import shlex
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import options
-from modeling.encoders.architectures import config_from_dict
+from training.backend import keras
+from modeling.encoders.architectures import config_from_dict, make_encoder
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
-from training.ablations.cells import OUTPUT, Cell
-from training.ablations.tables import TABLES, Head, Row, Table, Variant
+from training.ablations.cells import OUTPUT, PEAK_MEMORY, SPEED, Cell
+from training.ablations.passed_flags import split_flags
+from training.ablations.tables import TABLES, Reading, Row, Table
 from training.ablations.tasks import Task
+from training.ablations.variants import Head, Variant
 
 _RECORDS = "records.tfrecord"
 _FILES = {"train": 8, "held_out": 1}
-# What the plan sets itself, or what has a flag of its own.
-_PLANNED = frozenset(
-    "do_train do_eval do_predict do_export input_file eval_input_file output_file "
-    "output_dir bert_config_file init_checkpoint vocab_file data_dir task_name "
-    "train_file predict_file seed num_trials num_train_steps max_predictions_per_seq "
-    "objective masking instances mask_share keep_share random_share "
-    "keep_checkpoints_at keep_checkpoint_max features lstm_layers lstm_size pooling "
-    "input_format do_lower_case strip_accents split_cjk label_kind "
-    # What would end a script before it works, or hide flags from this check.
-    "only_check_args flagfile undefok help helpshort helpfull helpxml".split()
-)
-
-# What records and pre-training must agree on has a flag of its own.
-_OF_RECORDS = ("records_flags", "pretraining_flags")
 
 
 class Value(NamedTuple):
@@ -45,7 +34,7 @@ class Column(NamedTuple):
     """A column of a table; or, of a figure, a curve's points by step."""
 
     title: str
-    values: tuple[Value | dict[int, Value], ...]  # of each row
+    values: tuple[Value | dict[int, Value] | float, ...]  # of each row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +45,13 @@ class Plan:
         cells: in an order in which each follows those that it needs.
         configs: of each variant, by its name.
         columns: of each table, by the table's name.
+        is_whole: False if there is more to plan once these cells have finished.
     """
 
     cells: tuple[Cell, ...]
     configs: Mapping[str, EncoderConfig]
     columns: Mapping[str, tuple[Column, ...]]
+    is_whole: bool = True
 
 
 class Planner:
@@ -71,11 +62,20 @@ class Planner:
         config: of the encoder that variants change.
         tasks: what to fine-tune for.
         sources: text and vocabulary, and the cells that make them.
+        finished: the content of the cell.json of cells that have one, by the cell's name.
     """
 
-    def __init__(self, given, config, tasks: Sequence[Task], sources: "Sources"):
+    def __init__(
+        self,
+        given,
+        config,
+        tasks: Sequence[Task],
+        sources: "Sources",
+        finished: Mapping[str, Mapping],
+    ):
         self._given, self._config, self._tasks = given, config, tasks
-        self._sources = sources
+        self._sources, self._finished = sources, finished
+        self._is_whole = True
         self._configs: dict[str, EncoderConfig] = {}
         self._cells: dict[str, Cell] = {cell.name: cell for cell in sources.cells}
 
@@ -106,6 +106,7 @@ class Planner:
             tuple(self._cells.values()),
             self._configs,
             {name: self._columns(TABLES[name], columns[name]) for name in names},
+            self._is_whole,
         )
 
     def _check(self, name, found):
@@ -134,20 +135,7 @@ class Planner:
             [self._of_row(table, row, found, seed) for seed in self._given.seeds]
             for row in table.rows
         ]
-        columns = []
-        if table.perplexity:
-            values = [
-                Value(
-                    tuple(
-                        self._pretraining(row.variant, seed).name
-                        for seed in self._given.seeds
-                    ),
-                    _LOSS,
-                    is_loss=True,
-                )
-                for row in table.rows
-            ]
-            columns.append(Column("perplexity", tuple(values)))
+        columns = list(self._of_pretraining(table))
         for i, (reading, task) in enumerate(found):
             title = f"{task.title} {reading.title}".strip()
             values = []
@@ -160,9 +148,28 @@ class Planner:
                     step: Value(tuple(names), task.metric, task.factor)
                     for step, names in by_step.items()
                 }
-                values.append(points if table.steps else points[self._last_step])
+                none = Value((), task.metric)
+                only = next(iter(points.values()), none)
+                values.append(points if table.steps else only)
             columns.append(Column(title, tuple(values)))
         return tuple(columns)
+
+    def _of_pretraining(self, table: Table) -> Iterator[Column]:
+        """The columns that do not depend on a task."""
+        variants = [row.variant for row in table.rows]
+        seeds, length = self._given.seeds, self._given.max_seq_length
+        names = [tuple(self._pretraining(v, s).name for s in seeds) for v in variants]
+
+        def column(title, *metric):
+            return Column(title, tuple(Value(of_row, *metric) for of_row in names))
+
+        if table.perplexity:
+            yield column("perplexity", _LOSS, 1.0, True)
+        if table.costs:
+            sizes = [_parameters(self._configs[v.name]) for v in variants]
+            yield Column("parameters", tuple(size / 1e6 for size in sizes))
+            yield column("tokens/s", SPEED, length)
+            yield column("memory", PEAK_MEMORY, 1e-9)
 
     @property
     def _last_step(self):
@@ -172,18 +179,41 @@ class Planner:
         self, table: Table, row: Row, found, seed
     ) -> list[list[tuple[int, Cell]]]:
         """For each column, the cells of a row with their pre-training steps."""
-        self._pretraining(row.variant, seed)
-        return [
-            [
-                (step, self._fine_tuning(row.variant, head, task, seed, trial, step))
-                for step in self._steps(table.steps or (1.0,))
+        cells = []
+        for reading, task in found:
+            head = reading.head if reading.head.name else row.head
+            updates = self._updates(table, row.variant, reading)
+            cells.append([])
+            if updates is None:
+                self._is_whole = False
+                continue
+            start = self._pretraining(row.variant, seed, updates)
+            steps = self._steps(table.steps) or [updates]
+            cells[-1] = [
+                (
+                    step,
+                    self._fine_tuning(
+                        row.variant, start, updates, head, task, seed, trial, step
+                    ),
+                )
+                for step in steps
                 for trial in range(self._given.num_trials)
             ]
-            for head, task in (
-                (reading.head if reading.head.name else row.head, task)
-                for reading, task in found
-            )
-        ]
+        return cells
+
+    def _updates(self, table: Table, variant: Variant, reading: Reading) -> int | None:
+        """How many a variant is pre-trained for; None as long as that is not known."""
+        if not reading.same_time:
+            return self._last_step
+        own, first = (self._speed(v) for v in (variant, table.rows[0].variant))
+        if own is None or first is None:
+            return None
+        return max(round(self._last_step * own / first), 1)
+
+    def _speed(self, variant: Variant) -> float | None:
+        """Examples per second, in the first of its runs with the usual updates."""
+        cell = self._pretraining(variant, self._given.seeds[0])
+        return self._finished.get(cell.name, {}).get("results", {}).get(SPEED)
 
     def _steps(self, shares):
         steps = (max(round(share * self._last_step), 1) for share in shares)
@@ -227,11 +257,15 @@ class Planner:
             )
         )
 
-    def _pretraining(self, variant: Variant, seed: int) -> Cell:
+    def _pretraining(
+        self, variant: Variant, seed: int, updates: int | None = None
+    ) -> Cell:
         given = self._given
+        usual = given.num_train_steps
+        updates = updates or usual
         records, held_out = (self._records(variant, s) for s in ("train", "held_out"))
         self._configs[variant.name] = self._changed(variant)
-        name = f"pretraining/{variant.name}/seed_{seed}"
+        name = f"pretraining/{variant.name}/seed_{seed}{_other(updates, usual)}"
         flags = {}
         if held_out:
             flags = {
@@ -239,8 +273,7 @@ class Planner:
                 "eval_input_file": f"{held_out.output}/{_RECORDS}-*",
                 "max_eval_steps": 10**9,  # all of them
             }
-        steps = self._steps(_steps_of(variant))
-        if steps:
+        if updates == usual and (steps := self._steps(_steps_of(variant))):
             flags["keep_checkpoints_at"] = ",".join(map(str, steps))
         return self._add(
             Cell(
@@ -254,8 +287,8 @@ class Planner:
                         output_dir=_output(name),
                         max_seq_length=given.max_seq_length,
                         max_predictions_per_seq=given.max_predictions_per_seq,
-                        num_train_steps=given.num_train_steps,
-                        num_warmup_steps=given.num_train_steps // 10,
+                        num_train_steps=updates,
+                        num_warmup_steps=updates // 10,
                         keep_checkpoint_max=1,
                         seed=seed,
                         **flags,
@@ -272,8 +305,9 @@ class Planner:
 
     def _changed(self, variant: Variant) -> EncoderConfig:
         changes = variant.changes(self._config)
+        keys = json.loads(self._config.to_json_string()) | changes
         try:
-            return config_from_dict(json.loads(self._config.to_json_string()) | changes)
+            return config_from_dict({k: v for k, v in keys.items() if v is not None})
         except ValueError as error:
             said = ", ".join(f"{name}={value}" for name, value in changes.items())
             raise UserError(
@@ -283,6 +317,8 @@ class Planner:
     def _fine_tuning(
         self,
         variant: Variant,
+        start: Cell,
+        updates: int,
         head: Head,
         task: Task,
         seed: int,
@@ -290,10 +326,10 @@ class Planner:
         step: int,
     ) -> Cell:
         given = self._given
-        start = self._pretraining(variant, seed)
         used = f"{variant.name}-{head.name}" if head.name else variant.name
+        used += _other(updates, self._last_step)
         checkpoint = start.output
-        if step != self._last_step:
+        if step != updates:
             used += f"-step_{step}"
             checkpoint += f"/model.ckpt-{step}"
         title = task.title.lower().replace("/", "_")
@@ -364,28 +400,6 @@ _FLAGS_OF = {
 }
 
 
-def split_flags(flag: str, value: str) -> list[str]:
-    """The flags in a string.
-
-    Raises:
-        UserError: it is not a list of flags, or one of them is set by the plan.
-    """
-    try:
-        found = shlex.split(value)
-    except ValueError as error:
-        raise UserError(f"--{flag}={value}: {error}") from error
-    for word in found:
-        name = word.lstrip("-").partition("=")[0]
-        if not word.startswith("--") or not name:
-            raise UserError(
-                f"--{flag}: {word!r} is not a flag; write --name=value, with spaces between"
-            )
-        planned = _PLANNED | ({"max_seq_length"} if flag in _OF_RECORDS else set())
-        if name in planned or name.removeprefix("no") in planned:
-            raise UserError(f"--{flag}: --{name} is set by the plan; remove it")
-    return found
-
-
 def _steps_of(variant: Variant) -> tuple[float, ...]:
     """Shares of the updates after which any table compares an encoder."""
     return max(
@@ -397,6 +411,17 @@ def _steps_of(variant: Variant) -> tuple[float, ...]:
         ),
         key=len,
     )
+
+
+def _other(updates, usual):
+    """What other updates than usual add to the name of a folder."""
+    return "" if updates == usual else f"-updates_{updates}"
+
+
+def _parameters(config: EncoderConfig) -> int:
+    with keras.StatelessScope(initialize_variables=False):  # shapes only
+        weights = make_encoder(config).weights
+    return sum(math.prod(variable.shape) for variable in weights)
 
 
 def _output(name):

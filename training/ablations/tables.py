@@ -4,12 +4,26 @@ Sources: BERT, arXiv:1810.04805v2, tables 5 to 8 and figure 5; RoBERTa, arXiv:19
 tables 1 and 2; ELECTRA, arXiv:2003.10555, table 1.
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from modeling.encoders.config import EncoderConfig
-from modeling.encoders.features import FEATURES
+from training.ablations.variants import (
+    ALBERT,
+    BERT,
+    BILSTM,
+    DYNAMIC,
+    ELECTRA,
+    GPT,
+    LEFT_TO_RIGHT,
+    NO_NSP,
+    Head,
+    Variant,
+    electra,
+    features,
+    masked,
+    packed,
+    sized,
+)
 
 _NOT_SAID = (
     "The paper does not say which token its left-to-right classifiers read. Here it is the "
@@ -28,40 +42,6 @@ _ROBERTA_SCALE = (
 )
 
 
-class Variant(NamedTuple):
-    """A pre-trained encoder.
-
-    Attributes:
-        name: of its folder.
-        records: flags of create_pretraining_data.py.
-        pretraining: flags of run_pretraining.py.
-        changes: the keys of a config file that differ, with their values.
-    """
-
-    name: str
-    records: Mapping[str, object] = {}
-    pretraining: Mapping[str, object] = {}
-    changes: Callable[[EncoderConfig], Mapping[str, object]] = lambda config: {}
-
-
-class Head(NamedTuple):
-    """How an encoder is used for a task: flags of the fine-tuning scripts.
-
-    Attributes:
-        name: what it adds to the name of a folder.
-        flags: of the script; a value may be "{hidden_size}".
-        num_layers: how many layers the encoder must have.
-    """
-
-    name: str = ""
-    flags: Mapping[str, object] = {}
-    num_layers: int = 1
-
-    @property
-    def is_frozen(self) -> bool:
-        return "features" in self.flags
-
-
 class Row(NamedTuple):
     """A row of a table.
 
@@ -77,11 +57,17 @@ class Row(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A use of the encoders of all rows; a column for each task of these kinds."""
+    """A use of the encoders of all rows; a column for each task of these kinds.
+
+    Attributes:
+        same_time: whether each encoder is pre-trained as long as that of the first row,
+            in place of as many updates.
+    """
 
     title: str = ""
     head: Head = Head()
     kinds: tuple[str, ...] = ("classification", "spans", "tags")
+    same_time: bool = False
 
 
 class Table(NamedTuple):
@@ -95,6 +81,8 @@ class Table(NamedTuple):
         note: what a reader must know.
         scale: of the paper's runs.
         perplexity: whether the pre-training's perplexity is a column.
+        costs: whether there are columns of the encoder's parameters, and of the speed and
+            memory of its pre-training.
         steps: shares of the updates at which encoders are compared: a figure.
     """
 
@@ -105,86 +93,11 @@ class Table(NamedTuple):
     note: str = ""
     scale: str = _BERT_SCALE
     perplexity: bool = False
+    costs: bool = False
     steps: tuple[float, ...] = ()
 
 
-# === What is pre-trained ==============================================================
-
-BERT = Variant("bert")
-NO_NSP = Variant("no_nsp", pretraining={"objective": "masked_lm"})
-LEFT_TO_RIGHT = Variant(
-    "left_to_right",
-    records={"masking": "dynamic"},
-    pretraining={"objective": "next_token"},
-    changes=lambda config: {"attention_direction": "left_to_right"},
-)
-_DYNAMIC = Variant("dynamic_masks", records={"masking": "dynamic"})
-
-
-def _packed(instances):
-    return Variant(
-        instances,
-        records={"masking": "dynamic", "instances": instances, "dupe_factor": 1},
-        pretraining={"objective": "masked_lm"},
-    )
-
-
-def _electra(name, objective):
-    return Variant(
-        name,
-        records={"masking": "dynamic", "instances": "electra", "dupe_factor": 1},
-        pretraining={"objective": objective},
-        changes=lambda config: {
-            "architecture": "electra",
-            "embedding_size": config.embedding_size,
-        },
-    )
-
-
-def _masks(mask, keep, random):
-    """The variant with these percentages; the release's is BERT itself."""
-    if (mask, keep, random) == (80, 10, 10):
-        return BERT
-    shares = {"mask_share": mask, "keep_share": keep, "random_share": random}
-    return Variant(
-        f"masks_{mask}_{keep}_{random}",
-        records={name: percent / 100 for name, percent in shares.items()},
-    )
-
-
-def _size(name: str, layers: float, wider: float = 1.0, heads: float = 1.0):
-    """A size relative to a config's.
-
-    Args:
-        layers: factor of the number of layers.
-        wider: factor of the number of heads, which keep their size.
-        heads: factor of the number of heads, which share the same width.
-    """
-
-    def changes(config):
-        number = math.ceil(config.num_attention_heads * wider)
-        width = config.hidden_size // config.num_attention_heads * number
-        return {
-            "num_hidden_layers": max(round(config.num_hidden_layers * layers), 1),
-            "num_attention_heads": max(round(number * heads), 1),
-            "hidden_size": width,
-            "intermediate_size": config.intermediate_size * width // config.hidden_size,
-        }
-
-    return Variant(name, changes=changes)
-
-
-# === How it is used ===================================================================
-
-_BILSTM = Head("bilstm", {"lstm_layers": 2, "lstm_size": "{hidden_size}"})
-
-
-def _features(which):
-    flags = {"features": which, "lstm_size": "{hidden_size}"}
-    return Head(f"features_{which}", flags, FEATURES[which])
-
-
-_ON_FEATURES = Reading("features", _features("concat_last_four"), ("tags",))
+_ON_FEATURES = Reading("features", features("concat_last_four"), ("tags",))
 _NER = ("tags",)
 
 # === The tables =======================================================================
@@ -207,7 +120,7 @@ _ROBERTA_2 = ("SQuAD 1.1", "SQuAD 2.0", "MNLI-m", "SST-2", "RACE")
 def _masks_row(*numbers):
     shares, published = numbers[:3], numbers[3:]
     label = "{} % [MASK], {} % same, {} % random".format(*shares)
-    return Row(label, _masks(*shares), Head(), _numbers(_EIGHT, *published))
+    return Row(label, masked(*shares), Head(), _numbers(_EIGHT, *published))
 
 
 TABLES = {
@@ -228,7 +141,7 @@ TABLES = {
             Row(
                 "+ BiLSTM",
                 LEFT_TO_RIGHT,
-                _BILSTM,
+                BILSTM,
                 _numbers(_FIVE, 82.1, 84.1, 75.7, 91.6, 84.9),
             ),
         ),
@@ -241,32 +154,32 @@ TABLES = {
         (
             Row(
                 _SIZE,
-                _size("quarter_layers", 1 / 4),
+                sized("quarter_layers", 1 / 4),
                 Head(),
                 _numbers(_SIX, 5.84, 77.9, 79.8, 88.4),
             ),
             Row(
                 _SIZE,
-                _size("half_layers_few_heads", 1 / 2, heads=1 / 4),
+                sized("half_layers_few_heads", 1 / 2, heads=1 / 4),
                 Head(),
                 _numbers(_SIX, 5.24, 80.6, 82.2, 90.7),
             ),
             Row(
                 _SIZE,
-                _size("half_layers", 1 / 2),
+                sized("half_layers", 1 / 2),
                 Head(),
                 _numbers(_SIX, 4.68, 81.9, 84.8, 91.3),
             ),
             Row(_SIZE, BERT, Head(), _numbers(_SIX, 3.99, 84.4, 86.7, 92.9)),
             Row(
                 _SIZE,
-                _size("wide", 1, 4 / 3),
+                sized("wide", 1, 4 / 3),
                 Head(),
                 _numbers(_SIX, 3.54, 85.7, 86.9, 93.3),
             ),
             Row(
                 _SIZE,
-                _size("double_layers_wide", 2, 4 / 3),
+                sized("double_layers_wide", 2, 4 / 3),
                 Head(),
                 _numbers(_SIX, 3.23, 86.6, 87.8, 93.7),
             ),
@@ -281,30 +194,30 @@ TABLES = {
         "BERT, table 7 (dev F1 on CoNLL-2003, BERT-Base)",
         (
             Row("Fine-tuned", BERT, Head(), {"NER": 96.4}),
-            Row("Embeddings", BERT, _features("embeddings"), {"NER": 91.0}),
+            Row("Embeddings", BERT, features("embeddings"), {"NER": 91.0}),
             Row(
                 "Second-to-last layer",
                 BERT,
-                _features("second_to_last"),
+                features("second_to_last"),
                 {"NER": 95.6},
             ),
-            Row("Last layer", BERT, _features("last"), {"NER": 94.9}),
+            Row("Last layer", BERT, features("last"), {"NER": 94.9}),
             Row(
                 "Weighted sum of the last four",
                 BERT,
-                _features("weighted_sum_last_four"),
+                features("weighted_sum_last_four"),
                 {"NER": 95.9},
             ),
             Row(
                 "Last four, concatenated",
                 BERT,
-                _features("concat_last_four"),
+                features("concat_last_four"),
                 {"NER": 96.1},
             ),
             Row(
                 "Weighted sum of all layers",
                 BERT,
-                _features("weighted_sum_all"),
+                features("weighted_sum_all"),
                 {"NER": 95.5},
             ),
         ),
@@ -338,7 +251,7 @@ TABLES = {
         "RoBERTa, table 1",
         (
             Row("Static", BERT, Head(), _numbers(_ROBERTA_1, 78.3, 84.3, 92.5)),
-            Row("Dynamic", _DYNAMIC, Head(), _numbers(_ROBERTA_1, 78.7, 84.0, 92.9)),
+            Row("Dynamic", DYNAMIC, Head(), _numbers(_ROBERTA_1, 78.7, 84.0, 92.9)),
         ),
         note="Static masks differ between the passes over the text (--dupe_factor).",
         scale=_ROBERTA_SCALE,
@@ -349,19 +262,19 @@ TABLES = {
         (
             Row(
                 "Pairs of spans, NSP",
-                _DYNAMIC,
+                DYNAMIC,
                 Head(),
                 _numbers(_ROBERTA_2, 90.4, 78.7, 84.0, 92.9, 64.2),
             ),
             Row(
                 "Full sentences",
-                _packed("full_sentences"),
+                packed("full_sentences"),
                 Head(),
                 _numbers(_ROBERTA_2, 90.4, 79.1, 84.7, 92.5, 64.8),
             ),
             Row(
                 "Sentences of one document",
-                _packed("doc_sentences"),
+                packed("doc_sentences"),
                 Head(),
                 _numbers(_ROBERTA_2, 90.6, 79.7, 84.7, 92.7, 65.6),
             ),
@@ -376,13 +289,13 @@ TABLES = {
         (
             Row(
                 "Masked words",
-                _electra("electra_masked_lm", "masked_lm"),
+                electra("electra_masked_lm", "masked_lm"),
                 Head(),
                 _numbers(_ELECTRA, 75.1, 82.2),
             ),
             Row(
                 "Replaced tokens",
-                _electra("electra", "replaced_tokens"),
+                electra("electra", "replaced_tokens"),
                 Head(),
                 _numbers(_ELECTRA, 79.9, 85.1),
             ),
@@ -391,5 +304,25 @@ TABLES = {
         "an update longer.",
         scale="the paper: small has 12 layers of 256 and a million updates of 128 rows of "
         "128 tokens, base 12 layers of 768 and 766,000 updates of 256 rows of 512",
+    ),
+    "family": Table(
+        "What BERT is compared with",
+        "no paper has this table",
+        (
+            Row("BERT", BERT),
+            Row("No NSP", NO_NSP),
+            Row("Left-to-right, no NSP", LEFT_TO_RIGHT),
+            Row("GPT", GPT),
+            Row("ELECTRA", ELECTRA),
+            Row("ALBERT", ALBERT),
+        ),
+        readings=(Reading(), Reading("same time", same_time=True)),
+        note="All have the layers, width, text and vocabulary of the config, and the same "
+        "number of updates; “same time” is as long as BERT took for its updates, with more "
+        "or fewer of them. ALBERT’s layers share their weights; its table of words and "
+        "ELECTRA’s are a quarter as wide as the encoder. Parameters are the encoder’s, in "
+        "millions; memory is the most that the process of a pre-training took, in GB.",
+        scale="the papers: different texts, sizes and numbers of updates each",
+        costs=True,
     ),
 }

@@ -29,6 +29,12 @@ if what == "wait":
     time.sleep(60)
 if what == "nothing":
     sys.exit()
+if what == "3":
+    lines = ['{"kind": "train", "examples_per_second": %s}' % n for n in (1, 9, 7)]
+    lines.append('{"kind": "eval"}')
+    (output / "metrics.jsonl").write_text("\\n".join(lines))
+    numbers = b"x" * 50_000_000
+    time.sleep(1.2)
 (output / "results.json").write_text('{"eval_f1": %s}' % what)
 """
 
@@ -66,7 +72,13 @@ def test_cells_run_once_after_those_that_they_need(root, capfd, number):
     some = [cell("c", "3", needs=("a", "b")), cell("a"), cell("b", "2", needs=("a",))]
     failures, found = run(root, some, number)
     assert not failures and order(root) == ["a", "b", "c"]
-    assert found == {"a": {"eval_f1": 1}, "b": {"eval_f1": 2}, "c": {"eval_f1": 3}}
+    assert {name: results["eval_f1"] for name, results in found.items()} == {
+        "a": 1,
+        "b": 2,
+        "c": 3,
+    }
+    assert found["c"][cells.SPEED] == 7
+    assert 50_000_000 < found["c"][cells.PEAK_MEMORY] < 200_000_000
     assert "[2/3" in capfd.readouterr().out
     assert run(root, [*some, cell("d", needs=("c",))])[1].keys() == {"d"}
     assert order(root) == ["a", "b", "c", "d"]

@@ -10,6 +10,7 @@ import options
 import run_ablations
 from tests.training.ablations.plans import by_name, flag, given, planned
 from text.errors import UserError
+from training.ablations import cells
 from training.ablations.tables import TABLES
 
 
@@ -71,15 +72,51 @@ def test_a_table_varies_what_it_says_and_nothing_else(data):
 @pytest.mark.parametrize("table", TABLES)
 def test_each_row_shows_its_own_runs(data, table):
     found = planned(table=[table], seeds=[1, 2])
-    for column in found.columns[table]:
+    later = {"SST-2 same time", "SQuAD same time", "NER same time"}
+    columns = [c for c in found.columns[table] if c.title not in later]
+    assert found.is_whole == (len(columns) == len(found.columns[table]))
+    of_pretraining = {"perplexity", "tokens/s", "memory"}
+    for column in columns:
+        if column.title == "parameters":
+            assert len(set(column.values)) > len(column.values) / 2
+            continue
         values = [
             value if isinstance(value, dict) else {0: value} for value in column.values
         ]
         shown = [one.cells for value in values for one in value.values()]
-        number = 2 if column.title == "perplexity" else 2 * 3
+        number = 2 if column.title in of_pretraining else 2 * 3
         assert {len(set(names)) for names in shown} == {number}
         names = [name for some in shown for name in some]
         assert len(set(names)) == len(names), column.title
+
+
+def test_the_same_time_is_that_of_the_first_row(data):
+    chosen = {"table": ["family"], "seeds": [1, 2], "num_train_steps": 100}
+    finished = {
+        name: {"results": {cells.SPEED: {"bert": 40.0, "family_gpt": 20.0}[variant]}}
+        for name in by_name(planned(**chosen))
+        for folder, variant, seed in [(*name.split("/"), "", "")[:3]]
+        if folder == "pretraining"
+        and variant in ("bert", "family_gpt")
+        # Only the first seed's counts, so that all seeds have as many updates.
+        and seed == "seed_1"
+    }
+    found = by_name(run_ablations.make_plan(given(**chosen), finished))
+    for seed in (1, 2):
+        start = found[f"pretraining/family_gpt/seed_{seed}-updates_50"]
+        assert flag(start, "num_train_steps") == "50"
+        assert flag(start, "num_warmup_steps") == "5"
+        task = found[f"fine_tuning/sst-2/family_gpt-updates_50/seed_{seed}-trial_2"]
+        assert flag(task, "init_checkpoint") == start.output
+        assert start.name in task.needs
+    assert not [name for name in found if "bert-updates" in name]
+    planned_now = run_ablations.make_plan(given(**chosen), finished)
+    (column,) = (
+        c for c in planned_now.columns["family"] if c.title.startswith("SST-2 s")
+    )
+    of_bert, *_, of_gpt, of_electra, _ = column.values
+    assert len(of_bert.cells) == len(of_gpt.cells) == 2 * 3
+    assert not of_electra.cells and not planned_now.is_whole  # its speed is not known
 
 
 def test_the_masks_of_table_8_are_the_papers():

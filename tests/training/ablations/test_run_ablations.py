@@ -44,7 +44,7 @@ class InThisProcess:
     def communicate(self):
         return "", ""
 
-    def wait(self):
+    def wait(self, timeout):
         return 0
 
 

@@ -13,7 +13,7 @@ from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.kinds import OBJECTIVES
-from modeling.objectives.objective import Objective
+from modeling.objectives.objective import Objective, Tokens
 from text.errors import UserError
 from text.files import anywhere
 from text.instances.kinds import RowOptions
@@ -78,11 +78,36 @@ def _refuse_without_mask(path, description, objectives):
         )
 
 
+def _with_vocabulary(objective, tokenizer, given) -> Objective:
+    """Tells an objective what the vocabulary has for it, if it needs that."""
+    if not objective.needs_vocabulary:
+        return objective
+    if not tokenizer:
+        raise UserError(
+            f"--objective={given.objective} needs --vocab_file, the vocabulary of the "
+            "records, some of whose tokens stand for parts of a text"
+        )
+    vocabulary = tokenizer.vocabulary
+    ids = vocabulary.special_ids
+    tokens = Tokens(
+        sentinels=tuple(vocabulary.sentinels),
+        end_id=vocabulary.end_id,
+        pad_id=vocabulary.pad_id,
+        left_out=tuple(ids[name] for name in (CLS, SEP) if name in ids),
+    )
+    try:
+        return objective.on_rows(tokens, given.max_seq_length)
+    except ValueError as error:
+        raise UserError(f"{given.vocab_file}: {error}") from error
+
+
 def choose_objective(
-    given, paths: list[str], described: Described
+    given, paths: list[str], described: Described, tokenizer: Tokenizer | None = None
 ) -> tuple[Objective, reading.Schema, dict]:
     """The objective, the record features that it needs, and how masks are drawn.
 
+    Args:
+        tokenizer: that of --vocab_file, if given.
     Raises:
         UserError: the records are not of one kind, or lack what the objective needs.
     """
@@ -108,7 +133,7 @@ def choose_objective(
         name: _adapted(given.make_objective(name), recipe, description)
         for name in OBJECTIVES
     }
-    objective = objectives[given.objective]
+    objective = _with_vocabulary(objectives[given.objective], tokenizer, given)
     holds_masks = recipe.make().masks.are_drawn
     if objective.reads_masks:
         _refuse_without_mask(path, description, objectives)
@@ -137,6 +162,8 @@ def choose_objective(
     if drawn:
         drawn["mask_share"], drawn["random_share"] = _shares(objective, recipe)
         drawn["vocab_sha256"] = description.vocab_sha256
+    if objective.needs_vocabulary:
+        drawn["vocab_sha256"] = tokenizer.vocabulary.digest
     return objective, schema, drawn
 
 

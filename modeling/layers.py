@@ -55,26 +55,26 @@ class Dropouts:
             return self._states[site]
         return row_random.states(self._seed, [site])[0]
 
-    def apply_layer(self, layer: Callable, x, **inputs):
-        """Calls layer(x, dropouts=..., **inputs).
+    def apply_layer(self, layer: Callable, *tensors, **inputs):
+        """Calls layer(*tensors, dropouts=..., **inputs).
 
         With `recompute`, nothing inside the layer is kept for the gradients: they compute
-        it again, with the same masks.
+        it again, with the same masks. Then `inputs` get no gradients.
         """
         if not self._recompute:
-            return layer(x, dropouts=self, **inputs)
+            return layer(*tensors, dropouts=self, **inputs)
         begin, ends = self._num_calls, []
         written_out = derivatives.are_written_out()
 
-        def run(x):
+        def run(*tensors):
             inner = copy.copy(self)
             inner._recompute, inner._num_calls = False, begin
             with derivatives.written_out(written_out):
-                result = layer(x, dropouts=inner, **inputs)
+                result = layer(*tensors, dropouts=inner, **inputs)
             ends.append(inner._num_calls)
             return result
 
-        result = keras.remat(run)(x)
+        result = keras.remat(run)(*tensors)
         self._num_calls = ends[0]
         return result
 
@@ -92,11 +92,11 @@ class _NoDropout:
 no_dropout = _NoDropout()
 
 
-def apply_layer(layer: Callable, x, dropouts, **inputs):
+def apply_layer(layer: Callable, *tensors, dropouts, **inputs):
     """Like `Dropouts.apply_layer`, which only training has."""
     if dropouts is no_dropout:
-        return layer(x, **inputs)
-    return dropouts.apply_layer(layer, x, **inputs)
+        return layer(*tensors, **inputs)
+    return dropouts.apply_layer(layer, *tensors, **inputs)
 
 
 def dropped(x, rate: float, *key):
@@ -132,7 +132,7 @@ class Dense(keras.layers.Dense):
         @derivatives.written
         def with_gradient_of_bias(product, bias):
             def gradient(upstream):
-                return upstream, ops.cast(_sum_of_rows(upstream), bias.dtype)
+                return upstream, ops.cast(sum_of_rows(upstream), bias.dtype)
 
             return ops.copy(product), gradient
 
@@ -165,7 +165,7 @@ def _activate(x, bias, function):
     return function(biased(x, bias))
 
 
-def _sum_of_rows(x):
+def sum_of_rows(x):
     """[..., n] -> [n], in the type of x; as a product faster than as a sum."""
     rows = ops.reshape(x, (-1, x.shape[-1]))
     ones = ops.ones((1, ops.shape(rows)[0]), x.dtype)
@@ -238,8 +238,8 @@ class LayerNorm(keras.layers.LayerNormalization):
 
             def gradient(upstream):
                 of_x, of_gamma = _normalize_gradient(x, gamma, mean, inverse, upstream)
-                of_beta = _sum_of_rows(ops.cast(upstream, "float32"))
-                return of_x, _sum_of_rows(of_gamma), of_beta
+                of_beta = sum_of_rows(ops.cast(upstream, "float32"))
+                return of_x, sum_of_rows(of_gamma), of_beta
 
             return result, gradient
 
@@ -274,7 +274,7 @@ def add_wide(x, bias):
     """[..., n] + [n] -> float32 [..., n]"""
 
     def gradient(upstream):
-        return ops.cast(upstream, x.dtype), _sum_of_rows(upstream)
+        return ops.cast(upstream, x.dtype), sum_of_rows(upstream)
 
     return _add_wide(x, bias), gradient
 

@@ -129,41 +129,75 @@ def vocabulary_cross_entropy(hidden, table, bias, labels, weights) -> tuple:
     return in_parts(hidden, table, bias, (labels, weights), of_part)
 
 
-def in_parts(hidden, table, bias, of_rows: Sequence, of_part: Callable) -> tuple:
-    """Two sums over rows of logits, of which only LOGIT_BYTES exist at a time.
+def vocabulary_cross_entropy_with_z_loss(
+    hidden, table, labels, weights, factor: float
+) -> tuple:
+    """`vocabulary_cross_entropy` without a bias, and a loss that keeps logits near 0.
+
+    It is `factor` times the square of the logarithm of the softmax's denominator.
+
+    Returns:
+        three float32 scalars: the weighted sum of both losses, of the second alone, and
+        the weighted count of labels with the highest logit. Only the first has a gradient.
+    Source: tensorflow/mesh@da90793 mesh_tensorflow/layers.py,
+        softmax_cross_entropy_with_logits.
+    """
+
+    def of_part(logits, labels, weights):
+        probs = ops.softmax(logits)
+        entropy = _entropy(logits, probs, labels)
+        log_sum = entropy + _of_label(logits, labels)
+        z_loss = ops.sum(factor * ops.square(log_sum) * weights)
+        correct, _ = accuracy(logits, labels, weights)
+
+        def by_logits():
+            change = _cross_entropy_gradient(probs, labels, weights)
+            return change + probs * (2.0 * factor * log_sum * weights)[..., None]
+
+        return (ops.sum(entropy * weights) + z_loss, z_loss, correct), by_logits
+
+    return in_parts(hidden, table, None, (labels, weights), of_part, number=3)
+
+
+def in_parts(
+    hidden, table, bias, of_rows: Sequence, of_part: Callable, number: int = 2
+) -> tuple:
+    """Sums over rows of logits, of which only LOGIT_BYTES exist at a time.
 
     Within `derivatives.written_out`, the gradient is computed in the same pass.
 
     Args:
-        hidden, table, bias: of the logits; see `vocabulary_cross_entropy`.
+        hidden, table, bias: of the logits; see `vocabulary_cross_entropy`. The bias may
+            be None.
         of_rows: tensors [rows, ...] that the sums depend on, without a gradient; their
             padding of zeros must add nothing.
-        of_part: maps logits [some, vocab_size] and the same rows of these tensors to two
+        of_part: maps logits [some, vocab_size] and the same rows of these tensors to
             float32 scalars, and to the function of the first one's gradient by the logits.
+        number: how many scalars there are.
     Returns:
-        two float32 scalars. Only the first has a gradient.
+        that many float32 scalars. Only the first has a gradient.
     """
 
     with_gradient = derivatives.are_written_out()
 
     @derivatives.written
-    def compute(hidden, table, bias):
+    def compute(hidden, table, *bias):
         sums, gradients = _each_part(
-            hidden, table, bias, of_rows, of_part, with_gradient=with_gradient
+            hidden, table, bias, of_rows, of_part, number, with_gradient=with_gradient
         )
 
         def gradient(*upstream):
             # One for each result; JAX passes them as one tuple.
-            of_loss, _ = upstream if len(upstream) == 2 else upstream[0]
+            of_loss, *_ = upstream if len(upstream) == number else upstream[0]
             return tuple(x * ops.cast(of_loss, x.dtype) for x in gradients)
 
-        return (sums[0], sums[1]), gradient
+        return tuple(sums[i] for i in range(number)), gradient
 
-    return compute(hidden, table, bias)
+    return compute(hidden, table, *([] if bias is None else [bias]))
 
 
-def _each_part(hidden, table, bias, of_rows, of_part, with_gradient):
-    """The two sums [2]; and the gradient of the first by hidden, table and bias."""
+def _each_part(hidden, table, bias, of_rows, of_part, num_sums, with_gradient):
+    """The sums; and the gradient of the first by hidden, table and, if any, the bias."""
     number = ops.shape(hidden)[0]  # a tensor if it varies by batch
     rows = max(1, LOGIT_BYTES // (4 * table.shape[0]))
     if hidden.shape[0] is not None:
@@ -181,29 +215,31 @@ def _each_part(hidden, table, bias, of_rows, of_part, with_gradient):
 
     def step(part, sums, *gradients):
         some = hidden_parts[part]
-        logits = ops.cast(ops.matmul(some, transposed), "float32") + bias
+        logits = ops.cast(ops.matmul(some, transposed), "float32")
+        for values in bias:
+            logits += values
         found, by_logits = of_part(logits, *(x[part] for x in of_parts))
         sums += ops.stack(found)
         if with_gradient:
-            of_hidden, of_table, of_bias = gradients
+            of_hidden, of_table, *of_bias = gradients
             change = by_logits()
-            of_bias += ops.sum(change, axis=0)
+            of_bias = [x + ops.sum(change, axis=0) for x in of_bias]
             change = ops.cast(change, some.dtype)
             of_table += ops.cast(ops.matmul(ops.transpose(change), some), "float32")
             of_some = ops.matmul(change, factor)[None]
             of_hidden = ops.slice_update(of_hidden, (part, 0, 0), of_some)
-            gradients = of_hidden, of_table, of_bias
+            gradients = of_hidden, of_table, *of_bias
         # TensorFlow would begin parts while others run, and hold the logits of all. The
         # next number is therefore known only when this part is done.
         last = gradients[1][0, 0] if with_gradient else sums[0]
         next_part = part + 1 + ops.cast(last < -float("inf"), "int32")
         return next_part, sums, *gradients
 
-    state = [ops.zeros((), "int32"), ops.zeros(2)]
+    state = [ops.zeros((), "int32"), ops.zeros(num_sums)]
     if with_gradient:
         state += [
             ops.zeros_like(hidden_parts),
-            *(ops.zeros(x.shape) for x in (table, bias)),
+            *(ops.zeros(x.shape) for x in (table, *bias)),
         ]
     _, sums, *gradients = ops.while_loop(lambda part, *_: part < parts, step, state)
     if with_gradient:

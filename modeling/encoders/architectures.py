@@ -13,6 +13,8 @@ from modeling.encoders.encoder import Encoder
 from modeling.encoders.gpt import GptEncoder
 from modeling.encoders.gpt_config import GptConfig
 from modeling.encoders.roberta_config import RobertaConfig
+from modeling.encoders.t5 import T5Encoder
+from modeling.encoders.t5_config import T5Config
 from modeling.encoders.word_embeddings import WordEmbeddingsEncoder
 from modeling.encoders.word_embeddings_config import WordEmbeddingsConfig
 
@@ -38,6 +40,7 @@ ARCHITECTURES = {
     "electra": Architecture(ElectraConfig, ElectraEncoder, ("electra",)),
     "gpt": Architecture(GptConfig, GptEncoder, ("openai-gpt",)),
     "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
+    "t5": Architecture(T5Config, T5Encoder, ("t5",)),
     "word_embeddings": Architecture(WordEmbeddingsConfig, WordEmbeddingsEncoder, ()),
 }
 

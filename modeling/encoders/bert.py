@@ -157,7 +157,7 @@ class BertEncoder(Encoder):
             self.config.attention_direction,
         )
         for layer in self.transformer_layers:
-            hidden = layers.apply_layer(layer, hidden, dropouts, seen=seen)
+            hidden = layers.apply_layer(layer, hidden, dropouts=dropouts, seen=seen)
             outputs["layer_outputs"].append(hidden)
         if not return_all:
             outputs = {}

@@ -92,6 +92,11 @@ class EncoderConfig:
         return "first"
 
     @property
+    def embedding_range(self) -> float:
+        """The deviation of the first weights of the table of word embeddings."""
+        return self.initializer_range
+
+    @property
     def head_dropout_prob(self) -> float:
         """The dropout of what a fine-tuning head reads."""
         return self.hidden_dropout_prob

@@ -22,14 +22,14 @@ class Encoder(keras.layers.Layer, abc.ABC):
     optional_parts: tuple[str, ...] = ()
 
     @property
-    def scope(self) -> str:
-        """The prefix of the names of its variables, and of no others."""
+    def scope(self) -> str | tuple[str, ...]:
+        """What the names of its variables begin with, and no others: one or several."""
         return f"{self.name}/"
 
     @property
     def required(self) -> tuple[str, ...]:
         """The names of the variables that a checkpoint to start from must contain."""
-        optional = tuple(self.scope + part for part in self.optional_parts)
+        optional = tuple(f"{self.name}/{part}" for part in self.optional_parts)
         paths = (variable.path for variable in self.weights)
         return tuple(path for path in paths if not path.startswith(optional))
 

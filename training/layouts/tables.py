@@ -35,7 +35,7 @@ def add_words(
         )
     table = tensors[encoder.word_embeddings.path]
     rows = np.random.default_rng(0).normal(
-        scale=config.initializer_range, size=(missing, table.shape[1])
+        scale=config.embedding_range, size=(missing, table.shape[1])
     )
     rows = rows.astype(table.dtype)
     tensors[encoder.word_embeddings.path] = np.concatenate([table, rows])

@@ -131,16 +131,7 @@ def main(given: Options) -> None:
 
 def _added(vocabulary, ids, more) -> str:
     """What is written after the text of some ids to add more."""
-    return _spelled(vocabulary, ids + more)[len(_spelled(vocabulary, ids)) :]
-
-
-def _spelled(vocabulary, ids) -> str:
-    spelled, joins = "", True
-    for id in ids:
-        is_apart = not (joins or vocabulary.is_joined[id])
-        spelled += " " * bool(is_apart) + vocabulary.texts[id]
-        joins = vocabulary.joins_next[id]
-    return spelled
+    return vocabulary.text_of(ids + more)[len(vocabulary.text_of(ids)) :]
 
 
 if __name__ == "__main__":

@@ -383,7 +383,10 @@ def test_long_lines_are_learned_from_to_their_end(build):
             "--num_unused does not apply .* SentencePiece; leave it out",
         ),
         ({"split_cjk": False}, "--split_cjk does not apply"),
-        ({"vocab_size": 13}, "must be above 13, .* plus ALBERT's marks"),
+        (
+            {"vocab_size": 13},
+            "must be above 13, .* plus marks of --special_tokens=albert",
+        ),
         ({"vocab_size": 20}, "--vocab_size=20 is too small: .* need"),
         ({"text": " \n"}, "no words in the text"),
         ({"kind": "wordpiece"}, "with --kind=wordpiece, its name must end in .txt"),

@@ -27,10 +27,13 @@ class Cleaner:
     """Cleans text before SentencePiece gets it.
 
     Attributes:
+        collapses_spaces: whether white space becomes single spaces.
         do_lower_case: whether it is lowercased.
         strip_accents: whether it is `decomposed`.
     Source: google-research/albert@b772393 tokenization.py, preprocess_text.
     """
+
+    collapses_spaces = True
 
     def __init__(self, do_lower_case: bool = True, strip_accents: bool = True):
         self.do_lower_case = do_lower_case
@@ -81,3 +84,19 @@ class Cleaner:
                 for column in (starts, ends)
             )
         return lower, starts, ends
+
+
+class Verbatim(Cleaner):
+    """Leaves text as it is, but for lone surrogates, which have no bytes in UTF-8."""
+
+    collapses_spaces = False
+
+    def __init__(self):
+        super().__init__(do_lower_case=False, strip_accents=False)
+
+    def clean(self, text):
+        return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+    def aligned(self, text):
+        places = range(len(text) + 1)
+        return self.clean(text), list(places[:-1]), list(places[1:])

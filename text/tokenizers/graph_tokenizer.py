@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from text.tokenizers.vocabulary import MASK, Vocabulary
+from text.tokenizers.vocabulary import CLS, MASK, Vocabulary
 
 NUM_POINTS = 0x110000
 _PAGE = 256  # code points that share a row of a table
@@ -18,16 +18,19 @@ class GraphTokenizer(tf.Module, abc.ABC):
 
     Attributes:
         vocab_size: int.
-        pad_id, cls_id, sep_id, end_id, unk_id: ints.
+        pad_id, sep_id, end_id, unk_id: ints.
+        cls_id: int; None if rows begin with text.
         mask_id, mask: int, and str, the token with that id; None if there is none.
         separators, second_segment: see `SpecialTokens`.
     """
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__()
+        self._vocabulary = vocabulary
         self.vocab_size = len(vocabulary)
         self.pad_id = vocabulary.pad_id
-        self.cls_id, self.sep_id = vocabulary.cls_id, vocabulary.sep_id
+        self.cls_id = vocabulary.special_ids.get(CLS)
+        self.sep_id = vocabulary.sep_id
         self.unk_id, self.end_id = vocabulary.unk_id, vocabulary.end_id
         self.mask_id = vocabulary.special_ids.get(MASK)
         self.mask = None if self.mask_id is None else vocabulary.mask
@@ -53,6 +56,25 @@ class GraphTokenizer(tf.Module, abc.ABC):
     @abc.abstractmethod
     def tokens(self, ids: tf.Tensor) -> tf.Tensor:
         """int [...] -> string [...], as the vocabulary spells them."""
+
+    def text_of(self, ids: tf.Tensor) -> tf.Tensor:
+        """int32 [n, t] -> string [n]; see `Vocabulary.text_of`."""
+        vocabulary = self._vocabulary
+        silent = np.zeros(self.vocab_size, bool)
+        silent[[*vocabulary.never_text, self.sep_id]] = True
+        ids = tf.where(ids < self.vocab_size, ids, self.unk_id)
+        is_over = tf.cumsum(tf.cast(ids == self.end_id, tf.int32), axis=1) > 0
+        kept = tf.where(~(is_over | tf.gather(silent, ids)))
+        rows, ids = kept[:, 0], tf.gather_nd(ids, kept)
+        pieces = tf.gather(tf.constant(vocabulary.texts), ids)
+        written = tf.cumsum(tf.cast(pieces != "", tf.int32), exclusive=True)
+        before = tf.gather(written, tf.searchsorted(rows, rows))  # its row began
+        joins = tf.gather(vocabulary.joins_next, ids[:-1])
+        joins = tf.concat([[True], joins], 0)[: tf.size(ids)] | (written == before)
+        joins |= tf.gather(vocabulary.is_joined, ids)
+        pieces = tf.where(joins, pieces, tf.strings.join([" ", pieces]))
+        number = tf.shape(is_over)[0]
+        return tf.strings.unsorted_segment_join(pieces, rows, number)
 
 
 def assets(folder: str, files: Mapping[str, bytes]) -> list[tf.saved_model.Asset]:

@@ -10,7 +10,7 @@ import re
 import options
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers import sentencepiece
+from text.tokenizers import sentencepiece_files
 from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.gpt_bpe import GptBpe
 from text.tokenizers.sentencepiece import SentencePiece
@@ -70,7 +70,7 @@ def _named_for_what_it_is(vocab_file):
             raise
         with sources.opened(vocab_file) as file:
             content = file.read()
-        if sentencepiece.is_model(content):
+        if sentencepiece_files.is_model(content):
             raise UserError(
                 f"{vocab_file}: is a SentencePiece model, not a vocab.txt; give it a name "
                 "that ends in .model"
@@ -115,7 +115,8 @@ class TokenizerOptions:
     do_lower_case: bool = options.field(
         True,
         help="Lowercase the text, for uncased vocabularies. This flag and the next two do "
-        "not apply to a byte-level vocabulary (vocab.json), which keeps text as it is.",
+        "not apply to a byte-level vocabulary (vocab.json) or T5's, which keep text as it "
+        "is.",
     )
     strip_accents: bool | None = options.field(
         None,

@@ -1,35 +1,37 @@
-"""Tokenizes text into SentencePiece pieces with character offsets, like ALBERT.
+"""Tokenizes text into SentencePiece pieces with character offsets, like ALBERT or T5.
 
-A text is first cleaned as the release does: white space becomes single spaces, and
-letters lose their accents and their case. Then the model, one .model file, normalizes it
-by its own rules, puts \u2581 for every space and one before the text, and chooses the most
-probable pieces. The \u2581 begins the piece that begins a word or, if the model has no such
-piece, is a piece by itself.
+For ALBERT, a text is first cleaned as its release does: white space becomes single
+spaces, and letters lose their accents and their case. Then the model, one .model file,
+normalizes it by its own rules, puts \u2581 for every space and one before the text, and
+chooses the most probable pieces. The \u2581 begins the piece that begins a word or, if the
+model has no such piece, is a piece by itself.
 
 FAMILIES lists the models that are known. They differ in their special tokens, and in what
 is done around SentencePiece.
 """
 
 import array
-import ctypes
 import dataclasses
-import functools
 import glob
 import hashlib
 import os
 import re
 import string
-import sys
 import unicodedata
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers.cleaner import Cleaner
+from text.tokenizers import sentencepiece_files
+from text.tokenizers.cleaner import Cleaner, Verbatim
 from text.tokenizers.tokenizer import Tokenizer
-from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
+from text.tokenizers.vocabulary import (
+    NUM_SENTINELS,
+    SpecialTokens,
+    Vocabulary,
+    sentinel,
+)
 
 SPACE = "\u2581"
 _HANGUL = re.compile("[\uac00-\ud7a3]")
@@ -62,6 +64,10 @@ class Family:
         special: their special tokens, by which a model is recognized.
         hugging_face_class: what Hugging Face calls their tokenizer.
         begins_word: piece -> whether it begins a word for whole-word masks.
+        keeps_text: whether the model gets text as it is, whatever the flags say.
+        num_sentinels: how many pieces are added to those of the file, which stand for parts
+            of a text.
+        unknown: how an unknown piece is written in a text.
         splits_numbers: whether the comma after a number is a piece of its own: a piece that
             ends in a digit and a comma is replaced by the pieces of the number, with the
             \u2581 of a new text even inside a word, and the comma.
@@ -70,17 +76,44 @@ class Family:
     special: SpecialTokens
     hugging_face_class: str
     begins_word: Callable[[str], bool]
-    splits_numbers: bool
+    keeps_text: bool = False
+    num_sentinels: int = 0
+    unknown: str | None = None
+    splits_numbers: bool = False
+
+    def cleaner(self, do_lower_case: bool, strip_accents: bool) -> Cleaner:
+        """The cleaner of texts."""
+        return Verbatim() if self.keeps_text else Cleaner(do_lower_case, strip_accents)
+
+    def extended(self, model: bytes, tokens: list[str]) -> bytes:
+        """A model with the sentinels at the end, the first one last.
+
+        Args:
+            model, tokens: as they are in the file.
+        """
+        known = set(tokens)
+        new = map(sentinel, reversed(range(self.num_sentinels)))
+        return sentencepiece_files.extended(model, (x for x in new if x not in known))
 
 
-FAMILIES = (
-    Family(
+# A model is of the first whose special tokens it has; those of T5 are in others, too.
+FAMILIES = {
+    "albert": Family(
         SpecialTokens(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), continuation=""),
         "AlbertTokenizer",
         begins_word_in_albert,
         splits_numbers=True,
     ),
-)
+    # Source: google/seqio@b898b9f seqio/vocabularies.py, SentencePieceVocabulary.
+    "t5": Family(
+        SpecialTokens(("<pad>", "<unk>", None, "</s>", None), continuation=""),
+        "T5Tokenizer",
+        lambda piece: piece.startswith(SPACE),
+        keeps_text=True,
+        num_sentinels=NUM_SENTINELS,
+        unknown=" \u2047 ",
+    ),
+}
 
 
 # === Pieces ==========================================================================
@@ -100,11 +133,12 @@ class Split(NamedTuple):
 
 
 class SentencePiece(Tokenizer):
-    """Turns text into pieces exactly like ALBERT's FullTokenizer.
+    """Turns text into pieces exactly like ALBERT's FullTokenizer, or like T5.
 
     Attributes:
         cleaner: the `Cleaner`.
         model: bytes, the content of the file.
+        extended_model: bytes, the same with the family's sentinels.
         family: the `Family`.
         sizes: int of each piece, its characters without \u2581; that of the unknown is -1.
         splits: id to the `Split` that replaces it; see `Family.splits_numbers`.
@@ -114,8 +148,8 @@ class SentencePiece(Tokenizer):
     vocabulary_file = "spiece.model"
     hugging_face_classes = (
         None,  # not said
-        *(family.hugging_face_class for family in FAMILIES),
-        *(f"{family.hugging_face_class}Fast" for family in FAMILIES),
+        *(family.hugging_face_class for family in FAMILIES.values()),
+        *(f"{family.hugging_face_class}Fast" for family in FAMILIES.values()),
         "PreTrainedTokenizerFast",
     )
     libraries = ("tensorflow_text",)
@@ -128,15 +162,19 @@ class SentencePiece(Tokenizer):
         Raises:
             UserError: it is not a model, or of none of the FAMILIES.
         """
-        self.model = _content(path)
+        self.model = sentencepiece_files.content(path)
         try:
-            self._processor = _processor(self.model)
+            tokens = sentencepiece_files.tokens(self.model)
         except ValueError as error:
             raise UserError(f"{path}: {error}") from error
-        tokens = _tokens(self._processor)
-        self.family = _family(path, tokens)
+        self.family = _family(tokens)
+        if self.family is None:
+            raise UserError(_no_family(path))
+        self.extended_model = self.family.extended(self.model, tokens)
+        self._processor = sentencepiece_files.processor(self.extended_model)
+        tokens = sentencepiece_files.tokens(self.extended_model)
         self.vocabulary = _vocabulary(path, self.model, tokens, self.family)
-        self.cleaner = Cleaner(do_lower_case, strip_accents)
+        self.cleaner = self.family.cleaner(do_lower_case, strip_accents)
         self.sizes = [len(token.lstrip(SPACE)) for token in tokens]
         self.sizes[self.vocabulary.unk_id] = -1
         self.splits = dict(self._splits()) if self.family.splits_numbers else {}
@@ -182,10 +220,15 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def parse(cls, content):
-        return _tokens(_processor(content))
+        tokens = sentencepiece_files.tokens(content)
+        if family := _family(tokens):
+            tokens = sentencepiece_files.tokens(family.extended(content, tokens))
+        return tokens
 
     @property
     def settings(self):
+        if self.family.keeps_text:
+            return {"vocab_sha256": self.vocabulary.digest}
         return {
             "vocab_sha256": self.vocabulary.digest,
             "do_lower_case": self.cleaner.do_lower_case,
@@ -202,6 +245,11 @@ class SentencePiece(Tokenizer):
 
     @property
     def hugging_face_config(self):
+        if self.family.keeps_text:
+            return {
+                "tokenizer_class": self.family.hugging_face_class,
+                "extra_ids": self.family.num_sentinels,
+            }
         return {
             "tokenizer_class": self.family.hugging_face_class,
             "do_lower_case": self.cleaner.do_lower_case,
@@ -319,74 +367,34 @@ def loses_voicing(text: str) -> bool:
     return _VOICING.search(unicodedata.normalize("NFD", text)) is not None
 
 
-def is_model(content: bytes) -> bool:
-    """Whether a file's content is a SentencePiece model."""
-    try:
-        return content[:1] == b"\n" and len(_processor(content)) > 0
-    except ValueError:
-        return False
-
-
-def _content(path):
-    with sources.opened(path) as file:
-        return file.read()
-
-
-@functools.cache
-def library():
-    """The package sentencepiece."""
-    # Every script imports this file, and few need it.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # how SWIG makes its types
-        import sentencepiece
-
-    # When the process ends, SWIG makes one more type to clear its tables, and crashes if a
-    # warning about its name is an error. With another reference, they are not cleared.
-    for name in [name for name in sys.modules if name.startswith("swig_runtime_data")]:
-        tables = sys.modules[name].type_pointer_capsule
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(tables))
-    return sentencepiece
-
-
-def _processor(content):
-    """Raises:
-    ValueError: it is not a model.
-    """
-    try:
-        if not content:
-            raise ValueError("empty")
-        return library().SentencePieceProcessor(model_proto=content)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(
-            "not a SentencePiece model, which build_vocab.py or spm_train writes; for a "
-            "vocabulary of one token per line, use a name that ends in .txt"
-        ) from error
-
-
-def _tokens(processor):
-    return [processor.id_to_piece(id) for id in range(len(processor))]
-
-
-def _family(path, tokens):
+def _family(tokens):
     known = set(tokens)
-    for family in FAMILIES:
-        if known.issuperset(family.special.names):
-            return family
-    wanted = " or ".join(" ".join(family.special.names) for family in FAMILIES)
-    raise UserError(
-        f"{path}: has no pieces {wanted}, the special tokens of ALBERT; use a model that "
-        "has them, or learn one with build_vocab.py --kind=sentencepiece"
+    families = (f for f in FAMILIES.values() if known.issuperset(f.special.tokens))
+    return next(families, None)
+
+
+def _no_family(path):
+    wanted = " or ".join(
+        " ".join(family.special.tokens) for family in FAMILIES.values()
+    )
+    return (
+        f"{path}: has no pieces {wanted}, the special tokens of ALBERT and of T5; use a "
+        "model that has them, or learn one with build_vocab.py --kind=sentencepiece"
     )
 
 
 def _vocabulary(path, content, tokens, family):
-    special = set(family.special.names)
+    special = set(family.special.tokens)
+    texts = [token.removeprefix(SPACE) for token in tokens]
+    if family.unknown is not None:
+        texts[tokens.index(family.special.names[1])] = family.unknown
+        special.discard(family.special.names[1])
     return Vocabulary(
         tokens,
         path=path,
         digest=hashlib.sha256(content).hexdigest(),
         special=family.special,
-        texts=[token.removeprefix(SPACE) for token in tokens],
+        texts=texts,
         is_continuation=[
             token not in special and not family.begins_word(token) for token in tokens
         ],

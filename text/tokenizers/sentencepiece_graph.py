@@ -45,8 +45,9 @@ class SentencePieceGraph(GraphTokenizer):
         with tf.io.gfile.GFile(path, "wb") as file:
             file.write(tokenizer.model)
         self.file = tf.saved_model.Asset(path)
-        self._model = tensorflow_text.SentencepieceTokenizer(tokenizer.model)
+        self._model = tensorflow_text.SentencepieceTokenizer(tokenizer.extended_model)
         self._tokens = tf.constant(vocabulary.tokens)
+        self._collapses_spaces = cleaner.collapses_spaces
         self._is_space = _numbers(str.isspace)
         self._is_blank = _numbers(tokenizer.is_blank)
         self._decomposed = self._lowered = None
@@ -104,6 +105,9 @@ class SentencePieceGraph(GraphTokenizer):
             int32 [n]: the code points of the clean texts; for each of them, its place among
             those of the texts, and where its original ends there.
         """
+        if not self._collapses_spaces:
+            places = tf.range(tf.size(points))
+            return points, places, places + 1
         is_space = self._is_space(points) > 0
         points = tf.where(is_space, _SPACE, points)
         ends = _ends(points, rows, self._decomposed)

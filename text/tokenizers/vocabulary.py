@@ -6,7 +6,8 @@ the id.
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from absl import logging
@@ -22,6 +23,17 @@ PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = (
     "[MASK]",
 )
 
+NUM_SENTINELS = 100
+_UNUSED = re.compile(r"\[unused(\d+)\]")
+
+
+def sentinel(number: int) -> str:
+    """The piece of T5 that stands for a part of a text.
+
+    Source: google/seqio@b898b9f seqio/vocabularies.py, SentencePieceVocabulary.
+    """
+    return f"\u2581<extra_id_{number}>"
+
 
 @dataclasses.dataclass(frozen=True)
 class SpecialTokens:
@@ -29,8 +41,9 @@ class SpecialTokens:
 
     Attributes:
         names: the tokens for padding, for what is unknown, at the start of a row, at the
-            end of a text, and in place of a token to predict; None in the last place if
-            nothing is ever hidden. Padding may be what is unknown, too.
+            end of a text, and in place of a token to predict; None in the third place if
+            rows begin with text, and in the last if nothing is ever hidden. Padding may be
+            what is unknown, too.
         separators: how many end-of-text tokens are between the two texts of a row.
         second_segment: the segment id of the second text.
         continuation: what marks a piece that continues a word.
@@ -55,7 +68,7 @@ class Vocabulary:
     Attributes:
         tokens: list of str, token by id.
         ids: dict of str to int; the later id if a token occurs twice.
-        pad_id, unk_id, cls_id, sep_id: ints.
+        pad_id, unk_id, sep_id: ints.
         end_id: int, at the end of a row; nearly always sep_id.
         is_continuation: bool [size], true where a piece continues a word.
         is_joined: bool [size], true where a piece follows another without a space.
@@ -103,7 +116,7 @@ class Vocabulary:
         self.is_joined = np.array(is_continuation if is_joined is None else is_joined)
         self.joins_next = np.array(joins_next or [False] * len(tokens))
         self.texts = texts
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self._mask_id = (
+        self.pad_id, self.unk_id, self._cls_id, self.sep_id, self._mask_id = (
             self.ids.get(token) for token in special.names
         )
         self.end_id = self.sep_id if special.end is None else self.ids[special.end]
@@ -119,9 +132,24 @@ class Vocabulary:
     @property
     def special_ids(self) -> dict[str, int]:
         """The special ids by BERT's names for them, in the order of SPECIAL_TOKENS."""
-        ids = self.pad_id, self.unk_id, self.cls_id, self.sep_id, self._mask_id
+        ids = self.pad_id, self.unk_id, self._cls_id, self.sep_id, self._mask_id
         known = zip(SPECIAL_TOKENS, ids, strict=True)
         return {name: id for name, id in known if id is not None}
+
+    @property
+    def cls_id(self) -> int:
+        """The id at the start of a row.
+
+        Raises:
+            UserError: there is none.
+        """
+        if self._cls_id is None:
+            raise UserError(
+                f"{self.path or 'the vocabulary'}: has no token at the start of a row, "
+                "like [CLS], because its models read a text and write another, as T5 does; "
+                "use the vocabulary of an encoder"
+            )
+        return self._cls_id
 
     @property
     def mask_id(self) -> int:
@@ -150,8 +178,54 @@ class Vocabulary:
     @property
     def never_text(self) -> set[int]:
         """The ids that no text becomes, those between and after texts aside."""
-        ids = {self.pad_id, self.cls_id, self._mask_id} - {None}
+        ids = {self.pad_id, self._cls_id, self._mask_id} - {None}
         return ids - {self.unk_id}  # which may be padding, too
+
+    @property
+    def sentinels(self) -> list[int]:
+        """The ids of the tokens that stand for parts of a text, the first one first.
+
+        They are T5's <extra_id_0> to <extra_id_99>, which are at the end of its vocabulary
+        in descending order, or else up to 100 [unusedN] of WordPiece, in that order, too.
+
+        Raises:
+            UserError: there are none.
+        """
+        found = [
+            (number, id)
+            for number in range(NUM_SENTINELS)
+            if (id := self.ids.get(sentinel(number))) is not None
+        ]
+        if not found:
+            unused = filter(None, map(_UNUSED.fullmatch, self.tokens))
+            numbers = sorted({int(match[1]) for match in unused}, reverse=True)
+            found = [(n, self.ids[f"[unused{n}]"]) for n in numbers[:NUM_SENTINELS]]
+        if not found:
+            raise UserError(
+                f"{self.path or 'the vocabulary'}: has no tokens that can stand for what "
+                "is left out of a text, [unusedN] or <extra_id_N>; learn one that has them "
+                "with build_vocab.py, --num_unused=100 or --special_tokens=t5"
+            )
+        return [id for _, id in found]
+
+    def text_of(self, ids: Iterable[int]) -> str:
+        """What ids of pieces stand for, as text.
+
+        Pieces are joined as their marks say, so that WordPiece leaves spaces around
+        punctuation: "it ' s". It ends before the end of the row, if that is among the ids.
+        Special tokens stand for nothing, but an unknown one for itself.
+        """
+        spelled, joins, silent = "", False, self.never_text | {self.sep_id}
+        for id in ids:
+            if id == self.end_id:
+                break
+            id = id if id < len(self) else self.unk_id  # a model may have more rows
+            if id in silent:
+                continue
+            is_apart = spelled and not (joins or self.is_joined[id])
+            spelled += " " * bool(is_apart) + self.texts[id]
+            joins = self.joins_next[id]
+        return spelled
 
     def is_separator(self, ids: np.ndarray) -> np.ndarray:
         """bool [...]: which ids end a text or a row."""

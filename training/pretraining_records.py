@@ -101,16 +101,8 @@ def _with_vocabulary(objective, tokenizer, given) -> Objective:
         raise UserError(f"{given.vocab_file}: {error}") from error
 
 
-def choose_objective(
-    given, paths: list[str], described: Described, tokenizer: Tokenizer | None = None
-) -> tuple[Objective, reading.Schema, dict]:
-    """The objective, the record features that it needs, and how masks are drawn.
-
-    Args:
-        tokenizer: that of --vocab_file, if given.
-    Raises:
-        UserError: the records are not of one kind, or lack what the objective needs.
-    """
+def _kinds(given, paths, described) -> tuple[dict[str, RowOptions], RowOptions]:
+    """How each file was made; and how those of a release were."""
     sizes = {
         "max_seq_length": given.max_seq_length,
         "max_predictions_per_seq": given.max_predictions_per_seq,
@@ -124,6 +116,20 @@ def choose_objective(
         else released
         for path in paths
     }
+    return kinds, released
+
+
+def choose_objective(
+    given, paths: list[str], described: Described, tokenizer: Tokenizer | None = None
+) -> tuple[Objective, reading.Schema, dict]:
+    """The objective, the record features that it needs, and how masks are drawn.
+
+    Args:
+        tokenizer: that of --vocab_file, if given.
+    Raises:
+        UserError: the records are not of one kind, or lack what the objective needs.
+    """
+    kinds, released = _kinds(given, paths, described)
     path, recipe = next(iter(kinds.items()), (None, released))
     description = described.get(path)
     for other, kind in kinds.items():

@@ -9,6 +9,7 @@ import build_vocab
 import inspect_records
 import run_classifier
 from training import checkpoint
+from modeling.objectives.span_corruption import SpanCorruption
 from serving import predictor
 from tests import jobs, t5
 from tests.pretraining import metrics, results, run
@@ -87,7 +88,7 @@ def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
         ({"vocab_file": None}, "span_corruption needs --vocab_file"),
         (
             {"vocab_file": VOCAB_FILE},
-            "has no tokens that can stand for what is left out",
+            "was made with a different vocabulary than",
         ),
         (
             {"noise_density": 0.5, "mean_noise_span_length": 1.0},
@@ -118,6 +119,29 @@ def test_what_it_cannot_learn_from_is_refused(given, tmp_path, change, message):
     with pytest.raises(UserError, match=message):
         run(tmp_path, **given | change)
     assert not (tmp_path / "output").exists()
+
+
+def test_without_unused_tokens_rows_behind_the_vocabulary_stand_for_spans(
+    tmp_path, monkeypatch
+):
+    records = make_records(
+        tmp_path, instances="full_sentences", masking="dynamic", dupe_factor=1
+    )
+    given = PRETRAINING | {"input_file": [records], "vocab_file": VOCAB_FILE}
+    with open(VOCAB_FILE, encoding="utf-8") as file:
+        size = sum(1 for _ in file)
+
+    def on_rows(objective, tokens, width):
+        raise ValueError(f"{tokens.sentinels} and {tokens.end_id}, {width}")
+
+    monkeypatch.setattr(SpanCorruption, "on_rows", on_rows)
+    for more, message in (
+        (0, "nused.* or raise vocab_size in the config by 100"),
+        (3, rf"\({size + 2}, {size + 1}, {size}\) and 3, 64"),
+    ):
+        config = dataclasses.replace(given["config"], vocab_size=size + more)
+        with pytest.raises(UserError, match=message):
+            run(tmp_path, **given | {"config": config})
 
 
 def test_masked_records_are_refused(given, tmp_path):

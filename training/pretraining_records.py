@@ -78,7 +78,20 @@ def _refuse_without_mask(path, description, objectives):
         )
 
 
-def _with_vocabulary(objective, tokenizer, given) -> Objective:
+def _sentinels(vocabulary, config) -> tuple[int, ...]:
+    """Its own or, if it has none, the model's rows behind the last token."""
+    try:
+        return tuple(vocabulary.sentinels)
+    except UserError as error:
+        if behind := range(config.vocab_size - 1, len(vocabulary) - 1, -1):
+            return tuple(behind)
+        raise UserError(
+            f"{error}; or raise vocab_size in the config by 100, so that the model has "
+            "rows for them"
+        ) from error
+
+
+def _with_vocabulary(objective, tokenizer, given, config) -> Objective:
     """Tells an objective what the vocabulary has for it, if it needs that."""
     if not objective.needs_vocabulary:
         return objective
@@ -90,7 +103,7 @@ def _with_vocabulary(objective, tokenizer, given) -> Objective:
     vocabulary = tokenizer.vocabulary
     ids = vocabulary.special_ids
     tokens = Tokens(
-        sentinels=tuple(vocabulary.sentinels),
+        sentinels=_sentinels(vocabulary, config),
         end_id=vocabulary.end_id,
         pad_id=vocabulary.pad_id,
         left_out=tuple(ids[name] for name in (CLS, SEP) if name in ids),
@@ -120,7 +133,11 @@ def _kinds(given, paths, described) -> tuple[dict[str, RowOptions], RowOptions]:
 
 
 def choose_objective(
-    given, paths: list[str], described: Described, tokenizer: Tokenizer | None = None
+    given,
+    config: EncoderConfig,
+    paths: list[str],
+    described: Described,
+    tokenizer: Tokenizer | None = None,
 ) -> tuple[Objective, reading.Schema, dict]:
     """The objective, the record features that it needs, and how masks are drawn.
 
@@ -139,7 +156,8 @@ def choose_objective(
         name: _adapted(given.make_objective(name), recipe, description)
         for name in OBJECTIVES
     }
-    objective = _with_vocabulary(objectives[given.objective], tokenizer, given)
+    objective = objectives[given.objective]
+    objective = _with_vocabulary(objective, tokenizer, given, config)
     holds_masks = recipe.make().masks.are_drawn
     if objective.reads_masks:
         _refuse_without_mask(path, description, objectives)

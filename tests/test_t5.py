@@ -156,6 +156,7 @@ def test_another_network_is_refused(given, tmp_path):
         run(tmp_path, **given)
 
 
+@pytest.mark.slow
 def test_records_of_a_vocabulary_without_cls(tmp_path, untraced, capsys):
     """T5's own: rows begin with text, and lose only what is text."""
     (tmp_path / "text.txt").write_text(TEXT)

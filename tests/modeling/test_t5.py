@@ -60,8 +60,8 @@ def test_every_layer_equals_both_codes(model, version):
     read = theirs["decoder_input_ids"].astype("int32")
     decoded = model.decode(encoded, batch, read, return_all=True)
     for stack, outputs in (("encoder", encoded), ("decoder", decoded)):
-        *below, _ = outputs["layer_outputs"]  # theirs is after the norm
-        found = [outputs["embedding_output"], *below, outputs["sequence_output"]]
+        found = [outputs["embedding_output"], *outputs["layer_outputs"]]
+        assert found[-1] is outputs["sequence_output"]
         for number, hidden in enumerate(found):
             expected = theirs[f"{stack}_hidden_{number}"]
             near(hidden, expected, 2e-5 * np.abs(expected).max())

@@ -49,6 +49,7 @@ def given(tmp_path_factory):
 @pytest.mark.slow
 def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
     given = given | {
+        "config": dataclasses.replace(given["config"], hidden_size=128),
         "gradient_accumulation_steps": 2,
         "num_train_steps": 4,
         "save_checkpoints_steps": 2,
@@ -61,7 +62,7 @@ def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
     run(tmp_path / "killed", **given)
     assert "continuing from step 2" in capsys.readouterr().out
     expected = jobs.weights(tmp_path / "whole")
-    assert {name.partition("_slot_")[2] for name in expected} == {"", "v"}
+    assert {n.partition("_slot_")[2] for n in expected} == {"", "v", "vr", "vc"}
     assert {name.partition("/")[0] for name in expected} == {
         *("shared", "encoder", "decoder", "global_step", "training")
     }

@@ -143,6 +143,7 @@ if __name__ == "__main__":
 
 from training import checkpoint, checkpoint_contents, run, run_folder
 from training.backend import keras, tf
+from modeling.decoders import text_to_text
 from modeling.objectives import pretraining
 from text.files import anywhere, inputs, local, sources
 from training.layouts import (
@@ -184,11 +185,15 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     for prefix in prefixes:
         is_theirs = hugging_face.is_weights(prefix)
         names = hugging_face.names_of(config) if is_theirs else None
-        _check(prefix, config, names)
+        report = _check(prefix, config, names)
+        twice = set(report.unused).intersection(names.shared if names else ())
+        if twice:
+            hugging_face.read(prefix, report.matched)  # refuses it if they differ
         weights = {
             name: value
             for name, value in checkpoint.read(prefix).items()
-            if not (names and names.is_implied(name))
+            if name not in twice
+            and not (names and names.is_implied(name))
             and (given.keep_optimizer or not checkpoint_contents.of_training(name))
         }
         tensors.append(weights)
@@ -211,7 +216,14 @@ def _check(prefix, config, names):
     several = networks.networks_in(checkpoint.shapes_of(prefix))
     checked = encoder if several else network
     variables = {variable.path: variable for variable in checked.variables}
-    report = checkpoint.match(variables, prefix, encoder.required, encoder.scope)
+    required = encoder.required
+    if config.has_decoder:
+        # All of the decoder, or nothing: the encoder of another model.
+        paths = (variable.path for variable in network.weights)
+        own = tuple(path for path in paths if not path.startswith(encoder.scope))
+        if not checkpoint.shapes_of(prefix).keys().isdisjoint(own):
+            required = (*required, *own)
+    report = checkpoint.match(variables, prefix, required, encoder.scope)
     odd = [
         name
         for name in report.unused
@@ -226,11 +238,14 @@ def _check(prefix, config, names):
             f"{prefix}: contains {', '.join(odd[:5])}, which its config does not describe; "
             "check that the config is the right one and that the release has this head"
         )
+    return report
 
 
 @functools.cache  # averaging asks for it again and again
 def _network(config):
     with keras.StatelessScope(initialize_variables=False):  # shapes only
+        if config.has_decoder:
+            return text_to_text.TextToTextModel(config)
         return pretraining.PretrainingModel(config)
 
 
@@ -321,14 +336,14 @@ def _add_words(model: Model, given: Options) -> None:
         rows[row] = tokenizer.encode(line)
     size = max(len(tokens), model.config.vocab_size)
     words = _network(model.config).encoder.word_embeddings.path
-    for name in (words, f"{model.config.masked_lm_scope}/output_bias"):
+    for name, axis in {words: 0, **model.config.token_axes}.items():
         if name in model.tensors:
-            table = model.tensors[name]
+            table = np.moveaxis(model.tensors[name], axis, 0)
             padding = [(0, size - len(table)), *[(0, 0)] * (table.ndim - 1)]
             longer = np.pad(table, padding)
             for row, pieces in rows.items():
                 longer[row] = table[pieces].mean(axis=0)
-            model.tensors[name] = longer
+            model.tensors[name] = np.moveaxis(longer, 0, axis)
     model.config = dataclasses.replace(model.config, vocab_size=size)
     model.tokenizer = WordPiece.of(Vocabulary(tokens), given)
     lines = "".join(f"{token}\n" for token in tokens)

@@ -46,6 +46,7 @@ class EncoderConfig:
             uniform distribution instead of the encoder's.
         truncated_weights: whether the first weights of encoder and task heads, which are
             drawn from a normal distribution, have at most two deviations.
+        has_decoder: whether its pre-training also has a decoder, which writes text.
         their_pooled_classes: Hugging Face's classes whose head reads the first token of a
             row, whatever the direction.
     Raises:
@@ -63,6 +64,7 @@ class EncoderConfig:
     masked_lm_transform: typing.ClassVar[str | None] = "transform"
     glorot_heads: typing.ClassVar[bool] = False
     truncated_weights: typing.ClassVar[bool] = True
+    has_decoder: typing.ClassVar[bool] = False
     their_pooled_classes: typing.ClassVar[frozenset[str]] = frozenset()
 
     @property
@@ -95,6 +97,11 @@ class EncoderConfig:
     def embedding_range(self) -> float:
         """The deviation of the first weights of the table of word embeddings."""
         return self.initializer_range
+
+    @property
+    def token_axes(self) -> dict[str, int]:
+        """Variables of heads that have something for each token -> the axis of tokens."""
+        return {f"{self.masked_lm_scope}/output_bias": 0}
 
     @property
     def head_dropout_prob(self) -> float:

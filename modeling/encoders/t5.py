@@ -151,7 +151,9 @@ class Embeddings(keras.layers.Layer):
 
     def build(self, input_shape=None):
         shape = (self.config.vocab_size, self.config.hidden_size)
-        self.embedding = self.add_weight(shape, self._initializer, name="embedding")
+        self.embedding = self.add_weight(
+            shape, self._initializer, name="embedding", autocast=False
+        )
         self.built = True
 
     def call(self, ids, dropouts=layers.no_dropout):

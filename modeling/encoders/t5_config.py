@@ -62,6 +62,7 @@ class T5Config(EncoderConfig):
     has_segments = False
     masked_lm_transform = None
     truncated_weights = False
+    has_decoder = True
 
     vocab_size: int
     hidden_size: int = 512
@@ -116,6 +117,10 @@ class T5Config(EncoderConfig):
     @property
     def embedding_range(self) -> float:
         return self.initializer_factor
+
+    @property
+    def token_axes(self) -> dict[str, int]:
+        return {"decoder/logits/kernel": 1}
 
     @property
     def max_position_embeddings(self) -> float:
@@ -176,6 +181,10 @@ class T5Config(EncoderConfig):
         """
         if "model_type" in values:
             values = cls._translated(values)
+        if values.get("scale_decoder_outputs") is values.get(
+            "tie_word_embeddings", True
+        ):
+            values = values | {"scale_decoder_outputs": None}  # the same config
         return super().from_dict(values)
 
     @classmethod
@@ -211,6 +220,11 @@ class T5Config(EncoderConfig):
         }
 
     def to_hugging_face(self) -> dict:
+        if self.tie_word_embeddings and not self.scales_outputs:
+            raise ValueError(
+                "scale_decoder_outputs is false and tie_word_embeddings true; in Hugging "
+                "Face's t5, only logits with a matrix of their own are not scaled"
+            )
         theirs = {key: getattr(self, ours) for ours, key in _THEIRS.items()}
         return theirs | {
             "model_type": "t5",

@@ -54,7 +54,9 @@ class RmsNorm(keras.layers.Layer):
         self.width, self.epsilon = config.hidden_size, config.layer_norm_eps
 
     def build(self, input_shape=None):
-        self.scale = self.add_weight((self.width,), "ones", name="scale")
+        self.scale = self.add_weight(
+            (self.width,), "ones", name="scale", autocast=False
+        )
         self.built = True
 
     def call(self, x):
@@ -123,7 +125,7 @@ class Attention(keras.layers.Layer):
 
     def build(self, input_shape=None):
         for name, (shape, initializer) in self._matrices.items():
-            weight = self.add_weight(shape, initializer, name=name)
+            weight = self.add_weight(shape, initializer, name=name, autocast=False)
             setattr(self, name, weight)
         self.built = True
 
@@ -228,7 +230,9 @@ class Kernel(keras.layers.Layer):
         self._shape = (rows, columns)
 
     def build(self, input_shape=None):
-        self.kernel = self.add_weight(self._shape, self._initializer, name="kernel")
+        self.kernel = self.add_weight(
+            self._shape, self._initializer, name="kernel", autocast=False
+        )
         self.built = True
 
     def call(self, x):

@@ -133,11 +133,16 @@ class MaskedLMHead(keras.layers.Layer):
 
 
 def check_context(config: EncoderConfig) -> None:
-    """Refuses an encoder whose positions do not see each other.
+    """Refuses an encoder that does not predict tokens from their neighbours.
 
     Raises:
-        ValueError: they see only their own token.
+        ValueError: its positions do not see each other, or its decoder predicts tokens.
     """
+    if config.has_decoder:
+        raise ValueError(
+            f"with the architecture {config.architecture!r}, a decoder predicts tokens; "
+            "use --objective=span_corruption"
+        )
     if config.attention_direction == "none":
         raise ValueError(
             f"with the architecture {config.architecture!r}, every position sees only its "

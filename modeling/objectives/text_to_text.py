@@ -5,7 +5,6 @@ import math
 from keras import ops
 
 from modeling.decoders.text_to_text import TextToTextModel, target_weights
-from modeling.encoders.t5_config import T5Config
 from modeling.objectives.objective import Objective
 
 
@@ -39,7 +38,7 @@ class TextToText(Objective):
         return self if self._measures else type(self)(measures=True)
 
     def check(self, config) -> None:
-        if not isinstance(config, T5Config):
+        if not config.has_decoder:
             raise ValueError(
                 'only an encoder with a decoder writes text; set "architecture": "t5"'
             )

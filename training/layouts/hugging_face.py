@@ -229,21 +229,32 @@ def _value(path, file, released, stored):
 def _check_tied(path, file, tensors, wanted):
     """Checks that weights saved twice are equal, if the head that uses them is wanted."""
     names = _names_in(path, file)
-    if names.masked_lm not in wanted:
-        return
+
+    def are_equal(*both):
+        found = [file.get_tensor(tensors[n].name) for n in both if n in tensors]
+        return len(found) == 2 and np.array_equal(*found)
+
     for theirs, (released, what) in names.tied.items():
-        if theirs not in tensors:
+        if names.masked_lm not in wanted or theirs not in tensors:
             continue
-        values = [
-            _value(path, file, which, tensors[which])
-            for which in (theirs, released)
-            if which in tensors
-        ]
-        if len(values) < 2 or not np.array_equal(*values):
+        if not are_equal(theirs, released):
             raise UserError(
                 f"{path}: {theirs} differs from {what}, so its masked-LM head is not the "
                 "release's; only its encoder can be used"
             )
+    for own, (other, what) in names.shared.items():
+        scope = own.partition("/")[0] + "/"
+        if own in wanted or own not in tensors or not _any_begins(wanted, scope):
+            continue
+        if not are_equal(own, other):
+            raise UserError(
+                f"{path}: {tensors[own].name} differs from {what}, which the config has "
+                "in its place; set tie_word_embeddings to false in the config"
+            )
+
+
+def _any_begins(names: Iterable[str], scope: str) -> bool:
+    return any(name.startswith(scope) for name in names)
 
 
 # --- Writing -------------------------------------------------------------------------
@@ -358,9 +369,10 @@ def _said_of_heads(tensors, names, task) -> dict:
     number, biased = len(tensors["output_weights"]), "output_bias" in tensors
     head = head or ("classification" if biased else "choice")
     if head not in names.heads:
+        known = f", only for {', '.join(names.heads)}" if names.heads else ""
         raise UserError(
             f"Hugging Face's classes for this architecture have no head for {head} like "
-            f"this one, only for {', '.join(names.heads)}; use --layout=release"
+            f"this one{known}; use --layout=release"
         )
     if number != 1 if head == "choice" else not biased:
         needed = "one output" if head == "choice" else "a bias"

@@ -44,9 +44,8 @@ def keep(
         )
     if names.layer is None:
         raise UserError(
-            f"{flag}: the layers of the architecture {config.architecture!r} have no "
-            "weights of their own to choose from; set a smaller num_hidden_layers in the "
-            "config instead"
+            f"{flag}: the layers of the architecture {config.architecture!r} "
+            f"{names.why_all_layers}"
         )
     number = config.num_hidden_layers
     if layers[-1] >= number:

@@ -15,9 +15,12 @@ _ENDINGS = {
     "columns": (("/kernel", ".weight", False), ("/bias", ".bias", False)),
     "head": (("output_weights", ".weight", False), ("output_bias", ".bias", False)),
     "bias": (("/output_bias", ".bias", False),),
+    "matrix": (("", ".weight", True),),
+    "kernel": (("/kernel", ".weight", True),),
+    "scale": (("/scale", ".weight", False),),
 }
-_RELEASED_LAYER = re.compile(r"((?<=/layer_)|(?<=group_))\d+(?=/)")
-_THEIR_LAYER = re.compile(
+_RELEASED_LAYER = r"((?<=/layer_)|(?<=group_))\d+(?=/)"
+_THEIR_LAYER = (
     r"((?<=\.layer\.)|(?<=\.h\.)|(?<=_layer_groups\.)|(?<=_layers\.))\d+(?=\.)"
 )
 # Always 0, 1, 2 ... and 0, 0, 0 ...
@@ -70,8 +73,13 @@ class Names:
         renamed: purpose of a head -> Hugging Face's module -> the one that their class for
             it has instead.
         without_layer: what to do about a model that has no weights for one of these.
-        layer: the released scope of a layer, whose number is #; None if layers have no
-            weights of their own.
+        layer: the released scope of a layer, whose number is #; None if layers cannot be
+            left out of a model.
+        why_all_layers: why they cannot.
+        numbers: patterns of a layer's number in a released name and in one of theirs.
+        digits: how many a number has at least in a released name.
+        shared: a weight that a model may have of its own -> the one that it otherwise
+            has in its place, and a description of that; released names.
         own_heads: the names of a checkpoint -> for each tensor of a fine-tuned head whose
             name in the release is not ours, our name and whether ours is transposed.
         identity: Hugging Face's linear module that a model may lack; theirs then has ones
@@ -92,6 +100,13 @@ class Names:
     renamed: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     without_layer: str = "its weights are incomplete"
     layer: str | None = None
+    why_all_layers: str = (
+        "have no weights of their own to choose from; set a smaller num_hidden_layers in "
+        "the config instead"
+    )
+    numbers: tuple[str, str] = (_RELEASED_LAYER, _THEIR_LAYER)
+    digits: int = 1
+    shared: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     own_heads: Callable[[Iterable[str]], Mapping[str, tuple[str, bool]]] | None = None
     identity: str | None = None
     networks: Mapping[str, Network] = dataclasses.field(default_factory=dict)
@@ -137,7 +152,17 @@ class Names:
             name = f"{module}.{name}"
         name = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", name)
         name = re.sub(r"(?<=LayerNorm\.)beta$", "bias", name)
-        return _find(name, _THEIR_LAYER, self._by_their_name)
+        return self._find(name, self.numbers[1], self._by_their_name)
+
+    def _find(self, name, number, table) -> Pair | None:
+        pair = table.get(re.sub(number, "#", name))
+        for found in re.finditer(number, name) if pair else ():
+            layer = int(found[0])
+            pair = pair._replace(
+                released=pair.released.replace("#", f"{layer:0{self.digits}d}", 1),
+                theirs=pair.theirs.replace("#", str(layer), 1),
+            )
+        return pair
 
     def of_released(self, name: str, head: str | None = None) -> Pair | None:
         """The pair of a released name; None if their layout has no place for it.
@@ -145,7 +170,7 @@ class Names:
         Args:
             head: purpose of the model's head.
         """
-        pair = _find(name, _RELEASED_LAYER, self._by_released_name)
+        pair = self._find(name, self.numbers[0], self._by_released_name)
         module, _, ending = pair.theirs.rpartition(".") if pair else ("", "", "")
         own = self.renamed.get(head, {}).get(module)
         return pair._replace(theirs=f"{own}.{ending}") if own else pair
@@ -187,13 +212,3 @@ class Names:
         """Their class for a model whose heads, if any, have names of their own."""
         found = set(released)
         return next(c for names, c in self.classes.items() if found.issuperset(names))
-
-
-def _find(name, layer, table) -> Pair | None:
-    pair = table.get(layer.sub("#", name))
-    for number in layer.finditer(name) if pair else ():
-        pair = pair._replace(
-            released=pair.released.replace("#", number[0], 1),
-            theirs=pair.theirs.replace("#", number[0], 1),
-        )
-    return pair

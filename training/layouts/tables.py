@@ -13,7 +13,7 @@ from text.errors import UserError
 def add_words(
     tensors: MutableMapping[str, np.ndarray], encoder: Encoder, number: int
 ) -> EncoderConfig:
-    """Lengthens the table of tokens, and the bias of a head that has one for each.
+    """Lengthens the table of tokens, and what a head has for each of them.
 
     New rows are drawn from a normal distribution with the deviation of the config's first
     weights, always the same for the same sizes. In a bias, they are 0.
@@ -34,14 +34,20 @@ def add_words(
             f"--vocab_size={number}: the model already has {config.vocab_size} tokens"
         )
     table = tensors[encoder.word_embeddings.path]
-    rows = np.random.default_rng(0).normal(
-        scale=config.embedding_range, size=(missing, table.shape[1])
-    )
+    draw = np.random.default_rng(0).normal
+    rows = draw(scale=config.embedding_range, size=(missing, table.shape[1]))
     rows = rows.astype(table.dtype)
     tensors[encoder.word_embeddings.path] = np.concatenate([table, rows])
-    bias = f"{config.masked_lm_scope}/output_bias"
-    if bias in tensors:
-        tensors[bias] = np.pad(tensors[bias], (0, missing))
+    for name, axis in config.token_axes.items():
+        if name not in tensors:
+            continue
+        shape = list(tensors[name].shape)
+        shape[axis] = missing
+        more = np.zeros(shape)
+        if len(shape) > 1:
+            more = draw(scale=config.initializer_range, size=shape)
+        more = more.astype(tensors[name].dtype)
+        tensors[name] = np.concatenate([tensors[name], more], axis=axis)
     return dataclasses.replace(config, vocab_size=number)
 
 

@@ -5,6 +5,7 @@ import pytest
 from training.layouts.bert_names import BERT
 from training.layouts.gpt_names import GPT
 from training.layouts.names import Names, Pair
+from training.layouts.t5_names import T5
 
 # A made-up architecture whose tagger has a module of its own.
 OTHER = Names(
@@ -25,11 +26,11 @@ OTHER = Names(
 )
 
 
-@pytest.mark.parametrize("names", [BERT, GPT, OTHER])
+@pytest.mark.parametrize("names", [BERT, GPT, T5, OTHER])
 def test_each_name_leads_to_the_other_and_back(names):
     for pair in names.pairs:
         pair = pair._replace(
-            released=pair.released.replace("#", "11"),
+            released=pair.released.replace("#", "11".zfill(names.digits)),
             theirs=pair.theirs.replace("#", "11"),
         )
         assert names.of_released(pair.released) == pair

@@ -1,0 +1,74 @@
+"""The golden T5s, and a small one of our own."""
+
+import json
+import re
+
+import numpy as np
+from safetensors.numpy import load_file
+
+import tests
+from modeling.encoders.architectures import config_from_dict
+from modeling.encoders.t5_config import T5Config
+
+GOLDEN = tests.GOLDEN / "t5"
+VERSIONS = ("v1_0", "v1_1")
+SMALL = T5Config(
+    vocab_size=40,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    attention_head_size=6,
+    intermediate_size=24,
+    relative_attention_num_buckets=8,
+    relative_attention_max_distance=16,
+)
+
+
+def golden(name: str) -> dict:
+    with np.load(GOLDEN / name) as file:
+        return dict(file)
+
+
+def read_config(version: str) -> T5Config:
+    return config_from_dict(json.loads((GOLDEN / version / "config.json").read_text()))
+
+
+def weights(version: str) -> dict[str, np.ndarray]:
+    """Of the golden model, by the names and with the shapes of the release."""
+    theirs = load_file(GOLDEN / version / "model.safetensors")
+    names = json.loads((GOLDEN / version / "variables.json").read_text())
+    found = {}
+    for name, shape in names:
+        other = re.sub(
+            r"block_(\d+)/layer_(\d+)",
+            lambda number: f"block.{int(number[1])}.layer.{int(number[2])}",
+            name.replace("decoder/logits", "lm_head"),
+        )
+        other = re.sub("/(embedding|scale|kernel)$", "", other).replace("/", ".")
+        value = theirs.pop(f"{other}.weight")
+        is_transposed = value.ndim > 1 and name != "shared/embedding"
+        found[name] = value.T if is_transposed else value
+        assert found[name].shape == tuple(shape)
+    assert not theirs
+    return found
+
+
+def load(model, version: str):
+    """Gives a network the golden weights that it has."""
+    values = weights(version)
+    for variable in model.weights:
+        variable.assign(values[variable.path])
+    return model
+
+
+def batch(version: str) -> dict[str, np.ndarray]:
+    """The inputs and targets of the golden outputs."""
+    found = golden(f"{version}/outputs.npz")
+    labels = found["in_labels"]
+    values = {
+        "input_ids": found["in_ids"],
+        "input_mask": found["in_mask"],
+        "target_ids": np.maximum(labels, 0),
+        "target_mask": labels >= 0,
+    }
+    return {name: value.astype(np.int32) for name, value in values.items()}

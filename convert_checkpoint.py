@@ -13,7 +13,6 @@ layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import re
@@ -141,10 +140,8 @@ class Options(kinds.TokenizerOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import checkpoint, checkpoint_contents, run, run_folder
-from training.backend import keras, tf
-from modeling.decoders import text_to_text
-from modeling.objectives import pretraining
+from training import checkpoint, checkpoint_contents, run, run_folder, whole_model
+from training.backend import tf
 from text.files import anywhere, inputs, local, sources
 from training.layouts import (
     hugging_face,
@@ -185,7 +182,7 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     for prefix in prefixes:
         is_theirs = hugging_face.is_weights(prefix)
         names = hugging_face.names_of(config) if is_theirs else None
-        report = _check(prefix, config, names)
+        report = whole_model.check(prefix, config, names)
         twice = set(report.unused).intersection(names.shared if names else ())
         if twice:
             hugging_face.read(prefix, report.matched)  # refuses it if they differ
@@ -206,47 +203,6 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     text = _text(prefixes[0], tokenizer)
     # A run reads the settings of text in task.json, if there is one.
     return Model(found, config, tokenizer, files, task and text | task, text)
-
-
-def _check(prefix, config, names):
-    """Refuses a checkpoint that is incomplete or does not match the config."""
-    network = _network(config)
-    encoder = network.encoder
-    # If there are several, the head may be another's.
-    several = networks.networks_in(checkpoint.shapes_of(prefix))
-    checked = encoder if several else network
-    variables = {variable.path: variable for variable in checked.variables}
-    required = encoder.required
-    if config.has_decoder:
-        # All of the decoder, or nothing: the encoder of another model.
-        paths = (variable.path for variable in network.weights)
-        own = tuple(path for path in paths if not path.startswith(encoder.scope))
-        if not checkpoint.shapes_of(prefix).keys().isdisjoint(own):
-            required = (*required, *own)
-    report = checkpoint.match(variables, prefix, required, encoder.scope)
-    odd = [
-        name
-        for name in report.unused
-        if name.startswith(encoder.scope)
-        and not checkpoint_contents.of_training(name)
-        or names
-        and not names.of_released(name)
-        and not names.is_implied(name)
-    ]
-    if odd:
-        raise UserError(
-            f"{prefix}: contains {', '.join(odd[:5])}, which its config does not describe; "
-            "check that the config is the right one and that the release has this head"
-        )
-    return report
-
-
-@functools.cache  # averaging asks for it again and again
-def _network(config):
-    with keras.StatelessScope(initialize_variables=False):  # shapes only
-        if config.has_decoder:
-            return text_to_text.TextToTextModel(config)
-        return pretraining.PretrainingModel(config)
 
 
 def _task(prefix) -> dict:
@@ -335,7 +291,7 @@ def _add_words(model: Model, given: Options) -> None:
         tokens[row : row + 1] = parts
         rows[row] = tokenizer.encode(line)
     size = max(len(tokens), model.config.vocab_size)
-    words = _network(model.config).encoder.word_embeddings.path
+    words = whole_model.network(model.config).encoder.word_embeddings.path
     for name, axis in {words: 0, **model.config.token_axes}.items():
         if name in model.tensors:
             table = np.moveaxis(model.tensors[name], axis, 0)
@@ -444,7 +400,7 @@ def main(given: Options) -> int:
         )
     if given.add_words_file:
         _add_words(model, given)
-    encoder = _network(model.config).encoder
+    encoder = whole_model.network(model.config).encoder
     if given.vocab_size:
         model.config = tables.add_words(model.tensors, encoder, given.vocab_size)
     if given.max_position_embeddings:

@@ -33,6 +33,7 @@ from training.ablations.tables import TABLES
 _MARK = ".ablations~bert~"  # a file that marks the folder as made by this script
 _DOCUMENTATION = "text/documentation"
 _VOCABULARY = "text/vocabulary"
+_NUM_UNUSED = 99  # tokens of a learned vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,19 +256,22 @@ def _sources(given: Options) -> plan.Sources:
         }
         made.append(_text_cell(_DOCUMENTATION, "collect_documentation.py", flags))
     vocabulary = given.vocab_file
-    if vocabulary is None:
+    if vocabulary is not None:
+        end_id = given.load_tokenizer(vocabulary).vocabulary.end_id
+    else:
+        end_id = _NUM_UNUSED + 3  # behind [PAD], these, [UNK] and [CLS]
         vocabulary = f"{{root}}/{_VOCABULARY}/{cells.OUTPUT}/vocab.txt"
         flags = {
             "input_file": ",".join(train),
             "output_file": vocabulary,
             "vocab_size": given.vocab_size,
-            "num_unused": 99,
+            "num_unused": _NUM_UNUSED,
             "input_format": given.input_format,
             **given.text_flags(),
         }
         needs = tuple(cell.name for cell in made)
         made.append(_text_cell(_VOCABULARY, "build_vocab.py", flags, needs))
-    return plan.Sources(train, held_out, vocabulary, made)
+    return plan.Sources(train, held_out, vocabulary, end_id, made)
 
 
 def _text_cell(name, script, flags, needs=()):

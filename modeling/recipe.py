@@ -1,6 +1,7 @@
 """How gradients become an update: the optimizers by name, and their settings.
 
-To add an optimizer, add a class to optimization.py and a row to OPTIMIZERS.
+To add an optimizer, add a class to optimization.py, or a file next to it, and a row to
+OPTIMIZERS.
 
 This module loads no Keras, so that --help can list the names at once; what a row names is
 imported when the row is called.
@@ -8,6 +9,18 @@ imported when the row is called.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+
+
+def _adafactor():
+    from modeling.adafactor import Adafactor
+
+    return Adafactor
+
+
+def _adafactor_constant():
+    from modeling.adafactor import AdafactorConstant
+
+    return AdafactorConstant
 
 
 def _adam_weight_decay():
@@ -54,6 +67,8 @@ def _openai_adam_constant():
 
 # Each row is a function that imports and returns the class.
 OPTIMIZERS = {
+    "adafactor": _adafactor,
+    "adafactor_constant": _adafactor_constant,
     "adam_weight_decay": _adam_weight_decay,
     "electra_adam": _electra_adam,
     "fairseq_adam": _fairseq_adam,
@@ -62,6 +77,11 @@ OPTIMIZERS = {
     "openai_adam_cosine": _openai_adam_cosine,
     "openai_adam_constant": _openai_adam_constant,
 }
+# Settings that an optimizer does not have.
+WITHOUT = dict.fromkeys(
+    ("adafactor", "adafactor_constant"),
+    ("bias_correction", "adam_beta_2", "weight_decay"),
+)
 
 
 @dataclasses.dataclass(frozen=True)

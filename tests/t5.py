@@ -1,5 +1,6 @@
 """The golden T5s, and a small one of our own."""
 
+import dataclasses
 import json
 import re
 
@@ -9,6 +10,8 @@ from safetensors.numpy import load_file
 import tests
 from modeling.encoders.architectures import config_from_dict
 from modeling.encoders.t5_config import T5Config
+from modeling.objectives.objective import Objective, Tokens
+from modeling.objectives.span_corruption import SpanCorruption
 
 GOLDEN = tests.GOLDEN / "t5"
 VERSIONS = ("v1_0", "v1_1")
@@ -22,6 +25,16 @@ SMALL = T5Config(
     relative_attention_num_buckets=8,
     relative_attention_max_distance=16,
 )
+# For tests/golden/pretraining/pretraining.tfrecord, whose [CLS] and [SEP] are 2 and 3.
+OF_RECORDS = dataclasses.replace(
+    SMALL, vocab_size=3000, num_hidden_layers=1, eos_token_id=3, hidden_dropout_prob=0.0
+)
+
+
+def spans_of_records() -> Objective:
+    """The last ids of their vocabulary stand for spans."""
+    tokens = Tokens(range(2999, 2960, -1), end_id=3, pad_id=0, left_out=(2, 3))
+    return SpanCorruption().on_rows(tokens, 64)
 
 
 def golden(name: str) -> dict:

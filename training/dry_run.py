@@ -79,16 +79,13 @@ def measure(
         began = time.perf_counter()
         trainer.run_updates(batches, 1)
         seconds.append(time.perf_counter() - began)
-    weights, trained = (
+    weights, slots = (
         sum(v.shape.num_elements() for v in variables)
-        for variables in (
-            trainer.weights.values(),
-            trainer.optimizer.trainable_variables,
-        )
+        for variables in (trainer.weights.values(), trainer.optimizer.variables)
     )
     return Needs(
         weights=weights,
-        checkpoint_bytes=4 * (weights + 2 * trained),
+        checkpoint_bytes=4 * (weights + slots),
         flops=settings.batch_size
         * of_row(trainer.measured, trainer.model.config, seq_length, predictions),
         seconds=statistics.median(seconds),
@@ -99,18 +96,8 @@ def measure(
 def of_row(
     objective: Objective, config: EncoderConfig, seq_length: int, predictions: int
 ) -> int:
-    """Like `flops`, of all encoders and heads of an objective."""
-    first, *others = objective.encoders(config)
-    found = flops(first, seq_length, predictions)
-    found += sum(flops(config, seq_length, 0) for config in others)
-    return found + _PASSES * seq_length * objective.token_head_size(config)
-
-
-def flops(config: EncoderConfig, seq_length: int, predictions: int) -> int:
     """Floating-point operations of training on one row, in products of matrices."""
-    width = config.embedding_size
-    of_head = predictions * width * (config.hidden_size + config.vocab_size)
-    return _PASSES * (config.multiplications(seq_length) + of_head)
+    return _PASSES * objective.multiplications(config, seq_length, predictions)
 
 
 def _peak_bytes():

@@ -7,7 +7,7 @@ for a run import what they need.
 import dataclasses
 
 import options
-from modeling.recipe import OPTIMIZERS, Recipe
+from modeling.recipe import OPTIMIZERS, WITHOUT, Recipe
 from serving import portable
 from text.errors import UserError
 
@@ -113,7 +113,9 @@ class RunOptions:
         "fall from its peak without a jump. electra_adam: BERT's, with a learning rate "
         "that does not jump either. lamb: for batches of thousands of rows. openai_adam: "
         "GPT's, which corrects Adam's bias in the weight decay as well; the learning rate "
-        "falls in a line, with _cosine in half a wave, with _constant it stays.",
+        "falls in a line, with _cosine in half a wave, with _constant it stays. "
+        "adafactor: T5's; the learning rate stays for --num_warmup_steps, then falls with "
+        "the root of the step, or stays with _constant. Neither has weight decay.",
     )
     bias_correction: bool = options.field(
         False,
@@ -170,6 +172,7 @@ class RunOptions:
             "max_skipped_updates",
         )
         self.check_at_least(0, "keep_checkpoint_max", "eval_every_steps")
+        self._check_optimizer()
         if not 0 < self.adam_beta_2 < 1:
             raise UserError(
                 f"--adam_beta_2={self.adam_beta_2}: must be between 0 and 1"
@@ -190,6 +193,17 @@ class RunOptions:
             portable.check_installed(self.export_formats)
         if self.uses_tpu:
             self._check_tpu()
+
+    def _check_optimizer(self):
+        """Refuses settings that the optimizer does not have."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in WITHOUT.get(self.optimizer, ()):
+            value = getattr(self, name)
+            if value != defaults[name]:
+                raise UserError(
+                    f"--{name}={value}: --optimizer={self.optimizer} does not have it; "
+                    "leave it out"
+                )
 
     def network_changes(self, config) -> dict:
         """Keys of the config that flags change."""

@@ -55,8 +55,15 @@ def load_network(
     """The network of a checkpoint, without its pooler, which fills no masks.
 
     Raises:
-        UserError: a weight is missing or has another shape.
+        UserError: a weight is missing or has another shape, or the model has a decoder in
+            the place of a masked-LM head.
     """
+    if config.has_decoder:
+        raise UserError(
+            f"{prefix}: a model of the architecture {config.architecture!r} fills no masks "
+            "and continues no text, because its decoder writes another one; use "
+            "run_text_to_text.py"
+        )
     model = masked_lm.MaskedLM().network(config, dtype=dtype)
     encoder = model.encoder
     pooler = {v.path for v in encoder.weights}.difference(encoder.required)

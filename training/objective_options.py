@@ -23,7 +23,9 @@ class ObjectiveOptions:
         "language modelling on records with --masking=dynamic, for a config whose "
         "attention_direction is left_to_right or right_to_left. replaced_tokens is "
         "ELECTRA's, on such records: a generator fills masks, and a discriminator, which "
-        "is the encoder to use later, finds the tokens that are not the original ones.",
+        "is the encoder to use later, finds the tokens that are not the original ones. "
+        "span_corruption is T5's, on such records and with --vocab_file: a decoder writes "
+        "the spans that the encoder's text lacks.",
     )
     generator_hidden_size: float = options.field(
         0.25,
@@ -49,6 +51,14 @@ class ObjectiveOptions:
         "the mean of their ids.",
     )
 
+    noise_density: float = options.field(
+        0.15, help="For span_corruption: the share of tokens that a text loses."
+    )
+    mean_noise_span_length: float = options.field(
+        3.0,
+        help="For span_corruption: the tokens that it loses in one place, on average.",
+    )
+
     def __post_init__(self):
         mine = OBJECTIVES[self.objective].options
         for item in dataclasses.fields(ObjectiveOptions):
@@ -67,6 +77,15 @@ class ObjectiveOptions:
                 )
         if not 0 < self.disc_weight < float("inf"):
             raise UserError(f"--disc_weight={self.disc_weight}: must be above 0")
+        if not 0 < self.noise_density < 1:
+            raise UserError(
+                f"--noise_density={self.noise_density}: must be between 0 and 1"
+            )
+        if not 1 <= self.mean_noise_span_length < float("inf"):
+            raise UserError(
+                f"--mean_noise_span_length={self.mean_noise_span_length}: must be at least "
+                "1"
+            )
         super().__post_init__()
 
     def make_objective(self, name: str | None = None):

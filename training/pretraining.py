@@ -54,7 +54,7 @@ def pretrain(given) -> None:
     paths = shards.find([*given.input_file, *given.eval_input_file])
     described = descriptions.find(paths)
     objective, schema, drawn = pretraining_records.choose_objective(
-        given, paths, described
+        given, config, paths, described, tokenizer
     )
     data, held_out = (
         pretraining_records.read(files, described, given, config, schema)

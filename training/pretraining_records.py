@@ -13,7 +13,7 @@ from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.kinds import OBJECTIVES
-from modeling.objectives.objective import Objective
+from modeling.objectives.objective import Objective, Tokens
 from text.errors import UserError
 from text.files import anywhere
 from text.instances.kinds import RowOptions
@@ -78,14 +78,44 @@ def _refuse_without_mask(path, description, objectives):
         )
 
 
-def choose_objective(
-    given, paths: list[str], described: Described
-) -> tuple[Objective, reading.Schema, dict]:
-    """The objective, the record features that it needs, and how masks are drawn.
+def _sentinels(vocabulary, config) -> tuple[int, ...]:
+    """Its own or, if it has none, the model's rows behind the last token."""
+    try:
+        return tuple(vocabulary.sentinels)
+    except UserError as error:
+        if behind := range(config.vocab_size - 1, len(vocabulary) - 1, -1):
+            return tuple(behind)
+        raise UserError(
+            f"{error}; or raise vocab_size in the config by 100, so that the model has "
+            "rows for them"
+        ) from error
 
-    Raises:
-        UserError: the records are not of one kind, or lack what the objective needs.
-    """
+
+def _with_vocabulary(objective, tokenizer, given, config) -> Objective:
+    """Tells an objective what the vocabulary has for it, if it needs that."""
+    if not objective.needs_vocabulary:
+        return objective
+    if not tokenizer:
+        raise UserError(
+            f"--objective={given.objective} needs --vocab_file, the vocabulary of the "
+            "records, some of whose tokens stand for parts of a text"
+        )
+    vocabulary = tokenizer.vocabulary
+    ids = vocabulary.special_ids
+    tokens = Tokens(
+        sentinels=_sentinels(vocabulary, config),
+        end_id=vocabulary.end_id,
+        pad_id=vocabulary.pad_id,
+        left_out=tuple(ids[name] for name in (CLS, SEP) if name in ids),
+    )
+    try:
+        return objective.on_rows(tokens, given.max_seq_length)
+    except ValueError as error:
+        raise UserError(f"{given.vocab_file}: {error}") from error
+
+
+def _kinds(given, paths, described) -> tuple[dict[str, RowOptions], RowOptions]:
+    """How each file was made; and how those of a release were."""
     sizes = {
         "max_seq_length": given.max_seq_length,
         "max_predictions_per_seq": given.max_predictions_per_seq,
@@ -99,6 +129,24 @@ def choose_objective(
         else released
         for path in paths
     }
+    return kinds, released
+
+
+def choose_objective(
+    given,
+    config: EncoderConfig,
+    paths: list[str],
+    described: Described,
+    tokenizer: Tokenizer | None = None,
+) -> tuple[Objective, reading.Schema, dict]:
+    """The objective, the record features that it needs, and how masks are drawn.
+
+    Args:
+        tokenizer: that of --vocab_file, if given.
+    Raises:
+        UserError: the records are not of one kind, or lack what the objective needs.
+    """
+    kinds, released = _kinds(given, paths, described)
     path, recipe = next(iter(kinds.items()), (None, released))
     description = described.get(path)
     for other, kind in kinds.items():
@@ -109,6 +157,7 @@ def choose_objective(
         for name in OBJECTIVES
     }
     objective = objectives[given.objective]
+    objective = _with_vocabulary(objective, tokenizer, given, config)
     holds_masks = recipe.make().masks.are_drawn
     if objective.reads_masks:
         _refuse_without_mask(path, description, objectives)
@@ -137,6 +186,8 @@ def choose_objective(
     if drawn:
         drawn["mask_share"], drawn["random_share"] = _shares(objective, recipe)
         drawn["vocab_sha256"] = description.vocab_sha256
+    if objective.needs_vocabulary:
+        drawn["vocab_sha256"] = tokenizer.vocabulary.digest
     return objective, schema, drawn
 
 

@@ -194,7 +194,8 @@ def check_vocabulary(
     vocabulary: Vocabulary, config: EncoderConfig, config_file: str
 ) -> None:
     """Raises:
-    UserError: the network has no row for some token, or expects other padding.
+    UserError: the network has no row for some token, or expects other padding or another
+        end of texts.
     """
     if len(vocabulary) > config.vocab_size:
         raise UserError(
@@ -204,6 +205,12 @@ def check_vocabulary(
             "with convert_checkpoint.py --vocab_size)"
         )
     check_padding(vocabulary.path, vocabulary.pad_id, config, config_file)
+    if config.eos_token_id not in (None, vocabulary.end_id):
+        raise UserError(
+            f"{vocabulary.path}: texts end with token {vocabulary.end_id}, but "
+            f"eos_token_id is {config.eos_token_id} in {config_file}; use the model's own "
+            f'vocabulary or, for a new model, set "eos_token_id": {vocabulary.end_id}'
+        )
 
 
 def check_padding(

@@ -118,6 +118,11 @@ class EncoderConfig:
         """The id of padding in the vocabulary; None if it may be any."""
         return None
 
+    @property
+    def eos_token_id(self) -> int | None:
+        """The id of what ends a text that is written; None if it may be any."""
+        return None
+
     def __post_init__(self):
         for field in dataclasses.fields(self):
             self._check(field.name, field.type, getattr(self, field.name))

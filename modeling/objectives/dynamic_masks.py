@@ -90,6 +90,12 @@ class DynamicMasks(Objective):
     def encoders(self, config):
         return self.objective.encoders(config)
 
+    def token_head_size(self, config):
+        return self.objective.token_head_size(config)
+
+    def multiplications(self, config, seq_length, predictions):
+        return self.objective.multiplications(config, seq_length, predictions)
+
     def counts(self, batch, outputs):
         return self.objective.counts(batch, outputs)
 

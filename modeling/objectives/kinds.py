@@ -51,6 +51,12 @@ def _replaced_tokens():
     return ReplacedTokens
 
 
+def _span_corruption():
+    from modeling.objectives.span_corruption import SpanCorruption
+
+    return SpanCorruption
+
+
 OBJECTIVES = {
     "masked_lm_next_sentence": Kind(_masked_lm_next_sentence),
     "masked_lm": Kind(_masked_lm),
@@ -65,5 +71,8 @@ OBJECTIVES = {
             "disc_weight",
             "repeat_positions",
         ),
+    ),
+    "span_corruption": Kind(
+        _span_corruption, ("noise_density", "mean_noise_span_length")
     ),
 }

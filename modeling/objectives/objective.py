@@ -2,11 +2,28 @@
 
 import abc
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import keras
 from keras import ops
 
 from modeling.encoders.config import EncoderConfig
+
+
+class Tokens(NamedTuple):
+    """What an objective may need to know of a vocabulary.
+
+    Attributes:
+        sentinels: ids that stand for spans of a text, in order.
+        end_id: of what ends a text.
+        pad_id: of what follows it.
+        left_out: ids of what is in a row and not text, such as [CLS] and [SEP].
+    """
+
+    sentinels: Sequence[int]
+    end_id: int
+    pad_id: int
+    left_out: Sequence[int]
 
 
 class Objective(abc.ABC):
@@ -28,6 +45,7 @@ class Objective(abc.ABC):
         fits_masked_records: whether records may hold masks.
         mask_shares: shares of the chosen tokens that become [MASK] or a random token, if
             they are not what the flags of the records say.
+        needs_vocabulary: whether it must be told about the vocabulary, by `on_rows`.
         masked_by: the class that draws masks, if it is not `DynamicMasks`.
         num_counts: how many rows `counts` returns.
         compared: the outputs of the network in which a student is compared with its
@@ -48,6 +66,7 @@ class Objective(abc.ABC):
     answering: tuple[str, ...] = ("",)
     fits_masked_records: bool = True
     mask_shares: tuple[float, float] | None = None
+    needs_vocabulary: bool = False
     masked_by: type | None = None
     num_counts: int = 0
     compared: tuple[str, ...] = ()
@@ -72,6 +91,29 @@ class Objective(abc.ABC):
             ValueError: says why.
         """
         del config
+
+    def on_rows(self, tokens: Tokens, width: int) -> "Objective":
+        """The same for rows of this width of a vocabulary, if it `needs_vocabulary`.
+
+        Raises:
+            ValueError: it cannot learn from them.
+        """
+        raise NotImplementedError
+
+    def multiplications(
+        self, config: EncoderConfig, seq_length: int, predictions: int
+    ) -> int:
+        """Of the products of matrices in the network's pass over one row.
+
+        Args:
+            seq_length: tokens of the row.
+            predictions: of these, how many are predicted.
+        """
+        first, *others = self.encoders(config)
+        found = sum(encoder.multiplications(seq_length) for encoder in (first, *others))
+        width = first.embedding_size
+        found += predictions * width * (first.hidden_size + first.vocab_size)
+        return found + seq_length * self.token_head_size(config)
 
     def encoders(self, config: EncoderConfig) -> tuple[EncoderConfig, ...]:
         """The configs of the encoders that read a row; the first predicts its tokens."""

@@ -1,5 +1,6 @@
 """The tokens of one text, given another: what T5 learns, whatever the texts are for."""
 
+import copy
 import math
 
 from keras import ops
@@ -18,8 +19,6 @@ class TextToText(Objective):
     the places of a batch, padding included. In training, the loss includes a small penalty
     on large logits, `z_loss`, as in the release.
 
-    Args:
-        measures: leave out that penalty, as evaluations do.
     Source: tensorflow/mesh@da90793 mesh_tensorflow/transformer/transformer.py,
         class Unitransformer
     """
@@ -29,19 +28,29 @@ class TextToText(Objective):
     answers = "text"
     fits_masked_records = False
 
-    def __init__(self, measures: bool = False):
-        self._measures = measures
-        self.metric_names = ("target_accuracy", *(() if measures else ("z_loss",)))
+    metric_names = ("target_accuracy", "z_loss")
+    _is_measured = False
 
     @property
     def measured(self) -> Objective:
-        return self if self._measures else type(self)(measures=True)
+        """The same without the penalty."""
+        if self._is_measured:
+            return self
+        found = copy.copy(self)
+        found._is_measured, found.metric_names = True, ("target_accuracy",)
+        return found
 
     def check(self, config) -> None:
         if not config.has_decoder:
             raise ValueError(
                 'only an encoder with a decoder writes text; set "architecture": "t5"'
             )
+
+    def check_export(self, config) -> None:
+        raise ValueError(
+            "a pre-trained T5 has no export; fine-tune it with run_text_to_text.py, and "
+            "export that"
+        )
 
     def network(self, config, *, seed=0, dtype="float32") -> TextToTextModel:
         return TextToTextModel(config, seed=seed, dtype=dtype)
@@ -51,14 +60,14 @@ class TextToText(Objective):
 
     def losses(self, batch, outputs) -> dict:
         loss = outputs["target_loss"]
-        if self._measures:
+        if self._is_measured:
             loss -= outputs["z_loss"]
         return {"target_loss": (loss, ops.sum(target_weights(batch)))}
 
     def metrics(self, batch, outputs) -> dict:
         number = ops.sum(target_weights(batch))
         found = {"target_accuracy": (outputs["target_correct"], number)}
-        if not self._measures:
+        if not self._is_measured:
             found["z_loss"] = (outputs["z_loss"], number)
         return found
 

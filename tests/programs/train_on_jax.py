@@ -14,6 +14,8 @@ import numpy as np  # noqa: E402
 from modeling import derivatives, layers, losses, optimization  # noqa: E402
 from modeling.encoders.bert_config import BertConfig  # noqa: E402
 from modeling.objectives import pretraining  # noqa: E402
+from modeling.objectives.text_to_text import TextToText  # noqa: E402
+from tests import t5  # noqa: E402
 
 assert keras.backend.backend() == "jax"
 golden, weights_path, batches_path = sys.argv[1:]
@@ -103,3 +105,33 @@ for step in range(4):
     values, slots, total, norm = update(values, slots, batch, step)
     np.testing.assert_allclose(total, trace["loss"][step], rtol=1e-5)
     np.testing.assert_allclose(norm, trace["global_norm"][step], rtol=1e-5)
+
+# T5: losses and gradients, writing, and the spans of a batch.
+theirs, mesh = (t5.golden(f"v1_1/{name}.npz") for name in ("outputs", "mesh"))
+objective = TextToText()
+model = t5.load(objective.network(t5.read_config("v1_1")), "v1_1")
+batch = t5.batch("v1_1")
+places = batch["target_ids"].size
+
+
+@jax.jit
+@jax.value_and_grad
+def of_places(values):
+    with derivatives.written_out():
+        outputs, _ = model.stateless_call(values, [], batch)
+        return objective.losses(batch, outputs)["target_loss"][0] / places
+
+
+total, gradients = of_places([v.value for v in model.trainable_variables])
+np.testing.assert_allclose(total, mesh["training_loss"], rtol=1e-5)
+for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
+    expected = mesh.get(f"grad:{variable.path}")
+    if expected is not None:
+        most = np.abs(expected).max()
+        np.testing.assert_allclose(gradient, expected, rtol=0, atol=1e-4 * most)
+written = jax.jit(lambda: model.greedy(batch, 12))()
+np.testing.assert_array_equal(written, theirs["greedy"][:, 1:])
+rows = {"input_ids": np.full((2, 64), 9), "input_mask": np.ones((2, 64), "int32")}
+rows["row_numbers"] = np.arange(2)
+spans = jax.jit(lambda: t5.spans_of_records().prepare(rows, 0))()
+assert (spans["target_mask"].sum(axis=1) == 9 + 3 + 1).all()  # of 62 tokens

@@ -26,6 +26,8 @@ from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import masked_lm, next_token, pretraining, replaced_tokens
 from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.objective import Objective
+from modeling.recipe import Recipe
+from tests import t5
 from text.instances.kinds import RowOptions
 from text.records import reading, shards
 
@@ -44,11 +46,12 @@ SIZES = {
 
 
 class Kind(NamedTuple):
-    """What is trained, and the output whose dropout is looked at."""
+    """What is trained, the output whose dropout is looked at, and how."""
 
     make: Callable[[], Objective]
     config: EncoderConfig
     output: str
+    recipe: Recipe = Recipe()
 
 
 def distilled():
@@ -79,6 +82,12 @@ KINDS = {
         GptConfig(**{k: v for k, v in SIZES.items() if k != "type_vocab_size"}),
         "sequence_output",
     ),
+    "span corruption": Kind(
+        t5.spans_of_records,
+        dataclasses.replace(t5.OF_RECORDS, initializer_factor=2.0),
+        "target_loss",
+        Recipe("adafactor"),
+    ),
 }
 
 
@@ -106,6 +115,7 @@ def train(strategy, kind, data, accumulation_steps=1, xla=False, recompute=False
         accumulation_steps=accumulation_steps,
         recompute=recompute,
         xla=xla,
+        recipe=kind.recipe,
         save_every_steps=0,
         log_every_steps=1,
     )

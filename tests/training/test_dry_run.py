@@ -11,7 +11,8 @@ from training import dry_run
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
-from modeling.objectives import replaced_tokens
+from modeling.encoders.t5_config import T5Config
+from modeling.objectives import masked_lm, replaced_tokens, span_corruption
 from tests import jobs, tiny
 from text.errors import UserError
 
@@ -26,12 +27,16 @@ LARGE = BertConfig(
 )
 
 
+def flops(config, seq_length, predictions):
+    return dry_run.of_row(masked_lm.MaskedLM(), config, seq_length, predictions)
+
+
 def test_operations_of_a_row():
     # Six for each weight that multiplies a token, twice over what attention adds.
     weights = 12 * (4 * 768**2 + 2 * 768 * 3072)
     attention = 12 * 2 * 128 * 768
     head = 20 * 768 * (768 + 30522)
-    found = dry_run.flops(BASE, 128, 20)
+    found = flops(BASE, 128, 20)
     assert found == 6 * (128 * (weights + attention) + head)
     shared = AlbertConfig(
         vocab_size=30522,
@@ -40,16 +45,26 @@ def test_operations_of_a_row():
         num_attention_heads=12,
         intermediate_size=3072,
     )
-    assert dry_run.flops(shared, 128, 0) == 6 * 128 * (weights + attention + 128 * 768)
+    assert flops(shared, 128, 0) == 6 * 128 * (weights + attention + 128 * 768)
 
 
 def test_operations_of_both_networks_of_an_electra():
     config = ElectraConfig(vocab_size=30522)
     objective = replaced_tokens.ReplacedTokens(0.25)
     found = dry_run.of_row(objective, config, 128, 19)
-    found -= dry_run.flops(config, 128, 0)
-    found -= dry_run.flops(config.generator(0.25, 1.0), 128, 19)
+    found -= flops(config, 128, 0)
+    found -= flops(config.generator(0.25, 1.0), 128, 19)
     assert found == 6 * 128 * (256 * 256 + 256)  # the discriminator's head
+
+
+def test_operations_of_an_encoder_and_its_decoder():
+    config = T5Config(vocab_size=32128)
+    found = dry_run.of_row(span_corruption.SpanCorruption(), config, 568, 0)
+    dense = 512 * (4 * 512 + 2 * 2048)
+    of_encoder = 512 * (dense + 2 * 512 * 512)
+    of_decoder = 114 * (dense + 2 * 114 * 512)  # and what it reads of the encoder:
+    of_decoder += 512 * 2 * 512 * 512 + 114 * (2 * 512 * 512 + 2 * 512 * 512)
+    assert found == 6 * (6 * (of_encoder + of_decoder) + 114 * 512 * 32128)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +72,8 @@ def test_operations_of_both_networks_of_an_electra():
 )
 def test_runs_of_the_paper(name, config):
     rows = 256 * 900_000, 256 * 100_000
-    total = rows[0] * dry_run.flops(config, 128, 20)
-    total += rows[1] * dry_run.flops(config, 512, 76)
+    total = rows[0] * flops(config, 128, 20)
+    total += rows[1] * flops(config, 512, 76)
     assert dry_run.PAPER[name] == pytest.approx(total, rel=5e-3)
 
 
@@ -85,7 +100,7 @@ def test_it_says_what_a_run_takes_and_writes_nothing(tmp_path, capsys):
     assert sorted(tmp_path.iterdir()) == before
     said = capsys.readouterr().out
     assert "the run: 419 updates, 4.0 epochs" in said
-    operations = 8 * dry_run.flops(config, 64, 10)
+    operations = 8 * flops(config, 64, 10)
     assert f"an update: {operations / 1e12:.3g} TFLOP" in said
     jobs.run(run_pretraining, flags | {"num_train_steps": 1})
     size = sum(p.stat().st_size for p in (tmp_path / "output").glob("model.ckpt-1.*"))

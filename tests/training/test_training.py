@@ -15,7 +15,7 @@ from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import masked_lm, next_token, pretraining, replaced_tokens
 from modeling.objectives.dynamic_masks import DynamicMasks
-from tests import forked, jobs, tiny
+from tests import forked, jobs, t5, tiny
 from text.files import sources
 from text.instances.kinds import RowOptions
 from text.instances.masking import prediction_counts
@@ -112,7 +112,8 @@ def test_training_follows_the_release():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind", ["pairs", "replaced tokens", "distilled words", "next token"]
+    "kind",
+    ["pairs", "replaced tokens", "distilled words", "next token", "span corruption"],
 )
 def test_two_replicas_accumulation_and_xla_equal_one_big_batch(kind):
     line = jobs.command("tests/programs/train_on_replicas.py", {})
@@ -159,8 +160,9 @@ ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
         (DYNAMIC, TINY),
         (next_token.NextToken(), GPT),
         (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
+        (t5.spans_of_records(), t5.OF_RECORDS),
     ],
-    ids=["pairs", "dynamic", "next token", "replaced tokens"],
+    ids=["pairs", "dynamic", "next token", "replaced tokens", "span corruption"],
 )
 def test_whole_update_compiles_with_xla(objective, config):
     """As on a TPU: nothing in it has a varying shape, or is a string."""
@@ -168,6 +170,8 @@ def test_whole_update_compiles_with_xla(objective, config):
     batch = next(iter(parsed().training(8, seed=0)))
     batch["row_numbers"] = tf.range(8, dtype=tf.int64)
     name = f"{config.scope}/encoder/layer_0/output/dense/kernel"
+    if config.architecture == "t5":
+        name = "encoder/block_000/layer_000/SelfAttention/q"
     before = run.variables[name].numpy()
     update = tf.function(run.update, jit_compile=True)
     sums, finite = update(batch, tf.constant(1, tf.int64))

@@ -5,7 +5,7 @@ import dataclasses
 import options
 from text.corpus import formats
 from text.errors import UserError
-from text.instances.kinds import RowOptions
+from text.instances.kinds import INSTANCES, RowOptions
 from text.records import descriptions
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
@@ -93,6 +93,12 @@ class GenerationOptions(TokenizerOptions, RowOptions):
                 )
             if self.do_whole_word_mask:
                 raise UserError(f"{vocabulary.no_mask}; leave out --do_whole_word_mask")
+        if not vocabulary.has_cls and self.make().needs_cls:
+            fits = [name for name, kind in INSTANCES.items() if not kind.needs_cls]
+            raise UserError(
+                f"{vocabulary.path}: has no token at the start of a row, like [CLS], which "
+                f"--instances={self.instances} needs; use --instances={' or '.join(fits)}"
+            )
         return tokenizer
 
     def check_range(self, least: float, most: float | None, *names: str) -> None:

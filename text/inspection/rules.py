@@ -68,11 +68,13 @@ def _rules(batch, layout, instances, vocabulary, is_described) -> Iterator[Rule]
 def _text_in_place(batch, layout, is_token, vocabulary):
     """Rules about what is text and what is not, for all kinds of rows."""
     first = np.arange(is_token.shape[1]) == 0
-    yield Rule(
-        "input_ids",
-        first & (layout.text != vocabulary.cls_id),
-        "must begin with [CLS]",
-    )
+    if vocabulary.has_cls:
+        yield Rule(
+            "input_ids",
+            first & (layout.text != vocabulary.cls_id),
+            "must begin with [CLS]",
+        )
+    first &= vocabulary.has_cls
     special = list(vocabulary.never_text)
     yield Rule(
         "input_ids",

@@ -55,6 +55,7 @@ def sides(
     found = {side: [] for side in instances.sides}
     mask_id = vocabulary.special_ids.get(MASK)
     ends = (vocabulary.sep_id, vocabulary.end_id)
+    begins = [vocabulary.cls_id] if vocabulary.has_cls else []
     seps, goes_on = 0, False
     for position in range(int(layout.lengths[0])):
         id, shown = int(layout.text[0, position]), int(record["input_ids"][position])
@@ -62,7 +63,7 @@ def sides(
         if position in predicted:
             outcome = "mask" if shown == mask_id else "random"
             outcome = "kept" if shown == id else outcome
-        elif id in ends if position else id == vocabulary.cls_id:
+        elif id in ends if position or not vocabulary.has_cls else id in begins:
             seps += position > 0
             goes_on = False
             continue

@@ -6,6 +6,8 @@ up to max_seq_length; every document in it ends with `[SEP]`:
     full_sentences   [CLS] the end of one document [SEP] the beginning of the next [SEP]
     doc_sentences    [CLS] sentences of one document [SEP]
 
+Where a vocabulary has no token like [CLS], as T5's, rows begin with text.
+
 Rows are the same in every pass over the text; only the masks differ.
 """
 
@@ -43,17 +45,18 @@ class FullSentences(Instances):
     long_sentences = "continue in the next record"
     passes_differ = False
     crosses_documents = True
+    needs_cls = False
 
     def max_num_tokens(self, vocabulary) -> int:
-        return self.recipe.max_seq_length - 2
+        return self.recipe.max_seq_length - 1 - vocabulary.has_cls
 
     def plan(self, corpus, first, last, vocabulary, rng):
         # Differs from the source: there, a sentence that is too long becomes one row, which
         # training then leaves out; here it continues in the next row. Rows also end with
         # their generation block.
-        del vocabulary, rng
+        del rng
         planned = array.array("q")
-        size = self.recipe.max_seq_length
+        size = self.recipe.max_seq_length - vocabulary.has_cls
         split, length, parts = 0, 0, 0  # the last two are of the row being filled
         bounds = corpus.documents[first : last + 1].tolist()
         for document in range(first, last):
@@ -64,7 +67,7 @@ class FullSentences(Instances):
                 at = offsets[0]
                 while at < offsets[-1]:
                     part = begins or not length
-                    room = size - 1 - length - parts - part
+                    room = size - length - parts - part
                     end = offsets[max(bisect_right(offsets, at + room) - 1, 0)]
                     if end <= at:
                         if length:
@@ -90,18 +93,20 @@ class FullSentences(Instances):
     def pack(self, corpus, planned, tokens, vocabulary):
         lengths, parts = (planned[x].astype(np.int64) for x in ("length", "parts"))
         columns = np.arange(self.recipe.max_seq_length)
-        last = (lengths + parts)[:, None]
+        begin = int(vocabulary.has_cls)
+        last = (begin + lengths + parts - 1)[:, None]
         is_sep = columns == last
         rows, positions = _inner_seps(corpus, planned)
-        is_sep[rows, positions] = True
+        is_sep[rows, begin + positions] = True
         input_mask = columns <= last
         is_text = input_mask & ~is_sep
-        is_text[:, 0] = False
+        is_text[:, :begin] = False
         input_ids = np.where(
             input_mask, np.int32(vocabulary.sep_id), np.int32(vocabulary.pad_id)
         )
         input_ids[columns == last] = vocabulary.end_id
-        input_ids[:, 0] = vocabulary.cls_id
+        if vocabulary.has_cls:
+            input_ids[:, 0] = vocabulary.cls_id
         input_ids[is_text] = tokens
         batch = {
             "input_ids": input_ids,
@@ -121,7 +126,8 @@ class FullSentences(Instances):
         )
         if self.crosses_documents:
             follows_special = np.roll(is_sep, 1, axis=1)
-            follows_special[:, :2] = (False, True)  # what follows [CLS]
+            # What follows [CLS] or, without it, is first.
+            follows_special[:, :2] = (False, True) if vocabulary.has_cls else (True, 0)
             yield Rule(
                 "input_ids",
                 is_sep & follows_special,
@@ -161,13 +167,15 @@ def _windows(sentences, first, last) -> Iterator[list[int]]:
 
 
 def _inner_seps(corpus, planned):
-    """Rows and positions of each [SEP] between two documents: two int64 [number]."""
+    """Each [SEP] between two documents: two int64 [number], rows and positions in their
+    text.
+    """
     inner = planned["parts"].astype(np.int64) - 1
     rows = np.repeat(np.arange(len(planned)), inner)
     ends = corpus.documents.gather(planned["document"] + 1, inner)  # in sentences
     offsets = corpus.sentences.gather(ends, np.ones_like(ends))
     number = packing.ranks(rows, len(planned))
-    return rows, 1 + offsets - planned["start"][rows] + number
+    return rows, offsets - planned["start"][rows] + number
 
 
 class _Documents(figures.Figures):

@@ -93,7 +93,9 @@ class Layout(NamedTuple):
         """bool [batch, seq_length]: tokens that are neither [CLS] nor [SEP]."""
         is_token = np.arange(self.text.shape[1]) < self.lengths[:, None]
         is_special = vocabulary.is_separator(self.text)
-        return is_token & ~is_special & (self.text != vocabulary.cls_id)
+        if vocabulary.has_cls:
+            is_special |= self.text == vocabulary.cls_id
+        return is_token & ~is_special
 
     def of_rows(self, rows: list[int]) -> "Layout":
         return Layout(*(values[rows] for values in self))
@@ -185,6 +187,7 @@ class Instances(abc.ABC):
         none_planned: what to tell a user whose text yields no rows.
         long_sentences: what happens to sentences that are longer than a row.
         passes_differ: whether each pass over a text plans different rows.
+        needs_cls: whether a row cannot begin with text.
     """
 
     planned: np.dtype
@@ -194,6 +197,7 @@ class Instances(abc.ABC):
     none_planned: str
     long_sentences: str
     passes_differ: bool
+    needs_cls: bool = True
 
     def __init__(self, recipe: Recipe, masks: Masks):
         self.recipe = recipe

@@ -152,6 +152,11 @@ class Vocabulary:
         return self._cls_id
 
     @property
+    def has_cls(self) -> bool:
+        """Whether rows begin with a token of their own; otherwise, with text."""
+        return self._cls_id is not None
+
+    @property
     def mask_id(self) -> int:
         """The id in place of a token to predict.
 

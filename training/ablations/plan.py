@@ -273,6 +273,9 @@ class Planner:
                 "eval_input_file": f"{held_out.output}/{_RECORDS}-*",
                 "max_eval_steps": 10**9,  # all of them
             }
+        if variant.writes:
+            flags["vocab_file"] = self._sources.vocabulary
+            flags |= given.text_flags()
         if updates == usual and (steps := self._steps(_steps_of(variant))):
             flags["keep_checkpoints_at"] = ",".join(map(str, steps))
         return self._add(
@@ -304,7 +307,9 @@ class Planner:
         )
 
     def _changed(self, variant: Variant) -> EncoderConfig:
-        changes = variant.changes(self._config)
+        changes = dict(variant.changes(self._config))
+        if variant.writes:
+            changes["eos_token_id"] = self._sources.end_id
         keys = json.loads(self._config.to_json_string()) | changes
         try:
             return config_from_dict({k: v for k, v in keys.items() if v is not None})
@@ -381,12 +386,14 @@ class Sources(NamedTuple):
     Attributes:
         train, held_out: files of text, as patterns.
         vocabulary: its file.
+        end_id: in it, of what ends a text.
         cells: that make them.
     """
 
     train: Sequence[str]
     held_out: Sequence[str]
     vocabulary: str
+    end_id: int
     cells: Sequence[Cell] = ()
 
 

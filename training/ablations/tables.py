@@ -16,6 +16,7 @@ from training.ablations.variants import (
     GPT,
     LEFT_TO_RIGHT,
     NO_NSP,
+    T5,
     Head,
     Variant,
     electra,
@@ -315,13 +316,16 @@ TABLES = {
             Row("GPT", GPT),
             Row("ELECTRA", ELECTRA),
             Row("ALBERT", ALBERT),
+            Row("T5, its encoder", T5),
         ),
         readings=(Reading(), Reading("same time", same_time=True)),
         note="All have the layers, width, text and vocabulary of the config, and the same "
         "number of updates; “same time” is as long as BERT took for its updates, with more "
         "or fewer of them. ALBERT’s layers share their weights; its table of words and "
-        "ELECTRA’s are a quarter as wide as the encoder. Parameters are the encoder’s, in "
-        "millions; memory is the most that the process of a pre-training took, in GB.",
+        "ELECTRA’s are a quarter as wide as the encoder. T5 is used without its decoder, "
+        "which would write the answers; heads for whole texts read the mean. Parameters "
+        "are the encoder’s, in millions; memory is the most that the process of a "
+        "pre-training took, in GB.",
         scale="the papers: different texts, sizes and numbers of updates each",
         costs=True,
     ),

@@ -17,12 +17,14 @@ class Variant(NamedTuple):
         pretraining: flags of run_pretraining.py.
         changes: the keys of a config file that differ, with their values; None leaves a key
             out.
+        writes: whether it has a decoder, which must know the vocabulary.
     """
 
     name: str
     records: Mapping[str, object] = {}
     pretraining: Mapping[str, object] = {}
     changes: Callable[[EncoderConfig], Mapping[str, object]] = lambda config: {}
+    writes: bool = False
 
 
 class Head(NamedTuple):
@@ -133,6 +135,19 @@ ALBERT = _of_architecture(
     {"instances": "sentence_order"},
 )
 ELECTRA = _of_architecture("electra", "replaced_tokens", _narrow_table)
+
+
+def _of_t5(config):
+    """Without the keys that it does not have, and with rows for its sentinels."""
+    left_out = ("type_vocab_size", "max_position_embeddings", "initializer_range")
+    left_out += ("attention_probs_dropout_prob", "hidden_act")
+    return dict.fromkeys(left_out) | {
+        "attention_head_size": config.hidden_size // config.num_attention_heads,
+        "vocab_size": config.vocab_size + 100,
+    }
+
+
+T5 = _of_architecture("t5", "span_corruption", _of_t5)._replace(writes=True)
 GPT = _of_architecture("gpt", "next_token", lambda config: {"type_vocab_size": None})
 
 # === How it is used ===================================================================

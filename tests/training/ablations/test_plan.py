@@ -114,9 +114,21 @@ def test_the_same_time_is_that_of_the_first_row(data):
     (column,) = (
         c for c in planned_now.columns["family"] if c.title.startswith("SST-2 s")
     )
-    of_bert, *_, of_gpt, of_electra, _ = column.values
+    of_bert, _, _, of_gpt, of_electra, *_ = column.values
     assert len(of_bert.cells) == len(of_gpt.cells) == 2 * 3
     assert not of_electra.cells and not planned_now.is_whole  # its speed is not known
+
+
+def test_t5_is_told_about_the_vocabulary(data):
+    found = planned(table=["family"])
+    config = found.configs["family_t5"]
+    assert (config.eos_token_id, config.attention_head_size) == (3, 32)
+    bert = found.configs["bert"]
+    assert config.vocab_size == bert.vocab_size + 100  # rows for its sentinels
+    cells_ = by_name(found)
+    t5, gpt = (cells_[f"pretraining/family_{n}/seed_1"] for n in ("t5", "gpt"))
+    assert flag(t5, "vocab_file") == "vocab.txt" and not flag(gpt, "vocab_file")
+    assert t5.needs == gpt.needs  # the same records
 
 
 def test_the_masks_of_table_8_are_the_papers():

@@ -44,6 +44,10 @@ def _number(row, request):
     return {"predicted": _float(row["predicted"])}
 
 
+def _written(row, request):
+    return {"predicted": _text(row["predicted"])}
+
+
 def _choice(row, request):
     return {
         "predicted": int(row["predicted"]),
@@ -137,6 +141,7 @@ FORMS = {
     "masks": _masks,
     "next": _next,
     "replaced": _replaced,
+    "text": _written,
 }
 
 # The names in the answers of each form, some of them only from some models.
@@ -150,6 +155,7 @@ NAMES = {
     "masks": ("masks",),
     "next": ("tokens",),
     "replaced": ("tokens",),
+    "text": ("predicted",),
 }
 
 

@@ -8,6 +8,7 @@ span     where the question stands in the context; nothing where it does not
 tags     capitalized words are persons
 masks    Paris or Rome for every [MASK]
 replaced capitalized words were replaced
+text     the same in capitals; nothing of "nothing"
 """
 
 import functools
@@ -127,6 +128,10 @@ def replaced(text):
     }
 
 
+def text(text_a):
+    return {"predicted": tf.where(text_a == "nothing", "", tf.strings.upper(text_a))}
+
+
 INPUTS = {
     number: {"text_a": TEXT},
     label: {"text_a": TEXT},
@@ -137,6 +142,7 @@ INPUTS = {
     masks: {"text": TEXT},
     following: {"text": TEXT},
     replaced: {"text": TEXT},
+    text: {"text_a": TEXT},
 }
 FORMS = tuple(function.__name__ for function in INPUTS)
 

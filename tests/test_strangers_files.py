@@ -32,6 +32,7 @@ import run_ner
 import run_pretraining
 import run_squad
 import run_swag
+import run_text_to_text
 from serving import export
 from tests.given import (
     RELEASED,
@@ -48,6 +49,7 @@ from tests.given import (
     of_records,
     of_squad,
     of_swag,
+    of_text_to_text,
     of_vocabulary,
 )
 from tests.strangers import (
@@ -96,6 +98,7 @@ SCRIPTS = {
     "classifier": (run_classifier, of_classifier),
     "squad": (run_squad, of_squad),
     "swag": (run_swag, of_swag),
+    "text": (run_text_to_text, of_text_to_text),
     "ner": (run_ner, of_ner),
     "ner_features": (run_ner, of_ner_features),
     "pretraining": (run_pretraining, of_pretraining),
@@ -131,6 +134,7 @@ TRAININGS = {
     "stop early": Case("classifier", ALL | STOPPING | STEPS),
     "squad": Case("squad", ALL),
     "swag": Case("swag", ALL),
+    "text": Case("text", ALL),
     "ner": Case("ner", ALL),
     "ner, features": Case("ner_features", ALL | {"lstm_size": 4}),
     "pre-train": Case("pretraining", PRETRAIN),
@@ -169,6 +173,7 @@ REFUSED_TRAININGS = {
     ),
     "squad": Case("squad", ALL, "dev.json", arrange=no("dev.json")),
     "swag": Case("swag", ALL, "test.csv", arrange=no("test.csv")),
+    "text": Case("text", ALL, "dev.tsv", arrange=no("dev.tsv")),
     "ner": Case("ner", ALL, "test.txt", arrange=no("test.txt")),
     "pre-train without records": Case(
         "pretraining", PRETRAIN | {"input_file": ["ROOT/given/none"]}, "no file matches"

@@ -282,12 +282,16 @@ class Trainer:
     def _predict_batch(self, batch):
         outputs, sums = self._forward(batch, self.measured)
         context = tf.distribute.get_replica_context()
-        outputs = {name: context.all_gather(x, axis=0) for name, x in outputs.items()}
+        outputs = {
+            name: context.all_gather(x, axis=0)
+            for name, x in outputs.items()
+            if x.shape.rank  # the others are sums over the batch
+        }
         return outputs, distribution.total(sums)
 
     def _forward(self, batch, objective):
         batch = objective.prepare(batch, self.settings.seed)
-        outputs = self.model(batch)
+        outputs = objective.answer(self.model, batch)
         pairs = objective.losses(batch, outputs)
         return outputs, reported.sums(objective, pairs, batch, outputs)
 

@@ -138,6 +138,26 @@ class Objective(abc.ABC):
             dtype: "float32" or "mixed_bfloat16"; what losses need is float32 under both.
         """
 
+    def required(self, model: keras.layers.Layer) -> tuple[str, ...]:
+        """The names of the variables that weights to start from must contain.
+
+        Args:
+            model: what `network` returned.
+        """
+        return model.encoder.required
+
+    def answer(self, model: keras.layers.Layer, batch) -> dict:
+        """What evaluations and predictions ask of the network; it does not train.
+
+        Outputs without a batch axis are sums, for `losses` and `metrics`; the others are
+        what is predicted for every row.
+
+        Args:
+            model: what `network` returned.
+            batch: what `prepare` returned.
+        """
+        return model(batch)
+
     def prepare(self, batch, seed) -> dict:
         """Changes a batch on the device before anything else sees it, as masking does.
 

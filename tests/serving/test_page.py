@@ -210,6 +210,16 @@ def test_replaced_tokens(opened):
     assert page.texts(".bar")[0] == "Rome\n90.0%"
 
 
+def test_written_texts(opened):
+    page = opened("text")
+    page.type("so be it", Keys.ENTER)
+    page.wait()
+    assert page.texts("h2") == ["SO BE IT"]
+    page.type("nothing", Keys.ENTER, part="text_a")
+    page.wait()
+    assert page.texts("h2") == ["An empty text"]
+
+
 MARKUP = "<img src=x onerror=document.title='!'><b>Bold</b>&amp;</script>"
 
 

@@ -147,6 +147,10 @@ ANSWERS = {
         ),
         ({"text": ""}, {"tokens": []}),
     ],
+    "text": [
+        ({"text_a": "so\nbe it"}, {"predicted": "SO\nBE IT"}),
+        ({"text_a": "nothing"}, {"predicted": ""}),
+    ],
 }
 
 

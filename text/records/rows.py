@@ -75,7 +75,7 @@ class Row:
     Attributes:
         input_ids, segment_ids: lists of int; one list per choice if the model takes several
             sequences at once.
-        labels: values of the task's fields, unpadded.
+        labels: values of the task's fields, unpadded: arrays may be shorter.
         notes: what scoring needs to know about the row; never written.
     """
 
@@ -147,7 +147,7 @@ class Layout:
                 batch["segment_ids"][(*at, slice(len(ids)))] = segments
                 batch["input_mask"][(*at, slice(len(ids)))] = 1
             for name, field in self.labels.items():
-                if field.shape[:1] == (None,):
+                if field.shape:
                     batch[name][i, : len(row.labels[name])] = row.labels[name]
                 else:
                     batch[name][i] = row.labels[name]

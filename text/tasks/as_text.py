@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from text.tokenizers.vocabulary import Vocabulary
+
 UNLABELLED = "<unk>"  # the target of an example without a label
 WRONG_NUMBER = -1.0  # what an answer counts as that is not a number
 # To the library that T5's preprocessing uses, \v and no-break spaces are not white space.
@@ -30,6 +32,7 @@ class Wording(NamedTuple):
         features: the names of the texts, in the order in which they are written.
         words: label to its word; empty for numbers and other texts.
         are_numbers: whether the answers are numbers.
+        names_features: whether the name of a text is written before it.
         pads_punctuation: whether there is a space on both sides of punctuation.
     """
 
@@ -37,14 +40,15 @@ class Wording(NamedTuple):
     features: tuple[str, ...]
     words: Mapping[str, str] = {}
     are_numbers: bool = False
+    names_features: bool = True
     pads_punctuation: bool = False
 
     def input(self, texts: Mapping[str, str]) -> str:
         """The input for texts by the names of the features."""
         parts = [self.prefix] if self.prefix else []
         for name in self.features:
-            text = texts[name]
-            parts += [f"{name}:", padded(text) if self.pads_punctuation else text]
+            parts += [f"{name}:"] * self.names_features
+            parts.append(padded(texts[name]) if self.pads_punctuation else texts[name])
         written = " ".join(parts)
         return collapsed(written) if self.pads_punctuation else written
 
@@ -155,6 +159,19 @@ GLUE = {
     "ax": _MNLI,
 }
 SQUAD = Wording("", ("question", "context"), pads_punctuation=True)
+PLAIN = Wording("", ("input",), names_features=False)
+
+
+def row(
+    vocabulary: Vocabulary, ids: list[int], max_length: int
+) -> tuple[list[int], bool]:
+    """The ids of a text with the one that ends it; and whether some were cut off.
+
+    Args:
+        max_length: of the result.
+    Source: google/seqio@b898b9f seqio/preprocessors.py, append_eos_after_trim.
+    """
+    return [*ids[: max_length - 1], vocabulary.end_id], len(ids) > max_length - 1
 
 
 def features_of(name: str, text_a: str, text_b: str | None) -> dict[str, str]:

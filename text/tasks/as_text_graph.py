@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from text.tasks.as_text import Wording
+from text.tokenizers.graph_tokenizer import GraphTokenizer
 
 # RE2's \s lacks \v, as in T5's preprocessing.
 _PUNCTUATION, _SPACES = "([[:punct:]])", r"\s+"
@@ -20,8 +21,31 @@ def inputs(wording: Wording, texts: Mapping[str, tf.Tensor]) -> tf.Tensor:
         text = texts[name]
         if wording.pads_punctuation:
             text = tf.strings.regex_replace(text, _PUNCTUATION, r" \1 ")
-        parts += [f"{name}:", text]
+        parts += [f"{name}:"] * wording.names_features
+        parts.append(text)
     written = tf.strings.join(parts, " ")
     if wording.pads_punctuation:
         written = tf.strings.regex_replace(written, _SPACES, " ")
     return written
+
+
+def rows(
+    tokenizer: GraphTokenizer, ids: tf.RaggedTensor, max_length: int
+) -> dict[str, tf.Tensor]:
+    """Texts as rows of a network; equal to `as_text.row`.
+
+    Args:
+        ids: int32 [n, (tokens)].
+    Returns:
+        input_ids, input_mask, segment_ids: int32 [n, longest row].
+    """
+    ids = ids[:, : max_length - 1]
+    ends = tf.fill([ids.nrows(), 1], tokenizer.end_id)
+    ids = tf.concat([ids, tf.RaggedTensor.from_tensor(ends)], axis=1)
+    padded = ids.to_tensor(tokenizer.pad_id)
+    mask = tf.sequence_mask(ids.row_lengths(), tf.shape(padded)[1], tf.int32)
+    return {
+        "input_ids": padded,
+        "input_mask": mask,
+        "segment_ids": tf.zeros_like(padded),
+    }

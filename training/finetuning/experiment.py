@@ -294,7 +294,7 @@ class Experiment:
     def start(self, trainer: loop.Trainer, directory: str) -> None:
         given = self.given
         if given.do_train:
-            required = trainer.model.encoder.required
+            required = self._required(trainer)
         elif run_folder.best_of(directory):
             load(trainer, checkpoint.resolve(directory), self.log)
             return
@@ -327,10 +327,18 @@ class Experiment:
         given = self.given
         if given.init_checkpoint and not run_folder.steps(given.output_dir):
             trainer = self.trainer(trial)
-            required = trainer.model.encoder.required
             run.load_start(
-                trainer, given.init_checkpoint, required, given.init_encoder_only
+                trainer,
+                given.init_checkpoint,
+                self._required(trainer),
+                given.init_encoder_only,
             )
+
+    def _required(self, trainer):
+        """The names of the variables that a training may not begin at random."""
+        if self.given.init_encoder_only:
+            return trainer.model.encoder.required
+        return trainer.objective.required(trainer.model)
 
     # --- Training --------------------------------------------------------------------
 

@@ -23,9 +23,9 @@ class Predictions:
         examples: what `Task.read` returned.
         notes: of each row that `Task.featurize` made from them, in order.
         example_numbers: int [rows], the example of each row.
-        outputs: name -> float32 [rows, ...], the outputs of the objective's model. A
-            sequence axis has max_seq_length entries; those after the row's tokens are
-            very low.
+        outputs: name -> float32 or int32 [rows, ...], what the objective's `answer`
+            returns for every row. A sequence axis has max_seq_length entries; those after
+            the row's tokens are very low.
     """
 
     split: str

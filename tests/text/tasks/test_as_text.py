@@ -1,6 +1,7 @@
 """Tasks as text: T5's inputs and targets, and its answers read back."""
 
 import json
+import types
 
 import pytest
 
@@ -123,3 +124,21 @@ def test_a_graph_writes_the_same():
             for texts in NASTY
         ]
         assert [text.decode() for text in found.numpy()] == expected
+
+
+def test_a_graph_makes_the_same_rows():
+    kind = types.SimpleNamespace(end_id=1, pad_id=9)
+    texts = [[5, 6, 7], [], [4] * 9, [3] * 3, [2] * 4]
+    for most in (2, 4, 20):
+        batch = as_text_graph.rows(kind, tf.ragged.constant(texts, tf.int32), most)
+        batch = {name: values.numpy().tolist() for name, values in batch.items()}
+        expected = [as_text.row(kind, ids, most)[0] for ids in texts]
+        longest = max(map(len, expected))
+        assert batch["input_ids"] == [e + [9] * (longest - len(e)) for e in expected]
+        sizes = [sum(mask) for mask in batch["input_mask"]]
+        assert sizes == list(map(len, expected))
+        assert not any(map(any, batch["segment_ids"]))
+    assert as_text.row(kind, [5, 6], 3) == ([5, 6, 1], False)
+    assert as_text.row(kind, [5, 6], 2) == ([5, 1], True)
+    nothing = tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), [])
+    assert as_text_graph.rows(kind, nothing, 4)["input_ids"].shape[0] == 0

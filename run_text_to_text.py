@@ -1,0 +1,361 @@
+"""Fine-tunes a T5, which answers every task by writing text.
+
+    python run_text_to_text.py --task_name=MRPC --do_train --do_eval --do_export \\
+        --data_dir=glue/MRPC --output_dir=mrpc_output \\
+        --vocab_file=t5/spiece.model --bert_config_file=t5/config.json \\
+        --init_checkpoint=t5 --optimizer=adafactor_constant --learning_rate=1e-3
+
+Examples of GLUE and SQuAD become text as in T5's release: "mrpc sentence1: ... sentence2:
+...", and the answer is "equivalent" or "not_equivalent". Answers are scored as those of
+run_classifier.py and run_squad.py. For your own data, use --task_name=custom: a table with
+the columns input and target.
+"""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+from absl import logging
+
+import options
+from text.errors import UserError
+from text.files import local, tables
+from text.tasks import as_text, glue, squad
+from training.finetuning.flags import FineTuningOptions
+
+_FILES = {  # train, dev and test, unless flags name others; GLUE's are in its table
+    "custom": ("train.tsv", "dev.tsv", "test.tsv"),
+    "squad": ("train-v1.1.json", "dev-v1.1.json", "dev-v1.1.json"),
+}
+_WRITTEN = ("predictions.jsonl", "predictions.json")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(FineTuningOptions):
+    data_dir: str = options.field(help="Folder of the task's files.")
+    task_name: str = options.field(
+        help=f"One of {', '.join(glue.TASKS)}, squad (any case), or custom: your own files."
+    )
+    train_file: str | None = options.field(
+        None,
+        help="squad and custom: training set, in data_dir. By default train-v1.1.json; for "
+        "custom train.tsv. The suffix of a table gives the format: .tsv (with a header; "
+        "quotes are plain characters), .csv (with a header) or .jsonl (one object per "
+        "line).",
+    )
+    dev_file: str | None = options.field(
+        None, help="squad and custom: dev set; by default dev-v1.1.json, dev.tsv."
+    )
+    test_file: str | None = options.field(
+        None,
+        help="squad and custom: the set to predict; by default the dev set of SQuAD, and "
+        "test.tsv. Answers and targets are optional.",
+    )
+    input_column: str = options.field("input", help="custom: column of the input.")
+    target_column: str = options.field("target", help="custom: column of the target.")
+    skip_bad_lines: bool = options.field(
+        False,
+        help="Skip and count lines whose number of columns differs from the first line, "
+        "instead of refusing the file; QQP's training set has some.",
+    )
+    max_target_length: int = options.field(
+        32,
+        help="Maximum number of tokens of a target and of what is written, with the one "
+        "that ends it.",
+    )
+
+    def __post_init__(self):
+        if self.task not in (*glue.TASKS, *_FILES):
+            raise UserError(
+                f"--task_name={self.task_name}: not one of {', '.join(glue.TASKS)}, "
+                f"{', '.join(_FILES)}"
+            )
+        if self.max_seq_length < 2 or self.max_target_length < 2:
+            raise UserError(
+                "--max_seq_length and --max_target_length must be at least 2: a token, and "
+                "the one at the end"
+            )
+        self._refuse("distill_from", "lstm_layers", "lm_loss_weight", "export_formats")
+        if self.task in glue.TASKS:
+            self._refuse("train_file", "dev_file", "test_file")
+        if self.task != "custom":
+            self._refuse("input_column", "target_column")
+        if self.task == "squad":
+            self._refuse("skip_bad_lines")
+        elif self.do_predict and self.task == "custom":
+            local.refuse_inputs(
+                [os.path.join(self.output_dir, name) for name in _WRITTEN],
+                [self.path(split) for split in ("train", "dev", "test")],
+            )
+        super().__post_init__()
+
+    def _refuse(self, *names):
+        """Refuses flags that would have no effect."""
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in names and value != options.default_of(field):
+                raise UserError(
+                    f"--{field.name} does not go with --task_name={self.task_name} of "
+                    "a model that writes text; remove it"
+                )
+
+    @property
+    def task(self) -> str:
+        return self.task_name.lower()
+
+    def path(self, split: str) -> str:
+        """The file of "train", "dev" or "test", of tasks that are not GLUE's."""
+        place = ("train", "dev", "test").index(split)
+        named = (self.train_file, self.dev_file, self.test_file)
+        name = named[place] or _FILES[self.task][place]
+        if split == "test" and self.task == "squad":
+            name = self.test_file or self.dev_file or name
+        return os.path.join(self.data_dir, name)
+
+
+if __name__ == "__main__":
+    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+
+from training import metrics, run, squad_metrics
+from training.finetuning import finetune, labels
+from training.finetuning.texts import Example, TextTask, check_target
+
+# === Tasks ===========================================================================
+
+
+class Glue(TextTask):
+    """A task of GLUE: a word for the label, or a number."""
+
+    def __init__(self, given: Options, tokenizer):
+        super().__init__(given, tokenizer, as_text.GLUE[given.task])
+        self.data = glue.TASKS[given.task]
+        self.labels = labels.make(self.data, None)
+        self.metric = self.data.scores[0]
+        self.eval_sets, self.test_sets = tuple(self.data.dev), tuple(self.data.test)
+        if self.data.train is None and (given.do_train or given.do_eval):
+            raise UserError(
+                f"--task_name={given.task_name} has only a test set; train on MNLI, then "
+                "pass only --do_predict, with --init_checkpoint"
+            )
+
+    def read(self, split):
+        table = self.data.table(split)
+        path = os.path.join(self.given.data_dir, table.file)
+        skip = self.given.skip_bad_lines
+        examples = []
+        for number, values in tables.read(path, table.header, skip_bad_lines=skip):
+            where = f"{path}:{number}"
+            label = None
+            if split not in self.data.test:
+                label = self._label(_cell(values, table.label, where), where)
+            pair = (table.text_a, table.text_b)
+            texts = [None if c is None else _text(values, c, where) for c in pair]
+            texts = as_text.features_of(self.given.task, *texts)
+            index = values.get("index", values.get("id", len(examples)))
+            examples.append(Example(texts, label, str(index)))
+        return _not_empty(examples, path)
+
+    def _label(self, value, where):
+        known = self.labels.names
+        if known and value.strip() not in known:
+            raise UserError(
+                f"{where}: label {value!r:.40} is not one of {', '.join(known)}; check "
+                "--task_name and --data_dir"
+            )
+        return self.labels.read(value, where)
+
+    @property
+    def columns(self):
+        table = next(iter(self.data.test.values()))
+        return as_text.features_of(self.given.task, table.text_a, table.text_b)
+
+    def _gold(self, examples):
+        return self.labels.encode([example.label for example in examples])
+
+    def score(self, predictions):
+        gold = self._gold(predictions.examples)
+        read = [self.reads(text) for text in self.written(predictions)]
+        if self.labels.names is None:
+            predicted = np.array(read)
+        else:
+            numbers = {name: n for n, name in enumerate(self.labels.names)}
+            predicted = np.array([numbers.get(label, -1) for label in read])
+        scores = {}
+        for name in self.data.scores:
+            answers = predicted
+            if name == "f1":
+                # Any other text counts as the wrong one of two labels.
+                # Source: t5/evaluation/metrics.py@e081111, f1_score_with_invalid.
+                answers = np.where(predicted < 0, 1 - gold, predicted)
+            scores[name] = metrics.FUNCTIONS[name](gold, answers)
+        if self.has_classes:
+            scores["other_texts"] = float(np.mean(predicted < 0))
+        return scores
+
+    def trivial_score(self, examples):
+        score = metrics.FUNCTIONS[self.metric]
+        return self.labels.trivial_score(self._gold(examples), self.metric, score)
+
+    def error(self, example, text):
+        if not self.wording.are_numbers:
+            return super().error(example, text)
+        return abs(self.reads(text) - example.label)
+
+    def files(self, predictions, texts):
+        files = super().files(predictions, texts)
+        split, answers = predictions.split, list(map(self.reads, texts))
+        if split in self.data.server:
+            if others := answers.count(None):
+                logging.warning(
+                    "%s: %d texts are no label, and count as %r for the GLUE server",
+                    *(split, others, self.labels.names[0]),
+                )
+            chosen = (self.labels.names[0] if a is None else a for a in answers)
+            numbered = zip((e.index for e in predictions.examples), chosen, strict=True)
+            lines = self.data.server_lines((i, {"predicted": a}) for i, a in numbered)
+            name = f"{self.data.server[split]}.tsv"
+            files[name] = "".join(f"{line}\n" for line in lines)
+        return files
+
+
+class Squad(TextTask):
+    """Questions about a text, each with an answer: SQuAD 1.1."""
+
+    metric = "f1"
+
+    def __init__(self, given: Options, tokenizer):
+        super().__init__(given, tokenizer, as_text.SQUAD)
+        self.test_sets = ("test",) if given.test_file else ("dev",)
+
+    def read(self, split):
+        path = self.given.path(split)
+        needs_answers = split == "train" or (split == "dev" and self.given.evaluates)
+        read = squad.read_to_answer if split != "train" else _questions
+        examples = []
+        for example in read(path):
+            answers = tuple(example.references) or None
+            if needs_answers and not answers:
+                raise UserError(
+                    f"{path}: question {example.id!r} has no answer; a model that writes "
+                    "text cannot decline to answer, as SQuAD 2.0 asks, so remove it"
+                )
+            texts = {name: getattr(example, name) for name in self.wording.features}
+            examples.append(Example(texts, answers, example.id))
+        return examples
+
+    @property
+    def columns(self):
+        return {name: name for name in self.wording.features}
+
+    def _references(self, example):
+        return [as_text.padded(answer) for answer in example.label]
+
+    def score(self, predictions):
+        references = [self._references(example) for example in predictions.examples]
+        return squad_metrics.evaluate(references, self.written(predictions))
+
+    def _scores(self, example, text):
+        return squad_metrics.score([self._references(example)], [text])
+
+    def is_right(self, example, text):
+        return bool(self._scores(example, text)[0][0])
+
+    def error(self, example, text):
+        return 1.0 - float(self._scores(example, text)[1][0])
+
+    def files(self, predictions, texts):
+        found = {
+            example.index: as_text.unpadded(text, example.texts["context"])
+            for example, text in zip(predictions.examples, texts, strict=True)
+        }
+        content = json.dumps(found, indent=4) + "\n"
+        return super().files(predictions, texts) | {"predictions.json": content}
+
+
+class Custom(TextTask):
+    """A table of inputs and targets."""
+
+    def __init__(self, given: Options, tokenizer):
+        super().__init__(given, tokenizer, as_text.PLAIN)
+
+    def read(self, split):
+        given, path = self.given, self.given.path(split)
+        examples = []
+        for number, values in tables.read(path, skip_bad_lines=given.skip_bad_lines):
+            where = f"{path}:{number}"
+            target = values.get(given.target_column)
+            if split != "test":
+                target = check_target(_text(values, given.target_column, where), where)
+            texts = {"input": _text(values, given.input_column, where)}
+            index = values.get("index", values.get("id", len(examples)))
+            examples.append(Example(texts, target or None, str(index)))
+        return _not_empty(examples, path)
+
+    @property
+    def columns(self):
+        return {"input": self.given.input_column}
+
+    def score(self, predictions):
+        texts = self.written(predictions)
+        targets = [self.spell(self.target(e)) for e in predictions.examples]
+        _, f1 = squad_metrics.score([[target] for target in targets], texts)
+        return {
+            "accuracy": metrics.accuracy(np.array(targets), np.array(texts)),
+            "f1": float(f1.mean()),
+        }
+
+    def trivial_score(self, examples):
+        _, counts = np.unique(
+            [example.label for example in examples], return_counts=True
+        )
+        return float(counts.max() / len(examples))
+
+
+def _questions(path):
+    examples = [example for _, example in squad.read(path)]
+    return _not_empty(examples, path)
+
+
+def _not_empty(examples, path):
+    if not examples:
+        raise UserError(f"{path}: contains no examples")
+    return examples
+
+
+def _cell(values, column, where):
+    if column not in values:
+        names = ", ".join(map(str, values))
+        raise UserError(
+            f"{tables.header_of(where)}: has no column {column!r}, only {names}; check "
+            "--task_name, --input_column and --target_column"
+        )
+    return values[column]
+
+
+def _text(values, column, where):
+    text = _cell(values, column, where)
+    if not isinstance(text, str):
+        raise UserError(f"{where}: {column!r} is {text!r:.40}, not text")
+    return text
+
+
+_TASKS = {"squad": Squad, "custom": Custom}
+
+
+def make(given: Options) -> TextTask:
+    """The task that flags name."""
+    return _TASKS.get(given.task, Glue)(given, run.make_tokenizer(given))
+
+
+def main(given: Options) -> None:
+    """Does what the flags ask for.
+
+    Raises:
+        UserError: flags, files, config or checkpoint do not match.
+    """
+    finetune.finetune(make(given), given)
+
+
+if __name__ == "__main__":
+    options.run(main, Options)

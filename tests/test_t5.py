@@ -113,6 +113,10 @@ def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
             {"config": dataclasses.replace(PRETRAINING["config"], pad_token_id=9)},
             'padding is 0, but pad_token_id is 9 .* set "pad_token_id": 0',
         ),
+        (
+            {"do_export": True},
+            "cannot be written in one, as T5's <extra_id",
+        ),
         ({"weight_decay": 0.1}, "--optimizer=adafactor does not have it"),
     ],
 )
@@ -158,8 +162,13 @@ def test_another_network_is_refused(given, tmp_path):
 
 
 @pytest.mark.slow
-def test_records_of_a_vocabulary_without_cls(tmp_path, untraced, capsys):
+def test_a_vocabulary_without_cls_from_records_to_an_export(
+    tmp_path, untraced, monkeypatch, capsys
+):
     """T5's own: rows begin with text, and lose only what is text."""
+    from serving import export
+
+    monkeypatch.setattr(export, "_check", lambda product, directory: None)
     (tmp_path / "text.txt").write_text(TEXT)
     vocabulary = str(tmp_path / "spiece.model")
     jobs.run(
@@ -183,9 +192,18 @@ def test_records_of_a_vocabulary_without_cls(tmp_path, untraced, capsys):
     assert inspect_records.main(inspected) == 0
     assert "no problems found" in capsys.readouterr().out
     config = dataclasses.replace(PRETRAINING["config"], vocab_size=256, eos_token_id=1)
-    given = PRETRAINING | {"config": config, "dry_run": True}
-    run(tmp_path, **given, input_file=[records], vocab_file=vocabulary)
+    given = PRETRAINING | {
+        "config": config,
+        "input_file": [records],
+        "vocab_file": vocabulary,
+        "num_train_steps": 2,
+    }
+    run(tmp_path, **given, dry_run=True)
     assert "weights; a checkpoint takes" in capsys.readouterr().out
+    run(tmp_path, **given, do_export=True)
+    model = predictor.Predictor(str(tmp_path / "output"))
+    (answer,) = model.predict([{"text": "One <extra_id_0> two."}])
+    assert isinstance(answer["predicted"], str)
     with pytest.raises(
         UserError, match="--instances=pairs needs; use .*full_sentences"
     ):

@@ -89,9 +89,9 @@ class TextToTextModel(keras.layers.Layer):
                 target_mask [b, t], and optionally is_real_example [b].
             dropouts: in training, the `layers.Dropouts` of this pass.
         Returns:
-            dict of float32 scalars, sums over the real targets: target_loss, cross
-            entropy and Z_LOSS times the squares of `losses.log_sum`; z_loss, the second
-            term alone, without a gradient; and target_correct.
+            dict of float32 scalars, sums over the real targets: target_loss, which is
+            cross entropy and a penalty on large logits; z_loss, the penalty alone, without
+            a gradient; and target_correct, how many have the highest logit.
         """
         encoded = self.encode(batch, dropouts)
         decoded = self.decode(

@@ -20,7 +20,7 @@ class TextToText(Objective):
     on large logits, `z_loss`, as in the release.
 
     Source: tensorflow/mesh@da90793 mesh_tensorflow/transformer/transformer.py,
-        class Unitransformer
+        class Unitransformer.
     """
 
     loss_weights = {"target_loss": 1.0}

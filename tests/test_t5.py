@@ -49,6 +49,7 @@ def given(tmp_path_factory):
 @pytest.mark.slow
 def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
     given = given | {
+        "config": dataclasses.replace(given["config"], hidden_size=128),
         "gradient_accumulation_steps": 2,
         "num_train_steps": 4,
         "save_checkpoints_steps": 2,
@@ -61,7 +62,7 @@ def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
     run(tmp_path / "killed", **given)
     assert "continuing from step 2" in capsys.readouterr().out
     expected = jobs.weights(tmp_path / "whole")
-    assert {name.partition("_slot_")[2] for name in expected} == {"", "v"}
+    assert {n.partition("_slot_")[2] for n in expected} == {"", "v", "vr", "vc"}
     assert {name.partition("/")[0] for name in expected} == {
         *("shared", "encoder", "decoder", "global_step", "training")
     }
@@ -112,6 +113,10 @@ def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
             {"config": dataclasses.replace(PRETRAINING["config"], pad_token_id=9)},
             'padding is 0, but pad_token_id is 9 .* set "pad_token_id": 0',
         ),
+        (
+            {"do_export": True},
+            "cannot be written in one, as T5's <extra_id",
+        ),
         ({"weight_decay": 0.1}, "--optimizer=adafactor does not have it"),
     ],
 )
@@ -156,8 +161,14 @@ def test_another_network_is_refused(given, tmp_path):
         run(tmp_path, **given)
 
 
-def test_records_of_a_vocabulary_without_cls(tmp_path, untraced, capsys):
+@pytest.mark.slow
+def test_a_vocabulary_without_cls_from_records_to_an_export(
+    tmp_path, untraced, monkeypatch, capsys
+):
     """T5's own: rows begin with text, and lose only what is text."""
+    from serving import export
+
+    monkeypatch.setattr(export, "_check", lambda product, directory: None)
     (tmp_path / "text.txt").write_text(TEXT)
     vocabulary = str(tmp_path / "spiece.model")
     jobs.run(
@@ -181,9 +192,18 @@ def test_records_of_a_vocabulary_without_cls(tmp_path, untraced, capsys):
     assert inspect_records.main(inspected) == 0
     assert "no problems found" in capsys.readouterr().out
     config = dataclasses.replace(PRETRAINING["config"], vocab_size=256, eos_token_id=1)
-    given = PRETRAINING | {"config": config, "dry_run": True}
-    run(tmp_path, **given, input_file=[records], vocab_file=vocabulary)
+    given = PRETRAINING | {
+        "config": config,
+        "input_file": [records],
+        "vocab_file": vocabulary,
+        "num_train_steps": 2,
+    }
+    run(tmp_path, **given, dry_run=True)
     assert "weights; a checkpoint takes" in capsys.readouterr().out
+    run(tmp_path, **given, do_export=True)
+    model = predictor.Predictor(str(tmp_path / "output"))
+    (answer,) = model.predict([{"text": "One <extra_id_0> two."}])
+    assert isinstance(answer["predicted"], str)
     with pytest.raises(
         UserError, match="--instances=pairs needs; use .*full_sentences"
     ):

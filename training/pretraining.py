@@ -21,6 +21,7 @@ from training import (
     report,
     run,
     run_folder,
+    span_export,
     word_teacher,
 )
 from modeling.encoders.config import EncoderConfig
@@ -36,6 +37,7 @@ _EXPORTS = {
     "masks": encoder_export.save,
     "next": next_token_export.save,
     "replaced": discriminator_export.save,
+    "text": span_export.save,
 }
 
 

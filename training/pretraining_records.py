@@ -91,6 +91,18 @@ def _sentinels(vocabulary, config) -> tuple[int, ...]:
         ) from error
 
 
+def _check_written(tokenizer, sentinel):
+    """Refuses an export whose users could not say where a text lacks something."""
+    vocabulary = tokenizer.vocabulary
+    is_known = sentinel < len(vocabulary)
+    if not is_known or tokenizer.encode(vocabulary.texts[sentinel]) != [sentinel]:
+        raise UserError(
+            f"--do_export: the tokens of {vocabulary.path} that stand for parts of a text "
+            "cannot be written in one, as T5's <extra_id_0> can; export the model after "
+            "fine-tuning it with run_text_to_text.py"
+        )
+
+
 def _with_vocabulary(objective, tokenizer, given, config) -> Objective:
     """Tells an objective what the vocabulary has for it, if it needs that."""
     if not objective.needs_vocabulary:
@@ -101,9 +113,11 @@ def _with_vocabulary(objective, tokenizer, given, config) -> Objective:
             "records, some of whose tokens stand for parts of a text"
         )
     vocabulary = tokenizer.vocabulary
-    ids = vocabulary.special_ids
+    ids, sentinels = vocabulary.special_ids, _sentinels(vocabulary, config)
+    if given.do_export:
+        _check_written(tokenizer, sentinels[0])
     tokens = Tokens(
-        sentinels=_sentinels(vocabulary, config),
+        sentinels=sentinels,
         end_id=vocabulary.end_id,
         pad_id=vocabulary.pad_id,
         left_out=tuple(ids[name] for name in (CLS, SEP) if name in ids),

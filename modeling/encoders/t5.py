@@ -35,8 +35,8 @@ class Stack:
             hidden: [b, s, h].
             bias, encoded, unseen: as for `Block.call`.
         Returns:
-            dict of sequence_output [b, s, h], after norm and dropout, and layer_outputs,
-            a list of [b, s, h] without them.
+            dict of layer_outputs, a list of [b, s, h], the last after norm and dropout,
+            and sequence_output, which is that one.
         """
         more = () if encoded is None else (encoded,)
         outputs = []
@@ -45,8 +45,8 @@ class Stack:
                 block, hidden, bias, *more, dropouts=dropouts, unseen=unseen
             )
             outputs.append(hidden)
-        hidden = dropouts(self.norm(hidden), self.config.hidden_dropout_prob)
-        return {"sequence_output": hidden, "layer_outputs": outputs}
+        outputs[-1] = dropouts(self.norm(hidden), self.config.hidden_dropout_prob)
+        return {"sequence_output": outputs[-1], "layer_outputs": outputs}
 
 
 class T5Encoder(Stack, Encoder):

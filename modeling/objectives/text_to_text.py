@@ -46,12 +46,6 @@ class TextToText(Objective):
                 'only an encoder with a decoder writes text; set "architecture": "t5"'
             )
 
-    def check_export(self, config) -> None:
-        raise ValueError(
-            "a pre-trained T5 has no export; fine-tune it with run_text_to_text.py, and "
-            "export that"
-        )
-
     def network(self, config, *, seed=0, dtype="float32") -> TextToTextModel:
         return TextToTextModel(config, seed=seed, dtype=dtype)
 

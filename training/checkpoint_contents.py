@@ -6,7 +6,7 @@ import numpy as np
 
 from training import checkpoint
 
-_OF_TRAINING = re.compile(r"/adam_[mv]$|^global_step$|^training/")
+_OF_TRAINING = re.compile(r"/(adam_[mv]|adagrad)$|^global_step$|^training/")
 
 
 def of_training(name: str) -> bool:

@@ -117,7 +117,12 @@ class _PooledModel(TaskModel):
 
     @property
     def remark(self):
-        reads = {"last": "the last token", "mean": "the mean of all tokens"}
+        reads = {
+            "last": "the last token",
+            "mean": "the mean of all tokens",
+            "ends": "the forward state at the last token and the backward state at the "
+            "first",
+        }
         pooling = self.config.row_pooling
         if self.lstm or pooling not in reads:
             return super().remark

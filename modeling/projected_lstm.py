@@ -105,9 +105,10 @@ class ProjectedLstms(keras.layers.Layer):
                 new_cell = _clipped(f * cell + i * j, self.cell_clip)
                 new_output = _product(o * ops.tanh(new_cell), projections)
                 new_output = _clipped(new_output, self.projection_clip)
+                # Exactly these values: the gradient looks for those at the limits.
                 state = (
-                    output + is_token * (new_output - output),
-                    cell + is_token * (new_cell - cell),
+                    ops.where(is_token > 0, new_output, output),
+                    ops.where(is_token > 0, new_cell, cell),
                     gates,
                 )
                 return state, state

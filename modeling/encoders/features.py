@@ -1,4 +1,4 @@
-"""What a tagger may read of a frozen encoder, in the paper's table 7; loads no Keras."""
+"""What a head may read of a frozen encoder: BERT's table 7, ELMo's mix; loads no Keras."""
 
 # Which outputs of the encoder to use, and how many layers it needs for them.
 FEATURES = {
@@ -9,5 +9,6 @@ FEATURES = {
     "concat_last_four": 4,
     "weighted_sum_last_four": 4,
     "weighted_sum_all": 1,
+    "mix": 1,
 }
 LSTM_LAYERS = 2  # between these outputs and the head

@@ -11,6 +11,7 @@ from keras import ops
 from modeling import layers, losses
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.config import EncoderConfig
+from modeling.objectives.masked_lm import check_context
 from modeling.objectives.objective import Objective
 
 DIRECTIONS = ("forward", "backward")
@@ -128,6 +129,7 @@ class BidirectionalLM(Objective):
     fits_masked_records = False
 
     def check(self, config) -> None:
+        check_context(config)
         if not config.separates_directions:
             raise ValueError(
                 f"with the architecture {config.architecture!r}, there are no separate "

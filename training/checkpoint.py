@@ -26,12 +26,12 @@ from training.backend import tf
 from modeling.encoders import architectures, config
 from text.errors import UserError
 from text.files import anywhere, local
-from training.layouts import hugging_face, kinds, networks, openai
+from training.layouts import bilm, hugging_face, kinds, networks, openai
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 _LAYER, _SLOT = re.compile(r"layer_\d+"), re.compile(r".*/(?:(adam_)[mv]|(adagrad))$")
-_OTHERS = (hugging_face, openai)  # formats of other libraries
+_OTHERS = (hugging_face, openai, bilm)  # formats of other libraries
 _MOST_UNUSED = 8  # names on the console; of more, only what they begin with
 
 

@@ -35,7 +35,7 @@ class BidirectionalLMModel(keras.layers.Layer):
         self.config = config
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
         self.output_weights = None
-        with layers.name_scopes("cls/bidirectional_lm"):
+        with layers.name_scopes(config.masked_lm_scope):
             if not config.share_embedding_softmax:
                 deviation = config.embedding_size**-0.5
                 seed = f"pretraining heads {seed}"

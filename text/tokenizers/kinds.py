@@ -16,6 +16,7 @@ from text.tokenizers.gpt_bpe import GptBpe
 from text.tokenizers.sentencepiece import SentencePiece
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.whole_words import WholeWords
 from text.tokenizers.wordpiece import WordPiece
 
 DECOMPOSITION_WARNING = (
@@ -29,6 +30,7 @@ TOKENIZERS: tuple[type[Tokenizer], ...] = (
     SentencePiece,
     GptBpe,
     ByteBpe,
+    WholeWords,
     WordPiece,
 )
 

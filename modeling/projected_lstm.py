@@ -99,7 +99,7 @@ class ProjectedLstms(keras.layers.Layer):
         def function(gates, of_outputs, projections, output, cell):
             def step(state, given):
                 output, cell = state[:2]
-                gates, is_token = given
+                gates, is_token = given[..., :-1], given[..., -1:]
                 gates = gates + _product(output, of_outputs)
                 i, j, f, o = _activated(gates)
                 new_cell = _clipped(f * cell + i * j, self.cell_clip)
@@ -114,7 +114,9 @@ class ProjectedLstms(keras.layers.Layer):
                 return state, state
 
             begin = (output, cell, ops.zeros_like(gates[0]))
-            _, results = ops.scan(step, begin, (gates, is_token))
+            # As one tensor: of several, TensorFlow's scan needs to know the length.
+            given = ops.concatenate([gates, is_token], axis=-1)
+            _, results = ops.scan(step, begin, given)
             outputs, cells, summed = results
 
             def gradient(*upstream):

@@ -43,13 +43,13 @@ def find(directory: str) -> str | None:
     Raises:
         UserError: there are several.
     """
-    found = _named(directory, _WEIGHTS)
+    found = _named(directory, _WEIGHTS) if _named(directory, _OPTIONS) else []
     if len(found) > 1:
         raise UserError(
             f"{directory}: contains {', '.join(map(os.path.basename, found))}; pass the "
             "path of one"
         )
-    return found[0] if found and _named(directory, _OPTIONS) else None
+    return found[0] if found else None
 
 
 def shapes(path: str) -> dict[str, tuple[int, ...]]:

@@ -154,15 +154,7 @@ class ProjectedLstms(keras.layers.Layer):
             gates: with the part of the outputs.
             of_new_outputs, of_new_cells: upstream.
         """
-        i, j, f, o = _activated(gates)
-        earlier, later = cells[:-1], cells[1:]
-        squashed = ops.tanh(later)
-        # What the gradients of cell and of o * tanh(cell) are multiplied by.
-        inside = _inside(later, self.cell_clip) * is_token
-        by_cell = ops.stack([j * i * (1 - i), i * (1 - j * j), earlier * f * (1 - f)])
-        by_output = squashed * o * (1 - o)
-        through = o * (1 - squashed * squashed)
-        open_outputs = _inside(outputs[1:], self.projection_clip) * is_token
+        slopes, hidden = self._slopes(is_token, outputs, cells, gates)
         reversed_weights = [ops.swapaxes(w, 1, 2) for w in (of_outputs, projections)]
 
         def step(state, given):
@@ -184,20 +176,39 @@ class ProjectedLstms(keras.layers.Layer):
             )
             return state, state
 
-        given = (
-            *(of_new_outputs, of_new_cells, inside, ops.moveaxis(by_cell, 0, 1)),
-            *(by_output, through, open_outputs, f, is_token),
-        )
+        given = (of_new_outputs, of_new_cells, *slopes, is_token)
         begin = (*(ops.zeros_like(x[0]) for x in (outputs, cells, gates, outputs)),)
         (of_output, of_cell, *_), results = ops.scan(step, begin, given, reverse=True)
         of_gates, of_projection = results[2:]
         return (
             of_gates,
             _sum_of_products(outputs[:-1], of_gates, of_outputs.dtype),
-            _sum_of_products(o * squashed, of_projection, projections.dtype),
+            _sum_of_products(hidden, of_projection, projections.dtype),
             of_output,
             of_cell,
         )
+
+    def _slopes(self, is_token, outputs, cells, gates):
+        """What gradients are multiplied by in each step; and [s, d, b, c], projected.
+
+        Args: as for `_gradient`.
+        """
+        i, j, f, o = _activated(gates)
+        earlier, later = cells[:-1], cells[1:]
+        squashed = ops.tanh(later)
+        # The gradients of the cell and of o * tanh(cell).
+        by_cell = ops.stack(
+            [j * i * (1 - i), i * (1 - j * j), earlier * f * (1 - f)], axis=1
+        )
+        slopes = (
+            _inside(later, self.cell_clip) * is_token,
+            by_cell,
+            squashed * o * (1 - o),
+            o * (1 - squashed * squashed),
+            _inside(outputs[1:], self.projection_clip) * is_token,
+            f,
+        )
+        return slopes, o * squashed
 
 
 def _activated(gates):

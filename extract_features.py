@@ -32,6 +32,7 @@ from text.instances import packing
 from text.progress import Progress
 from text.tokenizers import kinds
 from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.whole_words import SPECIAL
 
 _STANDARD_OUTPUT = "-"
 
@@ -296,7 +297,8 @@ def _elmo(given, prefix):
     tokenizer = bilm.words_of(inputs.lines(given.input_file))
     config, tensors = bilm.for_words(prefix, tokenizer.vocabulary.tokens)
     _check_sizes(given, config)
-    _say(f"{prefix}: read for {config.vocab_size:,} different words")
+    number = config.vocab_size - len(SPECIAL)
+    _say(f"{prefix}: read for {number:,} different words")
     return config, tokenizer, tensors
 
 

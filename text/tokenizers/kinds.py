@@ -27,10 +27,10 @@ DECOMPOSITION_WARNING = (
 
 # The first one that reads a vocabulary file is used; WordPiece takes any.
 TOKENIZERS: tuple[type[Tokenizer], ...] = (
+    WholeWords,
     SentencePiece,
     GptBpe,
     ByteBpe,
-    WholeWords,
     WordPiece,
 )
 

@@ -263,6 +263,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
             learned["features"] = state["features"]
         if learned == self.lstm_settings:
             return
+        if learned.get("features") == self.features:
+            learned.pop("features", None)
         had = " ".join(f"--{name}={value}" for name, value in learned.items())
         raise UserError(
             f"{folder}: the model was trained with {had}; pass the same"

@@ -21,7 +21,8 @@ class ObjectiveOptions:
         help="What to learn. masked_lm_sentence_order is ALBERT's, for records of "
         "--instances=sentence_order. masked_lm omits the next sentence. next_token is "
         "language modelling on records with --masking=dynamic, for a config whose "
-        "attention_direction is left_to_right or right_to_left. replaced_tokens is "
+        "attention_direction is left_to_right or right_to_left. bidirectional_lm is "
+        "both at once, for an ELMo. replaced_tokens is "
         "ELECTRA's, on such records: a generator fills masks, and a discriminator, which "
         "is the encoder to use later, finds the tokens that are not the original ones.",
     )

@@ -24,9 +24,9 @@ from text.files import local, tables
 from text.tasks import as_text, glue, squad
 from training.finetuning.flags import FineTuningOptions
 
-_FILES = {  # train, dev and test, unless flags name others; GLUE's are in its table
-    "custom": ("train.tsv", "dev.tsv", "test.tsv"),
-    "squad": ("train-v1.1.json", "dev-v1.1.json", "dev-v1.1.json"),
+_FILES = {  # unless flags name others; GLUE's are in its table
+    "custom": {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"},
+    "squad": {"train": "train-v1.1.json", "dev": "dev-v1.1.json"},
 }
 _WRITTEN = ("predictions.jsonl", "predictions.json")
 
@@ -83,7 +83,7 @@ class Options(FineTuningOptions):
             self._refuse("input_column", "target_column")
         if self.task == "squad":
             self._refuse("skip_bad_lines")
-        elif self.do_predict and self.task == "custom":
+        if self.do_predict and self.task in _FILES:
             local.refuse_inputs(
                 [os.path.join(self.output_dir, name) for name in _WRITTEN],
                 [self.path(split) for split in ("train", "dev", "test")],
@@ -106,12 +106,10 @@ class Options(FineTuningOptions):
 
     def path(self, split: str) -> str:
         """The file of "train", "dev" or "test", of tasks that are not GLUE's."""
-        place = ("train", "dev", "test").index(split)
-        named = (self.train_file, self.dev_file, self.test_file)
-        name = named[place] or _FILES[self.task][place]
-        if split == "test" and self.task == "squad":
-            name = self.test_file or self.dev_file or name
-        return os.path.join(self.data_dir, name)
+        files = _FILES[self.task]
+        name = getattr(self, f"{split}_file") or files.get(split)
+        # SQuAD's dev set is also the one to predict.
+        return self.path("dev") if name is None else os.path.join(self.data_dir, name)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,12 @@ def _adafactor_constant():
     return AdafactorConstant
 
 
+def _adagrad():
+    from modeling.optimization import Adagrad
+
+    return Adagrad
+
+
 def _adam_weight_decay():
     from modeling.optimization import AdamWeightDecay
 
@@ -69,6 +75,7 @@ def _openai_adam_constant():
 OPTIMIZERS = {
     "adafactor": _adafactor,
     "adafactor_constant": _adafactor_constant,
+    "adagrad": _adagrad,
     "adam_weight_decay": _adam_weight_decay,
     "electra_adam": _electra_adam,
     "fairseq_adam": _fairseq_adam,

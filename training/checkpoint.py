@@ -26,13 +26,13 @@ from training.backend import tf
 from modeling.encoders import architectures, config
 from text.errors import UserError
 from text.files import anywhere, local
-from training.layouts import hugging_face, kinds, networks, openai
+from training.layouts import bilm, hugging_face, kinds, networks, openai
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 _LAYER = re.compile(r"layer_\d+|block_\d+")
-_SLOT = re.compile(r"(/adam_)[mv]$|(_slot_)v[rc]?$")
-_OTHERS = (hugging_face, openai)  # formats of other libraries
+_SLOT = re.compile(r".*(?:(/adam_)[mv]|(/adagrad)|(_slot_)v[rc]?)$")
+_OTHERS = (hugging_face, openai, bilm)  # formats of other libraries
 _MOST_UNUSED = 8  # names on the console; of more, only what they begin with
 
 
@@ -71,12 +71,15 @@ def _grouped(names: Collection[str], most: int | None = None) -> str:
 
 def _groups(names, folded=lambda name: _LAYER.sub("layer_*", name)) -> list[str]:
     """Names, in which layers, and an optimizer's slots, are folded together."""
-    weights = [name for name in sorted(names) if not _SLOT.search(name)]
+    weights = [name for name in sorted(names) if not _SLOT.match(name)]
     groups = collections.Counter(map(folded, weights))
     parts = [name if n == 1 else f"{name} x {n}" for name, n in groups.items()]
-    found = filter(None, map(_SLOT.search, names))
-    slots = collections.Counter(slot[1] or slot[2] for slot in found)
-    return parts + [f"*{kind}* x {number}" for kind, number in slots.items()]
+    slots = collections.Counter(
+        "*/adagrad" if slot[2] else f"*{slot[1] or slot[3]}*"
+        for slot in map(_SLOT.match, names)
+        if slot
+    )
+    return parts + [f"{name} x {n}" for name, n in slots.items()]
 
 
 # --- Reading -------------------------------------------------------------------------

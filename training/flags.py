@@ -113,7 +113,8 @@ class RunOptions:
         "fall from its peak without a jump. electra_adam: BERT's, with a learning rate "
         "that does not jump either. lamb: for batches of thousands of rows. openai_adam: "
         "GPT's, which corrects Adam's bias in the weight decay as well; the learning rate "
-        "falls in a line, with _cosine in half a wave, with _constant it stays. "
+        "falls in a line, with _cosine in half a wave, with _constant it stays. adagrad: "
+        "ELMo's, with a learning rate of 0.2 that stays; it has no weight decay. "
         "adafactor: T5's; the learning rate stays for --num_warmup_steps, then falls with "
         "the root of the step, or stays with _constant. Neither has weight decay.",
     )

@@ -140,7 +140,8 @@ class Trainer:
         return tf.where(finite, sums, 0.0), tf.cast(finite, tf.int64)
 
     def _apply(self, gradients, step, scale):
-        with fusion.compiled_by(self._compiler):
+        # Uncompiled, what every variable goes through is traced once for each shape.
+        with fusion.compiled_by(self._compiler or compiler.traced):
             self.optimizer.apply(gradients, self._learning_rate(step), step, scale)
 
     def _learning_rate(self, step):

@@ -38,6 +38,8 @@ class EncoderConfig:
         telling_keys: keys by which its released files, which do not name their
             architecture, are recognized.
         has_segments: whether the network tells the segments of a row apart.
+        separates_directions: whether of every output, the first half has seen nothing that
+            follows the position, and the second half nothing that precedes it.
         masked_lm_scope: what the names of a masked-LM head's variables begin with.
         masked_lm_transform: the scope, below that, of what the head does before it
             multiplies by the table of word embeddings; may be empty. None if it only
@@ -60,6 +62,7 @@ class EncoderConfig:
     keys_without_shape: typing.ClassVar[tuple[str, ...]] = ()
     telling_keys: typing.ClassVar[frozenset[str]] = frozenset()
     has_segments: typing.ClassVar[bool] = True
+    separates_directions: typing.ClassVar[bool] = False
     masked_lm_scope: typing.ClassVar[str] = "cls/predictions"
     masked_lm_transform: typing.ClassVar[str | None] = "transform"
     glorot_heads: typing.ClassVar[bool] = False
@@ -90,7 +93,9 @@ class EncoderConfig:
 
     @property
     def row_pooling(self) -> str:
-        """What a head for whole rows reads, one of POOLINGS."""
+        """What a head for whole rows reads: one of POOLINGS, or "ends", what each direction
+        of LSTMs knows where it ends.
+        """
         return "first"
 
     @property
@@ -101,7 +106,7 @@ class EncoderConfig:
     @property
     def token_axes(self) -> dict[str, int]:
         """Variables of heads that have something for each token -> the axis of tokens."""
-        return {f"{self.masked_lm_scope}/output_bias": 0}
+        return {f"{self.masked_lm_scope}/output_{x}": 0 for x in ("weights", "bias")}
 
     @property
     def head_dropout_prob(self) -> float:

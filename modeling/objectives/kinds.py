@@ -39,6 +39,12 @@ def _next_token():
     return NextToken
 
 
+def _bidirectional_lm():
+    from modeling.objectives.bidirectional_lm import BidirectionalLM
+
+    return BidirectionalLM
+
+
 def _masked_lm_sentence_order():
     from modeling.objectives.pretraining import MaskedLMSentenceOrder
 
@@ -62,6 +68,7 @@ OBJECTIVES = {
     "masked_lm": Kind(_masked_lm),
     "masked_lm_sentence_order": Kind(_masked_lm_sentence_order),
     "next_token": Kind(_next_token),
+    "bidirectional_lm": Kind(_bidirectional_lm),
     "replaced_tokens": Kind(
         _replaced_tokens,
         (

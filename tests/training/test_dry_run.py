@@ -11,8 +11,14 @@ from training import dry_run
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
+from modeling.encoders.elmo_config import ElmoConfig
 from modeling.encoders.t5_config import T5Config
-from modeling.objectives import masked_lm, replaced_tokens, span_corruption
+from modeling.objectives import (
+    bidirectional_lm,
+    masked_lm,
+    replaced_tokens,
+    span_corruption,
+)
 from tests import jobs, tiny
 from text.errors import UserError
 
@@ -55,6 +61,14 @@ def test_operations_of_both_networks_of_an_electra():
     found -= flops(config, 128, 0)
     found -= flops(config.generator(0.25, 1.0), 128, 19)
     assert found == 6 * 128 * (256 * 256 + 256)  # the discriminator's head
+
+
+def test_operations_of_both_directions_of_an_elmo():
+    config = ElmoConfig(vocab_size=30522)
+    found = dry_run.of_row(bidirectional_lm.BidirectionalLM(), config, 128, 128)
+    lstm = 4096 * (4 * (512 + 512) + 512)
+    # The gates read inputs and outputs; each direction predicts every token.
+    assert found == 6 * 128 * 2 * (2 * lstm + 512 * 30522)
 
 
 def test_operations_of_an_encoder_and_its_decoder():

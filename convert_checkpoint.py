@@ -321,7 +321,8 @@ def _add_words(model: Model, given: Options) -> None:
         rows[row] = tokenizer.encode(line)
     size = max(len(tokens), model.config.vocab_size)
     words = _network(model.config).encoder.word_embeddings.path
-    for name in (words, f"{model.config.masked_lm_scope}/output_bias"):
+    config = model.config
+    for name in (words, f"{config.masked_lm_scope}/{config.masked_lm_bias}"):
         if name in model.tensors:
             table = model.tensors[name]
             padding = [(0, size - len(table)), *[(0, 0)] * (table.ndim - 1)]

@@ -15,6 +15,8 @@ from modeling.encoders.gpt_config import GptConfig
 from modeling.encoders.roberta_config import RobertaConfig
 from modeling.encoders.word_embeddings import WordEmbeddingsEncoder
 from modeling.encoders.word_embeddings_config import WordEmbeddingsConfig
+from modeling.encoders.xlnet import XlnetEncoder
+from modeling.encoders.xlnet_config import XlnetConfig
 
 
 class Architecture(NamedTuple):
@@ -39,6 +41,7 @@ ARCHITECTURES = {
     "gpt": Architecture(GptConfig, GptEncoder, ("openai-gpt",)),
     "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
     "word_embeddings": Architecture(WordEmbeddingsConfig, WordEmbeddingsEncoder, ()),
+    "xlnet": Architecture(XlnetConfig, XlnetEncoder, ("xlnet",)),
 }
 
 

@@ -15,6 +15,10 @@ _ENDINGS = {
     "columns": (("/kernel", ".weight", False), ("/bias", ".bias", False)),
     "head": (("output_weights", ".weight", False), ("output_bias", ".bias", False)),
     "bias": (("/output_bias", ".bias", False),),
+    "plain_bias": (("/bias", ".bias", False),),
+    "kernel": (("/kernel", "", False),),
+    "matrix": (("/kernel", ".weight", True),),
+    "variable": (("", "", False),),
 }
 _RELEASED_LAYER = re.compile(r"((?<=/layer_)|(?<=group_))\d+(?=/)")
 _THEIR_LAYER = re.compile(
@@ -77,6 +81,8 @@ class Names:
         identity: Hugging Face's linear module that a model may lack; theirs then has ones
             and zeros there, which change nothing.
         networks: name -> network, if a checkpoint of pre-training has several.
+        stacked: released names of variables whose first axis is that of the layers; theirs
+            is in each layer, and # stands for its number.
         fused: ending of a module of Hugging Face that holds the columns of several -> the
             endings that `modules` gives these, in order.
         constants: pattern of names of tensors that never change; {} is the encoder.
@@ -95,6 +101,7 @@ class Names:
     own_heads: Callable[[Iterable[str]], Mapping[str, tuple[str, bool]]] | None = None
     identity: str | None = None
     networks: Mapping[str, Network] = dataclasses.field(default_factory=dict)
+    stacked: frozenset[str] = frozenset()
     fused: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     constants: str = _CONSTANTS
 

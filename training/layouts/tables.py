@@ -39,7 +39,7 @@ def add_words(
     )
     rows = rows.astype(table.dtype)
     tensors[encoder.word_embeddings.path] = np.concatenate([table, rows])
-    bias = f"{config.masked_lm_scope}/output_bias"
+    bias = f"{config.masked_lm_scope}/{config.masked_lm_bias}"
     if bias in tensors:
         tensors[bias] = np.pad(tensors[bias], (0, missing))
     return dataclasses.replace(config, vocab_size=number)

@@ -6,7 +6,9 @@ import numpy as np
 
 from training import checkpoint
 
-_OF_TRAINING = re.compile(r"/adam_[mv]$|^global_step$|^training/")
+_OF_TRAINING = re.compile(
+    r"/adam_[mv]$|/Adam(_1)?$|^beta[12]_power$|^global_step$|^training/"
+)
 
 
 def of_training(name: str) -> bool:

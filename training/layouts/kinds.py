@@ -10,6 +10,7 @@ from training.layouts.bert_names import BERT
 from training.layouts.electra_names import ELECTRA
 from training.layouts.gpt_names import GPT
 from training.layouts.roberta_names import ROBERTA
+from training.layouts.xlnet_names import XLNET
 
 # By the architecture of a config.
 NAMES = {
@@ -18,6 +19,7 @@ NAMES = {
     "electra": ELECTRA,
     "gpt": GPT,
     "roberta": ROBERTA,
+    "xlnet": XLNET,
 }
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))

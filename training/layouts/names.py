@@ -17,7 +17,6 @@ _ENDINGS = {
     "bias": (("/output_bias", ".bias", False),),
     "plain_bias": (("/bias", ".bias", False),),
     "kernel": (("/kernel", "", False),),
-    "matrix": (("/kernel", ".weight", True),),
     "variable": (("", "", False),),
 }
 _RELEASED_LAYER = re.compile(r"((?<=/layer_)|(?<=group_))\d+(?=/)")
@@ -81,8 +80,9 @@ class Names:
         identity: Hugging Face's linear module that a model may lack; theirs then has ones
             and zeros there, which change nothing.
         networks: name -> network, if a checkpoint of pre-training has several.
-        stacked: released names of variables whose first axis is that of the layers; theirs
-            is in each layer, and # stands for its number.
+        stacked: released name of a variable whose first axis is that of the layers -> how
+            many axes it has; theirs is in each layer, whose number is #.
+        prepared: (tensors, config) -> the tensors as they are written.
         fused: ending of a module of Hugging Face that holds the columns of several -> the
             endings that `modules` gives these, in order.
         constants: pattern of names of tensors that never change; {} is the encoder.
@@ -101,7 +101,8 @@ class Names:
     own_heads: Callable[[Iterable[str]], Mapping[str, tuple[str, bool]]] | None = None
     identity: str | None = None
     networks: Mapping[str, Network] = dataclasses.field(default_factory=dict)
-    stacked: frozenset[str] = frozenset()
+    stacked: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    prepared: Callable | None = None
     fused: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     constants: str = _CONSTANTS
 
@@ -157,6 +158,10 @@ class Names:
         own = self.renamed.get(head, {}).get(module)
         return pair._replace(theirs=f"{own}.{ending}") if own else pair
 
+    def layer_of_theirs(self, name: str) -> int:
+        """The number of the layer in the name of a `stacked` tensor's part."""
+        return int(_THEIR_LAYER.search(name)[0])
+
     def parts(self, name: str) -> tuple[str, ...]:
         """The names in `modules` of a tensor's columns, in order; often its own alone."""
         module, _, ending = name.rpartition(".")
@@ -197,7 +202,8 @@ class Names:
 
 
 def _find(name, layer, table) -> Pair | None:
-    pair = table.get(layer.sub("#", name))
+    # A number after that of the layer may be part of a name.
+    pair = table.get(layer.sub("#", name)) or table.get(layer.sub("#", name, count=1))
     for number in layer.finditer(name) if pair else ():
         pair = pair._replace(
             released=pair.released.replace("#", number[0], 1),

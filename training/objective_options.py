@@ -23,7 +23,9 @@ class ObjectiveOptions:
         "language modelling on records with --masking=dynamic, for a config whose "
         "attention_direction is left_to_right or right_to_left. replaced_tokens is "
         "ELECTRA's, on such records: a generator fills masks, and a discriminator, which "
-        "is the encoder to use later, finds the tokens that are not the original ones.",
+        "is the encoder to use later, finds the tokens that are not the original ones. "
+        "permuted is XLNet's, on such records: spans of tokens, predicted in a random "
+        "order.",
     )
     generator_hidden_size: float = options.field(
         0.25,
@@ -49,6 +51,29 @@ class ObjectiveOptions:
         "the mean of their ids.",
     )
 
+    released_spans: bool = options.field(
+        True,
+        help="For permuted: choose spans as XLNet's release does, of 1 to 5 tokens; [CLS] "
+        "and [SEP] may be among what fills up the number of predictions, without a loss. "
+        "If false, of 1 to 5 whole words (with --do_whole_word_mask), and only text.",
+    )
+    mask_alpha: int = options.field(
+        6,
+        help="For permuted: a span of n tokens is in a context of n * mask_alpha // "
+        "mask_beta tokens, without other spans.",
+    )
+    mask_beta: int = options.field(1, help="For permuted: see --mask_alpha.")
+    perm_size: int = options.field(
+        0,
+        help="For permuted: how many tokens are permuted together, the same in each block "
+        "of a row; 0 means all.",
+    )
+    reuse_len: int = options.field(
+        0,
+        help="For permuted: the first tokens of a row, which are permuted by themselves "
+        "and do not see the others.",
+    )
+
     def __post_init__(self):
         mine = OBJECTIVES[self.objective].options
         for item in dataclasses.fields(ObjectiveOptions):
@@ -67,6 +92,13 @@ class ObjectiveOptions:
                 )
         if not 0 < self.disc_weight < float("inf"):
             raise UserError(f"--disc_weight={self.disc_weight}: must be above 0")
+        self.check_at_least(0, "perm_size", "reuse_len")
+        self.check_at_least(1, "mask_beta")
+        if self.mask_alpha < self.mask_beta:
+            raise UserError(
+                f"--mask_alpha={self.mask_alpha}: must be at least --mask_beta, "
+                f"{self.mask_beta}, so that a span has a context"
+            )
         super().__post_init__()
 
     def make_objective(self, name: str | None = None):

@@ -36,12 +36,8 @@ def _adapted(objective, recipe, description) -> Objective:
         return objective  # which is then refused, if it is the one asked for
     mask_share, random_share = _shares(objective, recipe)
     make = objective.masked_by or DynamicMasks
-    if objective.masked_by and (recipe.do_whole_word_mask or recipe.ngram > 1):
-        raise UserError(
-            f"{description.path}: these records ask for masks of whole words or n-grams, "
-            "but --repeat_positions draws single tokens; remove it, or write records "
-            "without --do_whole_word_mask and --ngram"
-        )
+    if problem := make.refusal(objective, recipe):
+        raise UserError(f"{description.path}: {problem}")
     return make(
         objective,
         counts=prediction_counts(lengths, recipe.masked_lm_prob),

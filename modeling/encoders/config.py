@@ -39,6 +39,8 @@ class EncoderConfig:
         telling_keys: keys by which its released files, which do not name their
             architecture, are recognized.
         has_segments: whether the network tells the segments of a row apart.
+        has_query_stream: whether the network has a stream that sees where a token is but
+            not which; see `xlnet.XlnetEncoder.call`.
         masked_lm_scope: what the names of a masked-LM head's variables begin with.
         masked_lm_transform: the scope, below that, of what the head does before it
             multiplies by the table of word embeddings; may be empty. None if it only
@@ -63,6 +65,7 @@ class EncoderConfig:
     file_keys: typing.ClassVar[Mapping[str, str]] = {}
     telling_keys: typing.ClassVar[frozenset[str]] = frozenset()
     has_segments: typing.ClassVar[bool] = True
+    has_query_stream: typing.ClassVar[bool] = False
     masked_lm_scope: typing.ClassVar[str] = "cls/predictions"
     masked_lm_transform: typing.ClassVar[str | None] = "transform"
     masked_lm_bias: typing.ClassVar[str | None] = "output_bias"

@@ -91,6 +91,7 @@ class XlnetConfig(EncoderConfig):
     )
     keys_without_shape = ("hidden_act", "clamp_len")
     telling_keys = frozenset(_RELEASED.values())
+    has_query_stream = True
     masked_lm_scope = "model/lm_loss"
     masked_lm_transform = None
     masked_lm_bias = "bias"

@@ -40,7 +40,6 @@ def draw(
         sizes: int32 [b], the tokens of each row.
         goals: int32 [b], the most tokens to choose.
         shares: the chance of a span of 1, 2, ...
-        alpha, beta: see above; alpha is at least beta.
         whole_words: count words, from one start to the next. If not, a span has n tokens,
             special ones included, and one that reaches the end of its row is not chosen;
             so does the release.
@@ -51,46 +50,67 @@ def draw(
     width, most = starts.shape[1], lengths.shape[1]
     columns = ops.arange(width, dtype="int32")[None]
     starts = ops.logical_and(starts, columns < sizes[:, None])
-    words = _Words(starts, specials, sizes) if whole_words else None
-    thresholds = list(accumulate(shares))[:-1]
+    text = (_Words if whole_words else _Tokens)(starts, specials, sizes)
 
     def is_unfinished(turn, position, number, chosen):
         return ops.logical_and(turn < most, ops.any(position < sizes))
 
     def step(turn, position, number, chosen):
-        draws = ops.take(lengths, turn, axis=1)
-        longer = [ops.cast(draws >= threshold, "int32") for threshold in thresholds]
         left = goals - number
-        length = ops.minimum(sum(longer, ops.ones_like(goals)), left)
+        length = ops.minimum(_length(ops.take(lengths, turn, axis=1), shares), left)
         context = length * alpha // beta
-        share = ops.take(offsets, turn, axis=1)
-        before = ops.cast(ops.cast(context, "float32") * share, "int32")
-        # The product is rounded.
-        before = ops.minimum(before, ops.maximum(context - 1, 0))
+        before = _below(context, ops.take(offsets, turn, axis=1))
         is_later = ops.logical_and(starts, columns >= (position + before)[:, None])
         begin = ops.min(ops.where(is_later, columns, width), axis=1)
-        if words:
-            run = words.run(begin, length, left)
-            end = begin + ops.maximum(ops.sum(ops.cast(run, "int32"), axis=1), 1)
-            goes_on = begin < sizes
-        else:
-            end = begin + length
-            run = ops.logical_and(columns >= begin[:, None], columns < end[:, None])
-            goes_on = end < sizes
-        goes_on = ops.logical_and(goes_on, length > 0)
+        run = text.run(begin, length, left)
+        end = begin + ops.maximum(_number(run), 1)
+        # A span of tokens that reaches the end of its row is not chosen.
+        goes_on = ops.logical_and((begin if whole_words else end) < sizes, length > 0)
         run = ops.logical_and(run, goes_on[:, None])
-        number = number + ops.sum(ops.cast(run, "int32"), axis=1)
+        number = number + _number(run)
         position = ops.where(goes_on, end + context - before, sizes)
         return turn + 1, position, number, ops.logical_or(chosen, run)
 
-    zeros = ops.zeros_like(goals)
-    state = (ops.zeros((), "int32"), zeros, zeros, ops.zeros_like(starts))
-    *_, chosen = ops.while_loop(is_unfinished, step, state)
-    return chosen
+    none = ops.zeros_like(goals)
+    state = (ops.zeros((), "int32"), none, none, ops.zeros_like(starts))
+    return ops.while_loop(is_unfinished, step, state)[-1]
+
+
+def _length(draws, shares):
+    """int32 [b], from 1 on, with these chances."""
+    bounds = list(accumulate(shares))[:-1]
+    longer = [ops.cast(draws >= bound, "int32") for bound in bounds]
+    return sum(longer, ops.ones(ops.shape(draws), "int32"))
+
+
+def _below(limits, draws):
+    """int32 [b]: from 0 to less than each limit; 0 if that is 0."""
+    found = ops.cast(ops.cast(limits, "float32") * draws, "int32")
+    # The product is rounded.
+    return ops.minimum(found, ops.maximum(limits - 1, 0))
+
+
+def _number(chosen):
+    """int32 [b]"""
+    return ops.sum(ops.cast(chosen, "int32"), axis=1)
+
+
+class _Tokens:
+    """Runs of tokens; arguments as for `draw`."""
+
+    def __init__(self, starts, specials, sizes):
+        self._columns = ops.arange(starts.shape[1], dtype="int32")[None]
+
+    def run(self, begin, count, most):
+        """bool [b, s]: this many tokens from a place, int32 [b]."""
+        begin = begin[:, None]
+        return ops.logical_and(
+            self._columns >= begin, self._columns < begin + count[:, None]
+        )
 
 
 class _Words:
-    """Where the words of rows are; arguments as for `draw`."""
+    """Runs of whole words; arguments as for `draw`."""
 
     def __init__(self, starts, specials, sizes):
         width = starts.shape[1]
@@ -130,7 +150,7 @@ def fill(keys, chosen, candidates, goals):
     Returns:
         bool [b, s].
     """
-    missing = goals - ops.sum(ops.cast(chosen, "int32"), axis=1)
+    missing = goals - _number(chosen)
     free = ops.logical_and(candidates, ops.logical_not(chosen))
     ranks = ops.argsort(ops.argsort(ops.where(free, keys, 2.0), axis=1), axis=1)
     more = ops.logical_and(free, ranks < missing[:, None])

@@ -103,7 +103,14 @@ FAMILIES = {
         adds_spaces=True,
     ),
     "xlnet": Family(
-        SpecialTokens(("<pad>", "<unk>", "<cls>", "<sep>", "<mask>"), continuation=""),
+        SpecialTokens(
+            ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>"),
+            continuation="",
+            cls_last=True,
+            last_segment=2,
+            document_first=True,
+            document_end="<eod>",
+        ),
         "XLNetTokenizer",
         begins_word_in_xlnet,
         do_lower_case=False,

@@ -6,7 +6,8 @@
     python build_vocab.py --input_file='corpus/*.txt' --output_file=gpt/encoder_bpe.json
 
 vocab.txt is a WordPiece vocabulary for BERT; vocab.json, with merges.txt next to it, is
-byte-level BPE for RoBERTa; spiece.model is a SentencePiece model for ALBERT;
+byte-level BPE for RoBERTa; spiece.model is a SentencePiece model for ALBERT
+or, with --special_tokens=xlnet, XLNet;
 encoder_bpe.json, with vocab.bpe next to it, is BPE for GPT-1.
 
 It streams the text, so there is no limit on its size: 100 MB take less than a minute and
@@ -39,7 +40,6 @@ from text.tokenizers import (
     wordpiece_learning,
 )
 from text.tokenizers.byte_bpe import ByteBpe, ByteSplitter
-from text.tokenizers.cleaner import Cleaner
 from text.tokenizers.gpt_bpe import GptBpe
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.sentencepiece import SentencePiece
@@ -79,7 +79,14 @@ class Options(TokenizerOptions):
     vocab_size: int | None = options.field(
         None,
         help="Number of tokens to write, of all kinds; by default 30522, with "
-        "SentencePiece 30000, with GPT-1's BPE 40478, as in the releases.",
+        "SentencePiece 30000 for ALBERT and 32000 for XLNet, with GPT-1's BPE 40478, as in "
+        "the releases.",
+    )
+    special_tokens: str = options.field(
+        "albert",
+        choices=tuple(sentencepiece.FAMILIES),
+        help="SentencePiece: whose special tokens and marks the model has. Scripts know "
+        "the family of a model by them.",
     )
     num_unused: int = options.field(
         994,
@@ -138,7 +145,7 @@ class Options(TokenizerOptions):
         self._check_kind()
         if self.vocab_size is None:
             # How a frozen object gets a default that depends on another field.
-            sizes = {SentencePiece: 30000, GptBpe: 40478}
+            sizes = {SentencePiece: self.symbols.vocab_size, GptBpe: 40478}
             object.__setattr__(self, "vocab_size", sizes.get(self.learned, 30522))
         least = self.num_unused + len(SPECIAL_TOKENS)
         parts = f"special tokens plus --num_unused={self.num_unused}"
@@ -152,8 +159,10 @@ class Options(TokenizerOptions):
                     f"named {ByteBpe.vocabulary_file}"
                 )
         if self.is_sentencepiece:
-            least = len(SPECIAL_TOKENS) + len(sentencepiece_learning.USER_SYMBOLS)
-            parts = "special tokens plus ALBERT's marks"
+            least = self.symbols.number
+            parts = (
+                f"special tokens plus marks of --special_tokens={self.special_tokens}"
+            )
         if not least < self.vocab_size <= _LARGEST:
             raise UserError(
                 f"--vocab_size={self.vocab_size}: must be above {least}, the number of "
@@ -174,7 +183,7 @@ class Options(TokenizerOptions):
                 f"--output_file={self.output_file}: with --kind={self.kind}, its name must "
                 f"{wanted}"
             )
-        names = "character_coverage", "input_sentence_size"
+        names = "character_coverage", "input_sentence_size", "special_tokens"
         if self.is_sentencepiece:
             names = "num_unused", "min_character_count", "min_frequency", "split_cjk"
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
@@ -189,6 +198,11 @@ class Options(TokenizerOptions):
     def learned(self) -> type[Tokenizer]:
         """The kind of vocabulary."""
         return kinds.kind_of(self.output_file)
+
+    @property
+    def symbols(self) -> sentencepiece_learning.Symbols:
+        """What a SentencePiece model has besides what is learned."""
+        return sentencepiece_learning.SYMBOLS[self.special_tokens]
 
     @property
     def is_sentencepiece(self) -> bool:
@@ -306,7 +320,9 @@ def _learn(counts, chosen):
 
 
 def _build_sentencepiece(paths, chosen):
-    cleaner = Cleaner(chosen.do_lower_case, SentencePiece.strips_accents(chosen))
+    cleaner = sentencepiece.FAMILIES[chosen.special_tokens].cleaner(
+        chosen.do_lower_case, SentencePiece.strips_accents(chosen)
+    )
     characters = collections.Counter()
     lines, warned = 0, False
 
@@ -328,6 +344,7 @@ def _build_sentencepiece(paths, chosen):
         file.write(
             sentencepiece_learning.learn(
                 cleaned(),
+                chosen.symbols,
                 vocab_size=chosen.vocab_size,
                 character_coverage=chosen.character_coverage,
                 input_sentence_size=chosen.input_sentence_size,

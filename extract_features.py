@@ -144,7 +144,10 @@ def main(given: Options) -> None:
     # A line that cannot be read is found now, not in an hour.
     is_file = given.input_file != inputs.STANDARD_INPUT
     total = sum(1 for _ in inputs.lines(given.input_file)) if is_file else None
-    encoder = FeatureExtractor(strategy, config, given.chosen_layers, given.pooling)
+    cls_last = not tokenizer.vocabulary.head
+    encoder = FeatureExtractor(
+        strategy, config, given.chosen_layers, given.pooling, cls_last
+    )
     weights = {v.path: v for v in encoder.model.variables}
     _say(checkpoint.load(weights, prefix, encoder.model.required, encoder.model.scope))
 

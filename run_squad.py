@@ -238,8 +238,7 @@ class Squad(ServedTask):
 
     @property
     def lengths(self) -> spans.Lengths:
-        number = self.tokenizer.vocabulary.num_special_tokens
-        return dataclasses.replace(self.given.lengths, num_special_tokens=number)
+        return self.given.lengths.in_rows_of(self.tokenizer.vocabulary)
 
     def featurize(self, example, split):
         question = self.tokenizer.encode(example.question)
@@ -277,7 +276,7 @@ class Squad(ServedTask):
         too_long = len(question) > self.given.max_query_length
         self.counts["questions cut to --max_query_length"] += too_long
         self.counts["texts without tokens"] += not made
-        whole = any(row.end_position for row in made)
+        whole = any(row.end_position != row.window.cls for row in made)
         self.counts["answers not in any window"] += bool(made and answer and not whole)
 
     # --- Answers ---------------------------------------------------------------------
@@ -290,7 +289,7 @@ class Squad(ServedTask):
             return beams.best_answers(*rows, found, **self._search())
         # Differs from the release, where padding may be among the best starts and ends.
         # Here padding depends on the other rows of a batch, and answers must not.
-        sizes = [window.stop + window.offset + 1 for window in predictions.notes]
+        sizes = [window.size for window in predictions.notes]
         logits = [predictions.outputs[f"{side}_logits"] for side in ("start", "end")]
         is_token = np.arange(logits[0].shape[1]) < np.array(sizes, int)[:, None]
         logits = (np.where(is_token, values, -np.inf) for values in logits)

@@ -27,6 +27,7 @@ from modeling.encoders.albert_config import AlbertConfig
 from serving.predictor import Predictor
 from tests import jobs
 from text.errors import UserError
+from text.tokenizers import sentencepiece
 from text.tokenizers.kinds import TokenizerOptions
 
 MODEL = tests.GOLDEN / "sentencepiece" / "tiny.model"
@@ -331,7 +332,7 @@ def build(tmp_path):
         } | chosen
         build_vocab.main(build_vocab.Options(**chosen))
         return TokenizerOptions(
-            do_lower_case=chosen.get("do_lower_case", True)
+            do_lower_case=chosen.get("do_lower_case")
         ).load_tokenizer(chosen["output_file"])
 
     return build_from
@@ -349,6 +350,17 @@ def test_a_model_is_learned_as_for_the_release(build, capsys):
     assert "learned from 18 of 18 lines" in out and "0.000% are [UNK]" in out
     assert f"on {2 * len(line.split())} held-out words" in out
     assert "C" not in "".join(tokens[13:]) and build(do_lower_case=False).encode("L")
+
+
+def test_a_model_is_learned_as_for_xlnet(build):
+    tokenizer = build(special_tokens="xlnet", do_lower_case=None, vocab_size=70)
+    names = (
+        '<unk> <s> </s> <cls> <sep> <pad> <mask> <eod> <eop> . ( ) " - – £ €'.split()
+    )
+    tokens = tokenizer.vocabulary.tokens
+    assert tokens[: len(names)] == names and "L" in "".join(tokens)
+    assert tokenizer.family is sentencepiece.FAMILIES["xlnet"]
+    assert [tokens[id] for id in tokenizer.encode("``£")] == ["\u2581", '"', "£"]
 
 
 def test_every_process_learns_the_same(tmp_path):
@@ -383,7 +395,10 @@ def test_long_lines_are_learned_from_to_their_end(build):
             "--num_unused does not apply .* SentencePiece; leave it out",
         ),
         ({"split_cjk": False}, "--split_cjk does not apply"),
-        ({"vocab_size": 13}, "must be above 13, .* plus ALBERT's marks"),
+        (
+            {"vocab_size": 13},
+            "must be above 13, .* plus marks of --special_tokens=albert",
+        ),
         ({"vocab_size": 20}, "--vocab_size=20 is too small: .* need"),
         ({"text": " \n"}, "no words in the text"),
         ({"kind": "wordpiece"}, "with --kind=wordpiece, its name must end in .txt"),

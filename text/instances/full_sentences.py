@@ -91,22 +91,26 @@ class FullSentences(Instances):
         lengths, parts = (planned[x].astype(np.int64) for x in ("length", "parts"))
         columns = np.arange(self.recipe.max_seq_length)
         last = (lengths + parts)[:, None]
-        is_sep = columns == last
+        begin, tail = len(vocabulary.head), len(vocabulary.tail)
+        is_sep = columns > last - tail
         rows, positions = _inner_seps(corpus, planned)
-        is_sep[rows, positions] = True
+        is_sep[rows, begin + positions] = True
         input_mask = columns <= last
         is_text = input_mask & ~is_sep
-        is_text[:, 0] = False
+        is_text[:, :begin] = False
         input_ids = np.where(
             input_mask, np.int32(vocabulary.sep_id), np.int32(vocabulary.pad_id)
         )
+        input_ids[rows, begin + positions] = vocabulary.document_end_id
         input_ids[columns == last] = vocabulary.end_id
-        input_ids[:, 0] = vocabulary.cls_id
+        input_ids[:, :begin] = vocabulary.head
         input_ids[is_text] = tokens
         batch = {
             "input_ids": input_ids,
             "input_mask": input_mask.view(np.uint8),
-            "segment_ids": np.zeros(input_mask.shape, np.uint8),
+            "segment_ids": packing.segments(
+                np.zeros(input_mask.shape, bool), columns == last, vocabulary
+            ),
         }
         return batch, is_text
 
@@ -116,12 +120,13 @@ class FullSentences(Instances):
         columns = np.arange(layout.text.shape[1])
         last = layout.lengths[:, None] - 1
         is_sep = vocabulary.is_separator(layout.text) & (columns <= last)
-        yield Rule(
-            "input_ids", (columns == last) & ~is_sep, "must be [SEP] after the text"
-        )
+        is_tail = (columns > last - len(vocabulary.tail)) & (columns <= last)
+        yield Rule("input_ids", is_tail & ~is_sep, "must be [SEP] after the text")
+        is_sep &= columns <= last + 1 - len(vocabulary.tail)
         if self.crosses_documents:
             follows_special = np.roll(is_sep, 1, axis=1)
-            follows_special[:, :2] = (False, True)  # what follows [CLS]
+            begin = len(vocabulary.head)
+            follows_special[:, :begin], follows_special[:, begin] = False, True
             yield Rule(
                 "input_ids",
                 is_sep & follows_special,
@@ -130,10 +135,16 @@ class FullSentences(Instances):
         else:
             yield Rule(
                 "input_ids",
-                is_sep & (columns != last),
+                is_sep & ~is_tail,
                 "must be [SEP] at the end of the text, and nowhere else",
             )
-        yield Rule("segment_ids", batch["segment_ids"] != 0, "must be 0")
+        segments = np.zeros(is_sep.shape, bool)
+        segments = packing.segments(segments, columns == last, vocabulary)
+        yield Rule(
+            "segment_ids",
+            batch["segment_ids"] != segments,
+            packing.segments_rule(vocabulary, "must be 0"),
+        )
 
     def figures(self, vocabulary) -> list[figures.Figures]:
         return [_Documents(self.recipe.max_seq_length, vocabulary)]
@@ -161,13 +172,16 @@ def _windows(sentences, first, last) -> Iterator[list[int]]:
 
 
 def _inner_seps(corpus, planned):
-    """Rows and positions of each [SEP] between two documents: two int64 [number]."""
+    """Rows and positions of each [SEP] between two documents: two int64 [number].
+
+    Positions are counted from the beginning of the text.
+    """
     inner = planned["parts"].astype(np.int64) - 1
     rows = np.repeat(np.arange(len(planned)), inner)
     ends = corpus.documents.gather(planned["document"] + 1, inner)  # in sentences
     offsets = corpus.sentences.gather(ends, np.ones_like(ends))
     number = packing.ranks(rows, len(planned))
-    return rows, 1 + offsets - planned["start"][rows] + number
+    return rows, offsets - planned["start"][rows] + number
 
 
 class _Documents(figures.Figures):
@@ -180,7 +194,8 @@ class _Documents(figures.Figures):
     def add(self, batch, layout, recipe) -> None:
         is_token = np.arange(layout.text.shape[1]) < layout.lengths[:, None]
         is_sep = is_token & self._vocabulary.is_separator(layout.text)
-        figures.count(self._counts, is_sep.sum(axis=1))
+        others = len(self._vocabulary.tail) - 1
+        figures.count(self._counts, is_sep.sum(axis=1) - others)
 
     def lines(self) -> list[tuple[str, str]]:
         return [("Documents", f"{figures.mean(self._counts):.2f} per record")]

@@ -81,7 +81,7 @@ class Layout(NamedTuple):
 
     Attributes:
         text: int64 [batch, seq_length], input_ids before masking.
-        lengths: int64 [batch], number of tokens with [CLS] and [SEP].
+        lengths: int64 [batch], number of tokens, special ones included.
         is_predicted: bool [batch, num_predictions].
     """
 

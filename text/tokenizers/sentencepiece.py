@@ -1,4 +1,4 @@
-"""Tokenizes text into SentencePiece pieces with character offsets, like ALBERT.
+"""Tokenizes text into SentencePiece pieces with character offsets, like ALBERT and XLNet.
 
 A text is first cleaned as the release does: white space becomes single spaces, and
 letters lose their accents and their case. Then the model, one .model file, normalizes it
@@ -54,6 +54,16 @@ def begins_word_in_albert(piece: str) -> bool:
     )
 
 
+def begins_word_in_xlnet(piece: str) -> bool:
+    """Whether XLNet treats a piece as the beginning of a word.
+
+    Source: zihangdai/xlnet@bbaa3a6 data_utils.py, _is_start_piece.
+    """
+    return piece.startswith((SPACE, "<")) or (
+        len(piece) == 1 and piece in string.punctuation and piece not in "'<=>"
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Family:
     """What models with these special tokens have in common.
@@ -62,25 +72,52 @@ class Family:
         special: their special tokens, by which a model is recognized.
         hugging_face_class: what Hugging Face calls their tokenizer.
         begins_word: piece -> whether it begins a word for whole-word masks.
-        splits_numbers: whether the comma after a number is a piece of its own: a piece that
-            ends in a digit and a comma is replaced by the pieces of the number, with the
-            \u2581 of a new text even inside a word, and the comma.
+        do_lower_case: whether the released models are for lowercased text.
+        joins_quotes: see `Cleaner`.
+        adds_spaces: the comma after a number is a piece of its own, so a piece that ends in
+            a digit and a comma is replaced by the pieces of the number and the comma.
+            True if the number has the \u2581 of a new text even inside a word.
     """
 
     special: SpecialTokens
     hugging_face_class: str
     begins_word: Callable[[str], bool]
-    splits_numbers: bool
+    do_lower_case: bool
+    joins_quotes: bool
+    adds_spaces: bool
+
+    def cleaner(self, do_lower_case: bool | None, strip_accents: bool) -> Cleaner:
+        """The cleaner of texts; `do_lower_case` is None for that of the released models."""
+        if do_lower_case is None:
+            do_lower_case = self.do_lower_case
+        return Cleaner(do_lower_case, strip_accents, self.joins_quotes)
 
 
-FAMILIES = (
-    Family(
+FAMILIES = {
+    "albert": Family(
         SpecialTokens(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), continuation=""),
         "AlbertTokenizer",
         begins_word_in_albert,
-        splits_numbers=True,
+        do_lower_case=True,
+        joins_quotes=False,
+        adds_spaces=True,
     ),
-)
+    "xlnet": Family(
+        SpecialTokens(
+            ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>"),
+            continuation="",
+            cls_last=True,
+            last_segment=2,
+            document_first=True,
+            document_end="<eod>",
+        ),
+        "XLNetTokenizer",
+        begins_word_in_xlnet,
+        do_lower_case=False,
+        joins_quotes=True,
+        adds_spaces=False,
+    ),
+}
 
 
 # === Pieces ==========================================================================
@@ -100,31 +137,33 @@ class Split(NamedTuple):
 
 
 class SentencePiece(Tokenizer):
-    """Turns text into pieces exactly like ALBERT's FullTokenizer.
+    """Turns text into pieces exactly like the releases of FAMILIES.
 
     Attributes:
         cleaner: the `Cleaner`.
         model: bytes, the content of the file.
         family: the `Family`.
         sizes: int of each piece, its characters without \u2581; that of the unknown is -1.
-        splits: id to the `Split` that replaces it; see `Family.splits_numbers`.
-    Source: google-research/albert@b772393 tokenization.py, encode_ids.
+        splits: id to the `Split` that replaces it; see `Family.adds_spaces`.
+    Source: google-research/albert@b772393 tokenization.py, and zihangdai/xlnet@bbaa3a6
+        prepro_utils.py, encode_ids.
     """
 
     vocabulary_file = "spiece.model"
     hugging_face_classes = (
         None,  # not said
-        *(family.hugging_face_class for family in FAMILIES),
-        *(f"{family.hugging_face_class}Fast" for family in FAMILIES),
+        *(family.hugging_face_class for family in FAMILIES.values()),
+        *(f"{family.hugging_face_class}Fast" for family in FAMILIES.values()),
         "PreTrainedTokenizerFast",
     )
     libraries = ("tensorflow_text",)
     finds_answers_by_offset = True
 
-    def __init__(self, path: str, *, do_lower_case: bool, strip_accents: bool):
+    def __init__(self, path: str, *, do_lower_case: bool | None, strip_accents: bool):
         """Args:
             path: of the model.
-            do_lower_case, strip_accents: see `Cleaner`.
+            do_lower_case: see `Cleaner`; None if the family decides.
+            strip_accents: see `Cleaner`.
         Raises:
             UserError: it is not a model, or of none of the FAMILIES.
         """
@@ -136,10 +175,10 @@ class SentencePiece(Tokenizer):
         tokens = _tokens(self._processor)
         self.family = _family(path, tokens)
         self.vocabulary = _vocabulary(path, self.model, tokens, self.family)
-        self.cleaner = Cleaner(do_lower_case, strip_accents)
+        self.cleaner = self.family.cleaner(do_lower_case, strip_accents)
         self.sizes = [len(token.lstrip(SPACE)) for token in tokens]
         self.sizes[self.vocabulary.unk_id] = -1
-        self.splits = dict(self._splits()) if self.family.splits_numbers else {}
+        self.splits = dict(self._splits())
         self._encode = self._processor.encode
         self._is_blank = _Blanks(self._processor.normalize)
         self._starts = frozenset(i for i, t in enumerate(tokens) if t[:1] == SPACE)
@@ -162,6 +201,11 @@ class SentencePiece(Tokenizer):
     def strips_accents(cls, options):
         """See `Tokenizer`; the release strips them from cased text, too."""
         return options.strip_accents is not False
+
+    @classmethod
+    def resolved(cls, options, vocab_file):
+        settings = cls.load(vocab_file, options).settings
+        return {name: settings[name] for name in ("do_lower_case", "strip_accents")}
 
     @classmethod
     def load(cls, vocab_file, options):
@@ -291,7 +335,11 @@ class SentencePiece(Tokenizer):
         for id, token in enumerate(self.vocabulary.tokens):
             if token[-1:] == "," and token[-2:-1].isdigit():
                 number = token[:-1].replace(SPACE, "")
-                ids = (*self._processor.encode(number), comma)
+                number = self._processor.encode(number, out_type=str)
+                if not self.family.adds_spaces and token[0] != SPACE:
+                    number[0] = number[0].removeprefix(SPACE)
+                number = self._processor.piece_to_id([x for x in number if x])
+                ids = (*number, comma)
                 is_exact = sum(self.sizes[new] for new in ids) == self.sizes[id]
                 is_exact &= self.vocabulary.unk_id not in ids
                 yield id, Split(ids, self.sizes[id] if is_exact else -1)
@@ -369,18 +417,18 @@ def _tokens(processor):
 
 def _family(path, tokens):
     known = set(tokens)
-    for family in FAMILIES:
+    for family in FAMILIES.values():
         if known.issuperset(family.special.names):
             return family
-    wanted = " or ".join(" ".join(family.special.names) for family in FAMILIES)
+    wanted = " or ".join(" ".join(f.special.names) for f in FAMILIES.values())
     raise UserError(
-        f"{path}: has no pieces {wanted}, the special tokens of ALBERT; use a model that "
-        "has them, or learn one with build_vocab.py --kind=sentencepiece"
+        f"{path}: has no pieces {wanted}, the special tokens of ALBERT and XLNet; use a "
+        "model that has them, or learn one with build_vocab.py --kind=sentencepiece"
     )
 
 
 def _vocabulary(path, content, tokens, family):
-    special = set(family.special.names)
+    special = set(family.special.tokens)
     return Vocabulary(
         tokens,
         path=path,

@@ -1,18 +1,55 @@
-"""Learns a SentencePiece model with the options of ALBERT's release.
+"""Learns a SentencePiece model with the options of ALBERT's or XLNet's release.
 
-Source: google-research/albert@b772393 README.md, the spm_train command.
+Source: google-research/albert@b772393 and zihangdai/xlnet@bbaa3a6, README.md, the spm_train
+    commands.
 """
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from text.errors import UserError
 from text.tokenizers import sentencepiece as pieces
 from text.tokenizers.vocabulary import CLS, MASK, SEP
 
-# These are pieces of their own wherever they occur.
-USER_SYMBOLS = ("(", ")", '"', "-", ".", "\u2013", "\u00a3", "\u20ac")
+
+class Symbols(NamedTuple):
+    """The pieces that are not learned.
+
+    Attributes:
+        ids: of the pieces that the trainer knows; -1 for none. The others follow.
+        control: no text becomes these.
+        user: these are pieces of their own wherever they occur.
+        vocab_size: how many pieces the released models have.
+    """
+
+    ids: Mapping[str, int]
+    control: tuple[str, ...]
+    user: tuple[str, ...]
+    vocab_size: int
+
+    @property
+    def number(self) -> int:
+        known = sum(id >= 0 for id in self.ids.values())
+        return known + len(self.control) + len(self.user)
+
+
+# By the names of `sentencepiece.FAMILIES`.
+SYMBOLS = {
+    "albert": Symbols(
+        {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1},
+        (CLS, SEP, MASK),
+        ("(", ")", '"', "-", ".", "\u2013", "\u00a3", "\u20ac"),
+        30000,
+    ),
+    "xlnet": Symbols(
+        {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1},
+        ("<cls>", "<sep>", "<pad>", "<mask>", "<eod>"),
+        ("<eop>", ".", "(", ")", '"', "-", "\u2013", "\u00a3", "\u20ac"),
+        32000,
+    ),
+}
 _LONGEST = 250  # characters; bounds memory, and the trainer leaves out 4,193 bytes
 # What the trainer reserves, and leaves out lines for.
 _RESERVED = str.maketrans({"\u2585": " ", "\t": " ", "\0": " "})
@@ -20,6 +57,7 @@ _RESERVED = str.maketrans({"\u2585": " ", "\t": " ", "\0": " "})
 
 def learn(
     lines: Iterator[str],
+    symbols: Symbols = SYMBOLS["albert"],
     *,
     vocab_size: int,
     character_coverage: float,
@@ -29,6 +67,7 @@ def learn(
 
     Args:
         lines: cleaned text; see `Cleaner`.
+        symbols: what else is in the model.
         vocab_size: how many pieces to learn, with the special ones; fewer if the text does
             not have them.
         character_coverage: the share of the characters that get a piece.
@@ -51,13 +90,11 @@ def learn(
             character_coverage=character_coverage,
             input_sentence_size=input_sentence_size,
             shuffle_input_sentence=True,
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            control_symbols=[CLS, SEP, MASK],
-            user_defined_symbols=list(USER_SYMBOLS),
+            # As lists: of a string with commas, the package reads " as a quotation mark.
+            control_symbols=list(symbols.control),
+            user_defined_symbols=list(symbols.user),
             minloglevel=2,
+            **symbols.ids,
         )
     except RuntimeError as error:
         raise UserError(_reason(str(error), vocab_size)) from error

@@ -23,9 +23,11 @@ from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import EncoderConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.gpt_config import GptConfig
+from modeling.encoders.xlnet_config import XlnetConfig
 from modeling.objectives import masked_lm, next_token, pretraining, replaced_tokens
 from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.objective import Objective
+from modeling.objectives.permuted import Permuted, PermutedSpans
 from text.instances.kinds import RowOptions
 from text.records import reading, shards
 
@@ -63,6 +65,20 @@ def distilled():
     )
 
 
+def permuted():
+    return PermutedSpans(
+        Permuted(),
+        counts=np.full(65, 10),
+        max_predictions_per_seq=10,
+        mask_share=0.8,
+        random_share=0.1,
+        whole_words=False,
+        vocab_size=SIZES["vocab_size"],
+        mask_id=103,
+        special_ids=(101, 102),
+    )
+
+
 KINDS = {
     "pairs": Kind(
         pretraining.MaskedLMNextSentence, BertConfig(**SIZES), "next_sentence_logits"
@@ -78,6 +94,16 @@ KINDS = {
         next_token.NextToken,
         GptConfig(**{k: v for k, v in SIZES.items() if k != "type_vocab_size"}),
         "sequence_output",
+    ),
+    "permuted": Kind(
+        permuted,
+        XlnetConfig(
+            *(SIZES["vocab_size"], 16, 1, 2, 8, 32, "gelu", True),
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            initializer_range=0.3,
+        ),
+        "permuted_lm_logits",
     ),
 }
 

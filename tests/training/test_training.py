@@ -13,8 +13,10 @@ from training.backend import tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.gpt_config import GptConfig
+from modeling.encoders.xlnet_config import XlnetConfig
 from modeling.objectives import masked_lm, next_token, pretraining, replaced_tokens
 from modeling.objectives.dynamic_masks import DynamicMasks
+from modeling.objectives.permuted import Permuted, PermutedSpans
 from tests import forked, jobs, tiny
 from text.files import sources
 from text.instances.kinds import RowOptions
@@ -112,7 +114,7 @@ def test_training_follows_the_release():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind", ["pairs", "replaced tokens", "distilled words", "next token"]
+    "kind", ["pairs", "replaced tokens", "distilled words", "next token", "permuted"]
 )
 def test_two_replicas_accumulation_and_xla_equal_one_big_batch(kind):
     line = jobs.command("tests/programs/train_on_replicas.py", {})
@@ -149,6 +151,18 @@ GPT = GptConfig(
     vocab_size=3000, hidden_size=8, num_hidden_layers=1, num_attention_heads=2
 )
 ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
+XLNET = XlnetConfig(3000, 8, 1, 2, 4, 16, "gelu", True)
+PERMUTED = PermutedSpans(
+    Permuted(perm_size=8, reuse_len=32),
+    counts=prediction_counts(np.arange(65), 0.15),
+    max_predictions_per_seq=10,
+    mask_share=0.8,
+    random_share=0.1,
+    whole_words=False,
+    vocab_size=XLNET.vocab_size,
+    mask_id=103,
+    special_ids=(101, 102),
+)
 
 
 @pytest.mark.slow
@@ -159,15 +173,16 @@ ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
         (DYNAMIC, TINY),
         (next_token.NextToken(), GPT),
         (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
+        (PERMUTED, XLNET),
     ],
-    ids=["pairs", "dynamic", "next token", "replaced tokens"],
+    ids=["pairs", "dynamic", "next token", "replaced tokens", "permuted"],
 )
 def test_whole_update_compiles_with_xla(objective, config):
     """As on a TPU: nothing in it has a varying shape, or is a string."""
     run = trainer(config, objective, accumulation_steps=2)
     batch = next(iter(parsed().training(8, seed=0)))
     batch["row_numbers"] = tf.range(8, dtype=tf.int64)
-    name = f"{config.scope}/encoder/layer_0/output/dense/kernel"
+    name = [n for n in run.weights if "/layer_0/" in n and n.endswith("kernel")][-1]
     before = run.variables[name].numpy()
     update = tf.function(run.update, jit_compile=True)
     sums, finite = update(batch, tf.constant(1, tf.int64))

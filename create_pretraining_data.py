@@ -96,6 +96,11 @@ class Options(GenerationOptions):
                     "Beam's options for its runner, such as "
                     "--beam_options='--direct_num_workers=4'"
                 )
+        if self.runner and self.make().in_order:
+            raise UserError(
+                f"--instances={self.instances} is not for --runner, which writes records "
+                "in no order"
+            )
         if self.runner and self.dry_run:
             raise UserError(
                 "--dry_run is not for --runner, whose machines it cannot measure; leave "

@@ -72,6 +72,12 @@ class GenerationOptions(TokenizerOptions, RowOptions):
             raise UserError(
                 f"--lone_sentences={self.lone_sentences} needs --instances=sentence_order"
             )
+        self.check_range(0, None, "rows_per_batch", "reuse_len")
+        for name in ("rows_per_batch", "reuse_len"):
+            if getattr(self, name) and not rows.in_order:
+                raise UserError(
+                    f"--{name}={getattr(self, name)} needs --instances=contiguous"
+                )
         if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
             raise UserError("--word_boundaries=spaces needs --do_whole_word_mask")
 
@@ -85,6 +91,7 @@ class GenerationOptions(TokenizerOptions, RowOptions):
         tokenizer = self.load_tokenizer(self.vocab_file)
         tokenizer.check_release(self.vocab_file)
         vocabulary = tokenizer.vocabulary
+        self.make().check(vocabulary)
         if MASK not in vocabulary.special_ids:
             if self.make().masks.are_drawn:
                 raise UserError(

@@ -71,6 +71,17 @@ class Recipe:
         "labeled as swapped, as in ALBERT's release.",
     )
 
+    rows_per_batch: int = options.field(
+        0,
+        help="For --instances=contiguous: how many rows a batch has, the "
+        "--train_batch_size of the training. The text is cut into this many parts.",
+    )
+    reuse_len: int = options.field(
+        0,
+        help="For --instances=contiguous: how many tokens of a row continue the row of the "
+        "batch before; 0 means half of --max_seq_length.",
+    )
+
     @property
     def words_from_spaces(self) -> bool:
         return self.do_whole_word_mask and self.word_boundaries == "spaces"
@@ -185,8 +196,10 @@ class Instances(abc.ABC):
         none_planned: what to tell a user whose text yields no rows.
         long_sentences: what happens to sentences that are longer than a row.
         passes_differ: whether each pass over a text plans different rows.
+        in_order: whether records are read in their order, in batches of `rows_per_batch`.
     """
 
+    in_order = False
     planned: np.dtype
     suffix: str
     sentence_task: str = ""
@@ -202,6 +215,20 @@ class Instances(abc.ABC):
     @abc.abstractmethod
     def max_num_tokens(self, vocabulary: Vocabulary) -> int:
         """How many tokens of the text fit into a row."""
+
+    def check(self, vocabulary: Vocabulary) -> None:  # noqa: B027  most kinds take any
+        """Raises:
+        UserError: the flags do not fit each other or the vocabulary.
+        """
+
+    def arranged(self, records: np.ndarray, total: int, passes: int) -> np.ndarray:
+        """The planned rows of records, for kinds whose records are `in_order`.
+
+        Args:
+            records: int64 [n], numbers of records.
+            total: the number of records, all passes together.
+        """
+        raise NotImplementedError
 
     def refusal(self, num_documents: int) -> str:
         """Why this many documents yield no rows of this kind; "" if they do."""

@@ -4,6 +4,7 @@ import dataclasses
 
 import options
 from text.errors import UserError
+from text.instances.contiguous import Contiguous
 from text.instances.electra_segments import ElectraSegments
 from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, Recipe
@@ -19,6 +20,7 @@ INSTANCES = {
     "doc_sentences": DocSentences,
     "sentence_order": SentenceOrder,
     "electra": ElectraSegments,
+    "contiguous": Contiguous,
 }
 MASKS = {"static": StaticMasks, "dynamic": Unmasked}
 
@@ -35,7 +37,8 @@ class RowOptions(Recipe):
         "documents, for --objective=masked_lm; doc_sentences: the same within a document. "
         "Rows of these two are the same in every pass. sentence_order: two consecutive "
         "spans and whether they are swapped, as in ALBERT. electra: sentences of a "
-        "document in one segment or two, as in ELECTRA.",
+        "document in one segment or two, as in ELECTRA. contiguous: rows that continue "
+        "those of the batch before, for a model with memory, as in XLNet.",
     )
     masking: str = options.field(
         "static",

@@ -68,10 +68,10 @@ class ObjectiveOptions:
         help="For permuted: how many tokens are permuted together, the same in each block "
         "of a row; 0 means all.",
     )
-    reuse_len: int = options.field(
+    mem_len: int = options.field(
         0,
-        help="For permuted: the first tokens of a row, which are permuted by themselves "
-        "and do not see the others.",
+        help="For permuted, on records of --instances=contiguous: how many positions of "
+        "the rows before a row it sees. XLNet's release has 384.",
     )
 
     def __post_init__(self):
@@ -92,7 +92,7 @@ class ObjectiveOptions:
                 )
         if not 0 < self.disc_weight < float("inf"):
             raise UserError(f"--disc_weight={self.disc_weight}: must be above 0")
-        self.check_at_least(0, "perm_size", "reuse_len")
+        self.check_at_least(0, "perm_size", "mem_len")
         self.check_at_least(1, "mask_beta")
         if self.mask_alpha < self.mask_beta:
             raise UserError(

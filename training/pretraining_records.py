@@ -38,8 +38,9 @@ def _adapted(objective, recipe, description) -> Objective:
     make = objective.masked_by or DynamicMasks
     if problem := make.refusal(objective, recipe):
         raise UserError(f"{description.path}: {problem}")
-    return make(
+    return make.made_for(
         objective,
+        recipe,
         counts=prediction_counts(lengths, recipe.masked_lm_prob),
         max_predictions_per_seq=recipe.max_predictions_per_seq,
         mask_share=mask_share,

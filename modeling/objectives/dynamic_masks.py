@@ -73,11 +73,22 @@ class DynamicMasks(Objective):
         self._special_ids = tuple(special_ids)
 
     @classmethod
+    def made_for(cls, objective: Objective, recipe, **settings) -> "DynamicMasks":
+        """Makes one for records of these flags.
+
+        Args:
+            recipe: the flags, a `text.instances.kinds.RowOptions`.
+            settings: the arguments of the constructor.
+        """
+        del recipe
+        return cls(objective, **settings)
+
+    @classmethod
     def refusal(cls, objective: Objective, recipe) -> str | None:
         """Why masks for this objective do not fit records of these flags, if so.
 
         Args:
-            recipe: the flags, a `text.instances.instances.Recipe`.
+            recipe: the flags, a `text.instances.kinds.RowOptions`.
         """
         del objective, recipe
         return None
@@ -99,6 +110,9 @@ class DynamicMasks(Objective):
 
     def encoders(self, config):
         return self.objective.encoders(config)
+
+    def carried(self, config):
+        return self.objective.carried(config)
 
     def counts(self, batch, outputs):
         return self.objective.counts(batch, outputs)

@@ -64,7 +64,7 @@ OBJECTIVES = {
     "next_token": Kind(_next_token),
     "permuted": Kind(
         _permuted,
-        ("released_spans", "mask_alpha", "mask_beta", "perm_size", "reuse_len"),
+        ("released_spans", "mask_alpha", "mask_beta", "perm_size", "mem_len"),
     ),
     "replaced_tokens": Kind(
         _replaced_tokens,

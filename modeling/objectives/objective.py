@@ -82,6 +82,16 @@ class Objective(abc.ABC):
         del config
         return 0
 
+    def carried(self, config: EncoderConfig) -> Mapping[str, tuple[int, ...]]:
+        """What each row of an update hands to the same row of the next, if anything.
+
+        Returns:
+            name -> its shape for one row. These names are in the batches and in the outputs
+            of the network in training, float32 [b, ...]; at first they are zeros.
+        """
+        del config
+        return {}
+
     @abc.abstractmethod
     def network(
         self, config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"

@@ -18,7 +18,14 @@ _LONGEST = 5  # span, in the release
 
 
 class PermutedModel(MaskedLMModel):
-    """An encoder of two streams, with the table of words as its head."""
+    """An encoder of two streams, with the table of words as its head.
+
+    Attributes:
+        mem_len, reuse_len: what to remember of a batch that has a memory; see
+            `XlnetEncoder.call`. Set them.
+    """
+
+    mem_len = reuse_len = 0
 
     def leave_pooler(self) -> None:
         """Keeps the summary as it is, which is for heads; the release has none here."""
@@ -27,6 +34,9 @@ class PermutedModel(MaskedLMModel):
 
     def encode(self, batch, dropouts=layers.no_dropout, return_all=False):
         """See `MaskedLMModel.encode`; for the keys of the batch, `PermutedSpans`."""
+        settings = {}
+        if "memory" in batch:
+            settings = {"mem_len": self.mem_len, "reuse_len": self.reuse_len}
         targets = ops.cast(batch["masked_lm_weights"], "float32")
         width = batch["input_ids"].shape[1]
         mapping = ops.one_hot(batch["masked_lm_positions"], width) * targets[..., None]
@@ -36,17 +46,28 @@ class PermutedModel(MaskedLMModel):
             "target_mapping": mapping,
             "input_q": ops.sum(mapping, axis=1),
         }
-        return self.encoder(inputs, dropouts=dropouts, return_all=return_all)
+        more = ("memory", "is_backward")
+        inputs |= {name: batch[name] for name in more if name in batch}
+        return self.encoder(
+            inputs, dropouts=dropouts, return_all=return_all, **settings
+        )
 
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
-        """-> dict of permuted_lm_logits [b, p, v], float32, and the content stream."""
+        """-> dict of permuted_lm_logits [b, p, v], float32, and the content stream; and
+        the memory, if the batch has one.
+        """
         del dropouts, batch
         table = ops.cast(self.encoder.word_embeddings, encoded["query_output"].dtype)
         logits = ops.matmul(encoded["query_output"], ops.transpose(table))
         bias = ops.copy(self.masked_lm.output_bias)
+        kept = ("sequence_output", "memory")
         return {
             "permuted_lm_logits": layers.add_wide(logits, bias),
-            "sequence_output": ops.cast(encoded["sequence_output"], "float32"),
+            **{
+                name: ops.cast(encoded[name], "float32")
+                for name in kept
+                if name in encoded
+            },
         }
 
 
@@ -88,35 +109,64 @@ class PermutedSpans(DynamicMasks):
     """Draws spans and the order of their prediction, for `Permuted`.
 
     How many tokens are predicted follows the flags of the records, as for other masks.
-    The arguments are those of `DynamicMasks`. With whole words, records have word_starts,
-    and a span begins at one.
+    With whole words, records have word_starts, and a span begins at one. Records may also
+    have is_masked, as the release's do: then these tokens are predicted.
+
+    Args:
+        reuse_len: the first tokens of a row, a part that does not see the rest, and of
+            which the rest sees everything; 0: a row has one part.
+        rows_per_batch: of records in whose batches the second half of the rows is text in
+            reverse order; 0 for others.
+        settings: see `DynamicMasks`.
     """
 
-    draws_words = True
+    def __init__(self, objective, *, reuse_len=0, rows_per_batch=0, **settings):
+        super().__init__(objective, **settings)
+        self._reuse_len, self._rows_per_batch = reuse_len, rows_per_batch
+
+    @classmethod
+    def made_for(cls, objective, recipe, **settings):
+        rows = recipe.make()
+        if rows.in_order:
+            settings["reuse_len"] = rows.reuse
+        if rows.has_backward_half:
+            settings["rows_per_batch"] = recipe.rows_per_batch
+        return cls(objective, **settings)
 
     @classmethod
     def refusal(cls, objective, recipe) -> str | None:
-        length, first = recipe.max_seq_length, objective.reuse_len
-        if first >= length:
-            return f"--reuse_len={first}: must be less than --max_seq_length={length}"
+        rows, length = recipe.make(), recipe.max_seq_length
+        first = rows.reuse if rows.in_order else 0
         for part in filter(None, (first, length - first)):
             if objective.perm_size and part % objective.perm_size:
                 return (
                     f"--perm_size={objective.perm_size}: must divide the {part} tokens of "
-                    "a row or of its parts (--max_seq_length, --reuse_len) evenly"
+                    "a row, or of its parts, evenly"
                 )
+        if objective.mem_len and not rows.in_order:
+            return (
+                f"--mem_len={objective.mem_len}: is for records of which each row "
+                "continues that of the batch before; write them with "
+                "--instances=contiguous, or leave the flag out"
+            )
         return None
+
+    def network(self, config, *, seed=0, dtype="float32"):
+        model = super().network(config, seed=seed, dtype=dtype)
+        model.mem_len, model.reuse_len = self.objective.mem_len, self._reuse_len
+        return model
 
     def prepare(self, batch, seed) -> dict:
         """Adds to a batch what to predict and in which order.
 
         Args:
             batch: dict of int32 tensors: input_ids, input_mask [b, s], row_numbers [b],
-                and word_starts [b, s] for whole words.
+                and word_starts [b, s] for whole words, or is_masked [b, s].
         Returns:
             the batch with query_places and key_places, see `places`; and
             masked_lm_positions, masked_lm_ids int32 and masked_lm_weights float32, each
-            [b, max_predictions_per_seq].
+            [b, max_predictions_per_seq]; and is_backward [b] for records that have such
+            rows.
         """
         ids, is_token = batch["input_ids"], batch["input_mask"] > 0
         specials = ops.zeros_like(is_token)
@@ -124,7 +174,7 @@ class PermutedSpans(DynamicMasks):
             specials = ops.logical_or(specials, ids == special)
         specials = ops.logical_and(specials, is_token)
         starts = ops.logical_and(is_token, ops.logical_not(specials))
-        if self._whole_words:
+        if "word_starts" in batch:
             starts = ops.logical_and(starts, batch["word_starts"] > 0)
         width = ids.shape[1]
         draws = [
@@ -141,9 +191,14 @@ class PermutedSpans(DynamicMasks):
         chosen, order = (
             ops.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True)
         )
-        return self.objective.prepare(
-            {**batch, **self.arranged(ids, order, chosen, specials)}, seed
-        )
+        if "is_masked" in batch:
+            chosen = batch["is_masked"] > 0
+        prepared = {**batch, **self.arranged(ids, order, chosen, specials)}
+        if self._rows_per_batch:
+            place = ops.mod(batch["row_numbers"], self._rows_per_batch)
+            is_backward = place >= self._rows_per_batch // 2
+            prepared["is_backward"] = ops.cast(is_backward, "int32")
+        return self.objective.prepare(prepared, seed)
 
     def arranged(self, ids, order, chosen, specials) -> dict:
         """What `prepare` adds, from what was drawn; arguments as for `places`."""
@@ -164,7 +219,7 @@ class PermutedSpans(DynamicMasks):
 
     def _parts(self, width):
         """Where the parts of a row begin and end."""
-        first = self.objective.reuse_len
+        first = self._reuse_len
         return [(0, first), (first, width)] if first else [(0, width)]
 
     def _drawn(self, goals, is_token, specials, starts, length, offset, fill, order):
@@ -221,8 +276,8 @@ class Permuted(MaskedLM):
         mask_alpha, mask_beta: a span of n has a context of n * alpha // beta tokens.
         perm_size: the tokens of a row are permuted in blocks of this many, all of them
             alike; 0 means the whole row, or each of its parts.
-        reuse_len: the first part of a row, which does not see the rest, and of which the
-            rest sees everything; 0: a row has one part.
+        mem_len: how many positions of the rows before a row are remembered; for records
+            that continue each other. At first they are zeros. Evaluations have none.
     Source: arXiv:1906.08237; zihangdai/xlnet@bbaa3a6 function_builder.py,
     two_stream_loss.
     """
@@ -239,11 +294,11 @@ class Permuted(MaskedLM):
         mask_alpha: int = 6,
         mask_beta: int = 1,
         perm_size: int = 0,
-        reuse_len: int = 0,
+        mem_len: int = 0,
     ):
         self.released_spans = released_spans
         self.mask_alpha, self.mask_beta = mask_alpha, mask_beta
-        self.perm_size, self.reuse_len = perm_size, reuse_len
+        self.perm_size, self.mem_len = perm_size, mem_len
 
     def check(self, config) -> None:
         if not config.has_query_stream:
@@ -260,6 +315,12 @@ class Permuted(MaskedLM):
 
     def encoders(self, config):
         return (config, config)  # once for each stream
+
+    def carried(self, config):
+        if not self.mem_len:
+            return {}
+        size = (config.num_hidden_layers, self.mem_len, config.hidden_size)
+        return {"memory": size}
 
     def network(self, config, *, seed=0, dtype="float32") -> PermutedModel:
         model = PermutedModel(config, seed=seed, dtype=dtype)

@@ -13,9 +13,10 @@ from tests.modeling.test_xlnet import GOLDEN, read_config
 SEP, CLS = 4, 3  # in the release's vocabulary
 
 
-def masks(most=10, width=64, whole_words=False, **flags):
+def masks(most=10, width=64, whole_words=False, reuse_len=0, **flags):
     return PermutedSpans(
         Permuted(**flags),
+        reuse_len=reuse_len,
         counts=np.full(width + 1, most),
         max_predictions_per_seq=most,
         mask_share=0.8,

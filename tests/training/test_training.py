@@ -153,7 +153,8 @@ GPT = GptConfig(
 ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
 XLNET = XlnetConfig(3000, 8, 1, 2, 4, 16, "gelu", True)
 PERMUTED = PermutedSpans(
-    Permuted(perm_size=8, reuse_len=32),
+    Permuted(perm_size=8, mem_len=6),
+    reuse_len=32,
     counts=prediction_counts(np.arange(65), 0.15),
     max_predictions_per_seq=10,
     mask_share=0.8,

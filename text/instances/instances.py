@@ -197,9 +197,12 @@ class Instances(abc.ABC):
         long_sentences: what happens to sentences that are longer than a row.
         passes_differ: whether each pass over a text plans different rows.
         in_order: whether records are read in their order, in batches of `rows_per_batch`.
+        has_backward_half: whether the second half of the rows of a batch is text in
+            reverse order.
     """
 
     in_order = False
+    has_backward_half = False
     planned: np.dtype
     suffix: str
     sentence_task: str = ""

@@ -28,7 +28,7 @@ from modeling.objectives.kinds import OBJECTIVES
 from serving import export_folder
 from text.errors import UserError
 from text.instances.kinds import RowOptions
-from text.records import descriptions, reading, shards
+from text.records import descriptions, reading, shards, xlnet_release
 
 _CONTENT = "input_file_sha256"  # a setting of a run
 # By the form of the answers.
@@ -52,7 +52,7 @@ def pretrain(given) -> None:
     strategy = given.strategy()
     _check_divisions(given, strategy.num_replicas_in_sync)
     paths = shards.find([*given.input_file, *given.eval_input_file])
-    described = descriptions.find(paths)
+    described = xlnet_release.find(paths) | descriptions.find(paths)
     objective, schema, drawn = pretraining_records.choose_objective(
         given, paths, described
     )
@@ -63,6 +63,8 @@ def pretrain(given) -> None:
         for files in (given.input_file, given.eval_input_file)
     )
     pretraining_records.check_vocabularies(described, given, tokenizer)
+    if given.do_train:
+        pretraining_records.check_batches(data, given)
     text = pretraining_records.described_text_settings(described)
     text = tokenizer.settings if tokenizer else text
     teacher = None

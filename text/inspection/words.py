@@ -52,6 +52,9 @@ def sides(
     predicted = set()
     if layout.is_predicted.any():
         predicted.update(record["masked_lm_positions"][layout.is_predicted[0]].tolist())
+    if instances.masks.given:  # [CLS] and [SEP] may be among them
+        chosen = record["is_masked"].astype(bool) & layout.words(vocabulary)[0]
+        predicted.update(np.flatnonzero(chosen).tolist())
     found = {side: [] for side in instances.sides}
     mask_id = vocabulary.special_ids.get(MASK)
     seps, goes_on = 0, False

@@ -43,6 +43,8 @@ _READ = 64  # borders of sentences at a time
 class Contiguous(Instances):
     """Rows that continue those of the batch before.
 
+    Attributes:
+        reuse: how many tokens of a row continue the row of the batch before.
     Source: zihangdai/xlnet@bbaa3a6 data_utils.py, create_tfrecords and _split_a_and_b.
     """
 
@@ -59,7 +61,7 @@ class Contiguous(Instances):
 
     def __init__(self, recipe, masks):
         super().__init__(recipe, masks)
-        self._reuse = recipe.reuse_len or recipe.max_seq_length // 2
+        self.reuse = recipe.reuse_len or recipe.max_seq_length // 2
 
     def check(self, vocabulary) -> None:
         size, most = self.recipe.max_seq_length, self.recipe.max_seq_length - 5
@@ -68,9 +70,9 @@ class Contiguous(Instances):
                 "--instances=contiguous needs --rows_per_batch, the --train_batch_size of "
                 "the training that will read the records"
             )
-        if not 1 <= self._reuse <= most:
+        if not 1 <= self.reuse <= most:
             raise UserError(
-                f"--reuse_len={self._reuse}: must be from 1 to {most}, so that two texts "
+                f"--reuse_len={self.reuse}: must be from 1 to {most}, so that two texts "
                 f"fit into the rest of --max_seq_length={size}"
             )
         if vocabulary.head or self.masks.are_drawn:
@@ -83,7 +85,7 @@ class Contiguous(Instances):
         return self.recipe.max_seq_length - _NUM_SPECIAL
 
     def plan(self, corpus, first, last, vocabulary, rng):
-        size, reuse = self.recipe.max_seq_length, self._reuse
+        size, reuse = self.recipe.max_seq_length, self.reuse
         stream = Stream(corpus, vocabulary)
         part = stream.length // self.recipe.rows_per_batch
         steps = max((part - size) // reuse + 1, 0)
@@ -170,8 +172,8 @@ class Contiguous(Instances):
         )
         yield Rule(
             "input_ids",
-            (columns == first) & ((first <= self._reuse) | (first >= last - 1)),
-            f"must be a token of A after the first {self._reuse}, and one of B",
+            (columns == first) & ((first <= self.reuse) | (first >= last - 1)),
+            f"must be a token of A after the first {self.reuse}, and one of B",
         )
         yield Rule(
             "segment_ids",

@@ -127,7 +127,11 @@ class Masks(abc.ABC):
     Attributes:
         are_drawn: whether the records say which tokens to predict.
         passes_differ: whether each pass over a text predicts different tokens.
+        given: the features from which an objective takes what to predict, instead of
+            drawing it.
     """
+
+    given: tuple[str, ...] = ()
 
     are_drawn: bool
     passes_differ: bool

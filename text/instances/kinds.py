@@ -12,6 +12,7 @@ from text.instances.pairs import Pairs
 from text.instances.sentence_order import SentenceOrder
 from text.instances.static_masks import StaticMasks
 from text.instances.unmasked import Unmasked
+from text.instances.xlnet_release import GivenMasks, XlnetRelease, XlnetReleaseBothWays
 from text.records.descriptions import Description
 
 INSTANCES = {
@@ -23,6 +24,12 @@ INSTANCES = {
     "contiguous": Contiguous,
 }
 MASKS = {"static": StaticMasks, "dynamic": Unmasked}
+# What is read and never written.
+_RELEASED_INSTANCES = {
+    "xlnet_release": XlnetRelease,
+    "xlnet_release_bi": XlnetReleaseBothWays,
+}
+_RELEASED_MASKS = {"given": GivenMasks}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +67,12 @@ class RowOptions(Recipe):
                 said[name] = size
         names = {field.name for field in dataclasses.fields(cls)}
         recipe = cls(**{name: value for name, value in said.items() if name in names})
-        for name, table in (("instances", INSTANCES), ("masking", MASKS)):
-            if getattr(recipe, name) not in tuple(table):
+        tables = {
+            "instances": (INSTANCES, _RELEASED_INSTANCES),
+            "masking": (MASKS, _RELEASED_MASKS),
+        }
+        for name, (table, released) in tables.items():
+            if getattr(recipe, name) not in {**table, **released}:
                 raise UserError(
                     f"{description.path}: was made with "
                     f"--{name}={getattr(recipe, name)}; this version supports "
@@ -84,4 +95,5 @@ class RowOptions(Recipe):
 
     def make(self) -> Instances:
         """The rows that these flags ask for."""
-        return INSTANCES[self.instances](self, MASKS[self.masking](self))
+        masks = {**MASKS, **_RELEASED_MASKS}[self.masking](self)
+        return {**INSTANCES, **_RELEASED_INSTANCES}[self.instances](self, masks)

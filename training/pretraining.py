@@ -56,6 +56,11 @@ def pretrain(given) -> None:
     objective, schema, drawn = pretraining_records.choose_objective(
         given, paths, described
     )
+    if objective.carried(config) and strategy.num_replicas_in_sync > 1:
+        raise UserError(
+            f"--mem_len={given.mem_len}: memory is for one device; use --distribution=one, "
+            "or leave the flag out"
+        )
     data, held_out = (
         pretraining_records.read(files, described, given, config, schema)
         if files

@@ -16,6 +16,7 @@ from training.ablations.variants import (
     GPT,
     LEFT_TO_RIGHT,
     NO_NSP,
+    XLNET,
     Head,
     Variant,
     electra,
@@ -315,6 +316,7 @@ TABLES = {
             Row("GPT", GPT),
             Row("ELECTRA", ELECTRA),
             Row("ALBERT", ALBERT),
+            Row("XLNet", XLNET),
         ),
         readings=(Reading(), Reading("same time", same_time=True)),
         note="All have the layers, width, text and vocabulary of the config, and the same "

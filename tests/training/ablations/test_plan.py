@@ -114,7 +114,7 @@ def test_the_same_time_is_that_of_the_first_row(data):
     (column,) = (
         c for c in planned_now.columns["family"] if c.title.startswith("SST-2 s")
     )
-    of_bert, *_, of_gpt, of_electra, _ = column.values
+    of_bert, *_, of_gpt, of_electra, _, _ = column.values
     assert len(of_bert.cells) == len(of_gpt.cells) == 2 * 3
     assert not of_electra.cells and not planned_now.is_whole  # its speed is not known
 

@@ -72,7 +72,7 @@ class RowOptions(Recipe):
             "masking": (MASKS, _RELEASED_MASKS),
         }
         for name, (table, released) in tables.items():
-            if getattr(recipe, name) not in {**table, **released}:
+            if getattr(recipe, name) not in (*table, *released):
                 raise UserError(
                     f"{description.path}: was made with "
                     f"--{name}={getattr(recipe, name)}; this version supports "

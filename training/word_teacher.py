@@ -99,8 +99,8 @@ def load(given, config: EncoderConfig, text: dict, strategy) -> WordTeacher:
         folder = teacher_folder.of(source, given)
     except UserError as error:
         raise UserError(f"--distill_from={given.distill_from}: {error}") from error
-    mask_filling.check_objective(f"--distill_from={given.distill_from}", folder)
     own = checkpoint.read_config(folder)
+    mask_filling.check_objective(f"--distill_from={given.distill_from}", folder, own)
     _check_sizes(given, folder, config, own)
     note = _check_text(given, source, folder, text, own)
     names = checkpoint.shapes_of(source)

@@ -23,6 +23,7 @@ class Objective(abc.ABC):
             neighbours.
         reads_masks: whether a pre-training record's masked tokens are what it learns;
             otherwise, the records must hold none.
+        fills_masks: whether the network it trains answers for [MASK] in a text.
         answers: the form of the answers of its export.
         answering: what the names of the variables begin with that give those answers.
         fits_masked_records: whether records may hold masks.
@@ -44,6 +45,7 @@ class Objective(abc.ABC):
     sequence_outputs: tuple[str, ...] = ()
     ranked_outputs: tuple[str, ...] = ()
     reads_masks: bool = True
+    fills_masks: bool = True
     answers: str = "masks"
     answering: tuple[str, ...] = ("",)
     fits_masked_records: bool = True

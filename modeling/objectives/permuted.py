@@ -284,7 +284,7 @@ class Permuted(MaskedLM):
 
     loss_weights = {"permuted_lm_loss": 1.0}
     metric_names = ("permuted_lm_accuracy",)
-    fits_masked_records = False
+    fits_masked_records = fills_masks = False
     masked_by = PermutedSpans
     compared = ()
 

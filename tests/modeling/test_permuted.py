@@ -237,6 +237,18 @@ def test_no_token_to_predict_reaches_its_own_prediction():
         np.testing.assert_array_equal(differs & (weights[0] > 0), sees)
 
 
+def test_bfloat16_is_close():
+    batch = text(2, 24) | {"segment_ids": np.zeros((2, 24), np.int32)}
+    _, prepared = drawn(batch, 8)
+    plain, rounded = (
+        Permuted().network(read_config(), seed=3, dtype=dtype)(prepared)
+        for dtype in ("float32", "mixed_bfloat16")
+    )
+    for name, value in rounded.items():
+        assert value.dtype == "float32"
+        np.testing.assert_allclose(value, plain[name], atol=0.1)
+
+
 def test_what_permuted_needs():
     config = tiny.config()
     with pytest.raises(ValueError, match="'bert' has no second stream"):

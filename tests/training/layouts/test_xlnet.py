@@ -11,7 +11,8 @@ from safetensors.numpy import load_file
 import tests
 from training import checkpoint
 from modeling.encoders.architectures import config_from_dict, make_encoder
-from modeling.objectives import masked_lm, tasks
+from modeling.objectives import masked_lm, span_beams, tasks
+from modeling.objectives.span_heads import SPAN_HEADS
 from tests.conversion import convert
 from tests.modeling.test_xlnet import read_config
 from training.layouts import hugging_face, kinds
@@ -81,6 +82,34 @@ def test_their_classifier():
     }
     logits = model(inputs)["logits"]
     np.testing.assert_allclose(logits, arrays["logits"], rtol=0, atol=1e-5)
+
+
+def test_their_questions():
+    arrays, config = golden("question_answering")
+    objective = span_beams.SpanBeams(
+        *(SPAN_HEADS["xlnet"], 3, 2), document_first=True, cls_last=True
+    )
+    model = objective.network(config)
+    assert all("sequnece_summary" in name for name in load(model, "question_answering"))
+    outputs = model(
+        {
+            "input_ids": arrays["input_ids"],
+            "input_mask": arrays["attention_mask"].astype(np.int32),
+            "segment_ids": arrays["token_type_ids"],
+        }
+    )
+    np.testing.assert_array_equal(outputs["start_top"], arrays["start_top_index"])
+    probs = np.exp(outputs["start_top_scores"])
+    np.testing.assert_allclose(probs, arrays["start_top_probs"], atol=1e-5)
+    # Their order is by end, then by start.
+    for mine, theirs in (("end_top", "index"), ("end_top_scores", "probs")):
+        found = np.swapaxes(outputs[mine], 1, 2).reshape(4, 6)
+        found = np.exp(found) if theirs == "probs" else found
+        np.testing.assert_allclose(found, arrays[f"end_top_{theirs}"], atol=1e-5)
+    # In transformers, the logit of no answer is learned from the true start, but
+    # predicted from the possible ones.
+    expected = arrays["cls_logits"]
+    np.testing.assert_allclose(outputs["no_answer_logit"], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

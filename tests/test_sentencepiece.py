@@ -4,6 +4,7 @@ An export is compared with its script's own answers before it appears, so a run 
 with one has tokenized alike in Python and in the graph.
 """
 
+import dataclasses
 import json
 import shutil
 
@@ -27,7 +28,7 @@ from modeling.encoders.albert_config import AlbertConfig
 from serving.predictor import Predictor
 from tests import jobs
 from text.errors import UserError
-from text.tokenizers import sentencepiece
+from text.tokenizers import kinds, sentencepiece
 from text.tokenizers.kinds import TokenizerOptions
 
 MODEL = tests.GOLDEN / "sentencepiece" / "tiny.model"
@@ -314,6 +315,15 @@ def test_a_vocabulary_of_another_kind_next_to_a_checkpoint_is_refused(tmp_path):
     )
     with pytest.raises(UserError, match="another kind of vocabulary than .*30k-clean"):
         run._check_ids(words, str(tmp_path))
+
+
+def test_a_model_without_the_segment_of_xlnets_last_token_is_refused():
+    vocabulary = kinds.load_vocabulary(str(MODEL.with_name("xlnet.model")))
+    with pytest.raises(UserError, match="segment 2, but my.json has type_vocab_size=2"):
+        run.check_vocabulary(vocabulary, TINY, "my.json")
+    run.check_vocabulary(
+        vocabulary, dataclasses.replace(TINY, type_vocab_size=3), "my.json"
+    )
 
 
 # --- Learning ------------------------------------------------------------------------

@@ -56,11 +56,7 @@ def pretrain(given) -> None:
     objective, schema, drawn = pretraining_records.choose_objective(
         given, paths, described
     )
-    if objective.carried(config) and strategy.num_replicas_in_sync > 1:
-        raise UserError(
-            f"--mem_len={given.mem_len}: memory is for one device; use --distribution=one, "
-            "or leave the flag out"
-        )
+    _check_devices(given, objective.carried(config), strategy.num_replicas_in_sync)
     data, held_out = (
         pretraining_records.read(files, described, given, config, schema)
         if files
@@ -131,6 +127,14 @@ def _tell_needs(given, trainer, data) -> None:
         print(*needs.lines(given.num_train_steps, epochs), sep="\n")
         if given.distill_from:
             print("time and memory include the teacher; weights and operations do not")
+
+
+def _check_devices(given, carried, replicas):
+    if carried and replicas > 1:
+        raise UserError(
+            f"--mem_len={given.mem_len}: memory is for one device; use --distribution=one, "
+            "or leave the flag out"
+        )
 
 
 def _check_divisions(given, replicas):

@@ -301,6 +301,7 @@ class Permuted(MaskedLM):
         self.perm_size, self.mem_len = perm_size, mem_len
 
     def check(self, config) -> None:
+        super().check(config)
         if not config.has_query_stream:
             raise ValueError(
                 f"the architecture {config.architecture!r} has no second stream, which "

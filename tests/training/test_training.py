@@ -136,34 +136,23 @@ def test_two_replicas_accumulation_and_xla_equal_one_big_batch(kind):
     assert result["by dropout"]["repetitions"] == 0.0
 
 
-DYNAMIC = DynamicMasks(
-    masked_lm.MaskedLM(),
-    counts=prediction_counts(np.arange(65), 0.15),
-    max_predictions_per_seq=10,
-    mask_share=0.8,
-    random_share=0.1,
-    whole_words=False,
-    vocab_size=TINY.vocab_size,
-    mask_id=103,
-    special_ids=(101, 102),
-)
+DRAWN = {
+    "counts": prediction_counts(np.arange(65), 0.15),
+    "max_predictions_per_seq": 10,
+    "mask_share": 0.8,
+    "random_share": 0.1,
+    "whole_words": False,
+    "vocab_size": TINY.vocab_size,
+    "mask_id": 103,
+    "special_ids": (101, 102),
+}
+DYNAMIC = DynamicMasks(masked_lm.MaskedLM(), **DRAWN)
 GPT = GptConfig(
     vocab_size=3000, hidden_size=8, num_hidden_layers=1, num_attention_heads=2
 )
 ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
 XLNET = XlnetConfig(3000, 8, 1, 2, 4, 16, "gelu", True)
-PERMUTED = PermutedSpans(
-    Permuted(perm_size=8, mem_len=6),
-    reuse_len=32,
-    counts=prediction_counts(np.arange(65), 0.15),
-    max_predictions_per_seq=10,
-    mask_share=0.8,
-    random_share=0.1,
-    whole_words=False,
-    vocab_size=XLNET.vocab_size,
-    mask_id=103,
-    special_ids=(101, 102),
-)
+PERMUTED = PermutedSpans(Permuted(perm_size=8, mem_len=6), reuse_len=32, **DRAWN)
 
 
 @pytest.mark.slow

@@ -90,6 +90,12 @@ class Options(kinds.TokenizerOptions):
         help="Words to add to the vocabulary, one per line: they replace [unusedN] tokens "
         "first, then extend the vocabulary. A new word starts as the mean of its pieces.",
     )
+    words_file: list[str] = options.field(
+        [],
+        help="For a released ELMo (options.json and HDF5 weights), which reads characters: "
+        "texts whose words, separated by spaces, the model is to know. It becomes a model "
+        "with a table of them, for all scripts.",
+    )
     vocab_size: int = options.field(
         0,
         help="Lengthen the table of tokens, for example by the three special tokens with "
@@ -146,6 +152,7 @@ from training.backend import keras, tf
 from modeling.objectives import pretraining
 from text.files import anywhere, inputs, local, sources
 from training.layouts import (
+    bilm,
     hugging_face,
     hugging_face_tokenizers,
     layers,
@@ -170,7 +177,21 @@ class Model:
 # === Reading and changing ============================================================
 
 
+def _read_elmo(given: Options, prefixes: list[str]) -> Model:
+    """A released ELMo, for the words of a text."""
+    if len(prefixes) > 1 or not all(map(bilm.is_weights, prefixes)):
+        raise UserError("--words_file is for one --input, a released ELMo")
+    paths = inputs.expand(given.words_file)
+    tokenizer = bilm.words_of(line for path in paths for line in inputs.lines(path))
+    config, tensors = bilm.for_words(prefixes[0], tokenizer.vocabulary.tokens)
+    return Model(tensors, config, tokenizer, tokenizer.files, {}, {})
+
+
 def _read(given: Options, prefixes: list[str]) -> Model:
+    if given.words_file:
+        return _read_elmo(given, prefixes)
+    if bilm.is_weights(prefixes[0]):
+        bilm.shapes(prefixes[0])  # refuses it
     directory = checkpoint.folder_of(prefixes[0])
     config = checkpoint.read_config(given.bert_config_file or directory)
     path = given.vocab_file or kinds.find_vocabulary(directory)
@@ -196,7 +217,11 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     files = tokenizer.files if tokenizer else {}
     alone = given.layout != "release" or given.changes_model
     found, config = networks.take(
-        prefixes[0], _averaged(tensors, prefixes), config, given.network, alone
+        prefixes[0],
+        checkpoint_contents.averaged(tensors, prefixes),
+        config,
+        given.network,
+        alone,
     )
     text = _text(prefixes[0], tokenizer)
     # A run reads the settings of text in task.json, if there is one.
@@ -270,32 +295,6 @@ def _check_tokenization(tokenizer, prefix, task):
             )
 
 
-def _averaged(tensors, prefixes):
-    """The mean, computed in float64."""
-    first = tensors[0]
-    if len(tensors) == 1:
-        return first
-    for prefix, other in zip(prefixes[1:], tensors[1:], strict=True):
-        odd = sorted(
-            name
-            for name in first.keys() | other.keys()
-            if name not in first
-            or name not in other
-            or first[name].shape != other[name].shape
-        )
-        if odd:
-            raise UserError(
-                f"{prefix}: cannot be averaged with {prefixes[0]}, from which it differs "
-                f"in {', '.join(odd[:5])}"
-            )
-    return {
-        name: np.mean(
-            [some[name] for some in tensors], axis=0, dtype=np.float64
-        ).astype(value.dtype)
-        for name, value in first.items()
-    }
-
-
 def _add_words(model: Model, given: Options) -> None:
     """Gives words their own rows; prints how many were added."""
     tokenizer = model.tokenizer
@@ -322,7 +321,9 @@ def _add_words(model: Model, given: Options) -> None:
     size = max(len(tokens), model.config.vocab_size)
     words = _network(model.config).encoder.word_embeddings.path
     config = model.config
-    for name in (words, f"{config.masked_lm_scope}/{config.masked_lm_bias}"):
+    heads = ("output_weights", config.masked_lm_bias)
+    heads = (f"{config.masked_lm_scope}/{name}" for name in heads)
+    for name in (words, *heads):
         if name in model.tensors:
             table = model.tensors[name]
             padding = [(0, size - len(table)), *[(0, 0)] * (table.ndim - 1)]

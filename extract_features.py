@@ -9,6 +9,10 @@ Each input line is a text, or a pair written as `A ||| B`. --pooling=mean gives 
 per text. --output_format=hdf5 takes less than half the space of JSON lines, and less time.
 Memory does not grow with the number of texts.
 
+A released ELMo (options.json and HDF5 weights) reads words that spaces separate, of any
+script. Its texts must be in a file, which is read twice; memory grows with the number of
+different words.
+
 An HDF5 file holds a float32 dataset per layer, with names such as layer_-1. With pooling,
 it has one row per text. Without pooling, it has one row per token, and the file also holds
 token_ids, vocabulary (tokens by id) and offsets: text i has rows offsets[i] to
@@ -21,12 +25,14 @@ import os
 import sys
 
 import options
+from modeling.encoders.features import EMBEDDINGS, MIX
 from text.errors import UserError
 from text.files import inputs, local, sources
 from text.instances import packing
 from text.progress import Progress
 from text.tokenizers import kinds
 from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.whole_words import SPECIAL
 
 _STANDARD_OUTPUT = "-"
 
@@ -53,10 +59,11 @@ class Options(TokenizerOptions):
         help="The architecture; by default, bert_config.json next to the weights, or the "
         "config.json of a Hugging Face model.",
     )
-    layers: list[int] | None = options.field(
+    layers: list[str] | None = options.field(
         None,
-        help="Layers to write: 0 is the first, -1 the last. By default -1,-2,-3,-4, and "
-        "-1 with pooling.",
+        help="Layers to write: 0 is the first, -1 the last; embeddings is what the first "
+        "one reads; mix is a weighted sum of the embeddings and all layers. By default "
+        "-1,-2,-3,-4, and -1 with pooling.",
     )
     max_seq_length: int = options.field(
         128, help="Maximum number of tokens per row, including special tokens."
@@ -86,6 +93,14 @@ class Options(TokenizerOptions):
         "gets its features from the window in which it is farthest from an end. 0 cuts "
         "longer texts off; pairs are always cut off.",
     )
+    mix_weights: list[float] = options.field(
+        [],
+        help="For --layers=mix: the weights of embeddings and layers before the softmax, "
+        "such as the layer_weights that --features=mix learned; by default, all are 0.",
+    )
+    mix_scale: float = options.field(
+        1.0, help="For --layers=mix: what the sum is multiplied by, its gamma."
+    )
     distribution: str = options.field(
         "one",
         choices=("one", "mirrored", "tpu"),
@@ -107,11 +122,29 @@ class Options(TokenizerOptions):
                 "minus [CLS] and [SEP]), so that none is skipped, or 0 for no windows"
             )
 
+        if (
+            self.mix_weights or self.mix_scale != 1.0
+        ) and MIX not in self.chosen_layers:
+            raise UserError(
+                "--mix_weights and --mix_scale are for --layers=mix; add it, or remove them"
+            )
+
     @property
-    def chosen_layers(self) -> list[int]:
+    def chosen_layers(self) -> list[int | str]:
         if self.layers is not None:
-            return self.layers
+            return [_layer(layer) for layer in self.layers]
         return [-1, -2, -3, -4] if self.pooling == "none" else [-1]
+
+
+def _layer(text: str) -> int | str:
+    if text in (EMBEDDINGS, MIX):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(
+            f"--layers: {text!r} is not a number, {EMBEDDINGS} or {MIX}"
+        ) from None
 
 
 if __name__ == "__main__":
@@ -119,7 +152,8 @@ if __name__ == "__main__":
 
 from training import checkpoint, distribution, run
 from training.feature_files import WRITERS
-from training.features import Counts, FeatureExtractor, encode, make_rows, pool
+from training.features import Counts, FeatureExtractor, Mix, encode, make_rows, pool
+from training.layouts import bilm
 
 # --- The run -------------------------------------------------------------------------
 
@@ -137,19 +171,21 @@ def main(given: Options) -> None:
     )
     run.check_division("batch_size", given.batch_size, strategy.num_replicas_in_sync)
     prefix = checkpoint.resolve(given.init_checkpoint)
-    beside = checkpoint.folder_of(prefix) or "."
-    config = checkpoint.read_config(given.bert_config_file or beside)
-    _check_sizes(given, config)
-    tokenizer = _tokenizer(given, prefix, config)
+    config, tokenizer, tensors = _source(given, prefix)
     # A line that cannot be read is found now, not in an hour.
     is_file = given.input_file != inputs.STANDARD_INPUT
     total = sum(1 for _ in inputs.lines(given.input_file)) if is_file else None
+    mix = Mix(given.mix_weights, given.mix_scale)
+    layers, pooling = given.chosen_layers, given.pooling
     cls_last = not tokenizer.vocabulary.head
-    encoder = FeatureExtractor(
-        strategy, config, given.chosen_layers, given.pooling, cls_last
-    )
+    encoder = FeatureExtractor(strategy, config, layers, pooling, mix, cls_last)
     weights = {v.path: v for v in encoder.model.variables}
-    _say(checkpoint.load(weights, prefix, encoder.model.required, encoder.model.scope))
+    if tensors is None:
+        model = encoder.model
+        _say(checkpoint.load(weights, prefix, model.required, model.scope))
+    else:
+        for name, value in tensors.items():
+            weights[name].assign(value)
 
     lines = inputs.lines(given.input_file)
     counts = Counts()
@@ -236,6 +272,37 @@ def _check_paths(given):
         )
 
 
+def _source(given, prefix):
+    """The config and the tokenizer; and the tensors of a released ELMo, else None."""
+    if bilm.is_weights(prefix):
+        return _elmo(given, prefix)
+    beside = checkpoint.folder_of(prefix) or "."
+    config = checkpoint.read_config(given.bert_config_file or beside)
+    _check_sizes(given, config)
+    return config, _tokenizer(given, prefix, config), None
+
+
+def _elmo(given, prefix):
+    """A released ELMo for the words of the texts."""
+    for name in ("vocab_file", "bert_config_file"):
+        if getattr(given, name):
+            raise UserError(
+                f"--{name}={getattr(given, name)}: a released ELMo reads characters as its "
+                "options.json says; leave this flag out"
+            )
+    if given.input_file == inputs.STANDARD_INPUT:
+        raise UserError(
+            "--input_file=-: for a released ELMo, texts are read twice, first for their "
+            "words; write them to a file"
+        )
+    tokenizer = bilm.words_of(inputs.lines(given.input_file))
+    config, tensors = bilm.for_words(prefix, tokenizer.vocabulary.tokens)
+    _check_sizes(given, config)
+    number = config.vocab_size - len(SPECIAL)
+    _say(f"{prefix}: read for {number:,} different words")
+    return config, tokenizer, tensors
+
+
 def _check_sizes(given, config):
     if given.max_seq_length > config.max_position_embeddings:
         raise UserError(
@@ -253,7 +320,7 @@ def _check_sizes(given, config):
     number = config.num_hidden_layers
     layers = given.chosen_layers
     for layer in layers:
-        if not -number <= layer < number:
+        if layer not in (EMBEDDINGS, MIX) and not -number <= layer < number:
             raise UserError(
                 f"--layers={','.join(map(str, layers))}: there is no layer {layer}; the "
                 f"model has {number}, from 0 to {number - 1}, or from -1 back to -{number}"
@@ -261,6 +328,11 @@ def _check_sizes(given, config):
     if len(set(layers)) < len(layers) or not layers:
         raise UserError(
             f"--layers={','.join(map(str, layers))}: list layers, each of them once"
+        )
+    if given.mix_weights and len(given.mix_weights) != number + 1:
+        raise UserError(
+            f"--mix_weights: {len(given.mix_weights)} numbers; the embeddings and "
+            f"{number} layers need {number + 1}"
         )
 
 

@@ -30,7 +30,6 @@ from itertools import chain
 import numpy as np
 
 import options
-from modeling.encoders.features import FEATURES, LSTM_LAYERS
 from text.errors import UserError
 from text.files import inputs
 from text.tasks import tags
@@ -77,12 +76,6 @@ class Options(FineTuningOptions):
         help="Fill rows up to --max_seq_length with the sentences around the one to tag. "
         "A -DOCSTART- line begins a document.",
     )
-    features: str | None = options.field(
-        None,
-        choices=tuple(FEATURES),
-        help="Freeze the encoder and train BiLSTM layers on these of its outputs: two, "
-        "unless --lstm_layers gives another number.",
-    )
 
     def __post_init__(self):
         if self.max_seq_length < 3:
@@ -94,23 +87,14 @@ class Options(FineTuningOptions):
             raise UserError(
                 f"--entity_types: {', '.join(sorted(repeated))} is repeated"
             )
-        if self.features and self.do_train and not self.init_checkpoint:
-            raise UserError(
-                f"--features={self.features}: a frozen encoder needs --init_checkpoint"
-            )
         super().__post_init__()
-
-    @property
-    def num_lstm_layers(self) -> int:
-        paper = LSTM_LAYERS if self.features else 0
-        return self.lstm_layers or paper
 
 
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics, run, run_folder
-from modeling.objectives import frozen_tagging, tasks
+from modeling.objectives import tasks
 from text.instances import packing
 from text.records.rows import Field, Row
 from text.tasks import tags_graph
@@ -146,17 +130,6 @@ class Tagger(ServedTask):
         self.pieces = tags.Pieces(tokenizer, most, self.counts)
         if given.document_context:
             self.inputs = {"words": "list", "before": "text", "after": "text"}
-        if given.features:
-            self._check_layers()
-
-    def _check_layers(self):
-        given = self.given
-        number = run.read_config(given).num_hidden_layers
-        if number < FEATURES[given.features]:
-            raise UserError(
-                f"--features={given.features}: {given.bert_config_file} has only "
-                f"num_hidden_layers={number}"
-            )
 
     @property
     def labels(self) -> list[str]:
@@ -297,10 +270,7 @@ class Tagger(ServedTask):
         return np.array([numbers[mark] for mark in marks])
 
     def objective(self):
-        given, number = self.given, len(self.labels)
-        if not given.features:
-            return tasks.Tagging(number)
-        return frozen_tagging.FrozenTagging(number, given.features)
+        return tasks.Tagging(len(self.labels))
 
     # --- Numbers ---------------------------------------------------------------------
 

@@ -346,6 +346,63 @@ class OpenAiAdamConstant(OpenAiAdam):
     learning_rate = staticmethod(learning_rate_to_constant)
 
 
+class Adagrad(AdamWeightDecay):
+    """ELMo's: divides by the root of the sum of all squared gradients so far.
+
+    The sum begins at 1. The learning rate stays at its peak, 0.2 in the release, and no
+    variable decays: settings of Adam and of weight decay change nothing.
+
+    It has one slot for each variable, `<variable path>/adagrad`.
+
+    Source: allenai/bilm-tf@7cffee2 bilm/training.py, train; tensorflow/tensorflow v1.15.5
+    training_ops.cc, ApplyAdagrad.
+    """
+
+    learning_rate = staticmethod(learning_rate_to_constant)
+
+    def __init__(
+        self,
+        variables: Sequence[keras.Variable],
+        *,
+        shares: Mapping[str, float] = _NO_SHARES,
+        **settings,
+    ):
+        del settings
+        self.trainable_variables = list(variables)
+        self.shares = shares
+        self.sums = [_slot(v, "adagrad", "ones") for v in self.trainable_variables]
+
+    @property
+    def variables(self):
+        return self.sums
+
+    def decays(self, path: str) -> bool:
+        del path
+        return False
+
+    def apply(self, gradients, learning_rate, step=None, scale=1.0):
+        del step
+        for variable, sums, gradient in zip(
+            self.trainable_variables, self.sums, gradients, strict=True
+        ):
+            rate = learning_rate * self.shares.get(variable.path, 1.0)
+            value, total = _updated_by_sum(
+                *(ops.convert_to_tensor(x) for x in (variable, sums)),
+                gradient,
+                *(ops.convert_to_tensor(x, "float32") for x in (rate, scale)),
+            )
+            sums.assign(total)
+            variable.assign(value)
+
+
+@fusion.fused
+def _updated_by_sum(variable, sums, gradient, rate, scale):
+    """The new values of a variable and of the sum of its squared gradients."""
+    gradient *= scale
+    sums += ops.square(gradient)
+    return variable - rate * gradient * ops.rsqrt(sums), sums
+
+
 class Lamb(AdamWeightDecay):
     """LAMB, for large batches: gives the update of each variable the variable's own norm.
 
@@ -367,10 +424,10 @@ def _rate_by_norm(learning_rate, variable, update):
     return learning_rate * ops.where(is_adapted, ratio, 1.0)
 
 
-def _slot(variable, name):
+def _slot(variable, name, initial="zeros"):
     with layers.name_scopes(variable.path):
         return keras.Variable(
-            "zeros", shape=variable.shape, dtype="float32", trainable=False, name=name
+            initial, shape=variable.shape, dtype="float32", trainable=False, name=name
         )
 
 

@@ -10,6 +10,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 
+def _adagrad():
+    from modeling.optimization import Adagrad
+
+    return Adagrad
+
+
 def _adam_weight_decay():
     from modeling.optimization import AdamWeightDecay
 
@@ -66,6 +72,7 @@ def _xlnet_adam_cosine():
 
 # Each row is a function that imports and returns the class.
 OPTIMIZERS = {
+    "adagrad": _adagrad,
     "adam_weight_decay": _adam_weight_decay,
     "electra_adam": _electra_adam,
     "fairseq_adam": _fairseq_adam,

@@ -3,16 +3,15 @@
 It is in the checkpoints, so that a resumed run continues with it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from training.backend import keras, tf
 from modeling import layers
 
 
-def make(
-    shapes: Mapping[str, tuple[int, ...]], batch_size: int
-) -> dict[str, keras.Variable]:
+def make(objective, model, batch_size: int) -> dict[str, keras.Variable]:
     """Variables float32 [batch_size, *shape] by name, at first zeros."""
+    shapes = objective.carried(model.encoder.config)
     with layers.name_scopes("training"):
         return {
             name: keras.Variable(

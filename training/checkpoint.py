@@ -26,12 +26,12 @@ from training.backend import tf
 from modeling.encoders import architectures, config
 from text.errors import UserError
 from text.files import anywhere, local
-from training.layouts import hugging_face, kinds, networks, openai
+from training.layouts import bilm, hugging_face, kinds, networks, openai
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-_LAYER, _SLOT = re.compile(r"layer_\d+"), re.compile(r"/adam_[mv]$")
-_OTHERS = (hugging_face, openai)  # formats of other libraries
+_LAYER, _SLOT = re.compile(r"layer_\d+"), re.compile(r".*/(?:(adam_)[mv]|(adagrad))$")
+_OTHERS = (hugging_face, openai, bilm)  # formats of other libraries
 _MOST_UNUSED = 8  # names on the console; of more, only what they begin with
 
 
@@ -69,12 +69,16 @@ def _grouped(names: Collection[str], most: int | None = None) -> str:
 
 
 def _groups(names, folded=lambda name: _LAYER.sub("layer_*", name)) -> list[str]:
-    """Names, in which layers, and Adam's two slots, are folded together."""
-    weights = [name for name in sorted(names) if not _SLOT.search(name)]
+    """Names, in which layers, and an optimizer's slots, are folded together."""
+    weights = [name for name in sorted(names) if not _SLOT.match(name)]
     groups = collections.Counter(map(folded, weights))
-    slots = len(names) - len(weights)
     parts = [name if n == 1 else f"{name} x {n}" for name, n in groups.items()]
-    return parts + ([f"*/adam_* x {slots}"] if slots else [])
+    slots = collections.Counter(
+        "*/adam_*" if slot[1] else f"*/{slot[2]}"
+        for slot in map(_SLOT.match, names)
+        if slot
+    )
+    return parts + [f"{name} x {n}" for name, n in slots.items()]
 
 
 # --- Reading -------------------------------------------------------------------------

@@ -1,13 +1,15 @@
-"""Prints what a checkpoint contains, and how two differ."""
+"""Prints what a checkpoint contains, and how two differ; averages several."""
 
 import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from training import checkpoint
+from text.errors import UserError
 
 _OF_TRAINING = re.compile(
-    r"/adam_[mv]$|/Adam(_1)?$|^beta[12]_power$|^global_step$|^training/"
+    r"/(adam_[mv]|adagrad)$|/Adam(_1)?$|^beta[12]_power$|^global_step$|^training/"
 )
 
 
@@ -53,3 +55,35 @@ def compare(one: str, other: str) -> bool:
         same = False
     print(f"{equal} of {len(first.keys() | second.keys())} weights are identical")
     return same
+
+
+def averaged(
+    tensors: Sequence[Mapping[str, np.ndarray]], prefixes: Sequence[str]
+) -> Mapping[str, np.ndarray]:
+    """The mean of checkpoints, computed in float64.
+
+    Raises:
+        UserError: they do not have the same names and shapes.
+    """
+    first = tensors[0]
+    if len(tensors) == 1:
+        return first
+    for prefix, other in zip(prefixes[1:], tensors[1:], strict=True):
+        odd = sorted(
+            name
+            for name in first.keys() | other.keys()
+            if name not in first
+            or name not in other
+            or first[name].shape != other[name].shape
+        )
+        if odd:
+            raise UserError(
+                f"{prefix}: cannot be averaged with {prefixes[0]}, from which it differs "
+                f"in {', '.join(odd[:5])}"
+            )
+    return {
+        name: np.mean(
+            [some[name] for some in tensors], axis=0, dtype=np.float64
+        ).astype(value.dtype)
+        for name, value in first.items()
+    }

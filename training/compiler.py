@@ -23,6 +23,19 @@ def for_model(model, strategy) -> Callable | None:
     return compiled if on_cpu and weights >= _FEWEST_WEIGHTS else None
 
 
+def traced(function: Callable) -> Callable:
+    """Traces `function` once for the shapes and constants of each call.
+
+    A call is then one operation, until TensorFlow puts those of the function in its place.
+    """
+
+    @functools.cache
+    def of_tensors(constants):
+        return tf.function(_around(function, constants), autograph=False)
+
+    return _of_tensors(of_tensors)
+
+
 def compiled(function: Callable) -> Callable:
     """Compiles `function` and its gradient for the shapes and constants of each call.
 
@@ -32,19 +45,31 @@ def compiled(function: Callable) -> Callable:
 
     @functools.cache
     def of_tensors(constants):
-        def merged(*tensors):
-            args = list(tensors)
-            for place, value in constants:
-                args.insert(place, value)
-            return function(*args)
+        return _with_gradient(_around(function, constants))
 
-        return _with_gradient(merged)
+    return _of_tensors(of_tensors)
+
+
+def _around(function, constants):
+    """A function of the tensors alone, of which it puts the constants at their places."""
+
+    def merged(*tensors):
+        args = list(tensors)
+        for place, value in constants:
+            args.insert(place, value)
+        return function(*args)
+
+    return merged
+
+
+def _of_tensors(make):
+    """Calls what `make` returns for the constants among the arguments."""
 
     def call(*args):
         constants = tuple((i, x) for i, x in enumerate(args) if not _is_array(x))
         # A variable would be passed as such, and read at another time.
         tensors = [tf.convert_to_tensor(x) for x in args if _is_array(x)]
-        return of_tensors(constants)(*tensors)
+        return make(constants)(*tensors)
 
     return call
 

@@ -79,16 +79,13 @@ def measure(
         began = time.perf_counter()
         trainer.run_updates(batches, 1)
         seconds.append(time.perf_counter() - began)
-    weights, trained = (
+    weights, slots = (
         sum(v.shape.num_elements() for v in variables)
-        for variables in (
-            trainer.weights.values(),
-            trainer.optimizer.trainable_variables,
-        )
+        for variables in (trainer.weights.values(), trainer.optimizer.variables)
     )
     return Needs(
         weights=weights,
-        checkpoint_bytes=4 * (weights + 2 * trained),
+        checkpoint_bytes=4 * (weights + slots),
         flops=settings.batch_size
         * of_row(trainer.measured, trainer.model.config, seq_length, predictions),
         seconds=statistics.median(seconds),

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from training.backend import tf
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.config import EncoderConfig
+from modeling.encoders.features import EMBEDDINGS, MIX
 from modeling.layers import last_token
 from text.errors import UserError
 from text.instances import packing
@@ -112,6 +113,23 @@ def _text_rows(ids, vocabulary, given, counts) -> Iterator[Row]:
 # --- Rows to features ----------------------------------------------------------------
 
 
+class Mix(NamedTuple):
+    """A weighted sum of embeddings and layers, as ELMo's.
+
+    Attributes:
+        weights: before a softmax; equal ones if there are none.
+        scale: what the sum is multiplied by.
+    """
+
+    weights: Sequence[float] = ()
+    scale: float = 1.0
+
+    def of(self, outputs: list) -> tf.Tensor:
+        """Tensors [b, s, h], one for each weight -> [b, s, h]"""
+        weights = tf.constant(self.weights or [0.0] * len(outputs), outputs[0].dtype)
+        return self.scale * tf.tensordot(tf.nn.softmax(weights), tf.stack(outputs), 1)
+
+
 class FeatureExtractor:
     """The encoder on the devices of a strategy.
 
@@ -121,17 +139,19 @@ class FeatureExtractor:
         layers: which layers' outputs to return; see `Options.layers`.
         pooling: see `Options`.
         cls_last: whether [CLS] is the last token of a row.
+        mix: which weighted sum the layer MIX is.
     """
 
     def __init__(
         self,
         strategy,
         config: EncoderConfig,
-        layers: list[int],
+        layers: list[int | str],
         pooling: str,
+        mix: Mix = Mix(),  # noqa: B008  immutable
         cls_last: bool = False,
     ):
-        self.strategy = strategy
+        self.strategy, self.mix = strategy, mix
         self.cls_last = cls_last
         self.layers = layers
         self.pooling = pooling
@@ -170,8 +190,7 @@ class FeatureExtractor:
         return self.strategy.run(self._of_one_replica, args=(shares,))
 
     def _of_one_replica(self, batch):
-        outputs = self.model(batch, return_all=True)["layer_outputs"]
-        features = tf.stack([outputs[layer] for layer in self.layers])  # [l, b, s, h]
+        features = tf.stack(self._chosen(batch))  # [l, b, s, h]
         if self.pooling == "cls" and self.cls_last:
             mask = batch["input_mask"]
             return tf.stack([last_token(x, mask) for x in tf.unstack(features)])
@@ -181,6 +200,21 @@ class FeatureExtractor:
             kept = tf.cast(batch["kept"], features.dtype)
             return tf.einsum("lbsh,bs->lbh", features, kept)
         return features
+
+    def _chosen(self, batch):
+        found = self.model(batch, return_all=True)
+        outputs = found["layer_outputs"]
+        if EMBEDDINGS not in self.layers and MIX not in self.layers:
+            return [outputs[layer] for layer in self.layers]
+        all_outputs = [found["embedding_output"], *outputs]
+        named = {
+            EMBEDDINGS: lambda: all_outputs[0],
+            MIX: lambda: self.mix.of(all_outputs),
+        }
+        return [
+            named[layer]() if layer in named else outputs[layer]
+            for layer in self.layers
+        ]
 
 
 def encode(

@@ -116,7 +116,8 @@ class RunOptions:
         "falls in a line, with _cosine in half a wave, with _constant it stays. "
         "xlnet_adam: XLNet's, which is Adam with --weight_decay=0, and else BERT's with "
         "decaying biases of queries; the rate falls from its peak without a jump, with "
-        "_cosine in half a wave.",
+        "_cosine in half a wave. "
+        "adagrad: ELMo's, with a learning rate of 0.2 that stays; it has no weight decay.",
     )
     bias_correction: bool = options.field(
         False,

@@ -88,8 +88,7 @@ class Trainer:
         with strategy.scope():
             self.model = make_model()
             self.optimizer = settings.recipe.make_for(self.model)
-            shapes = objective.carried(self.model.encoder.config)
-            self.carried = carried.make(shapes, settings.batch_size)
+            self.carried = carried.make(objective, self.model, settings.batch_size)
         self.measured = objective.measured  # in evaluations
         # Not its variables, which also include seeds of layers that draw no numbers.
         self.weights = {v.path: v for v in self.model.weights}
@@ -145,7 +144,8 @@ class Trainer:
         return tf.where(finite, sums, 0.0), tf.cast(finite, tf.int64)
 
     def _apply(self, gradients, step, scale, handed):
-        with fusion.compiled_by(self._compiler):
+        # Uncompiled, what every variable goes through is traced once for each shape.
+        with fusion.compiled_by(self._compiler or compiler.traced):
             self.optimizer.apply(gradients, self._learning_rate(step), step, scale)
         for variable, value in zip(self.carried.values(), handed, strict=True):
             variable.assign(value)

@@ -9,6 +9,8 @@ from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import DEFAULT_ARCHITECTURE, EncoderConfig
 from modeling.encoders.electra import ElectraEncoder
 from modeling.encoders.electra_config import ElectraConfig
+from modeling.encoders.elmo import ElmoEncoder
+from modeling.encoders.elmo_config import ElmoConfig
 from modeling.encoders.encoder import Encoder
 from modeling.encoders.gpt import GptEncoder
 from modeling.encoders.gpt_config import GptConfig
@@ -38,6 +40,7 @@ ARCHITECTURES = {
     DEFAULT_ARCHITECTURE: Architecture(BertConfig, BertEncoder, ("bert",)),
     "albert": Architecture(AlbertConfig, AlbertEncoder, ("albert",)),
     "electra": Architecture(ElectraConfig, ElectraEncoder, ("electra",)),
+    "elmo": Architecture(ElmoConfig, ElmoEncoder, ()),
     "gpt": Architecture(GptConfig, GptEncoder, ("openai-gpt",)),
     "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
     "word_embeddings": Architecture(WordEmbeddingsConfig, WordEmbeddingsEncoder, ()),

@@ -41,6 +41,8 @@ class EncoderConfig:
         has_segments: whether the network tells the segments of a row apart.
         has_query_stream: whether the network has a stream that sees where a token is but
             not which; see `xlnet.XlnetEncoder.call`.
+        separates_directions: whether of every output, the first half has seen nothing that
+            follows the position, and the second half nothing that precedes it.
         masked_lm_scope: what the names of a masked-LM head's variables begin with.
         masked_lm_transform: the scope, below that, of what the head does before it
             multiplies by the table of word embeddings; may be empty. None if it only
@@ -66,6 +68,7 @@ class EncoderConfig:
     telling_keys: typing.ClassVar[frozenset[str]] = frozenset()
     has_segments: typing.ClassVar[bool] = True
     has_query_stream: typing.ClassVar[bool] = False
+    separates_directions: typing.ClassVar[bool] = False
     masked_lm_scope: typing.ClassVar[str] = "cls/predictions"
     masked_lm_transform: typing.ClassVar[str | None] = "transform"
     masked_lm_bias: typing.ClassVar[str | None] = "output_bias"
@@ -96,7 +99,9 @@ class EncoderConfig:
 
     @property
     def row_pooling(self) -> str:
-        """What a head for whole rows reads, one of POOLINGS."""
+        """What a head for whole rows reads: one of POOLINGS, or "ends", what each direction
+        of LSTMs knows where it ends.
+        """
         return "first"
 
     @property

@@ -39,6 +39,12 @@ def _next_token():
     return NextToken
 
 
+def _bidirectional_lm():
+    from modeling.objectives.bidirectional_lm import BidirectionalLM
+
+    return BidirectionalLM
+
+
 def _masked_lm_sentence_order():
     from modeling.objectives.pretraining import MaskedLMSentenceOrder
 
@@ -66,6 +72,7 @@ OBJECTIVES = {
         _permuted,
         ("released_spans", "mask_alpha", "mask_beta", "perm_size", "mem_len"),
     ),
+    "bidirectional_lm": Kind(_bidirectional_lm),
     "replaced_tokens": Kind(
         _replaced_tokens,
         (

@@ -88,6 +88,11 @@ class NextToken(Objective):
 
     def check(self, config) -> None:
         check_context(config)
+        if config.separates_directions:
+            raise ValueError(
+                f"with the architecture {config.architecture!r}, half of every output has "
+                "seen the token that it is to predict; use --objective=bidirectional_lm"
+            )
         if config.attention_direction == "both":
             raise ValueError(
                 "with attention to both sides, every position sees the token that it is "

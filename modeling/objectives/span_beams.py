@@ -59,8 +59,8 @@ class SpanBeams(tasks.Span):
         super().check(config)
         if self.lstm:
             raise ValueError(
-                "this head reads the encoder itself; remove --lstm_layers, or use "
-                "--span_head=independent"
+                "this head reads the encoder itself; remove --lstm_layers and --features, "
+                "or use --span_head=independent"
             )
         if not config.has_segments:
             raise ValueError(

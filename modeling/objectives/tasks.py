@@ -11,6 +11,7 @@ from keras import ops
 from modeling import bilstm, layers, losses
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.config import EncoderConfig
+from modeling.objectives.frozen import FrozenFeatures
 from modeling.objectives.objective import Objective
 
 
@@ -21,11 +22,14 @@ class TaskModel(keras.layers.Layer):
     their states. (The paper's table 5, arXiv:1810.04805, has such models; it gives neither
     the size nor the number of layers, and does not say what a classifier reads.)
 
+    If the encoder is frozen, these read other outputs of it, or a mix. Then it applies no
+    dropout, which would make the features of a text vary, nor do the BiLSTM layers.
+
     Args:
         config: the architecture.
         num_outputs: logits for each row or token.
         lstm: the BiLSTM layers, or None.
-        num_inputs: width of what these read; None means hidden_size.
+        frozen: what is read of a frozen encoder, one of FEATURES; None trains the encoder.
         scope: where the linear layer's output_weights [num_outputs, hidden_size, or the
             width of the BiLSTM] and output_bias [num_outputs] are saved; in the release,
             at the top for classification and under cls/squad for spans.
@@ -41,7 +45,7 @@ class TaskModel(keras.layers.Layer):
         num_outputs: int,
         *,
         lstm: bilstm.BiLstm | None = None,
-        num_inputs: int | None = None,
+        frozen: str | None = None,
         scope: tuple[str, ...] = (),
         use_bias: bool = True,
         seed: int = 0,
@@ -50,7 +54,11 @@ class TaskModel(keras.layers.Layer):
         super().__init__(name="task", dtype=dtype, autocast=False)
         self.config = config
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
-        width = num_inputs or self.encoder.hidden_size
+        width, self.frozen = self.encoder.hidden_size, None
+        if frozen:
+            self.encoder.trainable = False
+            self.frozen = FrozenFeatures(frozen, config)
+            width = self.frozen.width
         self.lstm = lstm
         self.lstms = lstm.make(width, seed) if lstm else []
         draw = layers.glorot_uniform if config.glorot_heads else next
@@ -83,6 +91,8 @@ class TaskModel(keras.layers.Layer):
 
     def encode(self, batch, dropouts=layers.no_dropout, return_all=False) -> dict:
         """What `answer` needs: the encoder's outputs; arguments as for `Encoder.call`."""
+        if self.frozen:
+            return self.encoder(batch, return_all=True)
         return self.encoder(batch, dropouts=dropouts, return_all=return_all)
 
     def answer(self, encoded, batch, dropouts=layers.no_dropout) -> dict:
@@ -93,8 +103,16 @@ class TaskModel(keras.layers.Layer):
         """-> the outputs; arguments as for `Encoder.call`."""
         return self.answer(self.encode(batch, dropouts), batch, dropouts)
 
-    def states(self, hidden, input_mask, dropouts=layers.no_dropout):
-        """What the linear layer reads of every token: [b, s, ...] -> [b, s, ...]."""
+    def states(self, encoded, input_mask, dropouts=layers.no_dropout):
+        """What the linear layer reads of every token, [b, s, ...].
+
+        Args:
+            encoded: what `encode` returned.
+        """
+        hidden = encoded["sequence_output"]
+        if self.frozen:
+            hidden = self.frozen(encoded["embedding_output"], encoded["layer_outputs"])
+            dropouts = layers.no_dropout
         if not self.lstms:
             return hidden
         rate = self.config.hidden_dropout_prob
@@ -117,7 +135,12 @@ class _PooledModel(TaskModel):
 
     @property
     def remark(self):
-        reads = {"last": "the last token", "mean": "the mean of all tokens"}
+        reads = {
+            "last": "the last token",
+            "mean": "the mean of all tokens",
+            "ends": "the forward state at the last token and the backward state at the "
+            "first",
+        }
         pooling = self.config.row_pooling
         if self.lstm or pooling not in reads:
             return super().remark
@@ -127,7 +150,7 @@ class _PooledModel(TaskModel):
         """What the linear layer reads of every row: [b, ...]."""
         if not self.lstms:
             return self.encoder.pool(encoded, input_mask)
-        states = self.states(encoded["sequence_output"], input_mask, dropouts)
+        states = self.states(encoded, input_mask, dropouts)
         return bilstm.last_states(states, input_mask)
 
     def encode(self, batch, dropouts=layers.no_dropout, return_all=False):
@@ -149,8 +172,7 @@ class _PooledModel(TaskModel):
 class _SpanModel(TaskModel):
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of start_logits and end_logits [b, s]."""
-        hidden = encoded["sequence_output"]
-        hidden = self.states(hidden, batch.get("input_mask"), dropouts)
+        hidden = self.states(encoded, batch.get("input_mask"), dropouts)
         logits = self.logits(hidden)  # as in the release, no dropout here
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
@@ -176,8 +198,7 @@ def sequences(x):
 class _TokenModel(TaskModel):
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, s, num_outputs]."""
-        hidden = encoded["sequence_output"]
-        hidden = self.states(hidden, batch.get("input_mask"), dropouts)
+        hidden = self.states(encoded, batch.get("input_mask"), dropouts)
         return {"logits": self.logits(hidden, dropouts)}
 
 
@@ -190,12 +211,19 @@ class TaskObjective(Objective):
 
     Attributes:
         lstm: BiLSTM layers for the networks that it makes; None, or set it.
+        frozen: what these read of a frozen encoder, one of FEATURES; None, or set it.
     """
 
     lstm: bilstm.BiLstm | None = None
+    frozen: str | None = None
     loss_weights = {"loss": 1.0}
     metric_names = ("accuracy",)
     compared = ("logits",)
+
+    @property
+    def _reading(self) -> dict:
+        """What all networks are told of what their heads read."""
+        return {"lstm": self.lstm, "frozen": self.frozen}
 
     def weights(self, batch) -> dict:
         return {"loss": ops.sum(self.row_weights(batch))}
@@ -212,7 +240,7 @@ class Classification(TaskObjective):
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
         return _PooledModel(
-            config, self.num_labels, lstm=self.lstm, seed=seed, dtype=dtype
+            config, self.num_labels, **self._reading, seed=seed, dtype=dtype
         )
 
     def losses(self, batch, outputs) -> dict:
@@ -252,7 +280,7 @@ class Regression(TaskObjective):
     compared_as = "numbers"
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
-        return _PooledModel(config, 1, lstm=self.lstm, seed=seed, dtype=dtype)
+        return _PooledModel(config, 1, **self._reading, seed=seed, dtype=dtype)
 
     def losses(self, batch, outputs) -> dict:
         error = outputs["logits"][:, 0] - batch["label_values"]
@@ -274,6 +302,7 @@ class Span(TaskObjective):
     sequence_outputs = compared = ("start_logits", "end_logits")
 
     def check(self, config) -> None:
+        super().check(config)
         if self.lstm:
             return
         if config.attention_direction == "right_to_left":
@@ -289,7 +318,7 @@ class Span(TaskObjective):
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
         return _SpanModel(
-            config, 2, lstm=self.lstm, scope=("cls", "squad"), seed=seed, dtype=dtype
+            config, 2, **self._reading, scope=("cls", "squad"), seed=seed, dtype=dtype
         )
 
     def losses(self, batch, outputs) -> dict:
@@ -331,7 +360,7 @@ class Choice(Classification):
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
         return _ChoiceModel(
-            config, 1, lstm=self.lstm, use_bias=False, seed=seed, dtype=dtype
+            config, 1, **self._reading, use_bias=False, seed=seed, dtype=dtype
         )
 
 
@@ -350,7 +379,7 @@ class Tagging(TaskObjective):
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
         return _TokenModel(
-            config, self.num_labels, lstm=self.lstm, seed=seed, dtype=dtype
+            config, self.num_labels, **self._reading, seed=seed, dtype=dtype
         )
 
     def weights(self, batch) -> dict:

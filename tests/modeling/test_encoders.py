@@ -53,7 +53,7 @@ def test_only_an_architecture_of_the_table_is_read(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"vocab_size": 9, "architecture": "bert"}')
     assert checkpoint.read_config(str(path)) == BertConfig(vocab_size=9)
-    for value in ("elmo", 5, None, ["bert"]):
+    for value in ("lstm", 5, None, ["bert"]):
         path.write_text(json.dumps({"vocab_size": 9, "architecture": value}))
         with pytest.raises(UserError, match="architecture is .*must be one of 'bert'"):
             checkpoint.read_config(str(path))

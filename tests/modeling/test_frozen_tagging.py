@@ -7,7 +7,8 @@ import pytest
 
 from modeling import layers
 from modeling.bilstm import BiLstm
-from modeling.objectives import frozen_tagging
+from modeling.encoders.features import FEATURES
+from modeling.objectives import tasks
 from tests import numpy_lstm
 from tests.ner import DEEP
 
@@ -22,17 +23,20 @@ def batch():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("features", frozen_tagging.FEATURES)
+@pytest.mark.parametrize("features", FEATURES)
 def test_features_and_lstms_are_what_they_are_called(features):
     # The attention's dropout stays.
     config = dataclasses.replace(DEEP, num_hidden_layers=5, hidden_dropout_prob=0.0)
-    objective = frozen_tagging.FrozenTagging(3, features)
-    objective.lstm = BiLstm(2, 6)
+    objective = tasks.Tagging(3)
+    objective.lstm, objective.frozen = BiLstm(2, 6), features
     model = objective.network(config, seed=3)
     weights = {variable.path: variable for variable in model.weights}
     if features.startswith("weighted_sum"):
         number = {"weighted_sum_all": 5, "weighted_sum_last_four": 4}[features]
         weights["layer_weights"].assign([0.5, -1.0, 0.0, 2.0, 1.0][:number])
+    if features == "mix":
+        weights["layer_weights"].assign([0.2, 0.5, -1.0, 0.0, 2.0, 1.0])
+        weights["gamma"].assign(1.5)
     weights = {name: variable.numpy() for name, variable in weights.items()}
     forward, backward = (
         weights[f"lstm_0/{way}_lstm/lstm_cell/kernel"]
@@ -67,6 +71,7 @@ def test_features_and_lstms_are_what_they_are_called(features):
         "concat_last_four": np.concatenate(last_four, axis=-1),
         "weighted_sum_last_four": weighted(last_four),
         "weighted_sum_all": weighted(encoded),
+        "mix": weights.get("gamma", 1.0) * weighted([embeddings, *encoded]),
     }[features]
     for row, length in enumerate((5, 7)):  # what lies behind has no influence
         states = numpy_lstm.bilstm(expected[row, :length], weights, 2)

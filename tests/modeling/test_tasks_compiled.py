@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from modeling import bilstm, losses
 from modeling.objectives import tasks
-from modeling.objectives.frozen_tagging import FrozenTagging
 from tests import tiny
 
 CONFIG = tiny.config(vocab_size=40, max_position_embeddings=16)
@@ -34,8 +33,8 @@ TOKENS |= {
     "label_ids": integers(CLASSES, ROWS, LENGTH),
     "label_weights": integers(2, ROWS, LENGTH),
 }
-FROZEN = FrozenTagging(CLASSES, "last")
-FROZEN.lstm = bilstm.BiLstm(num_layers=1)
+FROZEN = tasks.Tagging(CLASSES)
+FROZEN.lstm, FROZEN.frozen = bilstm.BiLstm(num_layers=1), "last"
 CASES = {
     "classes": (tasks.Classification(CLASSES), ROW | {"label_ids": integers(3, ROWS)}),
     "labels": (tasks.MultiLabel(CLASSES), ROW | {"label_ids": integers(2, ROWS, 3)}),

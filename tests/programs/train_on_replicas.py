@@ -22,9 +22,16 @@ from modeling.distillation import Distillation
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import EncoderConfig
 from modeling.encoders.electra_config import ElectraConfig
+from modeling.encoders.elmo_config import ElmoConfig
 from modeling.encoders.gpt_config import GptConfig
 from modeling.encoders.xlnet_config import XlnetConfig
-from modeling.objectives import masked_lm, next_token, pretraining, replaced_tokens
+from modeling.objectives import (
+    bidirectional_lm,
+    masked_lm,
+    next_token,
+    pretraining,
+    replaced_tokens,
+)
 from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.objective import Objective
 from modeling.objectives.permuted import Permuted, PermutedSpans
@@ -104,6 +111,19 @@ KINDS = {
             initializer_range=0.3,
         ),
         "permuted_lm_logits",
+    ),
+    "both neighbours": Kind(
+        bidirectional_lm.BidirectionalLM,
+        ElmoConfig(
+            3000,
+            hidden_size=16,
+            num_hidden_layers=1,
+            lstm_size=12,
+            hidden_dropout_prob=0.0,
+            initializer_range=4.0,
+            projection_clip=None,
+        ),
+        "sequence_output",
     ),
 }
 

@@ -11,7 +11,8 @@ from training import dry_run
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
-from modeling.objectives import replaced_tokens
+from modeling.encoders.elmo_config import ElmoConfig
+from modeling.objectives import bidirectional_lm, replaced_tokens
 from tests import jobs, tiny
 from text.errors import UserError
 
@@ -50,6 +51,14 @@ def test_operations_of_both_networks_of_an_electra():
     found -= dry_run.flops(config, 128, 0)
     found -= dry_run.flops(config.generator(0.25, 1.0), 128, 19)
     assert found == 6 * 128 * (256 * 256 + 256)  # the discriminator's head
+
+
+def test_operations_of_both_directions_of_an_elmo():
+    config = ElmoConfig(vocab_size=30522)
+    found = dry_run.of_row(bidirectional_lm.BidirectionalLM(), config, 128, 128)
+    lstm = 4096 * (4 * (512 + 512) + 512)
+    # The gates read inputs and outputs; each direction predicts every token.
+    assert found == 6 * 128 * 2 * (2 * lstm + 512 * 30522)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from text.tokenizers.gpt_bpe import GptBpe
 from text.tokenizers.sentencepiece import SentencePiece
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers.whole_words import WholeWords
 from text.tokenizers.wordpiece import WordPiece
 
 DECOMPOSITION_WARNING = (
@@ -26,6 +27,7 @@ DECOMPOSITION_WARNING = (
 
 # The first one that reads a vocabulary file is used; WordPiece takes any.
 TOKENIZERS: tuple[type[Tokenizer], ...] = (
+    WholeWords,
     SentencePiece,
     GptBpe,
     ByteBpe,

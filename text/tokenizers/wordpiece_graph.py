@@ -117,6 +117,12 @@ class WordPieceGraph(WordsGraph):
 # === Files ===========================================================================
 
 
+def tables(vocabulary: Vocabulary, path: str) -> tuple:
+    """Writes a vocabulary; returns its lookups from token to id and from id to token."""
+    _write(vocabulary, path)
+    return _table(path, key=tf.string), _table(path, key=tf.int64)
+
+
 def _write(vocabulary: Vocabulary, path: str) -> int:
     """Writes the vocabulary with unique lines, as a lookup table requires.
 

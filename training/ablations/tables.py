@@ -13,6 +13,7 @@ from training.ablations.variants import (
     BILSTM,
     DYNAMIC,
     ELECTRA,
+    ELMO,
     GPT,
     LEFT_TO_RIGHT,
     NO_NSP,
@@ -313,6 +314,7 @@ TABLES = {
             Row("BERT", BERT),
             Row("No NSP", NO_NSP),
             Row("Left-to-right, no NSP", LEFT_TO_RIGHT),
+            Row("ELMo, frozen, + BiLSTM", ELMO, features("mix")),
             Row("GPT", GPT),
             Row("ELECTRA", ELECTRA),
             Row("ALBERT", ALBERT),
@@ -321,9 +323,11 @@ TABLES = {
         readings=(Reading(), Reading("same time", same_time=True)),
         note="All have the layers, width, text and vocabulary of the config, and the same "
         "number of updates; “same time” is as long as BERT took for its updates, with more "
-        "or fewer of them. ALBERT’s layers share their weights; its table of words and "
-        "ELECTRA’s are a quarter as wide as the encoder. Parameters are the encoder’s, in "
-        "millions; memory is the most that the process of a pre-training took, in GB.",
+        "or fewer of them. But ELMo always has two layers of LSTMs with four cells for "
+        "each output; a BiLSTM reads a learned mix of its outputs. ALBERT’s layers share "
+        "their weights; its table of words and ELECTRA’s are a quarter as wide as the "
+        "encoder. Parameters are the encoder’s, in millions; memory is the most that the "
+        "process of a pre-training took, in GB.",
         scale="the papers: different texts, sizes and numbers of updates each",
         costs=True,
     ),

@@ -157,6 +157,26 @@ def _of_xlnet(config):
 
 XLNET = _of_architecture("xlnet", "permuted", _of_xlnet)
 
+
+def _lstms(config):
+    """As in the release, two layers, and per direction four cells for each output."""
+    width = config.hidden_size + config.hidden_size % 2
+    replaced = dict.fromkeys(
+        (
+            *("num_attention_heads", "intermediate_size", "hidden_act"),
+            *("attention_probs_dropout_prob", "max_position_embeddings"),
+            *("type_vocab_size", "initializer_range"),
+        )
+    )
+    return replaced | {
+        "hidden_size": width,
+        "num_hidden_layers": 2,
+        "lstm_size": 4 * width,
+    }
+
+
+ELMO = _of_architecture("elmo", "bidirectional_lm", _lstms)
+
 # === How it is used ===================================================================
 
 BILSTM = Head("bilstm", {"lstm_layers": 2, "lstm_size": "{hidden_size}"})

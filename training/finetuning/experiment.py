@@ -45,6 +45,7 @@ class Experiment:
     def __init__(self, task: Task, given, strategy=None, name: str = ""):
         self.task, self.given, self.name = task, given, name
         self.config = run.read_config(given)
+        given.check_features(self.config)
         run.check_vocabulary(
             task.tokenizer.vocabulary, self.config, given.bert_config_file
         )

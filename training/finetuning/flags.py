@@ -6,6 +6,7 @@ import math
 import options
 from training import flags
 from modeling.encoders.config import POOLINGS
+from modeling.encoders.features import FEATURES, LSTM_LAYERS
 from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
 from training.distillation_options import DistillationOptions
@@ -75,6 +76,14 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
         None, help="Units per BiLSTM layer and direction; 768 by default."
     )
 
+    features: str | None = options.field(
+        None,
+        choices=tuple(FEATURES),
+        help="Freeze the encoder and train BiLSTM layers on these of its outputs: two, "
+        "unless --lstm_layers gives another number. mix is ELMo's: a learned weighted sum "
+        "of the embeddings and all layers, times a learned factor.",
+    )
+
     distill_live: bool = options.field(
         False,
         help="Ask the teacher about every batch, instead of once about every row.",
@@ -106,6 +115,15 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
         if (self.unlabeled_file or self.distill_live) and not self.distill_from:
             raise UserError(
                 "--unlabeled_file and --distill_live need a teacher in --distill_from"
+            )
+        if self.features and self.do_train and not self.init_checkpoint:
+            raise UserError(
+                f"--features={self.features}: a frozen encoder needs --init_checkpoint"
+            )
+        if self.features and self.lm_loss_weight:
+            raise UserError(
+                f"--lm_loss_weight={self.lm_loss_weight}: --features={self.features} "
+                "freezes the encoder; remove one of them"
             )
         no_training_set = getattr(self, "train_file", None) == ""
         if self.do_train and no_training_set and not self.unlabeled_file:
@@ -181,8 +199,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
 
     @property
     def num_lstm_layers(self) -> int:
-        """How many the network has, which a script may derive from other flags."""
-        return self.lstm_layers
+        """How many the network has; the paper's number if the encoder is frozen."""
+        return self.lstm_layers or (LSTM_LAYERS if self.features else 0)
 
     @property
     def lstm(self):
@@ -198,9 +216,10 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
 
     @property
     def lstm_settings(self) -> dict:
-        """By which runs are compared: `lstm_layers` as given, and the size."""
+        """By which runs are compared: `lstm_layers` as given, the size, what is read."""
         size = self.lstm.size if self.lstm else None
-        return {"lstm_layers": self.lstm_layers, "lstm_size": size}
+        settings = {"lstm_layers": self.lstm_layers, "lstm_size": size}
+        return settings | ({"features": self.features} if self.features else {})
 
     def with_lstm(self, objective):
         """An objective, told of the BiLSTM layers.
@@ -216,8 +235,19 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
                     f"--lstm_layers: {type(objective).__name__} makes its own network, "
                     "without BiLSTM layers; remove the flag"
                 )
-            objective.lstm = self.lstm
+            objective.lstm, objective.frozen = self.lstm, self.features
         return objective
+
+    def check_features(self, config) -> None:
+        """Raises:
+        UserError: the encoder has not as many layers as --features needs.
+        """
+        number = config.num_hidden_layers
+        if self.features and number < FEATURES[self.features]:
+            raise UserError(
+                f"--features={self.features}: {self.bert_config_file} has only "
+                f"num_hidden_layers={number}"
+            )
 
     def check_lstm(self, folder: str, state: dict) -> None:
         """Compares the BiLSTM layers with those of a trained model.
@@ -229,8 +259,12 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
         """
         learned = {"lstm_layers": 0, "lstm_size": None}
         learned |= {name: state[name] for name in learned if name in state}
+        if state.get("features"):
+            learned["features"] = state["features"]
         if learned == self.lstm_settings:
             return
+        if learned.get("features") == self.features:
+            learned.pop("features", None)
         had = " ".join(f"--{name}={value}" for name, value in learned.items())
         raise UserError(
             f"{folder}: the model was trained with {had}; pass the same"
@@ -251,10 +285,11 @@ class PooledOptions(FineTuningOptions):
     )
 
     def __post_init__(self):
-        if self.pooling and self.lstm_layers:
+        if self.pooling and self.num_lstm_layers:
+            flag = "--lstm_layers" if self.lstm_layers else "--features"
             raise UserError(
-                f"--pooling={self.pooling} has no effect with --lstm_layers, whose states "
-                "the head reads; remove one of them"
+                f"--pooling={self.pooling} has no effect with {flag}: the head reads the "
+                "states of BiLSTM layers; remove one of them"
             )
         super().__post_init__()
 

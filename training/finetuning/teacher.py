@@ -375,7 +375,7 @@ def _asked(given, state):
     of_text = {
         field.name: field.default for field in dataclasses.fields(TokenizerOptions)
     }
-    others = {"lstm_layers": 0, "lstm_size": None}
+    others = {"lstm_layers": 0, "lstm_size": None, "features": None}
     # If a teacher noted some flags of text, the others are for other kinds of vocabulary.
     state = others | (of_text if of_text.keys() & state.keys() else {}) | state
     names = {*of_text, *others} & known & state.keys()

@@ -13,7 +13,7 @@ from text.errors import UserError
 def add_words(
     tensors: MutableMapping[str, np.ndarray], encoder: Encoder, number: int
 ) -> EncoderConfig:
-    """Lengthens the table of tokens, and the bias of a head that has one for each.
+    """Lengthens the table of tokens, and weights and bias of a head that have one for each.
 
     New rows are drawn from a normal distribution with the deviation of the config's first
     weights, always the same for the same sizes. In a bias, they are 0.
@@ -38,7 +38,10 @@ def add_words(
         scale=config.initializer_range, size=(missing, table.shape[1])
     )
     rows = rows.astype(table.dtype)
-    tensors[encoder.word_embeddings.path] = np.concatenate([table, rows])
+    own = f"{config.masked_lm_scope}/output_weights"
+    for name in (encoder.word_embeddings.path, own):
+        if name in tensors:
+            tensors[name] = np.concatenate([tensors[name], rows])
     bias = f"{config.masked_lm_scope}/{config.masked_lm_bias}"
     if bias in tensors:
         tensors[bias] = np.pad(tensors[bias], (0, missing))

@@ -1,0 +1,176 @@
+"""The next token from all before it, and the one before from all after it: ELMo's.
+
+Its records hold no masks.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from modeling import layers, losses
+from modeling.encoders.architectures import make_encoder
+from modeling.encoders.config import EncoderConfig
+from modeling.objectives.masked_lm import check_context
+from modeling.objectives.objective import Objective
+
+DIRECTIONS = ("forward", "backward")
+
+
+class BidirectionalLMModel(keras.layers.Layer):
+    """An encoder of separate directions, with one softmax for both.
+
+    The softmax is the encoder's table with a bias, or a table of its own: the config's
+    share_embedding_softmax says which.
+
+    Args:
+        config: the architecture.
+        seed: the same seed gives the same initial weights.
+        dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
+    Source: allenai/bilm-tf@7cffee2 bilm/training.py, LanguageModel.
+    """
+
+    def __init__(self, config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"):
+        super().__init__(name="pretraining", dtype=dtype, autocast=False)
+        self.config = config
+        self.encoder = make_encoder(config, seed=seed, dtype=dtype)
+        self.output_weights = None
+        with layers.name_scopes(config.masked_lm_scope):
+            if not config.share_embedding_softmax:
+                deviation = config.embedding_size**-0.5
+                seed = f"pretraining heads {seed}"
+                self.output_weights = keras.Variable(
+                    next(layers.weight_initializers(deviation, seed, truncated=False)),
+                    (config.vocab_size, config.embedding_size),
+                    "float32",
+                    name="output_weights",
+                )
+            self.output_bias = keras.Variable(
+                "zeros", (config.vocab_size,), "float32", name="output_bias"
+            )
+        self.built = True
+
+    def encode(self, batch, dropouts=layers.no_dropout, return_all=False) -> dict:
+        """What `answer` needs: the encoder's outputs; arguments as for `Encoder.call`."""
+        return self.encoder(batch, dropouts=dropouts, return_all=return_all)
+
+    def answer(self, encoded, batch, dropouts=layers.no_dropout):
+        """Compares every token with the logits of its two neighbours.
+
+        Args:
+            encoded: what `encode` returned.
+            batch: dict of the encoder's inputs and, optionally, is_real_example [b].
+        Returns:
+            dict of float32 scalars forward_loss, forward_correct, backward_loss and
+            backward_correct, sums over the batch; and the encoder's outputs.
+        """
+        halves = ops.split(encoded["sequence_output"], 2, axis=-1)
+        earlier, later = slice(None, -1), slice(1, None)
+        weights = _weights(batch)
+        found = dict(encoded)
+        for direction, hidden, source, target in (
+            (DIRECTIONS[0], halves[0], earlier, later),
+            (DIRECTIONS[1], halves[1], later, earlier),
+        ):
+            found |= self.compare(
+                direction,
+                dropouts(hidden, self.config.hidden_dropout_prob)[:, source],
+                batch["input_ids"][:, target],
+                weights,
+            )
+        return found
+
+    def compare(self, direction, hidden, targets, weights) -> dict:
+        """A direction's loss and number of right answers, as `answer` returns them.
+
+        Args:
+            hidden: [b, n, p], of this direction.
+            targets: int [b, n], the tokens to predict.
+            weights: float32 [b, n].
+        """
+        table = self.output_weights
+        table = self.encoder.word_embeddings if table is None else table
+        loss, correct = losses.vocabulary_cross_entropy(
+            ops.reshape(hidden, (-1, hidden.shape[-1])),
+            # As tensors, because only those may enter a custom gradient.
+            ops.cast(table, hidden.dtype),
+            ops.cast(self.output_bias, "float32"),
+            ops.reshape(targets, (-1,)),
+            ops.reshape(weights, (-1,)),
+        )
+        return {f"{direction}_loss": loss, f"{direction}_correct": correct}
+
+    def call(self, batch, dropouts=layers.no_dropout) -> dict:
+        """Predicts all tokens; arguments as for `Encoder.call`, results as of `answer`."""
+        return self.answer(self.encode(batch, dropouts), batch, dropouts)
+
+
+def _weights(batch):
+    """float32 [b, s - 1]: 1 where two neighbours are tokens of a row that counts."""
+    mask = ops.cast(batch["input_mask"], "float32")
+    return mask[:, 1:] * Objective.row_weights(batch)[:, None]
+
+
+class BidirectionalLM(Objective):
+    """Every token from those before it and, separately, from those after it.
+
+    The loss is the mean of both directions'. [CLS] and [SEP] are tokens like others, as
+    the marks of a sentence's ends are in the release.
+
+    Differs from the release, where a row continues the one before, and whose training
+    compares with 8,192 sampled words in place of all.
+
+    Source: allenai/bilm-tf@7cffee2 bilm/training.py, LanguageModel._build_loss.
+    """
+
+    loss_weights = {f"{direction}_loss": 0.5 for direction in DIRECTIONS}
+    metric_names = tuple(f"{direction}_accuracy" for direction in DIRECTIONS)
+    reads_masks = False
+    fits_masked_records = False
+
+    def check(self, config) -> None:
+        check_context(config)
+        if not config.separates_directions:
+            raise ValueError(
+                f"with the architecture {config.architecture!r}, there are no separate "
+                "outputs for what precedes a token and for what follows it, so "
+                "--objective=bidirectional_lm would predict tokens that it sees; use "
+                '"architecture": "elmo", or another objective'
+            )
+
+    def check_export(self, config) -> None:
+        raise ValueError(
+            "--objective=bidirectional_lm has no answers to export; use the checkpoint in "
+            "extract_features.py, or export a fine-tuned model"
+        )
+
+    def token_head_size(self, config) -> int:
+        # Both directions' softmax, in place of one below a dense layer.
+        return config.embedding_size * (config.vocab_size - config.hidden_size)
+
+    def network(self, config, *, seed=0, dtype="float32") -> BidirectionalLMModel:
+        return BidirectionalLMModel(config, seed=seed, dtype=dtype)
+
+    def weights(self, batch) -> dict:
+        return dict.fromkeys(self.loss_weights, ops.sum(_weights(batch)))
+
+    def losses(self, batch, outputs) -> dict:
+        weight = ops.sum(_weights(batch))
+        return {name: (outputs[name], weight) for name in self.loss_weights}
+
+    def metrics(self, batch, outputs) -> dict:
+        weight = ops.sum(_weights(batch))
+        return {
+            f"{direction}_accuracy": (outputs[f"{direction}_correct"], weight)
+            for direction in DIRECTIONS
+        }
+
+    def derived(self, values, counts=()) -> dict:
+        del counts
+        each = [values[name] for name in self.loss_weights]
+        names = ("perplexity", *(f"{direction}_perplexity" for direction in DIRECTIONS))
+        means = (sum(each) / len(each), *each)
+        return {
+            name: math.exp(min(mean, 700.0))
+            for name, mean in zip(names, means, strict=True)
+        }

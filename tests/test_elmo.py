@@ -1,0 +1,304 @@
+"""An ELMo in the scripts: pre-trained, frozen below other heads; the released files."""
+
+import json
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+
+import convert_checkpoint
+import extract_features
+import run_classifier
+import run_ner
+import tests
+from training import checkpoint
+from modeling.encoders.elmo_config import ElmoConfig
+from serving import predictor
+from tests import jobs
+from tests.pretraining import metrics, results, run
+from tests.test_roberta import classifier_files, classifier_flags
+from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
+from text.errors import UserError
+from text.tokenizers import kinds
+from text.tokenizers.whole_words import SPECIAL
+from training.layouts import bilm
+
+GOLDEN = tests.GOLDEN / "elmo"
+MODELS = ("skip_clip3", "noskip_clip0.1")
+SENTENCES = json.loads((GOLDEN / "sentences.json").read_text())
+CONFIG = ElmoConfig(3000, hidden_size=16, lstm_size=12)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "texts"
+    path.write_text("".join(" ".join(words) + "\n" for words in SENTENCES))
+    return path
+
+
+def weights_of(name):
+    return str(GOLDEN / f"{name}_weights.hdf5")
+
+
+def extract(texts, folder, source, **changes):
+    """-> by layer, the vectors of each text without those of its ends."""
+    given = {
+        "input_file": str(texts),
+        "output_file": str(folder / "features"),
+        "output_format": "hdf5",
+        "init_checkpoint": str(source),
+        "layers": ["embeddings", "0", "1", "mix"],
+    }
+    jobs.run(extract_features, given | changes)
+    with h5py.File(folder / "features") as file:
+        offsets = file["offsets"][:]
+        return {
+            name: [
+                file[name][start + 1 : end - 1]
+                for start, end in zip(offsets, offsets[1:], strict=False)
+            ]
+            for name in file
+            if name.startswith("layer_")
+        }
+
+
+# --- The released files --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_vectors_of_words_of_any_script_equal_bilms(texts, tmp_path, untraced, name):
+    golden = np.load(GOLDEN / "elmo_outputs.npz")
+    assert any(not word.isascii() for words in SENTENCES for word in words)
+    mix = {
+        "mix_weights": golden["mix_W"].tolist(),
+        "mix_scale": float(golden["mix_gamma"][0]),
+    }
+    found = extract(texts, tmp_path, weights_of(name), **mix)
+    for row, words in enumerate(SENTENCES):
+        for layer, key in enumerate(("embeddings", "0", "1")):
+            expected = golden[f"{name}_first_call"][row, layer, : len(words)]
+            vectors = found[f"layer_{key}"][row]
+            np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-5)
+        expected = golden[f"{name}_mix"][row, : len(words)]
+        np.testing.assert_allclose(found["layer_mix"][row], expected, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def known(texts, tmp_path_factory):
+    """An ELMo of ours for the words of the texts."""
+    folder = tmp_path_factory.mktemp("known") / "elmo"
+    given = {"input": [weights_of(MODELS[0])], "words_file": [str(texts)]}
+    jobs.run(convert_checkpoint, given | {"output_dir": str(folder)})
+    return folder
+
+
+def test_a_model_for_the_words_of_a_text_gives_their_vectors(
+    texts, known, tmp_path, untraced
+):
+    config = checkpoint.read_config(str(known))
+    assert (config.architecture, config.hidden_size, config.cell_clip) == (
+        "elmo",
+        24,
+        3,
+    )
+    one = extract(texts, tmp_path, weights_of(MODELS[0]))
+    other = extract(texts, tmp_path, known)
+    for layer, rows in one.items():
+        for expected, row in zip(rows, other[layer], strict=True):
+            np.testing.assert_array_equal(row, expected)
+    given = {"input": [str(known)], "output_dir": str(tmp_path / "theirs")}
+    with pytest.raises(UserError, match="no tokenizer for a vocabulary of whole words"):
+        jobs.run(convert_checkpoint, given | {"layout": "hugging_face"})
+
+
+@pytest.mark.slow
+def test_a_tagger_learns_the_mix_of_a_released_model_and_is_exported(
+    known, tmp_path, untraced
+):
+    lines = []
+    for words in SENTENCES:
+        lines += [f"{w} {'B-PER' if w[0].isupper() else 'O'}" for w in words] + [""]
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.txt").write_text("\n".join(lines))
+    tagger = {
+        "data_dir": str(tmp_path),
+        "vocab_file": str(known / "words.txt"),
+        "bert_config_file": str(known / "bert_config.json"),
+        "output_dir": str(tmp_path / "output"),
+        "init_checkpoint": str(known),
+        "features": "mix",
+        "lstm_size": 8,
+        "train_batch_size": [2],
+        "learning_rate": [3e-2],
+        "num_train_epochs": [1.0],
+        "max_seq_length": 16,
+        **dict.fromkeys(("do_train", "do_eval", "do_export"), True),
+    }
+    jobs.run(run_ner, tagger)
+    assert 0 <= jobs.results(tmp_path)["eval_f1"] <= 1
+    learned, before = jobs.weights(tmp_path), jobs.weights(known.parent, "elmo")
+    for name, value in before.items():
+        np.testing.assert_array_equal(learned[name], value)
+    assert learned["layer_weights"].shape == (3,) and np.any(learned["layer_weights"])
+    assert learned["gamma"] != 1.0
+    # A word that it does not know is still a word of its own.
+    words = ["The", "Gorilla", "sat", "<S>"]
+    (answer,) = predictor.Predictor(str(tmp_path / "output")).predict(
+        [{"words": words}]
+    )
+    assert len(answer["tags"]) == 4
+
+
+def test_the_tokenizer_of_words_keeps_them_whole_in_python_and_graph(tmp_path):
+    words = ["n't", "Naïve", "한국어", "É", "e\u0301", "x" * 300]
+    tokenizer = bilm.words_of([" ".join(words), "\u3000É n't \x85"])
+    assert tokenizer.vocabulary.tokens == [*SPECIAL, *words]
+    text = "n't\u00a0 Naïve\tunseen <S> 한국어\x1ce\u0301 É! É"
+    ids, starts, ends = tokenizer.encode_with_offsets(text)
+    assert ids == tokenizer.encode(text) == [4, 5, 1, 1, 6, 8, 1, 7]
+    cut = [text[a:b] for a, b in zip(starts, ends, strict=True)]
+    assert cut == text.split()
+    graph = tokenizer.graph(str(tmp_path))
+    columns = graph.encode_with_offsets([text, "", "한국어"])
+    assert [c.to_list()[0] for c in columns] == [ids, starts, ends]
+    assert columns[0].to_list()[1:] == [[], [6]]
+    (tmp_path / "words.txt").write_bytes(tokenizer.files["words.txt"])
+    again = kinds.TokenizerOptions().load_tokenizer(str(tmp_path))
+    assert again.settings == tokenizer.settings and again.encode(text) == ids
+    (tmp_path / "words.txt").write_text("<PAD>\ntwo words\n")
+    with pytest.raises(UserError, match=r"words.txt:2: 'two words' is not one word"):
+        kinds.load_vocabulary(str(tmp_path / "words.txt"))
+
+
+def test_released_files_that_do_not_fit_are_refused(texts, tmp_path, untraced):
+    with pytest.raises(
+        UserError, match="contains noskip_.*, skip_.*; pass the path of"
+    ):
+        checkpoint.resolve(str(GOLDEN))
+    for kind in ("options.json", "weights.hdf5"):
+        shutil.copy(GOLDEN / f"skip_clip3_{kind}", tmp_path / kind)
+    assert checkpoint.resolve(str(tmp_path)) == str(tmp_path / "weights.hdf5")
+
+    def refused(message, source=tmp_path, **changes):
+        with pytest.raises(UserError, match=message) as error:
+            extract(texts, tmp_path, source, **changes)
+        assert "\n" not in str(error.value)
+
+    refused("leave this flag out", vocab_file="words.txt")
+    refused("write them to a file", input_file="-")
+    refused("no layer 2; the model has 2", layers=["2"])
+    refused("'first' is not a number, embeddings or mix", layers=["first"])
+    refused(
+        "--mix_weights: 2 numbers; the embeddings .* need 3", mix_weights=[1.0, 2.0]
+    )
+    refused("are for --layers=mix", layers=["0"], mix_scale=2.0)
+    with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
+        checkpoint.load({}, str(tmp_path))
+    with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
+        given = {"input": [str(tmp_path)], "output_dir": str(tmp_path / "new")}
+        jobs.run(convert_checkpoint, given)
+    with pytest.raises(UserError, match="--words_file is for one --input"):
+        given |= {"words_file": [str(texts)], "input": [str(tmp_path)] * 2}
+        jobs.run(convert_checkpoint, given)
+    options = json.loads((tmp_path / "options.json").read_text())
+    for change, message in (
+        (
+            {"lstm": options["lstm"] | {"dim": 21}},
+            r"W_0 is \[24, 80\], but .*\[24, 84\]",
+        ),
+        ({"lstm": options["lstm"] | {"n_layers": 3}}, "Cell2/LSTMCell/W_0 is missing"),
+        ({"char_cnn": None}, "not the options of a released ELMo with characters"),
+    ):
+        (tmp_path / "options.json").write_text(json.dumps(options | change))
+        refused(message)
+    (tmp_path / "weights.hdf5").write_bytes(b"no HDF5")
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    refused("is damaged or not HDF5")
+    (tmp_path / "options.json").unlink()
+    refused(r"needs the file \*options.json", tmp_path / "weights.hdf5")
+
+
+# --- Our own -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return make_records(tmp_path_factory.mktemp("records"), masking="dynamic")
+
+
+@pytest.mark.slow
+def test_a_pre_training_resumes_with_the_same_bits_and_its_mix_is_learned(
+    records, tmp_path, capsys
+):
+    given = {
+        "config": CONFIG,
+        "objective": "bidirectional_lm",
+        "input_file": [records],
+        "optimizer": "adagrad",
+        "learning_rate": 0.2,
+        "gradient_accumulation_steps": 2,
+        "num_train_steps": 12,
+        "save_checkpoints_steps": 8,
+        "do_eval": True,
+    }
+    (tmp_path / "whole").mkdir()
+    run(tmp_path / "whole", **given)
+    found = {k: float(v) for k, v in results(tmp_path / "whole").items()}
+    ways = found["forward_loss"], found["backward_loss"]
+    assert found["loss"] == pytest.approx(sum(ways) / 2, rel=1e-5)
+    names = ("perplexity", "forward_perplexity", "backward_perplexity")
+    logs = np.log([found[name] for name in names])
+    np.testing.assert_allclose(logs, [found["loss"], *ways], rtol=1e-4)
+    assert found["loss"] < 7.99  # ln 3000 is 8.006
+    assert metrics(tmp_path / "whole")[-1]["learning_rate"] == pytest.approx(0.2)
+    shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+    jobs.forget_after(8, tmp_path / "killed")
+    run(tmp_path / "killed", **given)
+    assert "continuing from step 8" in capsys.readouterr().out
+    expected = jobs.weights(tmp_path / "whole")
+    assert "elmo/table/adagrad" in expected
+    for name, value in jobs.weights(tmp_path / "killed").items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    with pytest.raises(UserError, match="no answers to export"):
+        run(tmp_path / "whole", **given | {"do_export": True, "vocab_file": VOCAB_FILE})
+    with pytest.raises(UserError, match="no names for the architecture 'elmo'"):
+        theirs = {"layout": "hugging_face", "output_dir": str(tmp_path / "theirs")}
+        source = str(tmp_path / "whole" / "output")
+        jobs.run(convert_checkpoint, {"input": [source]} | theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", ["mix", None])
+def test_a_classifier_on_a_frozen_elmo_learns_the_mix_and_else_all_of_it(
+    tmp_path, untraced, features
+):
+    from tests.test_fine_tuning_of_a_family import write_start
+
+    classifier_files(tmp_path)
+    start, before = write_start(tmp_path, CONFIG)
+    does = {"do_train": True, "do_eval": True, "do_export": not features}
+    frozen = {"features": features, "lstm_size": 6} if features else {}
+    given = classifier_flags(tmp_path, **start, **does, **frozen)
+    jobs.run(run_classifier, given)
+    assert 0 <= jobs.results(tmp_path)["eval_accuracy"] <= 1
+    learned = jobs.weights(tmp_path)
+    changed = {k for k, v in before.items() if np.any(v != learned[k])}
+    assert bool(changed) == (features is None)
+    assert ("gamma" in learned) == ("lstm_1/forward_lstm/lstm_cell/bias" in learned)
+    assert ("gamma" in learned) == bool(features)
+    if features:
+        with pytest.raises(UserError, match="--features=mix; pass the same"):
+            given |= {"do_train": False, "do_export": False, "features": "last"}
+            jobs.run(run_classifier, given)
+
+
+def test_features_of_every_task_need_weights_and_take_no_pooling(tmp_path):
+    flags = classifier_flags(tmp_path, do_train=True, features="mix")
+    for changes, message in (
+        ({}, "a frozen encoder needs --init_checkpoint"),
+        ({"init_checkpoint": "x", "pooling": "mean"}, "no effect with --features"),
+        ({"init_checkpoint": "x", "lm_loss_weight": 0.5}, "freezes the encoder"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run_classifier.Options(**flags | changes)

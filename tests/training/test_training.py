@@ -119,7 +119,6 @@ def test_training_follows_the_release():
         np.testing.assert_allclose(got, trace[key], rtol=0, atol=1e-4)
 
 
-# Of tests/programs/train_on_replicas.py.
 KINDS = ("pairs", "replaced tokens", "distilled words", "next token")
 KINDS += ("both neighbours", "permuted")
 
@@ -157,9 +156,7 @@ DRAWN = {
     "special_ids": (101, 102),
 }
 DYNAMIC = DynamicMasks(masked_lm.MaskedLM(), **DRAWN)
-GPT = GptConfig(
-    vocab_size=3000, hidden_size=8, num_hidden_layers=1, num_attention_heads=2
-)
+GPT = GptConfig(3000, 8, 1, 2)
 ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
 XLNET = XlnetConfig(3000, 8, 1, 2, 4, 16, "gelu", True)
 PERMUTED = PermutedSpans(Permuted(perm_size=8, mem_len=6), reuse_len=32, **DRAWN)

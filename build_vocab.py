@@ -7,7 +7,7 @@
 
 vocab.txt is a WordPiece vocabulary for BERT; vocab.json, with merges.txt next to it, is
 byte-level BPE for RoBERTa; spiece.model is a SentencePiece model for ALBERT
-or, with --special_tokens=t5, T5;
+or, with --special_tokens, XLNet or T5;
 encoder_bpe.json, with vocab.bpe next to it, is BPE for GPT-1.
 
 It streams the text, so there is no limit on its size: 100 MB take less than a minute and
@@ -79,7 +79,8 @@ class Options(TokenizerOptions):
     vocab_size: int | None = options.field(
         None,
         help="Number of tokens to write, of all kinds; by default 30522, with "
-        "SentencePiece 30000 for ALBERT and 32000 for T5, with GPT-1's BPE 40478, as in "
+        "SentencePiece 30000 for ALBERT and 32000 for XLNet and T5, with GPT-1's BPE "
+        "40478, as in "
         "the releases.",
     )
     special_tokens: str = options.field(

@@ -96,6 +96,11 @@ class Options(GenerationOptions):
                     "Beam's options for its runner, such as "
                     "--beam_options='--direct_num_workers=4'"
                 )
+        if self.runner and self.make().in_order:
+            raise UserError(
+                f"--instances={self.instances} is not for --runner, which writes records "
+                "in no order"
+            )
         if self.runner and self.dry_run:
             raise UserError(
                 "--dry_run is not for --runner, whose machines it cannot measure; leave "
@@ -114,7 +119,7 @@ _MUCH_UNKNOWN = 0.05
 def main(given: Options) -> None:
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(given, name) for name in names}
-    values |= kinds.kind_of(given.vocab_file).resolved(given)
+    values |= kinds.kind_of(given.vocab_file).resolved(given, given.vocab_file)
     pipeline = _pipeline(given) if given.runner else None
     settings = Settings(
         input_files=tuple(inputs.expand(given.input_file)),

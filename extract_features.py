@@ -177,7 +177,8 @@ def main(given: Options) -> None:
     total = sum(1 for _ in inputs.lines(given.input_file)) if is_file else None
     mix = Mix(given.mix_weights, given.mix_scale)
     layers, pooling = given.chosen_layers, given.pooling
-    encoder = FeatureExtractor(strategy, config, layers, pooling, mix)
+    cls_last = not tokenizer.vocabulary.head
+    encoder = FeatureExtractor(strategy, config, layers, pooling, mix, cls_last)
     weights = {v.path: v for v in encoder.model.variables}
     if tensors is None:
         model = encoder.model

@@ -38,6 +38,7 @@ if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training import mask_filling
+from text.instances import packing
 from text.tasks import masks
 
 
@@ -52,8 +53,8 @@ def main(given: Options) -> None:
         if given.text is None and vocabulary.mask not in line:
             skipped += bool(line.strip())
             continue
-        ids, positions = _encode(tokenizer, line, config, number)
-        probabilities = _predict(model, ids, positions)
+        row = _encode(tokenizer, line, config, number)
+        probabilities = _predict(model, *row)
         _print(line.strip(), probabilities, vocabulary, given.top_k)
     if skipped:
         print(
@@ -62,9 +63,9 @@ def main(given: Options) -> None:
 
 
 def _encode(tokenizer, text, config, number):
-    """Ids with [CLS] and [SEP], and the positions of [MASK]."""
+    """Ids with [CLS] and [SEP], their segments, and the positions of [MASK]."""
     vocabulary = tokenizer.vocabulary
-    ids = [vocabulary.cls_id, *masks.encode(tokenizer, text), vocabulary.sep_id]
+    ids, segments = packing.join(vocabulary, masks.encode(tokenizer, text))
     positions = [i for i, id in enumerate(ids) if id == vocabulary.mask_id]
     if not positions:
         raise UserError(
@@ -75,13 +76,14 @@ def _encode(tokenizer, text, config, number):
             f"text {number}: {len(ids)} tokens, but the model has only "
             f"{config.max_position_embeddings} positions; shorten it"
         )
-    return ids, positions
+    return ids, segments, positions
 
 
-def _predict(model, ids, positions):
+def _predict(model, ids, segments, positions):
     """float64 [masks, vocab_size]: probabilities of the tokens."""
     batch = {
         "input_ids": np.array([ids], np.int32),
+        "segment_ids": np.array([segments], np.int32),
         "masked_lm_positions": np.array([positions], np.int32),
     }
     logits = np.asarray(model(batch)["masked_lm_logits"][0], np.float64)

@@ -66,7 +66,7 @@ def main(given: Options) -> int:
         num_shown=given.num_shown,
     )
     found.read(paths)
-    if found.shown and found.instances.masks.are_drawn:
+    if found.shown and (found.instances.masks.are_drawn or found.instances.masks.given):
         print(f"{words.LEGEND}\n")
     for where, record in found.shown:
         print(f"{words.text(where, record, found.instances, vocabulary)}\n")

@@ -95,6 +95,7 @@ if __name__ == "__main__":
 
 from training import metrics, run, run_folder
 from modeling.objectives import tasks
+from text.instances import packing
 from text.records.rows import Field, Row
 from text.tasks import tags_graph
 from training.finetuning import entities, finetune
@@ -247,15 +248,15 @@ class Tagger(ServedTask):
         vocabulary = self.tokenizer.vocabulary
         for window in windows:
             ids = chain.from_iterable(pieces[window.start : window.stop])
-            ids = [vocabulary.cls_id, *ids, vocabulary.end_id]
-            places = edges[window.own_start : window.own_stop] - edges[window.start] + 1
+            ids, segments = packing.join(vocabulary, ids)
+            places = edges[window.own_start : window.own_stop] - edges[window.start]
+            places += len(vocabulary.head)
             own = slice(window.own_start - first, window.own_stop - first)
             label_ids = np.zeros(len(ids), np.int64)
-            label_ids[places] = labels[own]
             label_weights = np.zeros(len(ids), np.float32)
-            label_weights[places] = 1.0
+            label_ids[places], label_weights[places] = labels[own], 1.0
             fields = {"label_ids": label_ids, "label_weights": label_weights}
-            yield Row(ids, [0] * len(ids), fields, notes=(own, places))
+            yield Row(ids, segments, fields, notes=(own, places))
 
     def _labels_of(self, example, split):
         if example.tags is None:

@@ -86,14 +86,14 @@ class Options(FineTuningOptions):
         "independent",
         choices=("independent", *SPAN_HEADS),
         help="independent: BERT's, in which start and end do not depend on each other. "
-        "albert: ALBERT's for SQuAD 2.0, in which the end depends on the start, with a "
-        "classifier for no answer. electra: ELECTRA's, which has both too. "
+        "albert, xlnet: theirs for SQuAD 2.0, in which the end depends on the start, with "
+        "a classifier for no answer. electra: ELECTRA's, which has both too. "
         "electra_independent: ELECTRA's with joint_prediction=False.",
     )
     start_n_top: int | None = options.field(
         None,
         help="Number of starts to try per window with another --span_head; by default "
-        "5 for albert, 20 for electra.",
+        "5 for albert and xlnet, 20 for electra.",
     )
     end_n_top: int | None = options.field(
         None, help="Number of ends to try for each of them; the same by default."
@@ -182,9 +182,8 @@ class Squad(ServedTask):
             )
 
     def settings(self):
-        names = ("doc_stride", "max_query_length", "version_2_with_negative")
-        names += ("span_head",)
-        return {name: getattr(self.given, name) for name in names}
+        names = "doc_stride max_query_length version_2_with_negative span_head"
+        return {name: getattr(self.given, name) for name in names.split()}
 
     def state(self):
         return {"span_head": self.given.span_head} if self.head else {}
@@ -205,7 +204,9 @@ class Squad(ServedTask):
         if not self.head:
             return tasks.Span()
         given = self.given
-        return span_beams.SpanBeams(self.head, given.start_n_top, given.end_n_top)
+        words, tops = self.tokenizer.vocabulary, (given.start_n_top, given.end_n_top)
+        rows = {"document_first": words.document_first, "cls_last": not words.head}
+        return span_beams.SpanBeams(self.head, *tops, **rows)
 
     # --- Files -----------------------------------------------------------------------
 
@@ -238,8 +239,7 @@ class Squad(ServedTask):
 
     @property
     def lengths(self) -> spans.Lengths:
-        number = self.tokenizer.vocabulary.num_special_tokens
-        return dataclasses.replace(self.given.lengths, num_special_tokens=number)
+        return self.given.lengths.in_rows_of(self.tokenizer.vocabulary)
 
     def featurize(self, example, split):
         question = self.tokenizer.encode(example.question)
@@ -277,7 +277,7 @@ class Squad(ServedTask):
         too_long = len(question) > self.given.max_query_length
         self.counts["questions cut to --max_query_length"] += too_long
         self.counts["texts without tokens"] += not made
-        whole = any(row.end_position for row in made)
+        whole = any(row.end_position != row.window.cls for row in made)
         self.counts["answers not in any window"] += bool(made and answer and not whole)
 
     # --- Answers ---------------------------------------------------------------------
@@ -290,7 +290,7 @@ class Squad(ServedTask):
             return beams.best_answers(*rows, found, **self._search())
         # Differs from the release, where padding may be among the best starts and ends.
         # Here padding depends on the other rows of a batch, and answers must not.
-        sizes = [window.stop + window.offset + 1 for window in predictions.notes]
+        sizes = [window.size for window in predictions.notes]
         logits = [predictions.outputs[f"{side}_logits"] for side in ("start", "end")]
         is_token = np.arange(logits[0].shape[1]) < np.array(sizes, int)[:, None]
         logits = (np.where(is_token, values, -np.inf) for values in logits)

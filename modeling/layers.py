@@ -289,14 +289,15 @@ def last_token(hidden, input_mask=None):
 
     Args:
         hidden: tensor [b, s, h].
-        input_mask: int [b, s], 0 for padding, which follows the tokens.
+        input_mask: int [b, s], 0 for padding, on either side of the tokens.
     Returns:
         float32 [b, h]; those of the first position for a row without tokens.
     """
     if input_mask is None:
         return ops.cast(hidden[:, -1], "float32")
-    lengths = ops.maximum(ops.sum(input_mask, axis=1, keepdims=True), 1)
-    is_last = ops.arange(ops.shape(hidden)[1])[None] == lengths - 1
+    places = ops.arange(ops.shape(hidden)[1], dtype="int32")[None]
+    of_tokens = ops.where(input_mask > 0, places, 0)
+    is_last = places == ops.max(of_tokens, axis=1, keepdims=True)
     # A product, because the gradient of a lookup would scatter.
     weights = ops.cast(is_last, "float32")[:, None]
     return ops.matmul(weights, ops.cast(hidden, "float32"))[:, 0]

@@ -71,6 +71,18 @@ def _openai_adam_constant():
     return OpenAiAdamConstant
 
 
+def _xlnet_adam():
+    from modeling.xlnet_optimization import XlnetAdam
+
+    return XlnetAdam
+
+
+def _xlnet_adam_cosine():
+    from modeling.xlnet_optimization import XlnetAdamCosine
+
+    return XlnetAdamCosine
+
+
 # Each row is a function that imports and returns the class.
 OPTIMIZERS = {
     "adafactor": _adafactor,
@@ -83,12 +95,16 @@ OPTIMIZERS = {
     "openai_adam": _openai_adam,
     "openai_adam_cosine": _openai_adam_cosine,
     "openai_adam_constant": _openai_adam_constant,
+    "xlnet_adam": _xlnet_adam,
+    "xlnet_adam_cosine": _xlnet_adam_cosine,
 }
 # Settings that an optimizer does not have.
 WITHOUT = dict.fromkeys(
     ("adafactor", "adafactor_constant"),
     ("bias_correction", "adam_beta_2", "weight_decay"),
 )
+# Those with a lowest learning rate.
+HAVE_LOWEST_RATE = ("xlnet_adam", "xlnet_adam_cosine")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +116,7 @@ class Recipe:
         clip_norm: the largest norm of all gradients together; 0 leaves them as they are.
         lr_decay_power: see `optimization.learning_rate`.
         layerwise_lr_decay: see `layerwise_shares`.
+        min_lr_ratio: of the last learning rate to the highest; for HAVE_LOWEST_RATE.
     """
 
     optimizer: str = "adam_weight_decay"
@@ -109,6 +126,7 @@ class Recipe:
     clip_norm: float = 1.0
     lr_decay_power: float = 1.0
     layerwise_lr_decay: float = 1.0
+    min_lr_ratio: float = 0.0
 
     def make_for(self, model):
         """The optimizer, an `AdamWeightDecay`, for a network of an `Objective`."""
@@ -120,8 +138,10 @@ class Recipe:
 
     def make(self, variables, shares: Mapping[str, float] | None = None):
         """The optimizer for these keras.Variables; `shares` as for `AdamWeightDecay`."""
+        lowest = {"min_lr_ratio": self.min_lr_ratio} if self.min_lr_ratio else {}
         return OPTIMIZERS[self.optimizer]()(
             variables,
+            **lowest,
             weight_decay_rate=self.weight_decay,
             beta_2=self.adam_beta_2,
             bias_correction=self.bias_correction,

@@ -13,6 +13,7 @@ from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.elmo_config import ElmoConfig
+from modeling.encoders.xlnet_config import XlnetConfig
 from tests import jobs
 from tests.test_roberta import TASKS, classifier_files, classifier_flags
 from text.errors import UserError
@@ -29,9 +30,10 @@ SIZES = {
 CONFIGS = {
     "albert": AlbertConfig(**SIZES),
     "electra": ElectraConfig(**SIZES),
+    "xlnet": XlnetConfig(9, 16, 2, 2, 8, 16, "gelu", True),
     "elmo": ElmoConfig(9, hidden_size=16, lstm_size=12),
 }
-LOWEST = ("embeddings", "table")
+LOWEST = ("embeddings", "table", "word_embedding/lookup_table")
 
 
 @pytest.fixture(params=CONFIGS)

@@ -4,6 +4,7 @@ An export is compared with its script's own answers before it appears, so a run 
 with one has tokenized alike in Python and in the graph.
 """
 
+import dataclasses
 import json
 import shutil
 
@@ -27,6 +28,7 @@ from modeling.encoders.albert_config import AlbertConfig
 from serving.predictor import Predictor
 from tests import jobs
 from text.errors import UserError
+from text.tokenizers import kinds, sentencepiece
 from text.tokenizers.kinds import TokenizerOptions
 
 MODEL = tests.GOLDEN / "sentencepiece" / "tiny.model"
@@ -315,6 +317,15 @@ def test_a_vocabulary_of_another_kind_next_to_a_checkpoint_is_refused(tmp_path):
         run._check_ids(words, str(tmp_path))
 
 
+def test_a_model_without_the_segment_of_xlnets_last_token_is_refused():
+    vocabulary = kinds.load_vocabulary(str(MODEL.with_name("xlnet.model")))
+    with pytest.raises(UserError, match="segment 2, but my.json has type_vocab_size=2"):
+        run.check_vocabulary(vocabulary, TINY, "my.json")
+    run.check_vocabulary(
+        vocabulary, dataclasses.replace(TINY, type_vocab_size=3), "my.json"
+    )
+
+
 # --- Learning ------------------------------------------------------------------------
 
 LINES = "Low lower lowest (new) newer - newest! In 2019, £5 for a café.\n" * 20
@@ -331,7 +342,7 @@ def build(tmp_path):
         } | chosen
         build_vocab.main(build_vocab.Options(**chosen))
         return TokenizerOptions(
-            do_lower_case=chosen.get("do_lower_case", True)
+            do_lower_case=chosen.get("do_lower_case")
         ).load_tokenizer(chosen["output_file"])
 
     return build_from
@@ -349,6 +360,17 @@ def test_a_model_is_learned_as_for_the_release(build, capsys):
     assert "learned from 18 of 18 lines" in out and "0.000% are [UNK]" in out
     assert f"on {2 * len(line.split())} held-out words" in out
     assert "C" not in "".join(tokens[13:]) and build(do_lower_case=False).encode("L")
+
+
+def test_a_model_is_learned_as_for_xlnet(build):
+    tokenizer = build(special_tokens="xlnet", do_lower_case=None, vocab_size=70)
+    names = (
+        '<unk> <s> </s> <cls> <sep> <pad> <mask> <eod> <eop> . ( ) " - – £ €'.split()
+    )
+    tokens = tokenizer.vocabulary.tokens
+    assert tokens[: len(names)] == names and "L" in "".join(tokens)
+    assert tokenizer.family is sentencepiece.FAMILIES["xlnet"]
+    assert [tokens[id] for id in tokenizer.encode("``£")] == ["\u2581", '"', "£"]
 
 
 def test_every_process_learns_the_same(tmp_path):

@@ -12,6 +12,7 @@ from training import checkpoint
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.roberta_config import RobertaConfig
+from modeling.encoders.xlnet_config import XlnetConfig
 from serving import export
 from serving.predictor import Predictor
 from tests import test_run_squad
@@ -34,6 +35,11 @@ CONFIGS = {
     "albert": AlbertConfig(**SIZES),
     "electra": ElectraConfig(**SIZES),
     "electra_independent": ElectraConfig(**SIZES),
+    "xlnet": XlnetConfig(
+        *(24, 16, 1, 2, 8, 16, "gelu", True),
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    ),
 }
 VERSION_2 = {"version_2_with_negative": True}
 
@@ -92,7 +98,7 @@ def test_a_run_learns_answers_and_resumes(folder, head):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "threshold"),
-    [("albert", -0.9), ("electra_independent", None)],
+    [("albert", -0.9), ("electra_independent", None), ("xlnet", -0.9)],
 )
 def test_an_export_answers_what_the_script_predicts(
     folder, head, threshold, capsys, monkeypatch
@@ -146,7 +152,7 @@ def test_an_export_answers_what_the_script_predicts(
     assert json.loads(capsys.readouterr().out)["answer"] == answers[0]["answer"]
 
 
-@pytest.mark.parametrize("head", ["albert"])
+@pytest.mark.parametrize("head", ["albert", "xlnet"])
 def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced, head):
     folder = write_files(tmp_path, CONFIGS[head])
     given = run_squad.Options(

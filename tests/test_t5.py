@@ -204,10 +204,6 @@ def test_a_vocabulary_without_cls_from_records_to_an_export(
     model = predictor.Predictor(str(tmp_path / "output"))
     (answer,) = model.predict([{"text": "One <extra_id_0> two."}])
     assert isinstance(answer["predicted"], str)
-    with pytest.raises(
-        UserError, match="--instances=pairs needs; use .*full_sentences"
-    ):
-        make_records(tmp_path, vocab_file=vocabulary, masking="dynamic")
 
 
 @pytest.mark.slow

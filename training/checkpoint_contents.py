@@ -9,7 +9,8 @@ from training import checkpoint
 from text.errors import UserError
 
 _OF_TRAINING = re.compile(
-    r"/(adam_[mv]|adagrad)$|_slot_v[rc]?$|^global_step$|^training/"
+    r"/(adam_[mv]|adagrad)$|_slot_v[rc]?$|/Adam(_1)?$|^beta[12]_power$|^global_step$|"
+    r"^training/"
 )
 
 

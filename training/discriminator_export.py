@@ -70,7 +70,11 @@ def save(
         serve=find,
         description={"task": "Pretraining", "global_step": trainer.progress.step},
         requests=requests,
-        answers=forms.answers("replaced", _expected(model, batch, made), requests),
+        answers=forms.answers(
+            "replaced",
+            _expected(model, batch, made, len(tokenizer.vocabulary.head)),
+            requests,
+        ),
         batch=some,
         outputs=export.predict(model, some),
         formats=formats,
@@ -86,8 +90,8 @@ def _row(tokenizer, text, max_seq_length):
     return rows.Row(ids, segments, {}), starts[:most], ends[:most]
 
 
-def _expected(model, batch, made):
-    """What serving_default must return."""
+def _expected(model, batch, made, begin):
+    """What serving_default must return; texts begin at the position `begin`."""
     logits = export.predict(model, batch)["discriminator_logits"]
     found = {
         "starts": np.full(logits.shape, -1),
@@ -97,7 +101,8 @@ def _expected(model, batch, made):
     for row, (_, starts, ends) in enumerate(made):
         found["starts"][row, : len(starts)] = starts
         found["ends"][row, : len(ends)] = ends
-        own = np.float32(1.0) / (1.0 + np.exp(-logits[row, 1 : len(starts) + 1]))
+        own = logits[row, begin : begin + len(starts)]
+        own = np.float32(1.0) / (1.0 + np.exp(-own))
         found["probabilities"][row, : len(starts)] = own
     return found
 
@@ -114,7 +119,8 @@ def _find(tokenizer, predict, text, max_seq_length):
     most = tf.maximum(tf.shape(batch["input_ids"])[1] - 2, 0)
     lengths = tf.minimum(ids.row_lengths(), max_seq_length - 2)
     exists = tf.sequence_mask(lengths, most)
-    probabilities = tf.sigmoid(logits[:, 1 : most + 1])
+    begin = len(tokenizer.head)
+    probabilities = tf.sigmoid(logits[:, begin : begin + most])
     return {
         "starts": tf.where(exists, starts.to_tensor()[:, :most], -1),
         "ends": tf.where(exists, ends.to_tensor()[:, :most], -1),

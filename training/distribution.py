@@ -116,6 +116,16 @@ def first(strategy, values):
     )
 
 
+def rows_of_all(outputs: dict) -> dict:
+    """In a replica: the rows of all replicas; scalars, sums over a batch, are left out."""
+    context = tf.distribute.get_replica_context()
+    return {
+        name: context.all_gather(x, axis=0)
+        for name, x in outputs.items()
+        if x.shape.rank
+    }
+
+
 def total(values):
     """The sum over all replicas of each tensor of a structure; called by every replica."""
     context = tf.distribute.get_replica_context()

@@ -53,7 +53,7 @@ def save(
     layout = _layout(tokenizer, max_seq_length, max_predictions_per_seq)
     samples = [text.format(mask=tokenizer.vocabulary.mask) for text in _SAMPLES]
     made = [_encode(tokenizer, text, max_seq_length) for text in samples]
-    batch = layout.pack([_row(ids, tokenizer, max_predictions_per_seq) for ids in made])
+    batch = layout.pack([_row(row, tokenizer, max_predictions_per_seq) for row in made])
     batch = {name: v[:_CHECKED].astype(np.int32) for name, v in batch.items()}
 
     def fill(tokenizer, predict, text):
@@ -61,8 +61,8 @@ def save(
         return _fill(tokenizer, predict, pack(tokenizer, ids, None, max_seq_length))
 
     def vectors(tokenizer, predict, text):
-        ids = tokenizer.encode(text)
-        return _vectors(predict, pack(tokenizer, ids, None, max_seq_length))
+        batch = pack(tokenizer, tokenizer.encode(text), None, max_seq_length)
+        return _vectors(tokenizer, predict, batch)
 
     product = export.Product(
         model=model,
@@ -81,7 +81,7 @@ def save(
             "global_step": trainer.progress.step,
         },
         requests=[{"text": text} for text in samples],
-        answers=[_answer(model, ids, tokenizer) for ids in made],
+        answers=[_answer(model, *row, tokenizer) for row in made],
         batch=batch,
         outputs=export.predict(model, batch),
         formats=formats,
@@ -100,41 +100,50 @@ def _layout(tokenizer, max_seq_length, most):
 
 def _encode(tokenizer, text, max_seq_length):
     ids = masks.encode(tokenizer, text)
-    return packing.pack(tokenizer.vocabulary, ids, None, max_seq_length)[0]
+    return packing.pack(tokenizer.vocabulary, ids, None, max_seq_length)[:2]
 
 
 def _positions(ids, tokenizer):
     return [i for i, id in enumerate(ids) if id == tokenizer.vocabulary.mask_id]
 
 
-def _row(ids, tokenizer, most):
+def _row(row, tokenizer, most):
+    ids, segments = row
     positions = np.zeros(most, np.int64)
     found = _positions(ids, tokenizer)[:most]
     positions[: len(found)] = found
-    return rows.Row(ids, [0] * len(ids), {"masked_lm_positions": positions})
+    return rows.Row(ids, segments, {"masked_lm_positions": positions})
 
 
 def _pooled(model, tokenizer, samples, max_seq_length):
     """What `vectors` must return for the samples."""
     pooled = []
     for text in samples:
-        ids, _, _ = packing.pack(
-            tokenizer.vocabulary, tokenizer.encode(text), None, max_seq_length
+        vocabulary = tokenizer.vocabulary
+        ids, segments, _ = packing.pack(
+            vocabulary, tokenizer.encode(text), None, max_seq_length
         )
-        batch = {"input_ids": ids, "masked_lm_positions": [0]}
-        batch = {name: np.array([values], np.int32) for name, values in batch.items()}
-        (hidden,) = export.predict(model, batch)["sequence_output"]
-        pooled.append({"mean": hidden.mean(axis=0), "cls": hidden[0]})
+        (hidden,) = _predict(model, ids, segments, [0])["sequence_output"]
+        place = 0 if vocabulary.head else -1
+        pooled.append({"mean": hidden.mean(axis=0), "cls": hidden[place]})
     return {name: np.stack([each[name] for each in pooled]) for name in pooled[0]}
 
 
-def _answer(model, ids, tokenizer):
+def _predict(model, ids, segments, positions):
+    batch = {
+        "input_ids": ids,
+        "segment_ids": segments,
+        "masked_lm_positions": positions,
+    }
+    batch = {name: np.array([values], np.int32) for name, values in batch.items()}
+    return export.predict(model, batch)
+
+
+def _answer(model, ids, segments, tokenizer):
     positions = _positions(ids, tokenizer)
     if not positions:
         return {"masks": []}
-    batch = {"input_ids": ids, "masked_lm_positions": positions}
-    batch = {name: np.array([values], np.int32) for name, values in batch.items()}
-    logits = export.predict(model, batch)["masked_lm_logits"][0]
+    logits = _predict(model, ids, segments, positions)["masked_lm_logits"][0]
     return {
         "masks": [_best(row, tokenizer.vocabulary) for row in metrics.softmax(logits)]
     }
@@ -178,7 +187,7 @@ def _fill(tokenizer, predict, batch):
     }
 
 
-def _vectors(predict, batch):
+def _vectors(tokenizer, predict, batch):
     """[CLS] and the mean of the last layer, float32 [b, h]."""
 
     def pool(part):
@@ -186,6 +195,9 @@ def _vectors(predict, batch):
         hidden = predict(part | {"masked_lm_positions": nowhere})["sequence_output"]
         weights = tf.cast(part["input_mask"], tf.float32)[..., None]
         mean = tf.reduce_sum(hidden * weights, axis=1) / tf.reduce_sum(weights, axis=1)
-        return {"mean": mean, "cls": hidden[:, 0]}
+        if tokenizer.head:
+            return {"mean": mean, "cls": hidden[:, 0]}
+        last = tf.reduce_sum(part["input_mask"], axis=1) - 1
+        return {"mean": mean, "cls": tf.gather(hidden, last, axis=1, batch_dims=1)}
 
     return in_parts(pool, batch)

@@ -13,6 +13,7 @@ from training.backend import tf
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.config import EncoderConfig
 from modeling.encoders.features import EMBEDDINGS, MIX
+from modeling.layers import last_token
 from text.errors import UserError
 from text.instances import packing
 from text.records.rows import static_lengths
@@ -81,11 +82,7 @@ def _pair_row(a_ids, b_ids, vocabulary, given, counts):
     (a_length,), (b_length,) = packing.truncated_lengths(
         np.array([len(a_ids)]), np.array([len(b_ids)]), room
     )
-    seps = [vocabulary.sep_id] * vocabulary.separators
-    a_side = [vocabulary.cls_id, *a_ids[:a_length], *seps]
-    b_side = [*b_ids[:b_length], vocabulary.end_id]
-    ids = a_side + b_side
-    segments = [0] * len(a_side) + [vocabulary.second_segment] * len(b_side)
+    ids, segments = packing.join(vocabulary, a_ids[:a_length], b_ids[:b_length])
     return Row(ids, segments, slice(0, len(ids)), True)
 
 
@@ -103,9 +100,13 @@ def _text_rows(ids, vocabulary, given, counts) -> Iterator[Row]:
         window = ids[start : start + room]
         # Two windows share their overlap: each gets the half farther from its own end.
         stop = len(ids) if is_last else (following + start + room + 1) // 2
-        kept = slice(first - start + (start > 0), stop - start + 1 + is_last)
-        row_ids = [vocabulary.cls_id, *window, vocabulary.end_id]
-        yield Row(row_ids, [0] * len(row_ids), kept, is_last)
+        begin = len(vocabulary.head)
+        end = stop - start + begin
+        kept = slice(
+            first - start + begin if start else 0,
+            end + len(vocabulary.tail) if is_last else end,
+        )
+        yield Row(*packing.join(vocabulary, window), kept, is_last)
         first = stop
 
 
@@ -137,6 +138,7 @@ class FeatureExtractor:
         config: the architecture.
         layers: which layers' outputs to return; see `Options.layers`.
         pooling: see `Options`.
+        cls_last: whether [CLS] is the last token of a row.
         mix: which weighted sum the layer MIX is.
     """
 
@@ -147,8 +149,10 @@ class FeatureExtractor:
         layers: list[int | str],
         pooling: str,
         mix: Mix = Mix(),  # noqa: B008  immutable
+        cls_last: bool = False,
     ):
         self.strategy, self.mix = strategy, mix
+        self.cls_last = cls_last
         self.layers = layers
         self.pooling = pooling
         self.token_bytes = len(layers) * config.hidden_size * np.float32().nbytes
@@ -167,7 +171,7 @@ class FeatureExtractor:
                 multiple of the replicas.
         Returns:
             float32 [layers, rows, s, h]; pooled, [layers, rows, h]: for "mean" the sum
-            over kept positions, for "cls" the first position's.
+            over kept positions, for "cls" that of [CLS].
         """
         replicas = self.strategy.num_replicas_in_sync
 
@@ -187,6 +191,9 @@ class FeatureExtractor:
 
     def _of_one_replica(self, batch):
         features = tf.stack(self._chosen(batch))  # [l, b, s, h]
+        if self.pooling == "cls" and self.cls_last:
+            mask = batch["input_mask"]
+            return tf.stack([last_token(x, mask) for x in tf.unstack(features)])
         if self.pooling == "cls":
             return features[:, :, 0]
         if self.pooling == "mean":

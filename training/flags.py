@@ -7,7 +7,7 @@ for a run import what they need.
 import dataclasses
 
 import options
-from modeling.recipe import OPTIMIZERS, WITHOUT, Recipe
+from modeling.recipe import HAVE_LOWEST_RATE, OPTIMIZERS, WITHOUT, Recipe
 from serving import portable
 from text.errors import UserError
 
@@ -113,8 +113,11 @@ class RunOptions:
         "fall from its peak without a jump. electra_adam: BERT's, with a learning rate "
         "that does not jump either. lamb: for batches of thousands of rows. openai_adam: "
         "GPT's, which corrects Adam's bias in the weight decay as well; the learning rate "
-        "falls in a line, with _cosine in half a wave, with _constant it stays. adagrad: "
-        "ELMo's, with a learning rate of 0.2 that stays; it has no weight decay. "
+        "falls in a line, with _cosine in half a wave, with _constant it stays. "
+        "xlnet_adam: XLNet's, which is Adam with --weight_decay=0, and else BERT's with "
+        "decaying biases of queries; the rate falls from its peak without a jump, with "
+        "_cosine in half a wave. "
+        "adagrad: ELMo's, with a learning rate of 0.2 that stays; it has no weight decay. "
         "adafactor: T5's; the learning rate stays for --num_warmup_steps, then falls with "
         "the root of the step, or stays with _constant. Neither has weight decay.",
     )
@@ -138,6 +141,11 @@ class RunOptions:
         1.0,
         help="Power of the share of updates left, which the learning rate falls with; 1 is "
         "a straight line.",
+    )
+    min_lr_ratio: float = options.field(
+        0.0,
+        help="For xlnet_adam: the share of the learning rate to which it falls; 0.001 in "
+        "XLNet's pre-training.",
     )
     seed: int = options.field(
         12345, help="Seed for initial weights, data order and dropout."
@@ -180,6 +188,15 @@ class RunOptions:
             )
         if not 0 < self.lr_decay_power < float("inf"):
             raise UserError(f"--lr_decay_power={self.lr_decay_power}: must be above 0")
+        if not 0 <= self.min_lr_ratio < 1:
+            raise UserError(
+                f"--min_lr_ratio={self.min_lr_ratio}: must be at least 0 and below 1"
+            )
+        if self.min_lr_ratio and self.optimizer not in HAVE_LOWEST_RATE:
+            raise UserError(
+                f"--min_lr_ratio={self.min_lr_ratio}: only --optimizer="
+                f"{' or '.join(HAVE_LOWEST_RATE)} has it, not {self.optimizer}"
+            )
         for name in ("weight_decay", "clip_norm"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise UserError(f"--{name}={getattr(self, name)}: must not be negative")

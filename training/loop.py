@@ -7,15 +7,14 @@ does not depend on how many replicas or micro-batches shared it.
 
 Everything random is keyed by the run's seed and by numbers that a checkpoint restores. A
 run that was killed and restarted therefore ends with the same bits as an uninterrupted one.
-
-The loop does not know any task, only the contract in modeling/objectives/objective.py.
+The loop knows no task, only the contract in modeling/objectives/objective.py.
 """
 
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
 
-from training import checkpoint, compiler, distribution, report, reported
+from training import carried, checkpoint, compiler, distribution, report, reported
 from training.backend import tf
 from modeling import derivatives, fusion, layers, losses, optimization
 from modeling.recipe import Recipe
@@ -89,10 +88,12 @@ class Trainer:
         with strategy.scope():
             self.model = make_model()
             self.optimizer = settings.recipe.make_for(self.model)
+            self.carried = carried.make(objective, self.model, settings.batch_size)
         self.measured = objective.measured  # in evaluations
         # Not its variables, which also include seeds of layers that draw no numbers.
         self.weights = {v.path: v for v in self.model.weights}
-        self.variables = self.weights | {v.path: v for v in self.optimizer.variables}
+        others = (*self.optimizer.variables, *self.carried.values())
+        self.variables = self.weights | {v.path: v for v in others}
         self.progress = _Progress()
         self._compiler = compiler.for_model(self.model, strategy)
         # XLA compiles the expensive part; communication between replicas stays outside.
@@ -130,19 +131,24 @@ class Trainer:
         context = tf.distribute.get_replica_context()
         batch = self.objective.prepare(batch, self.settings.seed)
         weights = distribution.total(self.objective.weights(batch))
-        gradients, sums = self._gradients(batch, weights, self._seeds(context, step))
+        batch = batch | {name: v.value for name, v in self.carried.items()}
+        seeds = self._seeds(context, step)
+        gradients, sums, handed = self._gradients(batch, weights, seeds)
         gradients, sums = distribution.total((gradients, sums))
         # Differs from the release, which clips each core's gradient before adding them.
         scale, norm = optimization.clip_scale(gradients, self.settings.recipe.clip_norm)
         finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
-        tf.cond(finite, lambda: self._apply(gradients, step, scale), lambda: None)
+        given = (gradients, step, scale, handed)
+        tf.cond(finite, lambda: self._apply(*given), lambda: None)
         sums = tf.concat([sums, [[norm, 1.0]]], axis=0)
         return tf.where(finite, sums, 0.0), tf.cast(finite, tf.int64)
 
-    def _apply(self, gradients, step, scale):
+    def _apply(self, gradients, step, scale, handed):
         # Uncompiled, what every variable goes through is traced once for each shape.
         with fusion.compiled_by(self._compiler or compiler.traced):
             self.optimizer.apply(gradients, self._learning_rate(step), step, scale)
+        for variable, value in zip(self.carried.values(), handed, strict=True):
+            variable.assign(value)
 
     def _learning_rate(self, step):
         settings = self.settings
@@ -164,7 +170,7 @@ class Trainer:
         return tf.stack([tf.fill([count], self.settings.seed), number], axis=1)
 
     def _gradients(self, batch, weights, seeds):
-        """Gradients and sums of this replica's micro-batches, added up."""
+        """Gradients and sums of its micro-batches, added up; and what is handed on."""
         count = self.settings.accumulation_steps
         if count == 1:
             return self._micro_batch(batch, weights, seeds[0])
@@ -174,12 +180,14 @@ class Trainer:
         }
         gradients = [tf.zeros(v.shape) for v in self.model.trainable_variables]
         sums = tf.zeros([len(reported.names(self.objective)), 2])
+        handed = [tf.zeros_like(batch[name]) for name in self.carried]
         for i in tf.range(count):
             rows = {name: x[i] for name, x in batch.items()}
-            more, more_sums = self._micro_batch(rows, weights, seeds[i])
+            more, more_sums, parts = self._micro_batch(rows, weights, seeds[i])
             gradients = [a + b for a, b in zip(gradients, more, strict=True)]
             sums += more_sums
-        return gradients, sums
+            handed = carried.with_parts(handed, i, parts)
+        return gradients, sums, [tf.reshape(x, [-1, *x.shape[2:]]) for x in handed]
 
     @_as_written
     def _micro_batch(self, batch, weights, seed):
@@ -199,7 +207,8 @@ class Trainer:
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
             sums = reported.sums(self.objective, pairs, batch, outputs)
-        return [tf.convert_to_tensor(g) for g in gradients], sums
+        handed = [tf.cast(outputs[name], tf.float32) for name in self.carried]
+        return [tf.convert_to_tensor(g) for g in gradients], sums, handed
 
     # --- Many updates, on all replicas -----------------------------------------------
 
@@ -282,13 +291,7 @@ class Trainer:
     @_as_written
     def _predict_batch(self, batch):
         outputs, sums = self._forward(batch, self.measured)
-        context = tf.distribute.get_replica_context()
-        outputs = {
-            name: context.all_gather(x, axis=0)
-            for name, x in outputs.items()
-            if x.shape.rank  # the others are sums over the batch
-        }
-        return outputs, distribution.total(sums)
+        return distribution.rows_of_all(outputs), distribution.total(sums)
 
     def _forward(self, batch, objective):
         batch = objective.prepare(batch, self.settings.seed)

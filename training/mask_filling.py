@@ -27,12 +27,12 @@ def load(given) -> tuple[Tokenizer, EncoderConfig, masked_lm.MaskedLMModel]:
     prefix = checkpoint.resolve(given.init_checkpoint)
     folder = checkpoint.folder_of(prefix)
     config = checkpoint.read_config(given.bert_config_file or folder)
-    check_objective(given.init_checkpoint, folder)
+    check_objective(given.init_checkpoint, folder, config)
     run.check_vocabulary(tokenizer.vocabulary, config, given.bert_config_file or prefix)
     return tokenizer, config, load_network(config, prefix)
 
 
-def check_objective(path: str, folder: str) -> None:
+def check_objective(path: str, folder: str, config: EncoderConfig) -> None:
     """Refuses a checkpoint that was trained on something else than masked words.
 
     Args:
@@ -42,7 +42,9 @@ def check_objective(path: str, folder: str) -> None:
         UserError: says what it was trained on.
     """
     noted = run_folder.noted_settings(folder).get("objective")
-    if noted in OBJECTIVES and not OBJECTIVES[noted].load().reads_masks:
+    if noted is None and config.has_query_stream:
+        noted = "permuted"  # as its release was
+    if noted in OBJECTIVES and not OBJECTIVES[noted].load().fills_masks:
         raise UserError(
             f"{path}: was trained with --objective={noted}, which does not fill masks; "
             "use a checkpoint trained on masked words"

@@ -25,6 +25,8 @@ class ObjectiveOptions:
         "both at once, for an ELMo. replaced_tokens is "
         "ELECTRA's, on such records: a generator fills masks, and a discriminator, which "
         "is the encoder to use later, finds the tokens that are not the original ones. "
+        "permuted is XLNet's, on such records: spans of tokens, predicted in a random "
+        "order. "
         "span_corruption is T5's, on such records and with --vocab_file: a decoder writes "
         "the spans that the encoder's text lacks.",
     )
@@ -52,6 +54,28 @@ class ObjectiveOptions:
         "the mean of their ids.",
     )
 
+    released_spans: bool = options.field(
+        True,
+        help="For permuted: choose spans as XLNet's release does, of 1 to 5 tokens; [CLS] "
+        "and [SEP] may be among what fills up the number of predictions, without a loss. "
+        "If false, of 1 to 5 whole words (with --do_whole_word_mask), and only text.",
+    )
+    mask_alpha: int = options.field(
+        6,
+        help="For permuted: a span of n tokens is in a context of n * mask_alpha // "
+        "mask_beta tokens, without other spans.",
+    )
+    mask_beta: int = options.field(1, help="For permuted: see --mask_alpha.")
+    perm_size: int = options.field(
+        0,
+        help="For permuted: how many tokens are permuted together, the same in each block "
+        "of a row; 0 means all.",
+    )
+    mem_len: int = options.field(
+        0,
+        help="For permuted, on records of --instances=contiguous: how many positions of "
+        "the rows before a row it sees. XLNet's release has 384.",
+    )
     noise_density: float = options.field(
         0.15, help="For span_corruption: the share of tokens that a text loses."
     )
@@ -86,6 +110,13 @@ class ObjectiveOptions:
             raise UserError(
                 f"--mean_noise_span_length={self.mean_noise_span_length}: must be at least "
                 "1"
+            )
+        self.check_at_least(0, "perm_size", "mem_len")
+        self.check_at_least(1, "mask_beta")
+        if self.mask_alpha < self.mask_beta:
+            raise UserError(
+                f"--mask_alpha={self.mask_alpha}: must be at least --mask_beta, "
+                f"{self.mask_beta}, so that a span has a context"
             )
         super().__post_init__()
 

@@ -29,7 +29,7 @@ from modeling.objectives.kinds import OBJECTIVES
 from serving import export_folder
 from text.errors import UserError
 from text.instances.kinds import RowOptions
-from text.records import descriptions, reading, shards
+from text.records import descriptions, reading, shards, xlnet_release
 
 _CONTENT = "input_file_sha256"  # a setting of a run
 # By the form of the answers.
@@ -54,10 +54,11 @@ def pretrain(given) -> None:
     strategy = given.strategy()
     _check_divisions(given, strategy.num_replicas_in_sync)
     paths = shards.find([*given.input_file, *given.eval_input_file])
-    described = descriptions.find(paths)
+    described = xlnet_release.find(paths) | descriptions.find(paths)
     objective, schema, drawn = pretraining_records.choose_objective(
         given, config, paths, described, tokenizer
     )
+    _check_devices(given, objective.carried(config), strategy.num_replicas_in_sync)
     data, held_out = (
         pretraining_records.read(files, described, given, config, schema)
         if files
@@ -65,6 +66,8 @@ def pretrain(given) -> None:
         for files in (given.input_file, given.eval_input_file)
     )
     pretraining_records.check_vocabularies(described, given, tokenizer)
+    if given.do_train:
+        pretraining_records.check_batches(data, given)
     text = pretraining_records.described_text_settings(described)
     text = tokenizer.settings if tokenizer else text
     teacher = None
@@ -126,6 +129,14 @@ def _tell_needs(given, trainer, data) -> None:
         print(*needs.lines(given.num_train_steps, epochs), sep="\n")
         if given.distill_from:
             print("time and memory include the teacher; weights and operations do not")
+
+
+def _check_devices(given, carried, replicas):
+    if carried and replicas > 1:
+        raise UserError(
+            f"--mem_len={given.mem_len}: memory is for one device; use --distribution=one, "
+            "or leave the flag out"
+        )
 
 
 def _check_divisions(given, replicas):

@@ -32,18 +32,15 @@ def _adapted(objective, recipe, description) -> Objective:
         return objective
     lengths = np.arange(recipe.max_seq_length + 1)
     ids = description.special_ids
-    if MASK not in ids:
+    make = objective.masked_by or DynamicMasks
+    if MASK not in ids or (make is DynamicMasks and not description.vocab_size):
         return objective  # which is then refused, if it is the one asked for
     mask_share, random_share = _shares(objective, recipe)
-    make = objective.masked_by or DynamicMasks
-    if objective.masked_by and (recipe.do_whole_word_mask or recipe.ngram > 1):
-        raise UserError(
-            f"{description.path}: these records ask for masks of whole words or n-grams, "
-            "but --repeat_positions draws single tokens; remove it, or write records "
-            "without --do_whole_word_mask and --ngram"
-        )
-    return make(
+    if problem := make.refusal(objective, recipe):
+        raise UserError(f"{description.path}: {problem}")
+    return make.made_for(
         objective,
+        recipe,
         counts=prediction_counts(lengths, recipe.masked_lm_prob),
         max_predictions_per_seq=recipe.max_predictions_per_seq,
         mask_share=mask_share,
@@ -194,7 +191,7 @@ def choose_objective(
             f"which --objective={given.objective} needs; use --objective="
             f"{' or '.join(fits)}, or other records"
         )
-    wanted = {*_INPUTS, *objective.features}
+    wanted = {*_INPUTS, *objective.features, *recipe.make().masks.given}
     schema = tuple(f for name, f in found.items() if name in wanted)
     drawn = drawn_by(recipe) if objective.reads_masks else {}
     if drawn:
@@ -253,9 +250,39 @@ def read(
     sizes = dataclasses.asdict(config)
     if not config.has_segments:
         sizes.pop("type_vocab_size", None)  # the segments of records are not read
-    opened = reading.Records(shards.survey(patterns, described), schema, sizes)
+    together = _rows_per_batch(patterns, described)
+    files = shards.survey(patterns, described)
+    opened = reading.Records(files, schema, sizes, together)
     opened.check(_CHECKED_RECORDS)
     return opened
+
+
+def _rows_per_batch(patterns, described):
+    """How many records continue those before them together; 0 for records in any order."""
+    found = {
+        RowOptions.of(described[path]).rows_per_batch if path in described else 0: path
+        for path in shards.find(patterns)
+    }
+    if len(found) > 1:
+        (one, path), (other, another) = list(found.items())[:2]
+        raise UserError(
+            f"{another}: has {other} rows per batch, but {path} has {one}; use records of "
+            "one kind"
+        )
+    return next(iter(found), 0)
+
+
+def check_batches(data: reading.Records, given) -> None:
+    """Raises:
+    UserError: records that continue each other do not have the rows of a batch.
+    """
+    rows = data.rows_per_batch
+    if rows and given.train_batch_size != rows:
+        raise UserError(
+            f"{data.files[0].path}: in these records, each row continues that of the batch "
+            f"before, and a batch has {rows}; pass --train_batch_size={rows}, or write the "
+            f"records with --rows_per_batch={given.train_batch_size}"
+        )
 
 
 def check_vocabularies(

@@ -194,8 +194,8 @@ def check_vocabulary(
     vocabulary: Vocabulary, config: EncoderConfig, config_file: str
 ) -> None:
     """Raises:
-    UserError: the network has no row for some token, or expects other padding or another
-        end of texts.
+    UserError: the network has no row for some token or segment, or expects other padding
+        or another end of texts.
     """
     if len(vocabulary) > config.vocab_size:
         raise UserError(
@@ -203,6 +203,13 @@ def check_vocabulary(
             f"vocab_size={config.vocab_size} of {config_file}; check --vocab_file, or "
             "raise vocab_size, which counts the special tokens, too (of trained weights, "
             "with convert_checkpoint.py --vocab_size)"
+        )
+    last = vocabulary.last_segment
+    if last is not None and config.has_segments and config.type_vocab_size <= last:
+        raise UserError(
+            f"{vocabulary.path}: the last token of its rows has the segment {last}, but "
+            f"{config_file} has type_vocab_size={config.type_vocab_size}; use a model with "
+            f"at least {last + 1}"
         )
     check_padding(vocabulary.path, vocabulary.pad_id, config, config_file)
     if config.eos_token_id not in (None, vocabulary.end_id):

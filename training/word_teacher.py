@@ -99,12 +99,12 @@ def load(given, config: EncoderConfig, text: dict, strategy) -> WordTeacher:
         folder = teacher_folder.of(source, given)
     except UserError as error:
         raise UserError(f"--distill_from={given.distill_from}: {error}") from error
-    mask_filling.check_objective(f"--distill_from={given.distill_from}", folder)
     own = checkpoint.read_config(folder)
+    mask_filling.check_objective(f"--distill_from={given.distill_from}", folder, own)
     _check_sizes(given, folder, config, own)
     note = _check_text(given, source, folder, text, own)
     names = checkpoint.shapes_of(source)
-    has_variables = own.masked_lm_transform is not None
+    has_variables = own.masked_lm_bias is not None
     if has_variables and not any(n.startswith(own.masked_lm_scope) for n in names):
         raise UserError(
             f"{source}: has no masked-LM head ({own.masked_lm_scope}/...), so it cannot be "

@@ -19,6 +19,8 @@ from modeling.encoders.t5 import T5Encoder
 from modeling.encoders.t5_config import T5Config
 from modeling.encoders.word_embeddings import WordEmbeddingsEncoder
 from modeling.encoders.word_embeddings_config import WordEmbeddingsConfig
+from modeling.encoders.xlnet import XlnetEncoder
+from modeling.encoders.xlnet_config import XlnetConfig
 
 
 class Architecture(NamedTuple):
@@ -45,6 +47,7 @@ ARCHITECTURES = {
     "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
     "t5": Architecture(T5Config, T5Encoder, ("t5",)),
     "word_embeddings": Architecture(WordEmbeddingsConfig, WordEmbeddingsEncoder, ()),
+    "xlnet": Architecture(XlnetConfig, XlnetEncoder, ("xlnet",)),
 }
 
 

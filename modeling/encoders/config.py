@@ -35,15 +35,20 @@ class EncoderConfig:
         own_keys: keys that released files do not have; written only if they differ from
             their default, so that other readers of the file do not meet them.
         keys_without_shape: keys that change what the same weights compute, but no shape.
+        file_keys: field -> its key in the file, where that is not the field's name.
         telling_keys: keys by which its released files, which do not name their
             architecture, are recognized.
         has_segments: whether the network tells the segments of a row apart.
+        has_query_stream: whether the network has a stream that sees where a token is but
+            not which; see `xlnet.XlnetEncoder.call`.
         separates_directions: whether of every output, the first half has seen nothing that
             follows the position, and the second half nothing that precedes it.
         masked_lm_scope: what the names of a masked-LM head's variables begin with.
         masked_lm_transform: the scope, below that, of what the head does before it
             multiplies by the table of word embeddings; may be empty. None if it only
-            multiplies: such a head has no variables, not even a bias.
+            multiplies by the table.
+        masked_lm_bias: the name, below the scope, of the bias that is added to the
+            logits; None if there is none.
         glorot_heads: whether the first weights of task heads are drawn from Glorot's
             uniform distribution instead of the encoder's.
         truncated_weights: whether the first weights of encoder and task heads, which are
@@ -60,11 +65,14 @@ class EncoderConfig:
     tolerated_keys: typing.ClassVar[frozenset[str]] = frozenset()
     own_keys: typing.ClassVar[frozenset[str]] = frozenset()
     keys_without_shape: typing.ClassVar[tuple[str, ...]] = ()
+    file_keys: typing.ClassVar[Mapping[str, str]] = {}
     telling_keys: typing.ClassVar[frozenset[str]] = frozenset()
     has_segments: typing.ClassVar[bool] = True
+    has_query_stream: typing.ClassVar[bool] = False
     separates_directions: typing.ClassVar[bool] = False
     masked_lm_scope: typing.ClassVar[str] = "cls/predictions"
     masked_lm_transform: typing.ClassVar[str | None] = "transform"
+    masked_lm_bias: typing.ClassVar[str | None] = "output_bias"
     glorot_heads: typing.ClassVar[bool] = False
     truncated_weights: typing.ClassVar[bool] = True
     has_decoder: typing.ClassVar[bool] = False
@@ -106,7 +114,8 @@ class EncoderConfig:
     @property
     def token_axes(self) -> dict[str, int]:
         """Variables of heads that have something for each token -> the axis of tokens."""
-        return {f"{self.masked_lm_scope}/output_{x}": 0 for x in ("weights", "bias")}
+        names = filter(None, ("output_weights", self.masked_lm_bias))
+        return {f"{self.masked_lm_scope}/{name}": 0 for name in names}
 
     @property
     def head_dropout_prob(self) -> float:
@@ -132,7 +141,8 @@ class EncoderConfig:
         for field in dataclasses.fields(self):
             self._check(field.name, field.type, getattr(self, field.name))
 
-    def _check(self, name, kind, value):
+    def _check(self, field, kind, value):
+        name = self.file_keys.get(field, field)
         kinds = typing.get_args(kind) or (kind,)
         if value is None and NoneType in kinds:
             return
@@ -146,11 +156,11 @@ class EncoderConfig:
         if kind is bool:
             return
         if kind is str:
-            known = self.choices[name]
+            known = self.choices[field]
             allowed, fits = f"one of {', '.join(known)}", value in known
-        elif name.endswith("_prob"):
+        elif field.endswith("_prob"):
             allowed, fits = "at least 0 and below 1", 0 <= value < 1
-        elif name.endswith("_id"):
+        elif field.endswith("_id"):
             allowed, fits = "at least 0", value >= 0
         else:
             allowed, fits = "above 0 and finite", 0 < value < float("inf")
@@ -165,7 +175,10 @@ class EncoderConfig:
             ValueError: a key without a default is absent, a key is unknown, or a value is
                 wrong.
         """
-        fields = {field.name: field for field in dataclasses.fields(cls)}
+        fields = {
+            cls.file_keys.get(field.name, field.name): field
+            for field in dataclasses.fields(cls)
+        }
         for key in values:
             if key not in {*fields, *cls.tolerated_keys, _KEY}:
                 close = difflib.get_close_matches(key, fields, n=1)
@@ -174,7 +187,7 @@ class EncoderConfig:
         for name, field in fields.items():
             if name not in values and field.default is dataclasses.MISSING:
                 raise ValueError(f"missing key {name!r}, which has no default; add it")
-        return cls(**{key: values[key] for key in values if key in fields})
+        return cls(**{fields[key].name: values[key] for key in values if key in fields})
 
     @classmethod
     def from_json_file(cls, path: str, opener: Callable = open) -> typing.Self:
@@ -194,7 +207,7 @@ class EncoderConfig:
     def to_json_string(self) -> str:
         """Returns the text of a config file, keys sorted."""
         values = {
-            field.name: getattr(self, field.name)
+            self.file_keys.get(field.name, field.name): getattr(self, field.name)
             for field in dataclasses.fields(self)
             if field.name not in self.own_keys
             or getattr(self, field.name) != field.default

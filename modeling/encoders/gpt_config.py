@@ -48,6 +48,7 @@ class GptConfig(BertConfig):
     keys_without_shape = (*BertConfig.keys_without_shape, "layer_norm_eps")
     has_segments = False
     masked_lm_transform = None
+    masked_lm_bias = None
     truncated_weights = False
     their_defaults = {"vocab_size": 40478, "hidden_act": "gelu_new"}
     their_fixed_values = {

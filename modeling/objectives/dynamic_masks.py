@@ -72,6 +72,27 @@ class DynamicMasks(Objective):
         self._vocab_size, self._mask_id = vocab_size, mask_id
         self._special_ids = tuple(special_ids)
 
+    @classmethod
+    def made_for(cls, objective: Objective, recipe, **settings) -> "DynamicMasks":
+        """Makes one for records of these flags.
+
+        Args:
+            recipe: the flags, a `text.instances.kinds.RowOptions`.
+            settings: the arguments of the constructor.
+        """
+        del recipe
+        return cls(objective, **settings)
+
+    @classmethod
+    def refusal(cls, objective: Objective, recipe) -> str | None:
+        """Why masks for this objective do not fit records of these flags, if so.
+
+        Args:
+            recipe: the flags, a `text.instances.kinds.RowOptions`.
+        """
+        del objective, recipe
+        return None
+
     def network(self, config, *, seed=0, dtype="float32"):
         return self.objective.network(config, seed=seed, dtype=dtype)
 
@@ -95,6 +116,9 @@ class DynamicMasks(Objective):
 
     def multiplications(self, config, seq_length, predictions):
         return self.objective.multiplications(config, seq_length, predictions)
+
+    def carried(self, config):
+        return self.objective.carried(config)
 
     def counts(self, batch, outputs):
         return self.objective.counts(batch, outputs)
@@ -140,19 +164,26 @@ class DynamicMasks(Objective):
             keys = ops.where(candidates, keys, 2.0)
             chosen = _ranks(ops.argsort(keys, axis=1)) < counts[:, None]
             chosen = ops.logical_and(chosen, candidates)
+        prepared = {
+            **batch,
+            "input_ids": ops.where(chosen, self._corrupted(ids, rows, seed), ids),
+            **self.predictions(ids, chosen),
+        }
+        return self.objective.prepare(prepared, seed)
+
+    def predictions(self, ids, chosen) -> dict:
+        """The features of these tokens, bool [b, s]; see `prepare`."""
+        width = ids.shape[1]
         positions = ops.sort(ops.where(chosen, ops.arange(width), width), axis=1)
         positions = _fit(positions, self._most, width)
         is_prediction = positions < width
         positions = ops.where(is_prediction, positions, 0)
         originals = ops.take_along_axis(ids, positions, axis=1)
-        prepared = {
-            **batch,
-            "input_ids": ops.where(chosen, self._corrupted(ids, rows, seed), ids),
+        return {
             "masked_lm_positions": ops.cast(positions, "int32"),
             "masked_lm_ids": ops.where(is_prediction, originals, 0),
             "masked_lm_weights": ops.cast(is_prediction, "float32"),
         }
-        return self.objective.prepare(prepared, seed)
 
     def _corrupted(self, ids, rows, seed):
         """What replaces each token if it is chosen."""

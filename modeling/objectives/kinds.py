@@ -63,11 +63,21 @@ def _span_corruption():
     return SpanCorruption
 
 
+def _permuted():
+    from modeling.objectives.permuted import Permuted
+
+    return Permuted
+
+
 OBJECTIVES = {
     "masked_lm_next_sentence": Kind(_masked_lm_next_sentence),
     "masked_lm": Kind(_masked_lm),
     "masked_lm_sentence_order": Kind(_masked_lm_sentence_order),
     "next_token": Kind(_next_token),
+    "permuted": Kind(
+        _permuted,
+        ("released_spans", "mask_alpha", "mask_beta", "perm_size", "mem_len"),
+    ),
     "bidirectional_lm": Kind(_bidirectional_lm),
     "replaced_tokens": Kind(
         _replaced_tokens,

@@ -82,7 +82,8 @@ class MaskedLMHead(keras.layers.Layer):
     """Logits over the vocabulary, at the masked positions only.
 
     The output matrix is the encoder's table of word embeddings. If the config's
-    `masked_lm_transform` is None, the head is this matrix alone and has no variables.
+    `masked_lm_transform` is None, nothing comes before it, and without a `masked_lm_bias`
+    nothing after it.
     """
 
     def __init__(self, config, initializers, dtype):
@@ -102,15 +103,17 @@ class MaskedLMHead(keras.layers.Layer):
 
     def build(self, input_shape=None):
         self.built = True
-        if not self.transforms:
-            self.output_bias = ops.zeros((self.config.vocab_size,), "float32")
-            return
-        with layers.name_scopes(self.config.masked_lm_transform):
-            self.dense.build((None, None, self.config.hidden_size))
-            self.norm.build((None, None, self.config.embedding_size))
-        self.output_bias = self.add_weight(
-            (self.config.vocab_size,), "zeros", name="output_bias", autocast=False
-        )
+        if self.transforms:
+            with layers.name_scopes(self.config.masked_lm_transform):
+                self.dense.build((None, None, self.config.hidden_size))
+                self.norm.build((None, None, self.config.embedding_size))
+        shape, name = (self.config.vocab_size,), self.config.masked_lm_bias
+        if name is None:
+            self.output_bias = ops.zeros(shape, "float32")
+        else:
+            self.output_bias = self.add_weight(
+                shape, "zeros", name=name, autocast=False
+            )
 
     def transform(self, hidden):
         """[..., h] -> [..., embedding_size]: what is multiplied by the table."""

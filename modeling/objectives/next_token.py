@@ -82,7 +82,7 @@ class NextToken(Objective):
 
     loss_weights = {"next_token_loss": 1.0}
     metric_names = ("next_token_accuracy",)
-    reads_masks = False
+    reads_masks = fills_masks = False
     answers = "next"
     fits_masked_records = False
 

@@ -40,6 +40,7 @@ class Objective(abc.ABC):
             neighbours.
         reads_masks: whether a pre-training record's masked tokens are what it learns;
             otherwise, the records must hold none.
+        fills_masks: whether the network it trains answers for [MASK] in a text.
         answers: the form of the answers of its export.
         answering: what the names of the variables begin with that give those answers.
         fits_masked_records: whether records may hold masks.
@@ -62,6 +63,7 @@ class Objective(abc.ABC):
     sequence_outputs: tuple[str, ...] = ()
     ranked_outputs: tuple[str, ...] = ()
     reads_masks: bool = True
+    fills_masks: bool = True
     answers: str = "masks"
     answering: tuple[str, ...] = ("",)
     fits_masked_records: bool = True
@@ -123,6 +125,16 @@ class Objective(abc.ABC):
         """The numbers in matrices of heads that read every token, masked or not."""
         del config
         return 0
+
+    def carried(self, config: EncoderConfig) -> Mapping[str, tuple[int, ...]]:
+        """What each row of an update hands to the same row of the next, if anything.
+
+        Returns:
+            name -> its shape for one row. These names are in the batches and in the outputs
+            of the network in training, float32 [b, ...]; at first they are zeros.
+        """
+        del config
+        return {}
 
     @abc.abstractmethod
     def network(

@@ -36,6 +36,16 @@ class RepeatingMasks(DynamicMasks):
     Source: google-research/electra@8a46635 pretrain/pretrain_helpers.py, mask.
     """
 
+    @classmethod
+    def refusal(cls, objective, recipe):
+        if not recipe.do_whole_word_mask and recipe.ngram == 1:
+            return None
+        return (
+            "these records ask for masks of whole words or n-grams, but "
+            "--repeat_positions draws single tokens; remove it, or write records "
+            "without --do_whole_word_mask and --ngram"
+        )
+
     def prepare(self, batch, seed) -> dict:
         """Like `DynamicMasks.prepare`, but in the order of the drawings."""
         rows, width = batch["row_numbers"], self._most

@@ -1,7 +1,7 @@
 """Questions whose answer's end depends on its start, found by beams; and whether any is.
 
-The releases of ALBERT (which took it from XLNet) and of ELECTRA have such heads. A head is
-data, a row of SPAN_HEADS in span_heads.py.
+The releases of XLNet, of ALBERT and of ELECTRA have such heads. A head is data, a row of
+SPAN_HEADS in span_heads.py.
 
 Axes: b batch, s seq_length, h hidden_size, n starts, m ends.
 """
@@ -30,6 +30,8 @@ class SpanBeams(tasks.Span):
     Args:
         head: what a release has.
         num_starts, num_ends: how many to try instead of the release's.
+        document_first: whether the text comes before the question, in segment 0.
+        cls_last: whether [CLS] is the last token of a row.
     """
 
     # The end's logits depend on a start, which teacher and student choose themselves.
@@ -38,8 +40,15 @@ class SpanBeams(tasks.Span):
     ranked_outputs = ("start_top", "start_top_scores", "end_top", "end_top_scores")
 
     def __init__(
-        self, head: SpanHead, num_starts: int | None = None, num_ends: int | None = None
+        self,
+        head: SpanHead,
+        num_starts: int | None = None,
+        num_ends: int | None = None,
+        *,
+        document_first: bool = False,
+        cls_last: bool = False,
     ):
+        self.rows = _Rows(document_first, cls_last, head.final_sep)
         self.head = dataclasses.replace(
             head,
             num_starts=num_starts or head.num_starts,
@@ -60,14 +69,15 @@ class SpanBeams(tasks.Span):
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> "_BeamModel":
-        return _BeamModel(self.head, config, seed=seed, dtype=dtype)
+        return _BeamModel(self.head, self.rows, config, seed=seed, dtype=dtype)
 
     def losses(self, batch, outputs) -> dict:
         of_span, weight = super().losses(batch, outputs)["loss"]
         impossible = ops.cast(batch["is_impossible"], "bool")
         if self.head.impossible_windows:
-            # Of a window with the answer, no token of it is the first, [CLS].
-            missing = ops.equal(batch["start_positions"], 0)
+            # Of a window with the answer, no token of it is [CLS].
+            places = self.rows.cls_places(batch)[:, 0]
+            missing = ops.equal(ops.cast(batch["start_positions"], "int32"), places)
             impossible = ops.logical_or(impossible, missing)
         entropy = ops.binary_crossentropy(
             ops.cast(impossible, "float32"),
@@ -78,15 +88,54 @@ class SpanBeams(tasks.Span):
         return {"loss": (of_span + self.head.answer_weight * of_answer, weight)}
 
 
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Where the text and [CLS] are; see `SpanBeams`."""
+
+    document_first: bool
+    cls_last: bool
+    final_sep: bool
+
+    def cls_places(self, batch):
+        """int32 [b, 1]"""
+        if self.cls_last:
+            return ops.sum(_mask(batch), axis=1, keepdims=True) - 1
+        return ops.zeros_like(_mask(batch)[:, :1])
+
+    def allowed(self, batch):
+        """bool [b, s]: the text and [CLS], which stands for no answer."""
+        mask = _mask(batch)
+        places = ops.arange(ops.shape(mask)[1], dtype="int32")[None]
+        segment = 0 if self.document_first else 1
+        is_text = ops.logical_and(ops.equal(batch["segment_ids"], segment), mask > 0)
+        last = ops.max(ops.where(is_text, places, -1), axis=1, keepdims=True)  # [SEP]
+        last = last + 1 if self.final_sep else last
+        allowed = ops.logical_and(is_text, places < last)
+        return ops.logical_or(allowed, ops.equal(places, self.cls_places(batch)))
+
+    def cls(self, hidden, batch):
+        """float32 [b, h]: the vector of [CLS]."""
+        if self.cls_last:
+            return layers.last_token(hidden, _mask(batch))
+        return hidden[:, 0]
+
+
+def _mask(batch):
+    mask = batch.get("input_mask")
+    if mask is None:
+        mask = ops.ones_like(batch["input_ids"])
+    return ops.cast(mask, "int32")
+
+
 class _BeamModel(keras.layers.Layer):
     """An encoder with such a head, which computes in float32."""
 
-    def __init__(self, head, config, *, seed, dtype):
+    def __init__(self, head, rows, config, *, seed, dtype):
         super().__init__(name="task", dtype=dtype, autocast=False)
-        self.head = head
+        self.head, self.rows = head, rows
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
         initializers = layers.weight_initializers(
-            config.initializer_range, f"task head {seed}"
+            config.initializer_range, f"task head {seed}", config.truncated_weights
         )
         width = self.encoder.hidden_size
         units = head.units or width
@@ -135,11 +184,13 @@ class _BeamModel(keras.layers.Layer):
         """
         hidden = self.encoder(batch, dropouts=dropouts)["sequence_output"]
         hidden = ops.cast(hidden, "float32")
-        allowed = self._allowed(batch)
+        allowed = self.rows.allowed(batch)
         start = ops.where(allowed, self.start(hidden)[..., 0], _IMPOSSIBLE)
         outputs = {
             "start_logits": start,
-            "no_answer_logit": self._no_answer(hidden, start, dropouts),
+            "no_answer_logit": self._no_answer(
+                hidden, self.rows.cls(hidden, batch), start, dropouts
+            ),
         }
         if "start_positions" in batch:
             given = batch["start_positions"][:, None]
@@ -152,18 +203,6 @@ class _BeamModel(keras.layers.Layer):
         ends = score(self._ends(hidden, allowed, starts))
         scores, ends = _top(ends, self.head.num_ends)
         return outputs | {"end_top": ends, "end_top_scores": scores}
-
-    def _allowed(self, batch):
-        """bool [b, s]: the text and [CLS], which stands for no answer."""
-        allowed = ops.equal(batch["segment_ids"], 1)
-        places = ops.arange(ops.shape(allowed)[1])[None]
-        mask = batch.get("input_mask")
-        if mask is None:
-            mask = ops.ones_like(batch["input_ids"])
-        size = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
-        size = size if self.head.final_sep else size - 1
-        allowed = ops.logical_and(allowed, places < size)
-        return ops.logical_or(allowed, ops.equal(places, 0))
 
     def _ends(self, hidden, allowed, starts):
         """[b, n or 1, s]: the logits of all ends, given each start, int [b, n]."""
@@ -185,10 +224,10 @@ class _BeamModel(keras.layers.Layer):
             inner = self.end_norm(inner)
         return ops.where(allowed[:, None], self.end(inner)[..., 0], _IMPOSSIBLE)
 
-    def _no_answer(self, hidden, start, dropouts):
+    def _no_answer(self, hidden, cls, start, dropouts):
         """[b]: the logit that the text has no answer."""
         started = ops.matmul(ops.softmax(start)[:, None], hidden)[:, 0]
-        parts = [hidden[:, 0], started]
+        parts = [cls, started]
         parts = parts if self.head.start_first else parts[::-1]
         inner = self.answer_hidden(ops.concatenate(parts, axis=-1))
         inner = dropouts(inner, self.head.answer_dropout)

@@ -96,8 +96,11 @@ _ELECTRA_INDEPENDENT = dataclasses.replace(
         {k: name for k, name in _ELECTRA.names.items() if k != "end_hidden"}
     ),
 )
+# zihangdai/xlnet@bbaa3a6 function_builder.py, get_qa_outputs, from which ALBERT's is.
+_XLNET = _ALBERT
 SPAN_HEADS = {
     "albert": _ALBERT,
     "electra": _ELECTRA,
     "electra_independent": _ELECTRA_INDEPENDENT,  # its joint_prediction=False
+    "xlnet": _XLNET,
 }

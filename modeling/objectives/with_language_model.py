@@ -44,7 +44,7 @@ class WithLanguageModel(Objective):
 
     def check(self, config: EncoderConfig) -> None:
         self._task.check(config)
-        if config.masked_lm_transform is not None:
+        if config.masked_lm_bias is not None:
             raise ValueError(
                 f"the language model of the architecture {config.architecture!r} has "
                 "weights that a task does not have; remove --lm_loss_weight, which is for "

@@ -154,7 +154,7 @@ def test_a_row_may_have_fewer_tokens_than_beams(head):
     row = {"input_ids": ids, "input_mask": [[1, 1, 1, 1, 1, 0]]}
     row["segment_ids"] = [[0, 0, 0, 1, 1, 0]]
     outputs = model({k: np.array(v) for k, v in row.items()})
-    number = 2 if head == "albert" else 3  # [CLS], the word and perhaps [SEP]
+    number = 3 if SPAN_HEADS[head].final_sep else 2  # [CLS], the word, and [SEP]
     scores = outputs["start_top_scores"].numpy()
     assert (scores > -1e29).sum() == number
     assert np.isfinite(outputs["end_top_scores"]).all()

@@ -6,6 +6,7 @@ sys.modules["tensorflow"] = None  # any import of it fails
 
 import dataclasses  # noqa: E402
 import functools  # noqa: E402
+import pathlib  # noqa: E402
 
 import jax  # noqa: E402
 import keras  # noqa: E402
@@ -14,7 +15,12 @@ import numpy as np  # noqa: E402
 from modeling import derivatives, layers, losses, optimization  # noqa: E402
 from modeling.encoders.bert_config import BertConfig  # noqa: E402
 from modeling.encoders.elmo_config import ElmoConfig  # noqa: E402
-from modeling.objectives import bidirectional_lm, pretraining  # noqa: E402
+from modeling.encoders.xlnet_config import XlnetConfig  # noqa: E402
+from modeling.objectives import (  # noqa: E402
+    bidirectional_lm,  # noqa: E402
+    permuted,
+    pretraining,
+)
 from modeling.objectives.text_to_text import TextToText  # noqa: E402
 from tests import t5  # noqa: E402
 
@@ -107,6 +113,48 @@ for step in range(4):
     np.testing.assert_allclose(total, trace["loss"][step], rtol=1e-5)
     np.testing.assert_allclose(norm, trace["global_norm"][step], rtol=1e-5)
 
+# XLNet's two streams, and its spans and orders under jit.
+xlnet = pathlib.Path(golden).parent / "xlnet"
+trace = dict(np.load(xlnet / "train_adam.npz"))
+config = XlnetConfig.from_json_file(xlnet / "pretrain" / "xlnet_config.json")
+objective = permuted.PermutedSpans(
+    permuted.Permuted(),
+    counts=np.full(25, 4),
+    max_predictions_per_seq=4,
+    mask_share=0.8,
+    random_share=0.1,
+    whole_words=False,
+    vocab_size=48,
+    mask_id=6,
+    special_ids=(3, 4),
+)
+model = objective.network(config)
+for variable in model.trainable_variables:
+    variable.assign(trace[f"start/{variable.path}"])
+first = {k[3:]: np.moveaxis(v[0], -1, 0) for k, v in trace.items() if k[:3] == "in/"}
+inputs = {
+    "input_ids": first["input_k"],
+    "segment_ids": first["seg_id"],
+    "hidden_pairs": first["perm_mask"].astype(np.int32),
+    "input_q": first["input_q"],
+    "target_mapping": first["target_mapping"].astype(np.float32),
+    "memory": np.zeros((4, 2, 8, 32), np.float32),
+}
+outputs = model.answer(model.encoder(inputs, mem_len=8, reuse_len=6), {})
+pair = losses.cross_entropy(
+    outputs["permuted_lm_logits"], first["target"], first["target_mask"]
+)
+np.testing.assert_allclose(pair[0] / pair[1], trace["out/loss"][0], rtol=1e-5)
+ids = np.random.default_rng(0).integers(7, 48, (3, 24)).astype(np.int32)
+batch = {
+    "input_ids": ids,
+    "input_mask": np.ones_like(ids),
+    "segment_ids": np.zeros_like(ids),
+    "row_numbers": np.arange(3, dtype=np.int32),
+}
+plain = objective.prepare(batch, 5)
+for name, value in jax.jit(objective.prepare, static_argnums=1)(batch, 5).items():
+    np.testing.assert_array_equal(value, plain[name])
 # ELMo's scans and their written gradients, against the first update of bilm's code.
 elmo = np.load(f"{golden}/../elmo/bilm_training.npz")
 model = bidirectional_lm.BidirectionalLMModel(

@@ -24,6 +24,7 @@ from modeling.encoders.config import EncoderConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.elmo_config import ElmoConfig
 from modeling.encoders.gpt_config import GptConfig
+from modeling.encoders.xlnet_config import XlnetConfig
 from modeling.objectives import (
     bidirectional_lm,
     masked_lm,
@@ -33,6 +34,7 @@ from modeling.objectives import (
 )
 from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.objective import Objective
+from modeling.objectives.permuted import Permuted, PermutedSpans
 from modeling.recipe import Recipe
 from tests import t5
 from text.instances.kinds import RowOptions
@@ -73,6 +75,20 @@ def distilled():
     )
 
 
+def permuted():
+    return PermutedSpans(
+        Permuted(),
+        counts=np.full(65, 10),
+        max_predictions_per_seq=10,
+        mask_share=0.8,
+        random_share=0.1,
+        whole_words=False,
+        vocab_size=SIZES["vocab_size"],
+        mask_id=103,
+        special_ids=(101, 102),
+    )
+
+
 KINDS = {
     "pairs": Kind(
         pretraining.MaskedLMNextSentence, BertConfig(**SIZES), "next_sentence_logits"
@@ -94,6 +110,16 @@ KINDS = {
         dataclasses.replace(t5.OF_RECORDS, initializer_factor=2.0),
         "target_loss",
         Recipe("adafactor"),
+    ),
+    "permuted": Kind(
+        permuted,
+        XlnetConfig(
+            *(SIZES["vocab_size"], 16, 1, 2, 8, 32, "gelu", True),
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            initializer_range=0.3,
+        ),
+        "permuted_lm_logits",
     ),
     "both neighbours": Kind(
         bidirectional_lm.BidirectionalLM,

@@ -14,6 +14,7 @@ from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.elmo_config import ElmoConfig
 from modeling.encoders.gpt_config import GptConfig
+from modeling.encoders.xlnet_config import XlnetConfig
 from modeling.objectives import (
     bidirectional_lm,
     masked_lm,
@@ -22,6 +23,7 @@ from modeling.objectives import (
     replaced_tokens,
 )
 from modeling.objectives.dynamic_masks import DynamicMasks
+from modeling.objectives.permuted import Permuted, PermutedSpans
 from tests import forked, jobs, t5, tiny
 from text.files import sources
 from text.instances.kinds import RowOptions
@@ -117,14 +119,12 @@ def test_training_follows_the_release():
         np.testing.assert_allclose(got, trace[key], rtol=0, atol=1e-4)
 
 
-OTHERS = ("next token", "both neighbours", "span corruption")
+KINDS = ("pairs", "replaced tokens", "distilled words", "next token")
+KINDS += ("both neighbours", "permuted", "span corruption")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    ["pairs", "distilled words", "replaced tokens", *OTHERS],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_replicas_accumulation_and_xla_equal_one_big_batch(kind):
     line = jobs.command("tests/programs/train_on_replicas.py", {})
     done = forked.finished([*line, RECORDS, kind])
@@ -145,39 +145,40 @@ def test_two_replicas_accumulation_and_xla_equal_one_big_batch(kind):
     assert result["by dropout"]["repetitions"] == 0.0
 
 
-DYNAMIC = DynamicMasks(
-    masked_lm.MaskedLM(),
-    counts=prediction_counts(np.arange(65), 0.15),
-    max_predictions_per_seq=10,
-    mask_share=0.8,
-    random_share=0.1,
-    whole_words=False,
-    vocab_size=TINY.vocab_size,
-    mask_id=103,
-    special_ids=(101, 102),
-)
-GPT = GptConfig(
-    vocab_size=3000, hidden_size=8, num_hidden_layers=1, num_attention_heads=2
-)
+DRAWN = {
+    "counts": prediction_counts(np.arange(65), 0.15),
+    "max_predictions_per_seq": 10,
+    "mask_share": 0.8,
+    "random_share": 0.1,
+    "whole_words": False,
+    "vocab_size": TINY.vocab_size,
+    "mask_id": 103,
+    "special_ids": (101, 102),
+}
+DYNAMIC = DynamicMasks(masked_lm.MaskedLM(), **DRAWN)
+GPT = GptConfig(3000, 8, 1, 2)
 ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
+XLNET = XlnetConfig(3000, 8, 1, 2, 4, 16, "gelu", True)
+PERMUTED = PermutedSpans(Permuted(perm_size=8, mem_len=6), reuse_len=32, **DRAWN)
 ELMO = ElmoConfig(vocab_size=3000, hidden_size=8, lstm_size=6, num_hidden_layers=1)
 
 
+COMPILED = {
+    "pairs": (OBJECTIVE, TINY),
+    "dynamic": (DYNAMIC, TINY),
+    "next token": (next_token.NextToken(), GPT),
+    "replaced tokens": (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
+    "both neighbours": (bidirectional_lm.BidirectionalLM(), ELMO),
+    "permuted": (PERMUTED, XLNET),
+    "span corruption": (t5.spans_of_records(), t5.OF_RECORDS),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("objective", "config"),
-    [
-        (OBJECTIVE, TINY),
-        (DYNAMIC, TINY),
-        (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
-        (next_token.NextToken(), GPT),
-        (bidirectional_lm.BidirectionalLM(), ELMO),
-        (t5.spans_of_records(), t5.OF_RECORDS),
-    ],
-    ids=["pairs", "dynamic", "replaced tokens", *OTHERS],
-)
-def test_whole_update_compiles_with_xla(objective, config):
+@pytest.mark.parametrize("kind", COMPILED)
+def test_whole_update_compiles_with_xla(kind):
     """As on a TPU: nothing in it has a varying shape, or is a string."""
+    objective, config = COMPILED[kind]
     run = trainer(config, objective, accumulation_steps=2)
     batch = next(iter(parsed().training(8, seed=0)))
     batch["row_numbers"] = tf.range(8, dtype=tf.int64)

@@ -5,7 +5,7 @@ import dataclasses
 import options
 from text.corpus import formats
 from text.errors import UserError
-from text.instances.kinds import INSTANCES, RowOptions
+from text.instances.kinds import RowOptions
 from text.records import descriptions
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
@@ -72,6 +72,12 @@ class GenerationOptions(TokenizerOptions, RowOptions):
             raise UserError(
                 f"--lone_sentences={self.lone_sentences} needs --instances=sentence_order"
             )
+        self.check_range(0, None, "rows_per_batch", "reuse_len")
+        for name in ("rows_per_batch", "reuse_len"):
+            if getattr(self, name) and not rows.in_order:
+                raise UserError(
+                    f"--{name}={getattr(self, name)} needs --instances=contiguous"
+                )
         if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
             raise UserError("--word_boundaries=spaces needs --do_whole_word_mask")
 
@@ -85,6 +91,7 @@ class GenerationOptions(TokenizerOptions, RowOptions):
         tokenizer = self.load_tokenizer(self.vocab_file)
         tokenizer.check_release(self.vocab_file)
         vocabulary = tokenizer.vocabulary
+        self.make().check(vocabulary)
         if MASK not in vocabulary.special_ids:
             if self.make().masks.are_drawn:
                 raise UserError(
@@ -93,12 +100,6 @@ class GenerationOptions(TokenizerOptions, RowOptions):
                 )
             if self.do_whole_word_mask:
                 raise UserError(f"{vocabulary.no_mask}; leave out --do_whole_word_mask")
-        if not vocabulary.has_cls and self.make().needs_cls:
-            fits = [name for name, kind in INSTANCES.items() if not kind.needs_cls]
-            raise UserError(
-                f"{vocabulary.path}: has no token at the start of a row, like [CLS], which "
-                f"--instances={self.instances} needs; use --instances={' or '.join(fits)}"
-            )
         return tokenizer
 
     def check_range(self, least: float, most: float | None, *names: str) -> None:

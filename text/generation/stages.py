@@ -164,7 +164,8 @@ def refuse_rows(settings: Settings, number: int, empty: bool = False) -> None:
     """
     if not number:
         raise UserError(f"{settings.input_files[0]}: {settings.make().none_planned}")
-    if empty or number < len(settings.output_files):
+    together = settings.rows_per_batch or 1
+    if empty or number // together < len(settings.output_files):
         raise UserError(
             f"{settings.output_files[-1]}: the text yields {number} instances "
             f"for {len(settings.output_files)} output files; use fewer files or more text"
@@ -176,8 +177,11 @@ def _write_all(settings, folder, workers, counts):
     workers.share.do_once(f"{folder.path}/room", _make_room, settings)
     tasks, joins, written = [], [], []
     total, num_files = counts["instances"], len(settings.output_files)
+    together = settings.rows_per_batch or 1  # in one file
     for file, path in enumerate(settings.output_files):
-        first, last = total * file // num_files, total * (file + 1) // num_files
+        first, last = (
+            total // together * end // num_files * together for end in (file, file + 1)
+        )
         written.append({"file": os.path.basename(path), "instances": last - first})
         starts = range(first, last, SEGMENT_ROWS)
         prefixes = [f"{folder.path}/rows-{start}" for start in starts]
@@ -358,7 +362,7 @@ def _make_room(prefix, settings):
 
 
 def write(prefix, settings_file, path, first, last, total):
-    """Writes the rows `first` to `last` of all `total` rows in their random order.
+    """Writes the rows `first` to `last` of all `total` rows in their order.
 
     Besides counts, notes the size in bytes and where every 1024th record begins.
     """
@@ -378,7 +382,11 @@ def write(prefix, settings_file, path, first, last, total):
             file = stack.enter_context(packed)
         for start in range(first, last, BATCH_ROWS):
             rows = np.arange(start, min(start + BATCH_ROWS, last))
-            planned = plan.gather(permute(rows, total, order), np.ones_like(rows))
+            if instances.in_order:
+                places = instances.arranged(rows, total, settings.dupe_factor)
+            else:
+                places = permute(rows, total, order)
+            planned = plan.gather(places, np.ones_like(rows))
             batch, noted = instances.assemble(
                 shared.corpus,
                 planned,

@@ -10,7 +10,7 @@ from text.inspection.rules import first_broken
 from text.inspection.statistics import Statistics
 from text.instances.kinds import RowOptions
 from text.progress import Progress
-from text.records import descriptions, encoding, framing
+from text.records import descriptions, encoding, framing, xlnet_release
 from text.records.descriptions import Description
 from text.tokenizers.vocabulary import Vocabulary
 
@@ -179,6 +179,8 @@ class Inspection:
             recipe = dataclasses.replace(
                 self.instances.recipe, masked_lm_prob=self._masked_lm_prob or 0
             )
+        elif released := xlnet_release.describe(path):
+            recipe = RowOptions.of(released)
         else:
             recipe = self._foreign_recipe(path, example)
         if recipe is None:
@@ -259,9 +261,10 @@ class Inspection:
     def _check_number(self, path, number):
         if not number:
             self.violations.add("empty files", f"{path}: contains no records")
-        elif path in self.descriptions and not self._max_records:
-            described = self.descriptions[path].output(path)["instances"]
-            if number != described:
+        elif not self._max_records:
+            known = self.descriptions.get(path) or xlnet_release.describe(path)
+            described = known and known.output(path)["instances"]
+            if described is not None and number != described:
                 self.violations.add(
                     "other numbers of records than described",
                     f"{path}: contains {number:,} records, but its description says "

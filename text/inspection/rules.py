@@ -67,18 +67,19 @@ def _rules(batch, layout, instances, vocabulary, is_described) -> Iterator[Rule]
 
 def _text_in_place(batch, layout, is_token, vocabulary):
     """Rules about what is text and what is not, for all kinds of rows."""
-    first = np.arange(is_token.shape[1]) == 0
+    place = 0 if vocabulary.head else layout.lengths[:, None] - 1
+    is_cls = np.arange(is_token.shape[1]) == place
+    is_cls &= vocabulary.has_cls
     if vocabulary.has_cls:
         yield Rule(
             "input_ids",
-            first & (layout.text != vocabulary.cls_id),
-            "must begin with [CLS]",
+            is_cls & (layout.text != vocabulary.cls_id),
+            "must begin with [CLS]" if vocabulary.head else "must end with [CLS]",
         )
-    first &= vocabulary.has_cls
     special = list(vocabulary.never_text)
     yield Rule(
         "input_ids",
-        is_token & ~first & np.isin(layout.text, special),
+        is_token & ~is_cls & np.isin(layout.text, special),
         "must be a token of the text if not predicted",
     )
     # The release pads with 0, this project with [PAD], which may have another id.

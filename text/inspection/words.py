@@ -52,10 +52,11 @@ def sides(
     predicted = set()
     if layout.is_predicted.any():
         predicted.update(record["masked_lm_positions"][layout.is_predicted[0]].tolist())
+    if instances.masks.given:  # [CLS] and [SEP] may be among them
+        chosen = record["is_masked"].astype(bool) & layout.words(vocabulary)[0]
+        predicted.update(np.flatnonzero(chosen).tolist())
     found = {side: [] for side in instances.sides}
     mask_id = vocabulary.special_ids.get(MASK)
-    ends = (vocabulary.sep_id, vocabulary.end_id)
-    begins = [vocabulary.cls_id] if vocabulary.has_cls else []
     seps, goes_on = 0, False
     for position in range(int(layout.lengths[0])):
         id, shown = int(layout.text[0, position]), int(record["input_ids"][position])
@@ -63,8 +64,12 @@ def sides(
         if position in predicted:
             outcome = "mask" if shown == mask_id else "random"
             outcome = "kept" if shown == id else outcome
-        elif id in ends if position or not vocabulary.has_cls else id in begins:
-            seps += position > 0
+        elif (
+            id == vocabulary.cls_id
+            if position < len(vocabulary.head)
+            else vocabulary.is_separator(id)
+        ):
+            seps += position >= len(vocabulary.head)
             goes_on = False
             continue
         side = int(record["segment_ids"][position])

@@ -78,7 +78,10 @@ class ElectraSegments(Instances):
         batch, is_text = packing.pack_pairs(tokens, a, b, vocabulary, room)
         is_lost = (b == 0)[:, None] & (np.arange(room) > a[:, None] + 1)
         alone = np.flatnonzero(b == 0)
-        batch["input_ids"][alone, a[alone] + 1] = vocabulary.end_id
+        for place, id in enumerate(vocabulary.tail, start=len(vocabulary.head)):
+            batch["input_ids"][alone, a[alone] + place] = id
+        if vocabulary.last_segment is not None:
+            batch["segment_ids"][alone, a[alone] + 1] = vocabulary.last_segment
         fillers = {"input_ids": vocabulary.pad_id, "input_mask": 0, "segment_ids": 0}
         for name, filler in fillers.items():
             batch[name][is_lost] = filler
@@ -94,7 +97,10 @@ class ElectraSegments(Instances):
         is_sep = is_token & vocabulary.is_separator(text)
         first, last = is_sep.argmax(axis=1)[:, None], lengths[:, None] - 1
         b_begins = first + vocabulary.separators
-        right = (columns >= first) & (columns < b_begins) | (columns == last)
+        b_ends = last + 1 - len(vocabulary.tail)
+        has_two = first < b_ends
+        right = (columns >= first) & (columns < b_begins) & has_two
+        right |= (columns >= b_ends) & is_token
         yield Rule(
             "input_ids",
             is_token & (is_sep != right),
@@ -102,16 +108,17 @@ class ElectraSegments(Instances):
         )
         yield Rule(
             "input_ids",
-            (columns == first) & ((first < 2) | (first < last) & (b_begins >= last)),
+            (columns == first)
+            & ((first <= len(vocabulary.head)) | has_two & (b_begins >= b_ends)),
             "must have one segment or two, each with tokens before its [SEP]",
         )
-        in_b = is_token & (columns >= b_begins) & (first < last)
+        in_b = is_token & (columns >= b_begins) & has_two
         yield Rule(
             "segment_ids",
-            batch["segment_ids"] != in_b * vocabulary.second_segment,
-            "must be 0 in the first segment and 1 in the second"
-            if vocabulary.second_segment
-            else "must be 0",
+            batch["segment_ids"] != packing.segments(in_b, columns == last, vocabulary),
+            packing.segments_rule(
+                vocabulary, "must be 0 in the first segment and 1 in the second"
+            ),
         )
 
     def figures(self, vocabulary) -> list[figures.Figures]:

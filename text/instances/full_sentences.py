@@ -45,7 +45,6 @@ class FullSentences(Instances):
     long_sentences = "continue in the next record"
     passes_differ = False
     crosses_documents = True
-    needs_cls = False
 
     def max_num_tokens(self, vocabulary) -> int:
         return self.recipe.max_seq_length - 1 - vocabulary.has_cls
@@ -93,9 +92,9 @@ class FullSentences(Instances):
     def pack(self, corpus, planned, tokens, vocabulary):
         lengths, parts = (planned[x].astype(np.int64) for x in ("length", "parts"))
         columns = np.arange(self.recipe.max_seq_length)
-        begin = int(vocabulary.has_cls)
-        last = (begin + lengths + parts - 1)[:, None]
-        is_sep = columns == last
+        begin, tail = len(vocabulary.head), len(vocabulary.tail)
+        last = (begin + lengths + parts + tail - 2)[:, None]
+        is_sep = columns > last - tail
         rows, positions = _inner_seps(corpus, planned)
         is_sep[rows, begin + positions] = True
         input_mask = columns <= last
@@ -104,14 +103,16 @@ class FullSentences(Instances):
         input_ids = np.where(
             input_mask, np.int32(vocabulary.sep_id), np.int32(vocabulary.pad_id)
         )
+        input_ids[rows, begin + positions] = vocabulary.document_end_id
         input_ids[columns == last] = vocabulary.end_id
-        if vocabulary.has_cls:
-            input_ids[:, 0] = vocabulary.cls_id
+        input_ids[:, :begin] = vocabulary.head
         input_ids[is_text] = tokens
         batch = {
             "input_ids": input_ids,
             "input_mask": input_mask.view(np.uint8),
-            "segment_ids": np.zeros(input_mask.shape, np.uint8),
+            "segment_ids": packing.segments(
+                np.zeros(input_mask.shape, bool), columns == last, vocabulary
+            ),
         }
         return batch, is_text
 
@@ -121,13 +122,13 @@ class FullSentences(Instances):
         columns = np.arange(layout.text.shape[1])
         last = layout.lengths[:, None] - 1
         is_sep = vocabulary.is_separator(layout.text) & (columns <= last)
-        yield Rule(
-            "input_ids", (columns == last) & ~is_sep, "must be [SEP] after the text"
-        )
+        is_tail = (columns > last - len(vocabulary.tail)) & (columns <= last)
+        yield Rule("input_ids", is_tail & ~is_sep, "must be [SEP] after the text")
+        is_sep &= columns <= last + 1 - len(vocabulary.tail)
         if self.crosses_documents:
             follows_special = np.roll(is_sep, 1, axis=1)
-            # What follows [CLS] or, without it, is first.
-            follows_special[:, :2] = (False, True) if vocabulary.has_cls else (True, 0)
+            begin = len(vocabulary.head)
+            follows_special[:, :begin], follows_special[:, begin] = False, True
             yield Rule(
                 "input_ids",
                 is_sep & follows_special,
@@ -136,10 +137,16 @@ class FullSentences(Instances):
         else:
             yield Rule(
                 "input_ids",
-                is_sep & (columns != last),
+                is_sep & ~is_tail,
                 "must be [SEP] at the end of the text, and nowhere else",
             )
-        yield Rule("segment_ids", batch["segment_ids"] != 0, "must be 0")
+        segments = np.zeros(is_sep.shape, bool)
+        segments = packing.segments(segments, columns == last, vocabulary)
+        yield Rule(
+            "segment_ids",
+            batch["segment_ids"] != segments,
+            packing.segments_rule(vocabulary, "must be 0"),
+        )
 
     def figures(self, vocabulary) -> list[figures.Figures]:
         return [_Documents(self.recipe.max_seq_length, vocabulary)]
@@ -167,8 +174,9 @@ def _windows(sentences, first, last) -> Iterator[list[int]]:
 
 
 def _inner_seps(corpus, planned):
-    """Each [SEP] between two documents: two int64 [number], rows and positions in their
-    text.
+    """Rows and positions of each [SEP] between two documents: two int64 [number].
+
+    Positions are counted from the beginning of the text.
     """
     inner = planned["parts"].astype(np.int64) - 1
     rows = np.repeat(np.arange(len(planned)), inner)
@@ -188,7 +196,8 @@ class _Documents(figures.Figures):
     def add(self, batch, layout, recipe) -> None:
         is_token = np.arange(layout.text.shape[1]) < layout.lengths[:, None]
         is_sep = is_token & self._vocabulary.is_separator(layout.text)
-        figures.count(self._counts, is_sep.sum(axis=1))
+        others = len(self._vocabulary.tail) - 1
+        figures.count(self._counts, is_sep.sum(axis=1) - others)
 
     def lines(self) -> list[tuple[str, str]]:
         return [("Documents", f"{figures.mean(self._counts):.2f} per record")]

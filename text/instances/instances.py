@@ -71,6 +71,17 @@ class Recipe:
         "labeled as swapped, as in ALBERT's release.",
     )
 
+    rows_per_batch: int = options.field(
+        0,
+        help="For --instances=contiguous: how many rows a batch has, the "
+        "--train_batch_size of the training. The text is cut into this many parts.",
+    )
+    reuse_len: int = options.field(
+        0,
+        help="For --instances=contiguous: how many tokens of a row continue the row of the "
+        "batch before; 0 means half of --max_seq_length.",
+    )
+
     @property
     def words_from_spaces(self) -> bool:
         return self.do_whole_word_mask and self.word_boundaries == "spaces"
@@ -81,7 +92,7 @@ class Layout(NamedTuple):
 
     Attributes:
         text: int64 [batch, seq_length], input_ids before masking.
-        lengths: int64 [batch], number of tokens with [CLS] and [SEP].
+        lengths: int64 [batch], number of tokens, special ones included.
         is_predicted: bool [batch, num_predictions].
     """
 
@@ -118,7 +129,11 @@ class Masks(abc.ABC):
     Attributes:
         are_drawn: whether the records say which tokens to predict.
         passes_differ: whether each pass over a text predicts different tokens.
+        given: the features from which an objective takes what to predict, instead of
+            drawing it.
     """
+
+    given: tuple[str, ...] = ()
 
     are_drawn: bool
     passes_differ: bool
@@ -187,9 +202,13 @@ class Instances(abc.ABC):
         none_planned: what to tell a user whose text yields no rows.
         long_sentences: what happens to sentences that are longer than a row.
         passes_differ: whether each pass over a text plans different rows.
-        needs_cls: whether a row cannot begin with text.
+        in_order: whether records are read in their order, in batches of `rows_per_batch`.
+        has_backward_half: whether the second half of the rows of a batch is text in
+            reverse order.
     """
 
+    in_order = False
+    has_backward_half = False
     planned: np.dtype
     suffix: str
     sentence_task: str = ""
@@ -197,7 +216,6 @@ class Instances(abc.ABC):
     none_planned: str
     long_sentences: str
     passes_differ: bool
-    needs_cls: bool = True
 
     def __init__(self, recipe: Recipe, masks: Masks):
         self.recipe = recipe
@@ -206,6 +224,20 @@ class Instances(abc.ABC):
     @abc.abstractmethod
     def max_num_tokens(self, vocabulary: Vocabulary) -> int:
         """How many tokens of the text fit into a row."""
+
+    def check(self, vocabulary: Vocabulary) -> None:  # noqa: B027  most kinds take any
+        """Raises:
+        UserError: the flags do not fit each other or the vocabulary.
+        """
+
+    def arranged(self, records: np.ndarray, total: int, passes: int) -> np.ndarray:
+        """The planned rows of records, for kinds whose records are `in_order`.
+
+        Args:
+            records: int64 [n], numbers of records.
+            total: the number of records, all passes together.
+        """
+        raise NotImplementedError
 
     def refusal(self, num_documents: int) -> str:
         """Why this many documents yield no rows of this kind; "" if they do."""

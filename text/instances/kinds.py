@@ -4,6 +4,7 @@ import dataclasses
 
 import options
 from text.errors import UserError
+from text.instances.contiguous import Contiguous
 from text.instances.electra_segments import ElectraSegments
 from text.instances.full_sentences import DocSentences, FullSentences
 from text.instances.instances import Instances, Recipe
@@ -11,6 +12,7 @@ from text.instances.pairs import Pairs
 from text.instances.sentence_order import SentenceOrder
 from text.instances.static_masks import StaticMasks
 from text.instances.unmasked import Unmasked
+from text.instances.xlnet_release import GivenMasks, XlnetRelease, XlnetReleaseBothWays
 from text.records.descriptions import Description
 
 INSTANCES = {
@@ -19,8 +21,15 @@ INSTANCES = {
     "doc_sentences": DocSentences,
     "sentence_order": SentenceOrder,
     "electra": ElectraSegments,
+    "contiguous": Contiguous,
 }
 MASKS = {"static": StaticMasks, "dynamic": Unmasked}
+# What is read and never written.
+_RELEASED_INSTANCES = {
+    "xlnet_release": XlnetRelease,
+    "xlnet_release_bi": XlnetReleaseBothWays,
+}
+_RELEASED_MASKS = {"given": GivenMasks}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +44,8 @@ class RowOptions(Recipe):
         "documents, for --objective=masked_lm; doc_sentences: the same within a document. "
         "Rows of these two are the same in every pass. sentence_order: two consecutive "
         "spans and whether they are swapped, as in ALBERT. electra: sentences of a "
-        "document in one segment or two, as in ELECTRA.",
+        "document in one segment or two, as in ELECTRA. contiguous: rows that continue "
+        "those of the batch before, for a model with memory, as in XLNet.",
     )
     masking: str = options.field(
         "static",
@@ -57,8 +67,12 @@ class RowOptions(Recipe):
                 said[name] = size
         names = {field.name for field in dataclasses.fields(cls)}
         recipe = cls(**{name: value for name, value in said.items() if name in names})
-        for name, table in (("instances", INSTANCES), ("masking", MASKS)):
-            if getattr(recipe, name) not in tuple(table):
+        tables = {
+            "instances": (INSTANCES, _RELEASED_INSTANCES),
+            "masking": (MASKS, _RELEASED_MASKS),
+        }
+        for name, (table, released) in tables.items():
+            if getattr(recipe, name) not in (*table, *released):
                 raise UserError(
                     f"{description.path}: was made with "
                     f"--{name}={getattr(recipe, name)}; this version supports "
@@ -81,4 +95,5 @@ class RowOptions(Recipe):
 
     def make(self) -> Instances:
         """The rows that these flags ask for."""
-        return INSTANCES[self.instances](self, MASKS[self.masking](self))
+        masks = {**MASKS, **_RELEASED_MASKS}[self.masking](self)
+        return {**INSTANCES, **_RELEASED_INSTANCES}[self.instances](self, masks)

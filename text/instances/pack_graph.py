@@ -23,31 +23,39 @@ def pack(
         input_ids, input_mask, segment_ids: int32 [n, longest row].
     """
     a_lengths = tf.cast(a.row_lengths(), tf.int32)
+    begin, tail = len(tokenizer.head), len(tokenizer.tail)
     if b is None:
         a_lengths = tf.minimum(a_lengths, max_seq_length - 2)
-        last = first_sep = a_lengths[:, None] + 1
+        first_sep = b_begin = b_end = a_lengths[:, None] + begin
     else:
         b_lengths = tf.cast(b.row_lengths(), tf.int32)
         a_lengths, b_lengths = _truncated_lengths(
             a_lengths, b_lengths, max_seq_length - tokenizer.num_special_tokens
         )
-        first_sep = a_lengths[:, None] + 1
-        last = first_sep + tokenizer.separators + b_lengths[:, None]
+        first_sep = a_lengths[:, None] + begin
+        b_begin = first_sep + len(tokenizer.between)
+        b_end = b_begin + b_lengths[:, None]
+    last = b_end + (tail - 1)
     columns = tf.range(tf.reduce_max(tf.concat([[[0]], last], 0)) + 1)[None]
-    ids = _token(a, columns - 1)
-    b_begin = first_sep + tokenizer.separators
+    ids = _token(a, columns - begin)
     in_b = columns >= b_begin
+    segments = tf.zeros_like(columns + first_sep)
     if b is not None:
         ids = tf.where(in_b, _token(b, columns - b_begin), ids)
-    ids = tf.where((columns >= first_sep) & ~in_b, tokenizer.sep_id, ids)
-    ids = tf.where(columns == last, tokenizer.end_id, ids)
-    ids = tf.where(columns == 0, tokenizer.cls_id, ids)
+        ids = tf.where((columns >= first_sep) & ~in_b, tokenizer.sep_id, ids)
+        segments = tf.cast(in_b, tf.int32) * tokenizer.second_segment
+    for place, id in enumerate(tokenizer.head):
+        ids = tf.where(columns == place, id, ids)
+    for place, id in enumerate(tokenizer.tail):
+        ids = tf.where(columns == b_end + place, id, ids)
+    if tokenizer.last_segment is not None:
+        segments = tf.where(columns == last, tokenizer.last_segment, segments)
     is_token = columns <= last
     mask = tf.cast(is_token, tf.int32)
     return {
         "input_ids": tf.where(is_token, ids, tokenizer.pad_id),
         "input_mask": mask,
-        "segment_ids": tf.cast(in_b, tf.int32) * mask * tokenizer.second_segment,
+        "segment_ids": segments * mask,
     }
 
 

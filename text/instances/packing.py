@@ -1,8 +1,10 @@
 """Packs ids as `[CLS] a [SEP] b [SEP]`, with padding.
 
-The vocabulary says how many [SEP] are between a and b, which token is the last, and which
-segment b is.
+The vocabulary says how many [SEP] are between a and b, which tokens are before and after
+them, and which segment b is. Padding is always on the right.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -52,26 +54,51 @@ def pack_pairs(
         tokens of the spans, all others being [CLS], [SEP] or padding.
     """
     columns = np.arange(max_seq_length, dtype=np.int32)
-    first_sep = (a_lengths[:, None] + 1).astype(np.int32)
+    begin = len(vocabulary.head)
+    first_sep = (a_lengths[:, None] + begin).astype(np.int32)
     b_begin = first_sep + np.int32(vocabulary.separators)
-    last_sep = b_begin + b_lengths[:, None].astype(np.int32)
+    b_end = b_begin + b_lengths[:, None].astype(np.int32)
+    last = b_end + np.int32(len(vocabulary.tail) - 1)
     in_b = columns >= b_begin
-    input_mask = columns <= last_sep
-    is_text = (columns < first_sep) | in_b & (columns < last_sep)
-    is_text[:, 0] = False
+    input_mask = columns <= last
+    is_text = (columns < first_sep) | in_b & (columns < b_end)
+    is_text[:, :begin] = False
     # Differs from the release: it pads with 0, the id of [PAD] in all of its vocabularies.
     input_ids = np.where(
         input_mask, np.int32(vocabulary.sep_id), np.int32(vocabulary.pad_id)
     )
-    input_ids[columns == last_sep] = vocabulary.end_id
-    input_ids[:, 0] = vocabulary.cls_id
+    input_ids[columns == last] = vocabulary.end_id
+    input_ids[:, :begin] = vocabulary.head
     input_ids[is_text] = tokens
     batch = {
         "input_ids": input_ids,
         "input_mask": input_mask.view(np.uint8),
-        "segment_ids": (in_b & input_mask) * np.uint8(vocabulary.second_segment),
+        "segment_ids": segments(in_b & input_mask, columns == last, vocabulary),
     }
     return batch, is_text
+
+
+def segments(
+    in_b: np.ndarray, is_last: np.ndarray, vocabulary: Vocabulary
+) -> np.ndarray:
+    """uint8 [batch, seq_length]: the segment ids of rows.
+
+    Args:
+        in_b: bool [batch, seq_length], the second text and the special tokens after it.
+        is_last: bool [batch, seq_length], the last token of each row.
+    """
+    ids = in_b * np.uint8(vocabulary.second_segment)
+    if vocabulary.last_segment is not None:
+        ids[is_last] = vocabulary.last_segment
+    return ids
+
+
+def segments_rule(vocabulary: Vocabulary, pairs: str) -> str:
+    """What `segments` must be, in words; `pairs` says it of the two texts."""
+    rule = pairs if vocabulary.second_segment else "must be 0"
+    if vocabulary.last_segment is None:
+        return rule
+    return f"{rule}; {vocabulary.last_segment} at the last token"
 
 
 def ranks(rows: np.ndarray, num_rows: int) -> np.ndarray:
@@ -98,15 +125,30 @@ def pack(
         input_ids, segment_ids, and whether tokens were lost.
     Source: google-research/bert@eedf571 run_classifier.py:398-457, 557-571.
     """
-    cls, sep, end = vocabulary.cls_id, vocabulary.sep_id, vocabulary.end_id
     if b is None:
         kept = a[: max_seq_length - 2]
-        ids = [cls, *kept, end]
-        return ids, [0] * len(ids), len(kept) < len(a)
+        return *join(vocabulary, kept), len(kept) < len(a)
     a_length, b_length = truncated_lengths(
         len(a), len(b), max_seq_length - vocabulary.num_special_tokens
     )
-    head = [cls, *a[:a_length], *[sep] * vocabulary.separators]
-    tail = [*b[:b_length], end]
-    segments = [0] * len(head) + [vocabulary.second_segment] * len(tail)
-    return head + tail, segments, bool(a_length + b_length < len(a) + len(b))
+    was_cut = bool(a_length + b_length < len(a) + len(b))
+    return *join(vocabulary, a[:a_length], b[:b_length]), was_cut
+
+
+def join(
+    vocabulary: Vocabulary, a: Sequence[int], b: Sequence[int] | None = None
+) -> tuple[list[int], list[int]]:
+    """The ids of one text or two with special ids, and their segment ids.
+
+    Args:
+        a, b: ids without special ones; b is None if there is one text.
+    """
+    first, second = [*vocabulary.head, *a], list(vocabulary.tail)
+    segments = [0] * (len(first) + len(second))
+    if b is not None:
+        first += vocabulary.between
+        second = [*b, *second]
+        segments = [0] * len(first) + [vocabulary.second_segment] * len(second)
+    if vocabulary.last_segment is not None:
+        segments[-1] = vocabulary.last_segment
+    return first + second, segments

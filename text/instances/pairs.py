@@ -103,10 +103,12 @@ class Pairs(Instances):
         columns = np.arange(text.shape[1])
         is_token = columns < lengths[:, None]
         first_seps = find_first_seps(layout, vocabulary)
-        last_seps = lengths[:, None] - 1
+        last = lengths[:, None] - 1
         b_begins = first_seps + vocabulary.separators
+        b_ends = last + 1 - len(vocabulary.tail)
         in_b = is_token & (columns >= b_begins)
-        is_sep = (columns >= first_seps) & ~in_b & is_token | (columns == last_seps)
+        is_sep = (columns >= first_seps) & ~in_b | (columns >= b_ends)
+        is_sep &= is_token
         yield Rule(
             "input_ids",
             is_token & (vocabulary.is_separator(text) != is_sep),
@@ -114,15 +116,17 @@ class Pairs(Instances):
         )
         yield Rule(
             "input_ids",
-            (columns == first_seps) & ((first_seps < 2) | (last_seps <= b_begins)),
+            (columns == first_seps)
+            & ((first_seps <= len(vocabulary.head)) | (b_ends <= b_begins)),
             "must have two sides, each with tokens before its [SEP]",
         )
         yield Rule(
             "segment_ids",
-            batch["segment_ids"] != in_b * vocabulary.second_segment,
-            "must be 0 up to the first [SEP], 1 up to the second, then 0"
-            if vocabulary.second_segment
-            else "must be 0",
+            batch["segment_ids"] != packing.segments(in_b, columns == last, vocabulary),
+            packing.segments_rule(
+                vocabulary,
+                "must be 0 up to the first [SEP], 1 up to the second, then 0",
+            ),
         )
         yield self._label_rule(batch["next_sentence_labels"])
 

@@ -42,8 +42,8 @@ class Sides(figures.Figures):
     def add(self, batch, layout, recipe) -> None:
         labels = batch["next_sentence_labels"][:, 0]
         seps = find_first_seps(layout, self._vocabulary)[:, 0]
-        figures.count(self._lengths[0], seps - 1)
-        others = 1 + self._vocabulary.separators
+        figures.count(self._lengths[0], seps - len(self._vocabulary.head))
+        others = self._vocabulary.separators + len(self._vocabulary.tail)
         figures.count(self._lengths[1], layout.lengths - seps - others)
         figures.count(self._labels, labels)
         if most := self.most(recipe):

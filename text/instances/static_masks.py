@@ -92,7 +92,11 @@ class StaticMasks(Masks):
         )
         yield Rule(
             "masked_lm_positions",
-            is_predicted & ((positions < 1) | (positions >= layout.lengths[:, None])),
+            is_predicted
+            & (
+                (positions < len(vocabulary.head))
+                | (positions >= layout.lengths[:, None])
+            ),
             "must be within the tokens",
         )
         yield Rule(

@@ -148,6 +148,51 @@ class Blocks:
         return epochs.flat_map(order.epoch)
 
 
+def in_order(
+    paths: Sequence[str],
+    offsets: Sequence[np.ndarray],
+    counts: Sequence[int],
+    first: int = 0,
+) -> tf.data.Dataset:
+    """Endless serialized records in the order of the files, string [].
+
+    Args:
+        paths, offsets, counts: see `Blocks`.
+        first: the record of an epoch to begin with; at most a block is read to find it.
+    Raises:
+        tf.errors.InvalidArgumentError: records are missing, when it is read.
+    """
+    files = np.repeat(np.arange(len(paths)), [len(x) - 1 for x in offsets])
+    places = np.concatenate([np.arange(len(x) - 1) for x in offsets])
+    sizes = np.minimum(BLOCK, np.asarray(counts)[files] - BLOCK * places)
+    begins = np.concatenate([x[:-1] for x in offsets])
+    names = tf.constant(list(paths))
+    file, size, begin = (tf.constant(x) for x in (files, sizes, begins))
+
+    def records(i):
+        variant = tf.raw_ops.TFRecordDatasetV2(
+            filenames=[names[file[i]]],
+            compression_type="",
+            buffer_size=_LONGEST_READ,
+            byte_offsets=[begin[i]],
+        )
+        dataset = tf.data.experimental.from_variant(
+            variant, tf.TensorSpec([], tf.string)
+        )
+        found = dataset.take(size[i]).batch(BLOCK).get_single_element()
+        complete = tf.size(found, tf.int64) == size[i]
+        with tf.control_dependencies(
+            [tf.debugging.Assert(complete, ["records are missing"])]
+        ):
+            return tf.data.Dataset.from_tensor_slices(tf.identity(found))
+
+    entered = int(np.searchsorted(np.cumsum(sizes), first, "right"))
+    numbers = tf.data.Dataset.range(entered, len(files)).concatenate(
+        tf.data.Dataset.range(len(files)).repeat()
+    )
+    return numbers.flat_map(records).skip(first - int(sizes[:entered].sum()))
+
+
 _permute = tf.random.experimental.stateless_shuffle
 _fold_in = tf.random.experimental.stateless_fold_in
 

@@ -4,6 +4,8 @@ It does not use TensorFlow: a worker that writes records needs 60 MB instead of 
 array operations encode a whole batch instead of one call per instance.
 """
 
+from collections.abc import Container
+
 import numpy as np
 
 from text.records.schema import Feature
@@ -107,8 +109,22 @@ def encode(batch: dict[str, np.ndarray], schema: tuple[Feature, ...]) -> list[by
 
 # === Decoding examples ===
 
-# tensorflow/models writes the same inputs with other names.
-OTHER_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+# tensorflow/models and XLNet's release write the same inputs with other names.
+OTHER_NAMES = {
+    "input_ids": ("input_word_ids", "input"),
+    "segment_ids": ("input_type_ids", "seg_id"),
+}
+# XLNet's records, which have this, have no input_mask, because they are always full.
+ALWAYS_FULL = "seg_id"
+
+
+def name_in(features: Container[str], name: str) -> str | None:
+    """What a feature is called in a record; None if it is 1 everywhere and left out."""
+    if name == "input_mask" and name not in features and ALWAYS_FULL in features:
+        return None
+    others = (other for other in OTHER_NAMES.get(name, ()) if other in features)
+    return name if name in features else next(others, name)
+
 
 _DTYPES = {0x0A: "bytes", 0x12: "float32", 0x1A: "int64"}  # by tag in a Feature
 # Numbers are packed in one field (0x0A) or, unpacked, each has its own field.
@@ -210,7 +226,7 @@ def schema_of(example: bytes) -> tuple[Feature, ...]:
     Raises:
         ValueError: it is not a tf.train.Example.
     """
-    ours = {other: name for name, other in OTHER_NAMES.items()}
+    ours = {other: name for name, others in OTHER_NAMES.items() for other in others}
     schema = []
     for name, (dtype, contents) in sorted(_features(example).items()):
         length = len(contents)
@@ -242,7 +258,11 @@ def decode(
     for name, dtype, length, _ in schema:
         packed = []
         for row, features in enumerate(parsed):
-            found = features.get(name) or features.get(OTHER_NAMES.get(name))
+            theirs = name_in(features, name)
+            if theirs is None:
+                packed.append(b"\1" * length)
+                continue
+            found = features.get(theirs)
             if found and found[0] == dtype:
                 packed.append(b"".join(found[1]))
                 continue

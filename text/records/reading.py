@@ -62,6 +62,8 @@ class Records:
         schema: the features of a record; integers are read as int32. The limits of
             integers are checked whenever a batch is read, the others by `check`.
         sizes: the values of the schema's named limits, as in a config.
+        rows_per_batch: if not 0, row k of a batch of this many continues row k of the batch
+            before; training reads the records in order.
     Raises:
         UserError: the first record of a file does not fit the schema.
     """
@@ -71,7 +73,9 @@ class Records:
         files: list[shards.RecordFile],
         schema: Schema,
         sizes: Mapping[str, int] | None = None,
+        rows_per_batch: int = 0,
     ):
+        self.rows_per_batch = rows_per_batch
         self.files = files
         self.total = sum(file.records for file in files)
         # Whether any file is packed: then every host reads all of them from the beginning
@@ -80,7 +84,8 @@ class Records:
         self._schema = schema
         limits = {feature.name: feature.limit(sizes or {}) for feature in schema}
         self._limits = {name: n for name, n in limits.items() if n is not None}
-        self._names = {}  # our name of a feature -> its name in these files
+        # Our name of a feature -> its name in these files, None if it is always 1.
+        self._names = {}
         for file in files:
             self._check_first(file)
 
@@ -95,10 +100,7 @@ class Records:
                 f"{file.path}: record 1 is not a tf.train.Example"
             ) from error
         features = example.features.feature
-        names = {
-            name: name if name in features else encoding.OTHER_NAMES.get(name, name)
-            for name, *_ in self._schema
-        }
+        names = {name: encoding.name_in(features, name) for name, *_ in self._schema}
         if self._names not in ({}, names):
             raise UserError(
                 f"{file.path}: its features are named {', '.join(sorted(features))}, "
@@ -106,6 +108,8 @@ class Records:
             )
         self._names = names
         for name, dtype, length, _ in self._schema:
+            if names[name] is None:
+                continue
             kind = "float_list" if dtype == "float32" else "int64_list"
             # Without `in`, a look-up would add the feature.
             values = (
@@ -175,9 +179,15 @@ class Records:
         spec = {
             self._names[name]: tf.io.FixedLenFeature([length], dtype)
             for name, dtype, length, _ in self._schema
+            if self._names[name]
         }
         parsed = tf.io.parse_example(serialized, spec)
-        features = {name: parsed[self._names[name]] for name, *_ in self._schema}
+        features = {
+            name: parsed[self._names[name]]
+            if self._names[name]
+            else tf.ones([tf.size(serialized), length], tf.int64)
+            for name, _, length, _ in self._schema
+        }
         return {name: self._as_int32(name, v) for name, v in features.items()}
 
     def _as_int32(self, name, values):
@@ -226,8 +236,21 @@ class Records:
         begun, inside = divmod(first, self.total)
         return tf.data.Dataset.range(begun, tf.int64.max).flat_map(epoch).skip(inside)
 
+    def _ordered(self, first: int) -> tf.data.Dataset:
+        """Endless records in the order of the files, from one of all epochs on."""
+        inside = first % self.total
+        if not self.packed:
+            return blocks.in_order(*self._files(), inside)
+        files = tf.data.Dataset.range(len(self.files))
+        epoch = files.flat_map(self._open).map(lambda file, number, x: x)
+        return epoch.repeat().skip(inside)
+
     def _blocks(self) -> blocks.Blocks:
-        return blocks.Blocks(
+        return blocks.Blocks(*self._files())
+
+    def _files(self):
+        """The paths, the offsets and the numbers of records of all files."""
+        return (
             [file.path for file in self.files],
             [file.offsets for file in self.files],
             [file.records for file in self.files],
@@ -251,7 +274,10 @@ class Records:
             from 0, which do not depend on the division; int32, their lowest 32 bits.
         """
         first, size = first_batch * batch_size, batch_size // part.replicas
-        if self.packed:
+        if self.rows_per_batch:
+            mine = self._ordered(first).shard(part.hosts, part.host)
+            batches = mine.batch(size)
+        elif self.packed:
             mine = self._sequence(seed, first).shard(part.hosts, part.host)
             batches = mine.map(lambda file, number, x: x).batch(size)
         else:
@@ -279,6 +305,16 @@ class Records:
     ) -> list[tuple[str, int]]:
         """The file and record number of every record in one batch of `training`."""
         first = batch * batch_size
+        if self.rows_per_batch:
+            ends = np.cumsum([file.records for file in self.files])
+            numbers = np.arange(first, first + batch_size) % self.total
+            files = np.searchsorted(ends, numbers, "right")
+            numbers += 1 + np.array([file.records for file in self.files])[files]
+            numbers -= ends[files]
+            return [
+                (self.files[file].path, number)
+                for file, number in zip(files, numbers.tolist(), strict=True)
+            ]
         if self.packed:
             dataset = self._sequence(seed, first).take(batch_size)
             return [

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from text.instances import packing
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 
@@ -175,11 +176,9 @@ def masked(
     room = (max_seq_length - vocabulary.num_special_tokens) // 2
     hidden = [*ids[: word.first], vocabulary.mask_id, *ids[word.last :]]
     start = min(max(word.first - room // 2, 0), max(len(hidden) - room, 0))
-    head = [vocabulary.cls_id, *hidden[start : start + room]]
-    head += [vocabulary.sep_id] * vocabulary.separators
-    tail = [*ids[start : start + room], vocabulary.sep_id]
-    segments = [0] * len(head) + [vocabulary.second_segment] * len(tail)
-    return head + tail, segments, 1 + word.first - start
+    stop = start + room
+    row = packing.join(vocabulary, hidden[start:stop], ids[start:stop])
+    return *row, len(vocabulary.head) + word.first - start
 
 
 def rewritten(

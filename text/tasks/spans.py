@@ -4,7 +4,6 @@ A document is tokenized once, however many questions are asked about it. Every a
 scored or served, is taken from its text by character offsets.
 """
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -16,6 +15,7 @@ import numpy as np
 
 from text.errors import UserError
 from text.instances import packing
+from text.tasks.windows import Lengths, windows
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 
@@ -25,50 +25,6 @@ _ROWS_AT_ONCE = 1024
 
 # A word, as the release's reader defines it: only these five characters separate (D31).
 _WORD = re.compile("[^ \t\r\n\u202f]+")
-
-
-@dataclasses.dataclass(frozen=True)
-class Lengths:
-    """How a question and a document share a row, all in tokens.
-
-    Attributes:
-        max_seq_length: of the whole row, `[CLS] question [SEP] window [SEP]`.
-        doc_stride: from the start of one window to that of the next; a shorter window is
-            followed by the next without a gap.
-        max_query_length: the length to which longer questions are cut.
-        num_special_tokens: of a row.
-    Raises:
-        UserError: a row has no room for a window, or windows would not advance.
-    """
-
-    max_seq_length: int = 384
-    doc_stride: int = 128
-    max_query_length: int = 64
-    num_special_tokens: int = packing.NUM_SPECIAL_TOKENS
-
-    def __post_init__(self):
-        if self.max_query_length < 1:
-            raise UserError(
-                f"--max_query_length={self.max_query_length}: must be at least 1"
-            )
-        if self.window(self.max_query_length) < 1:
-            raise UserError(
-                f"--max_seq_length={self.max_seq_length}: must be at least "
-                f"{self.max_query_length + self.num_special_tokens + 1} to fit "
-                f"--max_query_length={self.max_query_length}, "
-                f"{self.num_special_tokens} special tokens and 1 document token"
-            )
-        if self.doc_stride < 1:
-            raise UserError(f"--doc_stride={self.doc_stride}: must be at least 1")
-
-    @property
-    def always_overlap(self) -> bool:
-        """Whether windows overlap for every question."""
-        return self.doc_stride < self.window(self.max_query_length)
-
-    def window(self, num_query_tokens: int) -> int:
-        """The most tokens of a document that fit after a question of this length."""
-        return self.max_seq_length - num_query_tokens - self.num_special_tokens
 
 
 class Document:
@@ -103,6 +59,7 @@ class Window(NamedTuple):
         first, stop: the tokens in the row, excluding `stop`.
         own_first, own_stop: those that no other row shows with more context.
         offset: token t is at position `t + offset` of the row; may be negative.
+        cls: the position of [CLS], which stands for "no answer".
     """
 
     first: int
@@ -110,44 +67,12 @@ class Window(NamedTuple):
     own_first: int
     own_stop: int
     offset: int
+    cls: int = 0
 
-
-@functools.lru_cache(maxsize=1 << 14)  # many questions of one length share a document
-def windows(num_tokens: int, length: int, stride: int) -> tuple[tuple[int, ...], ...]:
-    """Windows over a document, and which of them owns each token.
-
-    A token in several windows belongs to the one where the shorter of its two sides is
-    longest; on a tie, to the earlier one. A shorter last window has a disadvantage of 0.01
-    per missing token.
-
-    Args:
-        length: of every window but the last.
-        stride: from start to start; if it is `length` or more, windows are adjacent.
-    Returns:
-        for each window, the token numbers `first, stop, own_first, own_stop`; the owned
-        ranges are adjacent.
-    Source: google-research/bert@eedf571 run_squad.py, convert_examples_to_features,
-        _check_is_max_context.
-    """
-    if not num_tokens:
-        return ()
-    stride = min(stride, length)
-    starts = range(0, max(num_tokens - length, 0) + stride, stride)
-    most = np.full(num_tokens, -1.0)
-    owner = np.zeros(num_tokens, np.int64)
-    for index, start in enumerate(starts):
-        place = np.arange(min(length, num_tokens - start))
-        # float64 and in this order, so that ties fall as in the release.
-        context = np.minimum(place, place[::-1]) + 0.01 * len(place)
-        covered = slice(start, start + len(place))
-        better = context > most[covered]
-        most[covered][better] = context[better]
-        owner[covered][better] = index
-    bounds = owner.searchsorted(range(len(starts) + 1)).tolist()
-    return tuple(
-        (start, min(start + length, num_tokens), bounds[index], bounds[index + 1])
-        for index, start in enumerate(starts)
-    )
+    @property
+    def size(self) -> int:
+        """How many tokens of the row count: up to the [SEP] of the document, and [CLS]."""
+        return max(self.stop + self.offset, self.cls) + 1
 
 
 class Row(NamedTuple):
@@ -156,8 +81,8 @@ class Row(NamedTuple):
     Attributes:
         input_ids: int32 [length], not padded.
         segment_ids: uint8 [length].
-        start_position, end_position: where the answer is; 0, 0 if the row does not contain
-            all of it.
+        start_position, end_position: where the answer is; at [CLS] if the row does not
+            contain all of it.
         window: the `Window`.
     """
 
@@ -175,29 +100,35 @@ def rows(
     lengths: Lengths,
     answer: tuple[int, int] | None = None,
 ) -> Iterator[Row]:
-    """Lays out a question before each window of a document.
+    """Lays out a question with each window of a document.
 
     Args:
         question: ids; those beyond `max_query_length` are dropped.
         answer: its first and last token in the document; None if there is none.
     Yields:
         a `Row` for each window; none for a document without tokens.
-    Source: google-research/bert@eedf571 run_squad.py, convert_examples_to_features.
+    Source: google-research/bert@eedf571 and zihangdai/xlnet@bbaa3a6 run_squad.py,
+        convert_examples_to_features.
     """
     question = question[: lengths.max_query_length]
-    seps = [vocabulary.sep_id] * vocabulary.separators
-    head = np.array([vocabulary.cls_id, *question, *seps], np.int32)
-    tail = np.array([vocabulary.end_id], np.int32)
+    before = len(vocabulary.head)
+    if not lengths.document_first:
+        before += len(question) + vocabulary.separators
     spans = windows(len(document), lengths.window(len(question)), lengths.doc_stride)
     for first, stop, own_first, own_stop in spans:
-        offset = len(head) - first
-        start = end = 0
+        sides = question, document.ids[first:stop]
+        sides = sides[::-1] if lengths.document_first else sides
+        input_ids, segment_ids = (
+            np.array(column, kind)
+            for column, kind in zip(
+                packing.join(vocabulary, *sides), (np.int32, np.uint8), strict=True
+            )
+        )
+        cls = 0 if vocabulary.head else len(input_ids) - 1
+        window = Window(first, stop, own_first, own_stop, before - first, cls)
+        start = end = cls
         if answer and first <= answer[0] and answer[1] < stop:
-            start, end = answer[0] + offset, answer[1] + offset
-        input_ids = np.concatenate((head, document.ids[first:stop], tail))
-        segment_ids = np.full(len(input_ids), vocabulary.second_segment, np.uint8)
-        segment_ids[: len(head)] = 0
-        window = Window(first, stop, own_first, own_stop, offset)
+            start, end = answer[0] + window.offset, answer[1] + window.offset
         yield Row(input_ids, segment_ids, start, end, window)
 
 
@@ -304,7 +235,7 @@ def best_answers(
 
 
 def table_of(questions: Sequence[int], windows: Sequence[Window]) -> np.ndarray:
-    """int64 [rows, 6]: the question of each row, and its window."""
+    """int64 [rows, 7]: the question of each row, and its window."""
     columns = np.array(windows, np.int64).reshape(-1, len(Window._fields))
     return np.column_stack((np.array(questions, np.int64), columns))
 
@@ -350,8 +281,8 @@ _CANDIDATE = np.dtype(
 
 def _refuse_not_finite(table, start_logits, end_logits):
     """Padding may have any scores."""
-    _, _, stop, _, _, offset = table.T
-    sizes = stop + offset + 1  # [SEP]
+    _, _, stop, _, _, offset, cls = table.T
+    sizes = np.maximum(stop + offset, cls) + 1
     is_token = np.arange(start_logits.shape[1]) < sizes[:, None]
     finite = np.isfinite(start_logits) & np.isfinite(end_logits)
     broken = np.flatnonzero((is_token & ~finite).any(axis=1))
@@ -365,7 +296,7 @@ def _refuse_not_finite(table, start_logits, end_logits):
 
 def _candidates(table, starts, start_scores, ends, end_scores, max_answer_length):
     """The allowed pairs, row by row, best start and then best end first."""
-    question, first, stop, own_first, own_stop, offset = table.T[:, :, None, None]
+    question, first, stop, own_first, own_stop, offset, _ = table.T[:, :, None, None]
     start_tokens, end_tokens = starts[:, :, None] - offset, ends - offset
     allowed = (own_first <= start_tokens) & (start_tokens < own_stop)
     allowed = allowed & (first <= end_tokens) & (end_tokens < stop)  # [rows, n, m]
@@ -391,8 +322,9 @@ def _best(logits, count):
 
 def _nulls(table, start_logits, end_logits):
     """Question to "no answer" with the lowest score of its rows; on a tie, the first."""
-    starts = start_logits[:, 0].astype(np.float64).tolist()
-    ends = end_logits[:, 0].astype(np.float64).tolist()
+    at_cls = np.arange(len(table)), table[:, -1]
+    starts = start_logits[at_cls].astype(np.float64).tolist()
+    ends = end_logits[at_cls].astype(np.float64).tolist()
     nulls = {}
     for question, start, end in zip(table[:, 0].tolist(), starts, ends, strict=True):
         if question not in nulls or start + end < _score(nulls[question]):

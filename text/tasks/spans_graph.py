@@ -29,7 +29,7 @@ class Windows(NamedTuple):
     Attributes:
         question: its number, ascending.
         num_query_tokens: tokens of the question in the row.
-        first, stop, own_first, own_stop, offset: those of `text.tasks.spans.Window`.
+        first, stop, own_first, own_stop, offset, cls: those of `text.tasks.spans.Window`.
     """
 
     question: tf.Tensor
@@ -39,12 +39,13 @@ class Windows(NamedTuple):
     own_first: tf.Tensor
     own_stop: tf.Tensor
     offset: tf.Tensor
+    cls: tf.Tensor
 
 
 def windows(
     questions: tf.RaggedTensor, documents: tf.RaggedTensor, lengths: Lengths
 ) -> Windows:
-    """The windows over each document, after its question.
+    """The windows over each document.
 
     Args:
         questions, documents: ids, int32 [b, (tokens)].
@@ -65,15 +66,12 @@ def windows(
     begin = tf.gather(tf.cast(documents.row_starts(), tf.int32), question)
     own = _owned(begin + first, begin + stop)
     own_stop = tf.cumsum(own) - begin
-    return Windows(
-        question,
-        query,
-        first,
-        stop,
-        own_stop - own,
-        own_stop,
-        query + lengths.num_special_tokens - 1 - first,
-    )
+    bounds = first, stop, own_stop - own, own_stop
+    if lengths.document_first:
+        cls = stop - first + query + lengths.num_special_tokens - 1
+        return Windows(question, query, *bounds, -first, cls)
+    offset = query + lengths.num_special_tokens - 1 - first
+    return Windows(question, query, *bounds, offset, tf.zeros_like(first))
 
 
 def _owned(first, stop):
@@ -104,7 +102,7 @@ def rows(
     windows: Windows,
     tokenizer: GraphTokenizer,
 ) -> dict[str, tf.Tensor]:
-    """Lays out each question before its windows.
+    """Lays out each question with its windows.
 
     Args: as for `windows`.
     Returns:
@@ -114,33 +112,36 @@ def rows(
     tokens = tf.ragged.range(begin + windows.first, begin + windows.stop)
     begin = tf.gather(tf.cast(questions.row_starts(), tf.int32), windows.question)
     query = tf.ragged.range(begin, begin + windows.num_query_tokens)
-    cls, sep, end = (
-        tf.fill([tf.size(begin), 1], id)
-        for id in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id)
+    sides = [
+        _gathered(questions.flat_values, query),
+        _gathered(documents.flat_values, tokens),
+    ]
+    sides = sides[::-1] if tokenizer.document_first else sides
+    head, between, tail = (
+        tf.tile(tf.constant(ids, tf.int32, [1, len(ids)]), [tf.size(begin), 1])
+        for ids in (tokenizer.head, tokenizer.between, tokenizer.tail)
     )
-    input_ids = tf.concat(
-        [
-            cls,
-            _gathered(questions.flat_values, query),
-            *[sep] * tokenizer.separators,
-            _gathered(documents.flat_values, tokens),
-            end,
-        ],
-        axis=1,
-    ).to_tensor(tokenizer.pad_id)
+    first = tf.concat([head, sides[0], between], axis=1)
+    input_ids = tf.concat([first, sides[1], tail], axis=1)
+    sizes = tf.cast(input_ids.row_lengths(), tf.int32)
+    input_ids = input_ids.to_tensor(tokenizer.pad_id)
     longest = tf.shape(input_ids)[1]
-    input_mask = tf.sequence_mask(_sizes(windows), longest, tf.int32)
-    head = windows.num_query_tokens + 1 + tokenizer.separators
-    head = tf.sequence_mask(head, longest, tf.int32)
+    input_mask = tf.sequence_mask(sizes, longest, tf.int32)
+    in_first = tf.sequence_mask(first.row_lengths(), longest, tf.int32)
+    segments = (input_mask - in_first) * tokenizer.second_segment
+    if tokenizer.last_segment is not None:
+        is_last = tf.range(longest) == sizes[:, None] - 1
+        segments = tf.where(is_last, tokenizer.last_segment, segments)
     return {
         "input_ids": input_ids,
         "input_mask": input_mask,
-        "segment_ids": (input_mask - head) * tokenizer.second_segment,
+        "segment_ids": segments,
     }
 
 
 def _sizes(windows):
-    return windows.stop + windows.offset + 1  # [SEP]
+    """Those of `text.tasks.spans.Window.size`."""
+    return tf.maximum(windows.stop + windows.offset, windows.cls) + 1
 
 
 def _gathered(values, ragged):
@@ -333,8 +334,9 @@ def _probabilities(scores, null):
 
 def _nulls(windows, start_logits, end_logits, number):
     """The lowest [CLS] score of each question's rows, 0 without rows; float64 [b]."""
-    scores = tf.cast(start_logits[:, 0], tf.float64) + tf.cast(
-        end_logits[:, 0], tf.float64
+    scores = sum(
+        tf.cast(tf.gather(logits, windows.cls, axis=1, batch_dims=1), tf.float64)
+        for logits in (start_logits, end_logits)
     )
     lowest = tf.math.unsorted_segment_min(scores, windows.question, number)
     rows = tf.math.bincount(windows.question, minlength=number, maxlength=number)
@@ -355,7 +357,7 @@ class _Candidates(NamedTuple):
 
 def _candidates(windows, starts, start_scores, ends, end_scores, max_answer_length):
     """The allowed pairs, row by row, best start and then best end first."""
-    first, stop, own_first, own_stop, offset = (x[:, None, None] for x in windows[2:])
+    first, stop, own_first, own_stop, offset = (x[:, None, None] for x in windows[2:7])
     starts, ends = starts[:, :, None] - offset, ends - offset  # tokens
     may_start = (own_first <= starts) & (starts < own_stop)
     may_end = (first <= ends) & (ends < stop)

@@ -179,7 +179,8 @@ def rows(
     ids = ids.with_flat_values(tf.gather(pieces.flat_values, ids.flat_values))
     word = tf.ragged.range(own_start, own_stop)
     row = tf.cast(word.value_rowids(), tf.int32)
-    place = tf.gather(edges, word.flat_values) - tf.gather(first, row) + 1  # [CLS]
+    place = tf.gather(edges, word.flat_values) - tf.gather(first, row)
+    place += len(tokenizer.head)
     batch = pack_graph.pack(tokenizer, ids, None, max_seq_length)
     return batch, tf.stack([row, place], axis=1)
 

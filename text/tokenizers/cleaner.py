@@ -4,6 +4,8 @@ import re
 import unicodedata
 
 _WORD = re.compile(r"\S+")
+_CHARACTER = re.compile(".", re.DOTALL)
+_CHARACTER_OR_QUOTES = re.compile("``|''|.", re.DOTALL)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -30,17 +32,27 @@ class Cleaner:
         collapses_spaces: whether white space becomes single spaces.
         do_lower_case: whether it is lowercased.
         strip_accents: whether it is `decomposed`.
-    Source: google-research/albert@b772393 tokenization.py, preprocess_text.
+        joins_quotes: whether `` and '' become ".
+    Source: google-research/albert@b772393 tokenization.py, and zihangdai/xlnet@bbaa3a6
+        prepro_utils.py, preprocess_text.
     """
 
     collapses_spaces = True
 
-    def __init__(self, do_lower_case: bool = True, strip_accents: bool = True):
+    def __init__(
+        self,
+        do_lower_case: bool = True,
+        strip_accents: bool = True,
+        joins_quotes: bool = False,
+    ):
         self.do_lower_case = do_lower_case
         self.strip_accents = strip_accents
+        self.joins_quotes = joins_quotes
 
     def clean(self, text: str) -> str:
         text = " ".join(text.split())
+        if self.joins_quotes:
+            text = text.replace("``", '"').replace("''", '"')
         if not text.isascii():
             text = _SURROGATES.sub("\ufffd", text)
             text = decomposed(text) if self.strip_accents else text
@@ -55,24 +67,27 @@ class Cleaner:
         """
         text = _SURROGATES.sub("\ufffd", text)
         parts, starts, ends = [], [], []
+        character = _CHARACTER_OR_QUOTES if self.joins_quotes else _CHARACTER
         for word in _WORD.finditer(text):
             if parts:
                 parts.append(" ")
                 starts.append(word.start() - 1)
                 ends.append(word.start())
             first = len(starts)
-            for index, character in enumerate(word.group(), start=word.start()):
-                part = decomposed(character) if self.strip_accents else character
+            for found in character.finditer(text, *word.span()):
+                index, end = found.span()
+                part = found.group() if end - index == 1 else '"'
+                part = decomposed(part) if self.strip_accents else part
                 if part:
                     starts += [index] * len(part)
-                    ends += [index + 1] * len(part)
+                    ends += [end] * len(part)
                     parts.append(part)
                 else:
                     begin = starts[-1] if len(starts) > first else -1
                     for place in range(len(starts) - 1, first - 1, -1):
                         if starts[place] != begin:
                             break
-                        ends[place] = index + 1
+                        ends[place] = end
         clean = "".join(parts)
         if not self.do_lower_case:
             return clean, starts, ends

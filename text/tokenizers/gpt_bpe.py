@@ -100,24 +100,29 @@ class GptBpe(WordByWord):
         return found[0] if len(found) == 1 else None
 
     @classmethod
-    def resolved(cls, options):
+    def resolved(cls, options, vocab_file):
         """See `Tokenizer`.
 
         Raises:
             UserError: flags ask for what this kind cannot do.
         """
-        known = type(options).__dataclass_fields__
-        for name in ("do_lower_case", "strip_accents", "split_cjk"):
-            if getattr(options, name) != known[name].default:
+        allowed = {
+            "do_lower_case": (None, True),
+            "strip_accents": (None,),
+            "split_cjk": (True,),
+        }
+        for name, values in allowed.items():
+            if getattr(options, name) not in values:
                 raise UserError(
                     f"--{name} does not apply to GPT's vocabulary, whose text is always "
                     "lowercased; leave it out, and see --gpt_words"
                 )
-        return {"gpt_words": options.gpt_words or _words_found()}
+        words = options.gpt_words or _words_found()
+        return {"do_lower_case": True, "gpt_words": words}
 
     @classmethod
     def load(cls, vocab_file, options):
-        words = cls.resolved(options)["gpt_words"]
+        words = cls.resolved(options, vocab_file)["gpt_words"]
         (kind,) = (kind for kind in (GptBpe, OpenAiGptBpe) if kind.words == words)
         return kind(*_read(vocab_file))
 
@@ -212,7 +217,7 @@ def splitter(options) -> Splitter:
     Raises:
         UserError: a package is missing.
     """
-    words = GptBpe.resolved(options)["gpt_words"]
+    words = GptBpe.resolved(options, "")["gpt_words"]
     return OpenAiWords() if words == OpenAiGptBpe.words else HuggingFaceWords()
 
 

@@ -19,9 +19,10 @@ class GraphTokenizer(tf.Module, abc.ABC):
     Attributes:
         vocab_size: int.
         pad_id, sep_id, end_id, unk_id: ints.
-        cls_id: int; None if rows begin with text.
+        cls_id: int; None if rows begin with text and there is none.
         mask_id, mask: int, and str, the token with that id; None if there is none.
-        separators, second_segment: see `SpecialTokens`.
+        head, between, tail: see `Vocabulary`.
+        second_segment, last_segment, document_first: see `SpecialTokens`.
     """
 
     def __init__(self, vocabulary: Vocabulary):
@@ -32,15 +33,19 @@ class GraphTokenizer(tf.Module, abc.ABC):
         self.cls_id = vocabulary.special_ids.get(CLS)
         self.sep_id = vocabulary.sep_id
         self.unk_id, self.end_id = vocabulary.unk_id, vocabulary.end_id
+        # A tf.Module would make lists of its own of these.
+        self.head, self.between = vocabulary.head, vocabulary.between
+        self.tail = vocabulary.tail
         self.mask_id = vocabulary.special_ids.get(MASK)
         self.mask = None if self.mask_id is None else vocabulary.mask
-        self.separators = vocabulary.separators
         self.second_segment = vocabulary.second_segment
+        self.last_segment = vocabulary.last_segment
+        self.document_first = vocabulary.document_first
 
     @property
     def num_special_tokens(self) -> int:
         """How many special tokens a row of two texts has."""
-        return self.separators + 2
+        return len(self.head) + len(self.between) + len(self.tail)
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """string [n] -> int32 [n, (tokens)]; invalid UTF-8 counts as U+FFFD."""

@@ -114,16 +114,17 @@ def find_vocabulary(folder: str) -> str | None:
 class TokenizerOptions:
     """The flags that determine how text becomes tokens, the same for every script."""
 
-    do_lower_case: bool = options.field(
-        True,
-        help="Lowercase the text, for uncased vocabularies. This flag and the next two do "
+    do_lower_case: bool | None = options.field(
+        None,
+        help="Lowercase the text, for uncased vocabularies; by default true, but false for "
+        "a SentencePiece model with XLNet's special tokens. This flag and the next two do "
         "not apply to a byte-level vocabulary (vocab.json) or T5's, which keep text as it "
         "is.",
     )
     strip_accents: bool | None = options.field(
         None,
         help="Remove accents and decompose Hangul; by default, the same as "
-        "--do_lower_case, but always with SentencePiece, as in ALBERT's release.",
+        "--do_lower_case, but always with SentencePiece, as in the releases.",
     )
     split_cjk: bool = options.field(
         True,

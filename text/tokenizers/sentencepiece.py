@@ -1,4 +1,4 @@
-"""Tokenizes text into SentencePiece pieces with character offsets, like ALBERT or T5.
+"""Tokenizes text into SentencePiece pieces with offsets, like ALBERT, XLNet and T5.
 
 For ALBERT, a text is first cleaned as its release does: white space becomes single
 spaces, and letters lose their accents and their case. Then the model, one .model file,
@@ -56,6 +56,16 @@ def begins_word_in_albert(piece: str) -> bool:
     )
 
 
+def begins_word_in_xlnet(piece: str) -> bool:
+    """Whether XLNet treats a piece as the beginning of a word.
+
+    Source: zihangdai/xlnet@bbaa3a6 data_utils.py, _is_start_piece.
+    """
+    return piece.startswith((SPACE, "<")) or (
+        len(piece) == 1 and piece in string.punctuation and piece not in "'<=>"
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Family:
     """What models with these special tokens have in common.
@@ -64,26 +74,36 @@ class Family:
         special: their special tokens, by which a model is recognized.
         hugging_face_class: what Hugging Face calls their tokenizer.
         begins_word: piece -> whether it begins a word for whole-word masks.
+        do_lower_case: whether the released models are for lowercased text.
+        joins_quotes: see `Cleaner`.
+        splits_numbers: whether a piece that ends in a digit and a comma is replaced by the
+            pieces of the number and the comma.
+        adds_spaces: whether the number then has the \u2581 of a new text even inside a
+            word.
         keeps_text: whether the model gets text as it is, whatever the flags say.
         num_sentinels: how many pieces are added to those of the file, which stand for parts
             of a text.
         unknown: how an unknown piece is written in a text.
-        splits_numbers: whether the comma after a number is a piece of its own: a piece that
-            ends in a digit and a comma is replaced by the pieces of the number, with the
-            \u2581 of a new text even inside a word, and the comma.
     """
 
     special: SpecialTokens
     hugging_face_class: str
     begins_word: Callable[[str], bool]
+    do_lower_case: bool = True
+    joins_quotes: bool = False
+    splits_numbers: bool = True
+    adds_spaces: bool = False
     keeps_text: bool = False
     num_sentinels: int = 0
     unknown: str | None = None
-    splits_numbers: bool = False
 
-    def cleaner(self, do_lower_case: bool, strip_accents: bool) -> Cleaner:
-        """The cleaner of texts."""
-        return Verbatim() if self.keeps_text else Cleaner(do_lower_case, strip_accents)
+    def cleaner(self, do_lower_case: bool | None, strip_accents: bool) -> Cleaner:
+        """The cleaner of texts; `do_lower_case` is None for that of the released models."""
+        if self.keeps_text:
+            return Verbatim()
+        if do_lower_case is None:
+            do_lower_case = self.do_lower_case
+        return Cleaner(do_lower_case, strip_accents, self.joins_quotes)
 
     def extended(self, model: bytes, tokens: list[str]) -> bytes:
         """A model with the sentinels at the end, the first one last.
@@ -102,13 +122,28 @@ FAMILIES = {
         SpecialTokens(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), continuation=""),
         "AlbertTokenizer",
         begins_word_in_albert,
-        splits_numbers=True,
+        adds_spaces=True,
+    ),
+    "xlnet": Family(
+        SpecialTokens(
+            ("<pad>", "<unk>", "<cls>", "<sep>", "<mask>"),
+            continuation="",
+            cls_last=True,
+            last_segment=2,
+            document_first=True,
+            document_end="<eod>",
+        ),
+        "XLNetTokenizer",
+        begins_word_in_xlnet,
+        do_lower_case=False,
+        joins_quotes=True,
     ),
     # Source: google/seqio@b898b9f seqio/vocabularies.py, SentencePieceVocabulary.
     "t5": Family(
         SpecialTokens(("<pad>", "<unk>", None, "</s>", None), continuation=""),
         "T5Tokenizer",
         lambda piece: piece.startswith(SPACE),
+        splits_numbers=False,
         keeps_text=True,
         num_sentinels=NUM_SENTINELS,
         unknown=" \u2047 ",
@@ -133,7 +168,7 @@ class Split(NamedTuple):
 
 
 class SentencePiece(Tokenizer):
-    """Turns text into pieces exactly like ALBERT's FullTokenizer, or like T5.
+    """Turns text into pieces exactly like the releases of FAMILIES.
 
     Attributes:
         cleaner: the `Cleaner`.
@@ -141,8 +176,9 @@ class SentencePiece(Tokenizer):
         extended_model: bytes, the same with the family's sentinels.
         family: the `Family`.
         sizes: int of each piece, its characters without \u2581; that of the unknown is -1.
-        splits: id to the `Split` that replaces it; see `Family.splits_numbers`.
-    Source: google-research/albert@b772393 tokenization.py, encode_ids.
+        splits: id to the `Split` that replaces it; see `Family.adds_spaces`.
+    Source: google-research/albert@b772393 tokenization.py, and zihangdai/xlnet@bbaa3a6
+        prepro_utils.py, encode_ids.
     """
 
     vocabulary_file = "spiece.model"
@@ -155,10 +191,11 @@ class SentencePiece(Tokenizer):
     libraries = ("tensorflow_text",)
     finds_answers_by_offset = True
 
-    def __init__(self, path: str, *, do_lower_case: bool, strip_accents: bool):
+    def __init__(self, path: str, *, do_lower_case: bool | None, strip_accents: bool):
         """Args:
             path: of the model.
-            do_lower_case, strip_accents: see `Cleaner`.
+            do_lower_case: see `Cleaner`; None if the family decides.
+            strip_accents: see `Cleaner`.
         Raises:
             UserError: it is not a model, or of none of the FAMILIES.
         """
@@ -200,6 +237,12 @@ class SentencePiece(Tokenizer):
     def strips_accents(cls, options):
         """See `Tokenizer`; the release strips them from cased text, too."""
         return options.strip_accents is not False
+
+    @classmethod
+    def resolved(cls, options, vocab_file):
+        settings = cls.load(vocab_file, options).settings
+        names = ("do_lower_case", "strip_accents")
+        return {name: settings[name] for name in names if name in settings}
 
     @classmethod
     def load(cls, vocab_file, options):
@@ -339,7 +382,11 @@ class SentencePiece(Tokenizer):
         for id, token in enumerate(self.vocabulary.tokens):
             if token[-1:] == "," and token[-2:-1].isdigit():
                 number = token[:-1].replace(SPACE, "")
-                ids = (*self._processor.encode(number), comma)
+                number = self._processor.encode(number, out_type=str)
+                if not self.family.adds_spaces and token[0] != SPACE:
+                    number[0] = number[0].removeprefix(SPACE)
+                number = self._processor.piece_to_id([x for x in number if x])
+                ids = (*number, comma)
                 is_exact = sum(self.sizes[new] for new in ids) == self.sizes[id]
                 is_exact &= self.vocabulary.unk_id not in ids
                 yield id, Split(ids, self.sizes[id] if is_exact else -1)
@@ -378,8 +425,8 @@ def _no_family(path):
         " ".join(family.special.tokens) for family in FAMILIES.values()
     )
     return (
-        f"{path}: has no pieces {wanted}, the special tokens of ALBERT and of T5; use a "
-        "model that has them, or learn one with build_vocab.py --kind=sentencepiece"
+        f"{path}: has no pieces {wanted}, the special tokens of ALBERT, XLNet and T5; use "
+        "a model that has them, or learn one with build_vocab.py --kind=sentencepiece"
     )
 
 

@@ -50,6 +50,7 @@ class SentencePieceGraph(GraphTokenizer):
         self._collapses_spaces = cleaner.collapses_spaces
         self._is_space = _numbers(str.isspace)
         self._is_blank = _numbers(tokenizer.is_blank)
+        self._joins_quotes = cleaner.joins_quotes
         self._decomposed = self._lowered = None
         if cleaner.strip_accents:
             self._decomposed = _Replacement(decomposed)
@@ -110,12 +111,18 @@ class SentencePieceGraph(GraphTokenizer):
             return points, places, places + 1
         is_space = self._is_space(points) > 0
         points = tf.where(is_space, _SPACE, points)
-        ends = _ends(points, rows, self._decomposed)
         sources = tf.range(tf.size(points))
+        is_dropped = is_second = tf.zeros_like(is_space)
+        if self._joins_quotes:
+            points, is_second = _joined_quotes(points, rows)
+            is_dropped = is_second
+        if self._decomposed:
+            is_dropped |= self._decomposed.drops(points)
+        ends = _ends(rows, is_dropped)
         # Of several spaces, the last one stays if something precedes and follows.
         is_last = tf.concat([rows[1:] != rows[:-1], [True]], 0)[: tf.size(rows)]
         follows = tf.concat([~is_space[1:], [False]], 0)[: tf.size(rows)] & ~is_last
-        sources = tf.boolean_mask(sources, ~is_space | follows)
+        sources = tf.boolean_mask(sources, (~is_space | follows) & ~is_second)
         kept = tf.gather(rows, sources)
         is_first = tf.concat([[True], kept[1:] != kept[:-1]], 0)[: tf.size(kept)]
         is_first &= tf.gather(is_space, sources)
@@ -206,14 +213,33 @@ def _of_characters(points, texts, rows, starts, stops):
     )
 
 
-def _ends(points, rows, decomposed):
-    """int32 [n]: the end of each character, including the dropped marks after it."""
-    places = tf.range(tf.size(points))
-    if not decomposed:
-        return places + 1
-    changes = tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]
-    stays = tf.cast(tf.where(changes | ~decomposed.drops(points))[:, 0], tf.int32)
-    stays = tf.concat([stays, tf.shape(points)], 0)
+def _begins(*columns):
+    """bool [n]: whether an entry differs from the one before it in any of int [n]."""
+    differs = [column[1:] != column[:-1] for column in columns]
+    differs = functools.reduce(tf.logical_or, differs)
+    return tf.concat([[True], differs], 0)[: tf.size(columns[0])]
+
+
+def _joined_quotes(points, rows):
+    """Makes " of `` and ''.
+
+    Returns:
+        the code points, int32 [n], and which are the second of two, bool [n].
+    """
+    begins = _begins(points, rows)
+    run = tf.cumsum(tf.cast(begins, tf.int32)) - 1  # of the same character
+    first = tf.cast(tf.where(begins)[:, 0], tf.int32)
+    place = tf.range(tf.size(points)) - tf.gather(first, run)
+    is_second = ((points == ord("`")) | (points == ord("'"))) & (place % 2 == 1)
+    is_first = tf.concat([is_second[1:], [False]], 0)[: tf.size(points)]
+    return tf.where(is_first, ord('"'), points), is_second
+
+
+def _ends(rows, is_dropped):
+    """int32 [n]: the end of each character, including the dropped ones after it."""
+    places = tf.range(tf.size(rows))
+    stays = tf.cast(tf.where(_begins(rows) | ~is_dropped)[:, 0], tf.int32)
+    stays = tf.concat([stays, tf.shape(rows)], 0)
     following = tf.searchsorted(stays, places, side="right")
     return tf.gather(stays, tf.minimum(following, tf.size(stays) - 1))
 

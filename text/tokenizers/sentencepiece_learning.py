@@ -1,6 +1,7 @@
-"""Learns a SentencePiece model with the options of ALBERT's release, or like T5's.
+"""Learns a SentencePiece model with the options of ALBERT's or XLNet's release, or T5's.
 
-Source: google-research/albert@b772393 README.md, the spm_train command.
+Source: google-research/albert@b772393 and zihangdai/xlnet@bbaa3a6, README.md, the spm_train
+    commands.
 """
 
 import io
@@ -43,6 +44,12 @@ SYMBOLS = {
         30000,
     ),
     "t5": Symbols({"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}, (), (), 32000),
+    "xlnet": Symbols(
+        {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1},
+        ("<cls>", "<sep>", "<pad>", "<mask>", "<eod>"),
+        ("<eop>", ".", "(", ")", '"', "-", "\u2013", "\u00a3", "\u20ac"),
+        32000,
+    ),
 }
 _LONGEST = 250  # characters; bounds memory, and the trainer leaves out 4,193 bytes
 # What the trainer reserves, and leaves out lines for.

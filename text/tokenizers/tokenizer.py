@@ -52,12 +52,19 @@ class Tokenizer(abc.ABC):
     def strips_accents(cls, options) -> bool:
         """Whether `TokenizerOptions` remove accents from text."""
         strips = options.strip_accents
-        return options.do_lower_case if strips is None else strips
+        return options.do_lower_case is not False if strips is None else strips
 
     @classmethod
-    def resolved(cls, options) -> Mapping[str, object]:
-        """The values of the `TokenizerOptions` that are left open, by name."""
-        return {"strip_accents": cls.strips_accents(options)}
+    def resolved(cls, options, vocab_file: str) -> Mapping[str, object]:
+        """The values of the `TokenizerOptions` that are left open, by name.
+
+        Args:
+            vocab_file: the vocabulary, which may decide.
+        """
+        return {
+            "do_lower_case": options.do_lower_case is not False,
+            "strip_accents": cls.strips_accents(options),
+        }
 
     @classmethod
     @abc.abstractmethod

@@ -48,6 +48,11 @@ class SpecialTokens:
         second_segment: the segment id of the second text.
         continuation: what marks a piece that continues a word.
         end: the token at the end of a row, if it is not that at the end of a text.
+        cls_last: the third of the names is at the end of a row, after the end of a text.
+        last_segment: the segment id of the last token, if it is not that of its text.
+        document_first: whether a question comes after its document.
+        document_end: the token between two documents of a row, if it is not that at the
+            end of a text.
     """
 
     names: tuple[str | None, ...] = SPECIAL_TOKENS
@@ -55,11 +60,16 @@ class SpecialTokens:
     second_segment: int = 1
     continuation: str = "##"
     end: str | None = None
+    cls_last: bool = False
+    last_segment: int | None = None
+    document_first: bool = False
+    document_end: str | None = None
 
     @property
     def tokens(self) -> tuple[str, ...]:
         """All of them, each once."""
-        return tuple(filter(None, dict.fromkeys((*self.names, self.end))))
+        names = dict.fromkeys((*self.names, self.end, self.document_end))
+        return tuple(filter(None, names))
 
 
 class Vocabulary:
@@ -70,11 +80,15 @@ class Vocabulary:
         ids: dict of str to int; the later id if a token occurs twice.
         pad_id, unk_id, sep_id: ints.
         end_id: int, at the end of a row; nearly always sep_id.
+        document_end_id: int, between two documents of a row; nearly always sep_id.
+        head, between, tail: tuples of the ids before the first text of a row, between its
+            two, and after the last one.
         is_continuation: bool [size], true where a piece continues a word.
         is_joined: bool [size], true where a piece follows another without a space.
         joins_next: bool [size], true where the next piece follows without a space.
         texts: list of str, what each token stands for, without the mark of a continuation.
-        continuation, separators, second_segment: see `SpecialTokens`.
+        continuation, separators, second_segment, last_segment, document_first: see
+            `SpecialTokens`.
         path: where the tokens were read from, or "".
         digest: SHA-256 of the file's bytes in hexadecimal.
     """
@@ -119,10 +133,20 @@ class Vocabulary:
         self.pad_id, self.unk_id, self._cls_id, self.sep_id, self._mask_id = (
             self.ids.get(token) for token in special.names
         )
-        self.end_id = self.sep_id if special.end is None else self.ids[special.end]
+        self.end_id = self.ids.get(special.end, self.sep_id)
+        self.document_end_id = self.ids.get(special.document_end, self.sep_id)
+        self.head, self.tail = (), (self.end_id,)
+        if self.has_cls:
+            self.head = (self.cls_id,)
+        if special.cls_last:
+            self.end_id = self.cls_id
+            self.head, self.tail = (), (self.sep_id, self.cls_id)
+        self.between = (self.sep_id,) * special.separators
         self.continuation = special.continuation
         self.separators = special.separators
         self.second_segment = special.second_segment
+        self.last_segment = special.last_segment
+        self.document_first = special.document_first
 
     @property
     def id_type(self) -> np.dtype:
@@ -233,13 +257,14 @@ class Vocabulary:
         return spelled
 
     def is_separator(self, ids: np.ndarray) -> np.ndarray:
-        """bool [...]: which ids end a text or a row."""
-        return (ids == self.sep_id) | (ids == self.end_id)
+        """bool [...]: which ids end a text, a document or a row."""
+        ends = ids == self.document_end_id
+        return ends | (ids == self.sep_id) | (ids == self.end_id)
 
     @property
     def num_special_tokens(self) -> int:
-        """How many special tokens a row of two texts has."""
-        return self.separators + 2
+        """How many special tokens a row of two texts has; one of one text has two."""
+        return len(self.head) + self.separators + len(self.tail)
 
     def __len__(self) -> int:
         return len(self.tokens)

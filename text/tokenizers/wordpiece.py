@@ -136,7 +136,8 @@ class WordSplitter:
     @classmethod
     def of(cls, options) -> "WordSplitter":
         """Makes the splitter for `TokenizerOptions`."""
-        return cls(options.do_lower_case, options.strip_accents, options.split_cjk)
+        lowers = options.do_lower_case is not False
+        return cls(lowers, options.strip_accents, options.split_cjk)
 
     @property
     def settings(self) -> dict[str, bool]:
@@ -248,7 +249,7 @@ class WordPiece(WordByWord):
         """Makes the tokenizer for a loaded vocabulary and `TokenizerOptions`."""
         return cls(
             vocabulary,
-            do_lower_case=options.do_lower_case,
+            do_lower_case=options.do_lower_case is not False,
             strip_accents=options.strip_accents,
             split_cjk=options.split_cjk,
         )

@@ -18,6 +18,7 @@ from training.ablations.variants import (
     LEFT_TO_RIGHT,
     NO_NSP,
     T5,
+    XLNET,
     Head,
     Variant,
     electra,
@@ -319,6 +320,7 @@ TABLES = {
             Row("ELECTRA", ELECTRA),
             Row("ALBERT", ALBERT),
             Row("T5, its encoder", T5),
+            Row("XLNet", XLNET),
         ),
         readings=(Reading(), Reading("same time", same_time=True)),
         note="All have the layers, width, text and vocabulary of the config, and the same "

@@ -151,6 +151,28 @@ T5 = _of_architecture("t5", "span_corruption", _of_t5)._replace(writes=True)
 GPT = _of_architecture("gpt", "next_token", lambda config: {"type_vocab_size": None})
 
 
+def _of_xlnet(config):
+    """The same sizes under the names of its release."""
+    sizes = {
+        "vocab_size": "n_token",
+        "hidden_size": "d_model",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "intermediate_size": "d_inner",
+    }
+    return {
+        **dict.fromkeys(sizes),
+        **dict.fromkeys(("hidden_act", "max_position_embeddings", "type_vocab_size")),
+        **{key: getattr(config, name) for name, key in sizes.items()},
+        "d_head": config.hidden_size // config.num_attention_heads,
+        "ff_activation": "gelu",
+        "untie_r": True,
+    }
+
+
+XLNET = _of_architecture("xlnet", "permuted", _of_xlnet)
+
+
 def _lstms(config):
     """As in the release, two layers, and per direction four cells for each output."""
     width = config.hidden_size + config.hidden_size % 2

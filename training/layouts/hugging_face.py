@@ -5,12 +5,12 @@ A table for each architecture pairs the names of both layouts.
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
 import numpy as np
@@ -24,6 +24,7 @@ from text.errors import UserError
 from text.files import anywhere
 from training.layouts.kinds import NAMES, WEIGHTS
 from training.layouts.names import Names
+from training.layouts.stored import Stored
 
 NOT_READ = (
     "only safetensors files are read, because unpickling can execute arbitrary code; load "
@@ -137,28 +138,7 @@ def _names_in(path, file) -> Names:
     return NAMES[max(NAMES, key=known)]
 
 
-class _Stored(NamedTuple):
-    """Where a file has a weight: in a tensor, or in one of equal parts of its columns."""
-
-    name: str
-    transposed: bool
-    part: int
-    parts: int
-
-    def shape(self, file) -> tuple[int, ...]:
-        shape = file.get_slice(self.name).get_shape()
-        *rest, columns = shape[:: -1 if self.transposed else 1] or [self.parts]
-        return (*rest, columns // self.parts) if shape else ()
-
-    def of(self, value: np.ndarray) -> np.ndarray:
-        """The weight, of the tensor's value."""
-        value = value.T if self.transposed else value
-        if self.parts > 1:
-            value = np.array_split(value, self.parts, axis=-1)[self.part]
-        return np.ascontiguousarray(value)
-
-
-def _tensors(path, file) -> dict[str, _Stored]:
+def _tensors(path, file) -> dict[str, Stored]:
     """Released name -> where it is in the file.
 
     Tensors without a released name keep their own; those that their class ignores are
@@ -166,6 +146,7 @@ def _tensors(path, file) -> dict[str, _Stored]:
     """
     names, found = _names_in(path, file), {}
     not_read = names.not_read(file.keys())
+    stacks: dict[str, list[str]] = {}
     for name in file.keys():
         if name in not_read:
             continue
@@ -173,13 +154,19 @@ def _tensors(path, file) -> dict[str, _Stored]:
         for number, part in enumerate(parts):
             pair = names.of_theirs(part)
             released = pair.released if pair else part
+            if released in names.stacked:
+                stacks.setdefault(released, []).append(name)
+                continue
             if released in found:
                 raise UserError(
                     f"{path}: {found[released].name} and {name} are the same weight "
                     f"({released}); remove one of them from the file"
                 )
             transposed = bool(pair and pair.transposed)
-            found[released] = _Stored(name, transposed, number, len(parts))
+            found[released] = Stored(name, transposed, number, len(parts))
+    for released, layers in stacks.items():
+        layers = tuple(sorted(layers, key=names.layer_of_theirs))
+        found[released] = Stored(layers[0], False, 0, 1, layers)
     return found
 
 
@@ -214,6 +201,9 @@ def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]
 
 
 def _value(path, file, released, stored):
+    if stored.layers:
+        each = (stored._replace(name=name, layers=()) for name in stored.layers)
+        return np.stack([_value(path, file, released, one) for one in each])
     kind = file.get_slice(stored.name).get_dtype()
     if kind not in _FLOATS:
         # Tensors without a released name may have any other type that numpy has.
@@ -289,6 +279,8 @@ def write(
             writable.
     """
     names = names_of(config)
+    if names.prepared:
+        tensors = names.prepared(tensors, config)
     try:
         said = config.to_hugging_face() | _said_of_heads(tensors, names, task or {})
     except ValueError as error:
@@ -306,10 +298,9 @@ def write(
     weights = safetensors.numpy.save(weights, {"format": "pt"})
     values = {"config.json": said}
     if tokenizer:
-        values["tokenizer_config.json"] = {
-            "model_max_length": config.max_position_embeddings,
-            **tokenizer,
-        }
+        longest = config.max_position_embeddings
+        limit = {"model_max_length": longest} if math.isfinite(longest) else {}
+        values["tokenizer_config.json"] = limit | dict(tokenizer)
     files = dict(beside or {})
     for name, value in values.items():
         files[name] = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
@@ -334,6 +325,11 @@ def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
         )
     for released, value in tensors.items():
         pair = names.of_released(released, head)
+        if released in names.stacked:
+            for number, part in enumerate(value):
+                name = pair.theirs.replace("#", str(number))
+                theirs[name] = {name: part}
+            continue
         value = value.T if pair.transposed else value
         theirs.setdefault(names.whole(pair.theirs), {})[pair.theirs] = value
     for whole, values in theirs.items():

@@ -11,6 +11,7 @@ from training.layouts.electra_names import ELECTRA
 from training.layouts.gpt_names import GPT
 from training.layouts.roberta_names import ROBERTA
 from training.layouts.t5_names import T5
+from training.layouts.xlnet_names import XLNET
 
 # By the architecture of a config.
 NAMES = {
@@ -20,6 +21,7 @@ NAMES = {
     "gpt": GPT,
     "roberta": ROBERTA,
     "t5": T5,
+    "xlnet": XLNET,
 }
 # What a head without a name of its own may be for.
 HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))

@@ -10,6 +10,7 @@ from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from training.layouts.kinds import NAMES
 
+_SLOT = re.compile(r"/adam_[mv]$")
 # Of --features=weighted_sum_...: one weight for each layer.
 _BY_LAYER = "layer_weights"
 
@@ -64,7 +65,9 @@ def keep(
     kept = {}
     for name, value in tensors.items():
         found = layer.search(name)
-        if not found:
+        if value.ndim == names.stacked.get(_SLOT.sub("", name), -1):
+            kept[name] = value[list(layers)]
+        elif not found:
             kept[name] = value
         elif found[0] in places:
             kept[layer.sub(places[found[0]], name)] = value

@@ -15,8 +15,11 @@ _ENDINGS = {
     "columns": (("/kernel", ".weight", False), ("/bias", ".bias", False)),
     "head": (("output_weights", ".weight", False), ("output_bias", ".bias", False)),
     "bias": (("/output_bias", ".bias", False),),
+    "plain_bias": (("/bias", ".bias", False),),
+    "kernel": (("/kernel", "", False),),
+    "variable": (("", "", False),),
     "matrix": (("", ".weight", True),),
-    "kernel": (("/kernel", ".weight", True),),
+    "own_dense": (("/kernel", ".weight", True),),
     "scale": (("/scale", ".weight", False),),
 }
 _RELEASED_LAYER = r"((?<=/layer_)|(?<=group_))\d+(?=/)"
@@ -85,6 +88,9 @@ class Names:
         identity: Hugging Face's linear module that a model may lack; theirs then has ones
             and zeros there, which change nothing.
         networks: name -> network, if a checkpoint of pre-training has several.
+        stacked: released name of a variable whose first axis is that of the layers -> how
+            many axes it has; theirs is in each layer, whose number is #.
+        prepared: (tensors, config) -> the tensors as they are written.
         fused: ending of a module of Hugging Face that holds the columns of several -> the
             endings that `modules` gives these, in order.
         constants: pattern of names of tensors that never change; {} is the encoder.
@@ -110,6 +116,8 @@ class Names:
     own_heads: Callable[[Iterable[str]], Mapping[str, tuple[str, bool]]] | None = None
     identity: str | None = None
     networks: Mapping[str, Network] = dataclasses.field(default_factory=dict)
+    stacked: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    prepared: Callable | None = None
     fused: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     constants: str = _CONSTANTS
 
@@ -155,7 +163,9 @@ class Names:
         return self._find(name, self.numbers[1], self._by_their_name)
 
     def _find(self, name, number, table) -> Pair | None:
+        # A number after that of the layer may be part of a name.
         pair = table.get(re.sub(number, "#", name))
+        pair = pair or table.get(re.sub(number, "#", name, count=1))
         for found in re.finditer(number, name) if pair else ():
             layer = int(found[0])
             pair = pair._replace(
@@ -174,6 +184,10 @@ class Names:
         module, _, ending = pair.theirs.rpartition(".") if pair else ("", "", "")
         own = self.renamed.get(head, {}).get(module)
         return pair._replace(theirs=f"{own}.{ending}") if own else pair
+
+    def layer_of_theirs(self, name: str) -> int:
+        """The number of the layer in the name of a `stacked` tensor's part."""
+        return int(re.search(self.numbers[1], name)[0])
 
     def parts(self, name: str) -> tuple[str, ...]:
         """The names in `modules` of a tensor's columns, in order; often its own alone."""

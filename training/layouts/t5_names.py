@@ -19,7 +19,7 @@ def _stack(name, parts):
         )
         yield f"{ours}/layer_norm", f"{theirs}.layer_norm", "scale"
         of_part = _FEED_FORWARD if part == "DenseReluDense" else _ATTENTION
-        kind = "kernel" if part == "DenseReluDense" else "matrix"
+        kind = "own_dense" if part == "DenseReluDense" else "matrix"
         for module in of_part:
             yield f"{ours}/{part}/{module}", f"{theirs}.{part}.{module}", kind
     # Only the first layer has one.
@@ -39,7 +39,7 @@ T5 = Names(
         (_TABLE, "shared", "embedding"),
         *_stack("encoder", _ENCODER),
         *_stack("decoder", _DECODER),
-        ("decoder/logits", "lm_head", "kernel"),
+        ("decoder/logits", "lm_head", "own_dense"),
     ),
     numbers=(r"(?<=/block_)\d+(?=/)", r"(?<=\.block\.)\d+(?=\.)"),
     digits=3,

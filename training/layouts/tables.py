@@ -44,7 +44,9 @@ def add_words(
         shape = list(tensors[name].shape)
         shape[axis] = missing
         more = np.zeros(shape)
-        if len(shape) > 1:
+        if tuple(shape) == rows.shape:
+            more = rows  # of a table of its own
+        elif len(shape) > 1:
             more = draw(scale=config.initializer_range, size=shape)
         more = more.astype(tensors[name].dtype)
         tensors[name] = np.concatenate([tensors[name], more], axis=axis)

@@ -5,12 +5,18 @@ import threading
 
 import pytest
 
+import tests
 from tests.text.generation.settings import made_in, make_settings
 from text.generation import work
 from text.generation.run import generate
 from text.instances.kinds import INSTANCES
 
 CHANGES = {
+    "contiguous": {
+        "vocab_file": str(tests.GOLDEN / "sentencepiece" / "xlnet.model"),
+        "masking": "dynamic",
+        "rows_per_batch": 3,
+    },
     "sentence_order": {"ngram": 3, "do_whole_word_mask": True},
     "sentence_order, random": {"lone_sentences": "random", "masking": "dynamic"},
 }

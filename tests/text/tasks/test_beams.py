@@ -37,10 +37,8 @@ def drawn(rng, rows, one_for_all):
 
 def served(documents, numbers, windows, found, **options):
     table = np.column_stack((numbers, np.array(windows))).astype(np.int32)
-    question, first, stop, own_first, own_stop, offset = map(tf.constant, table.T)
-    of_rows = spans_graph.Windows(
-        question, tf.ones_like(question), first, stop, own_first, own_stop, offset
-    )
+    question, *window = map(tf.constant, table.T)
+    of_rows = spans_graph.Windows(question, tf.ones_like(question), *window)
     columns = [
         tf.ragged.constant([getattr(d, name).tolist() for d in documents], tf.int32)
         for name in ("starts", "ends")

@@ -198,7 +198,8 @@ def check_rows(asked):
         assert ids[place, :size].tolist() == row.input_ids.tolist()
         assert mask[place].tolist() == [1] * size + [0] * (len(mask[place]) - size)
         assert segments[place, :size].tolist() == row.segment_ids.tolist()
-        assert not ids[place, size:].any() and not segments[place, size:].any()
+        assert (ids[place, size:] == asked.vocabulary.pad_id).all()
+        assert not segments[place, size:].any()
 
 
 @pytest.mark.slow

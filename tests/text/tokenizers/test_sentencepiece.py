@@ -1,4 +1,4 @@
-"""SentencePiece equal to ALBERT's release, in Python and in a graph, on any text."""
+"""SentencePiece equal to ALBERT's and XLNet's releases, in a graph too, on any text."""
 
 import itertools
 import json
@@ -20,6 +20,7 @@ from text.tokenizers.kinds import TokenizerOptions
 
 GOLDEN = tests.GOLDEN / "sentencepiece"
 CASES = json.loads((GOLDEN / "cases.json").read_text("utf-8"))
+CASES |= json.loads((GOLDEN / "xlnet_cases.json").read_text("utf-8"))
 SWITCHES = [
     {},
     {"do_lower_case": False},
@@ -30,6 +31,8 @@ SWITCHES = [
 NASTY = [
     *"aAbßİıΣσςͅ'., \t\n\r\x00\x0b\x1c\x85\u00a0\u2028\u3000\ufeff\u200d\u200b\ufffd1119,,",
     *'\u2581()"-–£€¼½´\U0001f1012０，éÉ\u0301\u0316\u0345\u0591가각\u1100\u1161\u11a8が\u3099',
+    "``",
+    "'''",
     *"中豈\U00020000\U0001d165\U0001d15e\u0f71\u0f72Å\U0001f600\U0010ffff\ue000ﬁ",
 ]
 
@@ -50,7 +53,8 @@ def tokenizer():
 def test_ids_are_those_of_the_release(name):
     """With the comma after a number apart, and the space that this adds (digits)."""
     for case in CASES[name]:
-        tokenizer = load(name, do_lower_case=case.get("lower", True))
+        strips = False if case.get("keep_accents") else None
+        tokenizer = load(name, do_lower_case=case.get("lower"), strip_accents=strips)
         text = case["text"]
         assert tokenizer.cleaner.clean(text) == case["preprocessed"]
         assert tokenizer.encode(text) == case["ids"], text
@@ -75,6 +79,18 @@ def test_ids_are_those_of_the_release(name):
 def test_pieces_of_english_letters_continue_a_word(pieces, begins):
     found = [sentencepiece.begins_word_in_albert(piece) for piece in pieces]
     assert found == [begins] * len(pieces)
+
+
+def test_a_piece_of_one_mark_begins_a_word_for_xlnet():
+    marks = [*"\u2581.-_`@", "\u2581a", "<unk>"]
+    begins = map(sentencepiece.begins_word_in_xlnet, [*marks, *"a1'=>é한", "a.", ".."])
+    assert list(begins) == [True] * len(marks) + [False] * 9
+
+
+def test_xlnet_is_cased_unless_asked_otherwise():
+    assert not load("xlnet").settings["do_lower_case"]
+    assert load("xlnet", do_lower_case=True).settings["do_lower_case"]
+    assert load("tiny").settings["do_lower_case"]
 
 
 def test_special_ids_are_found_by_name(tokenizer):
@@ -108,6 +124,8 @@ def test_words_are_what_spaces_separate():
         ("tiny", "각하", ["각하"]),  # unknown characters are one piece
         ("digits", "2019,y2020, 1,", ["2019", ",", "y", "2020", ",", "1", ","]),
         ("digits", "\U0001f101", ["\U0001f101"] * 2),  # one character: 0 and a comma
+        ("xlnet", "``\u0301''' .", ["``\u0301", "''", "'", "."]),
+        ("xlnet", "\u0301``` 1", ["``", "`", "1"]),
     ],
 )
 def test_pieces_are_where_they_come_from(name, text, parts):

@@ -148,4 +148,7 @@ def test_what_a_vocabulary_lacks_is_said(tokenizer):
     with pytest.raises(UserError, match="no tokens that can stand for .* --num_unused"):
         Vocabulary([*SPECIAL_TOKENS, "a"]).sentinels  # noqa: B018
     with pytest.raises(UserError, match="spiece.model: has no token at the start of a"):
-        packing.pack(tokenizer.vocabulary, [5], None, 10)
+        tokenizer.vocabulary.cls_id  # noqa: B018
+    # Rows begin with text.
+    rows = packing.pack(tokenizer.vocabulary, [5], [6, 7], 10)
+    assert rows == ([5, 1, 6, 7, 1], [0, 0, 1, 1, 1], False)

@@ -1,0 +1,94 @@
+"""run_pretraining.py on permuted tokens, with memory, on records of XLNet's release."""
+
+import pytest
+
+import fill_mask
+import tests
+from training import checkpoint
+from modeling.encoders.xlnet_config import XlnetConfig
+from tests import jobs, tiny
+from tests.pretraining import metrics, results, run
+from tests.text.instances.test_full_sentences import make_records
+from text.errors import UserError
+
+RECORDS = tests.GOLDEN / "xlnet" / "records"
+MODEL = tests.GOLDEN / "sentencepiece" / "xlnet.model"
+CONFIG = XlnetConfig(600, 16, 1, 2, 8, 16, "gelu", True)
+BERT = tiny.config(vocab_size=600, max_position_embeddings=64)
+GIVEN = {
+    "config": CONFIG,
+    "objective": "permuted",
+    "optimizer": "xlnet_adam",
+    "weight_decay": 0.0,
+    "min_lr_ratio": 0.01,
+    "num_train_steps": 4,
+    "save_checkpoints_steps": 2,
+}
+
+
+def released(ways):
+    (path,) = RECORDS.glob(f"*.{ways}.*.tfrecords")
+    rows = {"bi": 4, "uni": 2}[ways]
+    return {"input_file": [str(path)], "train_batch_size": rows}
+
+
+@pytest.mark.slow
+def test_the_release_s_records_train_with_memory_and_go_on(tmp_path, untraced):
+    given = GIVEN | released("bi") | {"mem_len": 32, "perm_size": 16}
+    run(tmp_path, do_eval=True, **given)
+    output = tmp_path / "output"
+    expected = checkpoint.read(str(output / "model.ckpt-4"))
+    assert expected["training/memory"].shape == (4, 1, 32, 16)
+    assert 6 < metrics(tmp_path)[-1]["permuted_lm_loss"] < 7  # ln 600 = 6.4
+    assert float(results(tmp_path)["perplexity"]) > 100
+    for part in output.glob("model.ckpt-4.*"):
+        part.unlink()
+    (output / "checkpoint").unlink()
+    run(tmp_path, **given)
+    found = checkpoint.read(str(output / "model.ckpt-4"))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert (found[name] == value).all(), name
+    with pytest.raises(UserError, match="mem_len was 32 and is now 16"):
+        run(tmp_path, **given | {"mem_len": 16})
+    with pytest.raises(UserError, match="permuted, which does not fill masks"):
+        jobs.run(
+            fill_mask,
+            {
+                "init_checkpoint": str(output),
+                "vocab_file": str(MODEL),
+                "text": "a <mask>",
+            },
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train_batch_size": 8}, "a batch has 2; pass --train_batch_size=2"),
+        ({"perm_size": 48}, "perm_size=48: must divide the 32 tokens of a row"),
+        (
+            {"do_export": True, "vocab_file": str(MODEL)},
+            "--objective=permuted has no export",
+        ),
+        ({"config": BERT}, "'bert' has no second stream"),
+        ({"mask_alpha": 0}, "--mask_alpha=0: must be at least --mask_beta, 1"),
+        ({"mem_len": -1}, "--mem_len=-1: must not be negative"),
+        ({"objective": "masked_lm", "mem_len": 8}, "only --objective=permuted has it"),
+        ({"optimizer": "lamb"}, "only --optimizer=xlnet_adam or xlnet_adam_cosine has"),
+        ({"min_lr_ratio": 1.0}, "--min_lr_ratio=1.0: must be at least 0 and below 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path, change, message):
+    with pytest.raises(UserError, match=message):
+        run(tmp_path, **GIVEN | released("uni") | change)
+    assert not (tmp_path / "output").exists()
+
+
+def test_memory_needs_records_that_continue_each_other(tmp_path):
+    kind = {"instances": "full_sentences", "masking": "dynamic", "dupe_factor": 1}
+    records = make_records(tmp_path, **kind)
+    config = XlnetConfig(3000, 16, 1, 2, 8, 16, "gelu", True)
+    given = GIVEN | {"config": config, "input_file": [records], "mem_len": 8}
+    with pytest.raises(UserError, match="write them with --instances=contiguous"):
+        run(tmp_path, **given)

@@ -182,12 +182,11 @@ def test_whole_update_compiles_with_xla(kind):
     run = trainer(config, objective, accumulation_steps=2)
     batch = next(iter(parsed().training(8, seed=0)))
     batch["row_numbers"] = tf.range(8, dtype=tf.int64)
-    name = run.model.encoder.stages[1][0].path  # of the lowest layer
-    before = run.variables[name].numpy()
+    before = (variable := run.model.encoder.stages[1][0]).numpy()  # of the lowest layer
     update = tf.function(run.update, jit_compile=True)
     sums, finite = update(batch, tf.constant(1, tf.int64))
     assert sums.shape == [len(reported.names(run.objective)) + 1, 2] and finite == 1
-    assert np.any(run.variables[name].numpy() != before)
+    assert np.any(variable.numpy() != before)
 
 
 def poisoned(first, bad):

@@ -59,6 +59,7 @@ def fast(untraced, loaded, monkeypatch):
     monkeypatch.setattr(mask_filling, "load", load_once)
 
 
+@pytest.mark.slow
 def test_the_same_bytes_for_any_batches_and_neighbors(tmp_path, monkeypatch, capsys):
     rows = augment(tmp_path, [*LINES, "", " "])
     said = capsys.readouterr().err.splitlines()
@@ -115,6 +116,7 @@ def test_words_are_the_most_probable_of_a_row_with_the_text_after_it(tmp_path):
         assert {each.lower() for each in found} == expected
 
 
+@pytest.mark.slow
 def test_tables_keep_their_columns_and_forms(tmp_path):
     lines = ["id\tone\ttwo\tlabel"]
     lines += [

@@ -25,6 +25,7 @@ def in_a_folder(tmp_path, monkeypatch):
 MANY_TASKS = ROOT / "tests" / "programs" / "generate_many_tasks.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags, status, message",
     [

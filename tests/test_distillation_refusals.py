@@ -201,6 +201,7 @@ def test_flags_of_the_tokenizer_that_differ_are_named(taught):
     refused(taught("single"), f"the same; pass {flags}", **given)
 
 
+@pytest.mark.slow
 def test_other_heads_of_spans_have_no_teacher(taught):
     files = taught("spans")
     refused(

@@ -52,6 +52,7 @@ def write_start(folder, config):
     return {"init_checkpoint": prefix}, weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", TASKS)
 def test_every_task_trains(tmp_path, untraced, head, config):
     script, write_files, flags, score = TASKS[head]
@@ -80,6 +81,7 @@ def test_a_config_of_another_architecture_is_named(tmp_path, config):
         jobs.run(run_classifier, classifier_flags(tmp_path, **start) | given)
 
 
+@pytest.mark.slow
 def test_lower_layers_learn_more_slowly(tmp_path, untraced, config):
     classifier_files(tmp_path)
     start, weights = write_start(tmp_path, config)

@@ -200,6 +200,7 @@ TASKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", TASKS)
 def test_every_task_starts_from_a_model_of_hugging_face(tmp_path, untraced, head):
     script, write_files, flags, score = TASKS[head]

@@ -152,6 +152,7 @@ def test_an_export_answers_what_the_script_predicts(
     assert json.loads(capsys.readouterr().out)["answer"] == answers[0]["answer"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["albert", "xlnet"])
 def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced, head):
     folder = write_files(tmp_path, CONFIGS[head])

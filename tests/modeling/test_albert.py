@@ -113,6 +113,7 @@ def test_gradients_equal_the_release(name, batch):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trace", "optimizer"),
     [("trace_adamw.npz", "adam_weight_decay"), ("trace_lamb.npz", "lamb")],

@@ -22,6 +22,7 @@ BATCH = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compile", [None, compiler.compiled], ids=["plain", "fused"])
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_erf"])
 def test_a_network_has_the_same_gradients_either_way(hidden_act, compile):

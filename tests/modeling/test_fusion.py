@@ -59,6 +59,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", CHAINS)
 def test_compiled_chains_equal_single_operations(name, dtype):

@@ -75,6 +75,7 @@ def test_weights_that_layers_share_have_the_rate_of_the_highest():
     assert found["bert/encoder/embedding_hidden_mapping_in/bias"] == 7
 
 
+@pytest.mark.slow
 def test_twenty_updates_of_fine_tuning_equal_the_release(model, monkeypatch):
     # The release's norm for clipping has the rows of a lookup's gradient unsummed.
     monkeypatch.setattr(layers, "_dense", lambda table: table)

@@ -226,6 +226,7 @@ def test_model_dropout_follows_the_seed():
     assert (logits(1, 1) != logits(1, 2)).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_recomputed_layers_give_the_same_gradients_and_later_masks(dtype):
     model, batch = pretraining.PretrainingModel(TINY, dtype=dtype), tiny_batch()

@@ -85,6 +85,7 @@ def found():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("favor_shorter", [True, False])
 def test_every_choice_is_as_likely_as_in_the_release(found, favor_shorter):
     shares = ngram_shares(3, favor_shorter).tolist()
@@ -137,6 +138,7 @@ def test_rows_of_a_usual_size_are_masked_as_in_records(whole_words):
     assert not (drawn & ~candidates).any()
 
 
+@pytest.mark.slow
 def test_choices_do_not_depend_on_how_rows_are_divided_or_compiled():
     starts, candidates = long_rows(24)
     objective = masks(128, 19, shares=ngram_shares(3, True))

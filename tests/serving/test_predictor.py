@@ -154,6 +154,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", exports.FORMS)
 def test_every_form_of_answer(predictor, form):
     requests, wanted = zip(*ANSWERS[form], strict=True)

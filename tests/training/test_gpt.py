@@ -60,6 +60,7 @@ def trained(schedule, data):
     return log, run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -112,6 +113,7 @@ def test_schedules_are_openais(schedule, warmup):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_of_varying_length_and_accumulation_have_the_same_loss_and_gradients():
     """As length buckets give them; what only fills up a row or a batch does not count."""
     rng, config = np.random.default_rng(0), tiny()

@@ -181,6 +181,7 @@ def masked_rows(trace):
     }
 
 
+@pytest.mark.slow
 def test_twenty_updates_equal_fairseq(fairseq_weights):
     with np.load(GOLDEN / "fairseq" / "train_trace.npz") as file:
         trace = dict(file)

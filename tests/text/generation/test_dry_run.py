@@ -77,6 +77,7 @@ def largest(folder, monkeypatch):
     return lambda: max(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sample_foretells_the_records(folder, small_sample, largest, kind):
     (folder / "text.txt").write_text(corpus())

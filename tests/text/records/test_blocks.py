@@ -48,6 +48,7 @@ def test_order_is_entered_at_any_record(small_blocks):
         np.testing.assert_array_equal(entered, straight[first : first + 100])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [2, 3, 16, 32])
 def test_hosts_have_every_record_together(small_blocks, hosts):
     data = made(70, 9, 200)  # an odd number: a host's lanes change with the epoch

@@ -71,6 +71,7 @@ def test_order_depends_on_the_seed_alone(three_files):
     assert numbers(three_files.training(4, seed=4), 10) != first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first_batch", [1, 5, 7])
 def test_order_goes_on_where_it_stopped(three_files, first_batch):
     straight = numbers(three_files.training(4, seed=3), 10)

@@ -146,6 +146,7 @@ def digest(dataset):
     return digest.hexdigest()[:16]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("division", "whole", "resumed", "evaluated"),
     [

@@ -209,6 +209,7 @@ def test_rows_are_those_of_python(pairs, lengths):
     check_rows(Asked(pairs, lengths))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [8, 9, 12, 17, 24])
 def test_tokens_belong_to_the_windows_that_python_gives_them(length):
     """Every number of tokens, and all strides: ties fall as in the release."""

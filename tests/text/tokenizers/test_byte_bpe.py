@@ -199,6 +199,7 @@ def write(folder, merges, tokens=()):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "merges",
     [

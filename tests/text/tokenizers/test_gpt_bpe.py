@@ -156,6 +156,7 @@ def check_graph(tokenizer, graph, texts):
         assert tuple(column[number] for column in found) == expected, text
 
 
+@pytest.mark.slow
 def test_a_graph_gives_the_same(tokenizer, graph):
     texts = [case["text"] for case in CASES]
     check_graph(tokenizer, graph, texts)

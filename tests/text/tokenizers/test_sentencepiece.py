@@ -219,6 +219,7 @@ def check_graph(tokenizer, encode, texts):
         assert all(0 <= start <= end <= len(text) for start, end in spans)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_graph_gives_the_same(name, tmp_path):
     tokenizer = load(name)

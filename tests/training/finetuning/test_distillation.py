@@ -138,6 +138,7 @@ def test_damaged_answers_are_asked_again(files, capsys):
         assert not asked(files, capsys)
 
 
+@pytest.mark.slow
 def test_a_teacher_decides_on_text_and_network_and_the_student_on_rows(files):
     noted = {"do_lower_case": False, "lstm_layers": 1, "max_seq_length": 8}
     given = files.kind.script.Options(**files.given(lstm_layers=2))

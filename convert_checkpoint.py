@@ -125,6 +125,12 @@ class Options(kinds.TokenizerOptions):
             )
         if self.keep_layers is not None:
             self._check_layers()
+        for name in ("vocab_file", "bert_config_file", "network"):
+            if self.words_file and getattr(self, name):
+                raise UserError(
+                    f"--{name}={getattr(self, name)}: --words_file makes vocabulary and "
+                    "config of a released ELMo, which is one network; leave this flag out"
+                )
 
     @property
     def changes_model(self) -> bool:

@@ -181,20 +181,26 @@ def test_another_vocabulary_may_be_called_words_txt(tmp_path):
     assert kinds.find_vocabulary(str(tmp_path)) is None
 
 
-def test_released_files_that_do_not_fit_are_refused(texts, tmp_path, untraced):
-    with pytest.raises(
-        UserError, match="contains noskip_.*, skip_.*; pass the path of"
-    ):
-        checkpoint.resolve(str(GOLDEN))
+@pytest.fixture
+def refused(texts, tmp_path, untraced):
+    """The released files are in `tmp_path`; checks that vectors are refused."""
     for kind in ("options.json", "weights.hdf5"):
         shutil.copy(GOLDEN / f"skip_clip3_{kind}", tmp_path / kind)
-    assert checkpoint.resolve(str(tmp_path)) == str(tmp_path / "weights.hdf5")
 
-    def refused(message, source=tmp_path, **changes):
+    def check(message, source=tmp_path, **changes):
         with pytest.raises(UserError, match=message) as error:
             extract(texts, tmp_path, source, **changes)
         assert "\n" not in str(error.value)
 
+    return check
+
+
+def test_flags_that_do_not_fit_released_files_are_refused(texts, tmp_path, refused):
+    with pytest.raises(
+        UserError, match="contains noskip_.*, skip_.*; pass the path of"
+    ):
+        checkpoint.resolve(str(GOLDEN))
+    assert checkpoint.resolve(str(tmp_path)) == str(tmp_path / "weights.hdf5")
     refused("leave this flag out", vocab_file="words.txt")
     refused("write them to a file", input_file="-")
     refused("no layer 2; the model has 2", layers=["2"])
@@ -219,6 +225,9 @@ def test_released_files_that_do_not_fit_are_refused(texts, tmp_path, untraced):
     for name in ("vocab_file", "bert_config_file", "network"):
         with pytest.raises(UserError, match=f"--{name}=x: .* leave this flag out"):
             jobs.run(convert_checkpoint, given | {name: "x"})
+
+
+def test_released_files_that_do_not_fit_each_other_are_refused(tmp_path, refused):
     options = json.loads((tmp_path / "options.json").read_text())
     for change, message in (
         (

@@ -128,8 +128,7 @@ class Options(kinds.TokenizerOptions):
         for name in ("vocab_file", "bert_config_file", "network"):
             if self.words_file and getattr(self, name):
                 raise UserError(
-                    f"--{name}={getattr(self, name)}: --words_file makes vocabulary and "
-                    "config of a released ELMo, which is one network; leave this flag out"
+                    f"--{name}: has no effect with --words_file; leave this flag out"
                 )
 
     @property

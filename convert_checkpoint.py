@@ -124,6 +124,11 @@ class Options(kinds.TokenizerOptions):
             )
         if self.keep_layers is not None:
             self._check_layers()
+        for name in ("vocab_file", "bert_config_file", "network"):
+            if self.words_file and getattr(self, name):
+                raise UserError(
+                    f"--{name}: has no effect with --words_file; leave this flag out"
+                )
 
     @property
     def changes_model(self) -> bool:

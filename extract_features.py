@@ -21,6 +21,7 @@ offsets[i + 1].
 
 import contextlib
 import dataclasses
+import math
 import os
 import sys
 
@@ -128,6 +129,8 @@ class Options(TokenizerOptions):
             raise UserError(
                 "--mix_weights and --mix_scale are for --layers=mix; add it, or remove them"
             )
+        if not all(map(math.isfinite, (*self.mix_weights, self.mix_scale))):
+            raise UserError("--mix_weights and --mix_scale must be finite")
 
     @property
     def chosen_layers(self) -> list[int | str]:
@@ -316,6 +319,11 @@ def _check_sizes(given, config):
         raise UserError(
             "--pooling=cls: [CLS] sees no other token, so it is the same for every text; "
             "use --pooling=mean"
+        )
+    if given.pooling == "cls" and config.separates_directions:
+        raise UserError(
+            "--pooling=cls: half of the vector of [CLS] has seen no other token, so it is "
+            "the same for every text; use --pooling=mean"
         )
     number = config.num_hidden_layers
     layers = given.chosen_layers

@@ -22,6 +22,7 @@ from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
 from text.errors import UserError
 from text.tokenizers import kinds
 from text.tokenizers.whole_words import SPECIAL
+from text.tokenizers.wordpiece import WordPiece
 from training.layouts import bilm
 
 GOLDEN = tests.GOLDEN / "elmo"
@@ -171,20 +172,35 @@ def test_the_tokenizer_of_words_keeps_them_whole_in_python_and_graph(tmp_path):
         kinds.load_vocabulary(str(tmp_path / "words.txt"))
 
 
-def test_released_files_that_do_not_fit_are_refused(texts, tmp_path, untraced):
-    with pytest.raises(
-        UserError, match="contains noskip_.*, skip_.*; pass the path of"
-    ):
-        checkpoint.resolve(str(GOLDEN))
+def test_another_vocabulary_may_be_called_words_txt(tmp_path):
+    path = tmp_path / "words.txt"
+    assert kinds.kind_of(str(path)) is WordPiece
+    shutil.copy(VOCAB_FILE, path)
+    assert "[PAD]" in kinds.load_vocabulary(str(path)).ids
+    path.write_text("some\nwords\n")
+    assert kinds.find_vocabulary(str(tmp_path)) is None
+
+
+@pytest.fixture
+def refused(texts, tmp_path, untraced):
+    """The released files are in `tmp_path`; checks that vectors are refused."""
     for kind in ("options.json", "weights.hdf5"):
         shutil.copy(GOLDEN / f"skip_clip3_{kind}", tmp_path / kind)
-    assert checkpoint.resolve(str(tmp_path)) == str(tmp_path / "weights.hdf5")
 
-    def refused(message, source=tmp_path, **changes):
+    def check(message, source=tmp_path, **changes):
         with pytest.raises(UserError, match=message) as error:
             extract(texts, tmp_path, source, **changes)
         assert "\n" not in str(error.value)
 
+    return check
+
+
+def test_flags_that_do_not_fit_released_files_are_refused(texts, tmp_path, refused):
+    with pytest.raises(
+        UserError, match="contains noskip_.*, skip_.*; pass the path of"
+    ):
+        checkpoint.resolve(str(GOLDEN))
+    assert checkpoint.resolve(str(tmp_path)) == str(tmp_path / "weights.hdf5")
     refused("leave this flag out", vocab_file="words.txt")
     refused("write them to a file", input_file="-")
     refused("no layer 2; the model has 2", layers=["2"])
@@ -193,6 +209,11 @@ def test_released_files_that_do_not_fit_are_refused(texts, tmp_path, untraced):
         "--mix_weights: 2 numbers; the embeddings .* need 3", mix_weights=[1.0, 2.0]
     )
     refused("are for --layers=mix", layers=["0"], mix_scale=2.0)
+    for mix in ({"mix_weights": [0.0, 1.0, float("nan")]}, {"mix_scale": float("inf")}):
+        refused("--mix_weights and --mix_scale must be finite", **mix)
+    refused("half of the vector of .CLS. has seen no other token", pooling="cls")
+    with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
+        checkpoint.read_config(str(tmp_path))
     with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
         checkpoint.load({}, str(tmp_path))
     with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
@@ -201,6 +222,12 @@ def test_released_files_that_do_not_fit_are_refused(texts, tmp_path, untraced):
     with pytest.raises(UserError, match="--words_file is for one --input"):
         given |= {"words_file": [str(texts)], "input": [str(tmp_path)] * 2}
         jobs.run(convert_checkpoint, given)
+    for name in ("vocab_file", "bert_config_file", "network"):
+        with pytest.raises(UserError, match=f"--{name}: .* leave this flag out"):
+            jobs.run(convert_checkpoint, given | {name: "x"})
+
+
+def test_released_files_that_do_not_fit_each_other_are_refused(tmp_path, refused):
     options = json.loads((tmp_path / "options.json").read_text())
     for change, message in (
         (
@@ -208,12 +235,27 @@ def test_released_files_that_do_not_fit_are_refused(texts, tmp_path, untraced):
             r"W_0 is \[24, 80\], but .*\[24, 84\]",
         ),
         ({"lstm": options["lstm"] | {"n_layers": 3}}, "Cell2/LSTMCell/W_0 is missing"),
+        (
+            {"lstm": options["lstm"] | {"n_layers": 1}},
+            "Cell1/LSTMCell/B is in no network that options.json describes",
+        ),
         ({"char_cnn": None}, "not the options of a released ELMo with characters"),
+        (
+            {"lstm": options["lstm"] | {"use_skip_connections": "false"}},
+            "use_skip_connections is 'false'; it must be of type bool",
+        ),
+        ({"char_cnn": {}}, r"\(it has no 'embedding'\)"),
     ):
         (tmp_path / "options.json").write_text(json.dumps(options | change))
         refused(message)
-    (tmp_path / "weights.hdf5").write_bytes(b"no HDF5")
+    (tmp_path / "options.json").write_text("{")
+    refused(r"\(it is not a JSON object\)")
     (tmp_path / "options.json").write_text(json.dumps(options))
+    with h5py.File(tmp_path / "weights.hdf5", "r+") as file:
+        del file["CNN_proj/b_proj"]
+        file["CNN_proj/b_proj"] = np.array([b"x"] * 12)
+    refused(r"CNN_proj/b_proj is \[12\] of \|S1")
+    (tmp_path / "weights.hdf5").write_bytes(b"no HDF5")
     refused("is damaged or not HDF5")
     (tmp_path / "options.json").unlink()
     refused(r"needs the file \*options.json", tmp_path / "weights.hdf5")

@@ -325,10 +325,13 @@ def read_config(path: str) -> config.EncoderConfig:
     Raises:
         UserError: it does not exist, cannot be read, or is not the config of a BERT.
     """
+    folder = path
     if tf.io.gfile.isdir(path):
         names = [os.path.join(path, n) for n in ("bert_config.json", "config.json")]
         path = next(filter(tf.io.gfile.exists, names), names[0])
     if not tf.io.gfile.exists(path):
+        if folder != path and (released := bilm.find(folder)):
+            bilm.shapes(released)  # refuses it
         raise UserError(f"{path}: no such file; pass --bert_config_file")
     try:
         with anywhere.access(path):

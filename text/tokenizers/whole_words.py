@@ -58,8 +58,19 @@ class WholeWords(WordByWord):
 
     @classmethod
     def reads(cls, vocab_file):
-        name = os.path.basename(vocab_file.rstrip("/"))
-        return name == cls.vocabulary_file
+        """See `Tokenizer`; any vocabulary or list may be called words.txt, so the first
+        line decides.
+        """
+        if os.path.basename(vocab_file) != cls.vocabulary_file:
+            return False
+        if not sources.is_file(vocab_file):
+            return False
+        return next(iter(inputs.lines(vocab_file)), "").strip() == PAD
+
+    @classmethod
+    def find(cls, folder):
+        path = super().find(folder)
+        return path if path and cls.reads(path) else None
 
     @classmethod
     def strips_accents(cls, options):

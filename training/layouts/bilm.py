@@ -24,6 +24,7 @@ _OPTIONS, _WEIGHTS = "options.json", ".hdf5"
 _SUFFIX = "_weights.hdf5"
 _DIRECTIONS = ("forward", "backward")
 _KINDS = {"kernel": "W_0", "bias": "B", "projection": "W_P_0"}
+_SCOPES = ("CNN", "RNN_")  # of the network's weights, other than char_embed
 _BATCH = 1024  # words whose characters are read at once
 
 
@@ -106,6 +107,7 @@ def for_words(
             for kind, theirs in _KINDS.items():
                 value = weights.get(f"{scope}/{theirs}", *expected[kind])
                 tensors[f"elmo/layer_{layer}/{direction}_{kind}"] = value
+    weights.check_all_read()
     return config, tensors
 
 
@@ -162,6 +164,8 @@ class _Options:
     def __init__(self, path: str):
         said = anywhere.read_json(path)
         try:
+            if not isinstance(said, dict):
+                raise ValueError("it is not a JSON object")
             lstm, cnn = said["lstm"], said["char_cnn"]
             self._lstm = lstm
             self.projection = int(lstm["projection_dim"])
@@ -174,12 +178,16 @@ class _Options:
             self.activation = cnn["activation"]
             if self.activation not in ("relu", "tanh"):
                 raise ValueError(f"activation is {self.activation!r:.40}")
-            if self.most_characters < max(3, *(width for width, _ in self.filters)):
+            widths = [width for width, _ in self.filters]
+            if not widths:
+                raise ValueError("filters is empty")
+            if self.most_characters < max(3, *widths):
                 raise ValueError("max_characters_per_token is too small")
             self.config(1)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = f"it has no {error}" if isinstance(error, KeyError) else error
             raise UserError(
-                f"{path}: not the options of a released ELMo with characters ({error}); "
+                f"{path}: not the options of a released ELMo with characters ({what}); "
                 "use the options.json that belongs to the weights"
             ) from error
 
@@ -192,7 +200,7 @@ class _Options:
             lstm_size=lstm["dim"],
             cell_clip=lstm.get("cell_clip"),
             projection_clip=lstm.get("proj_clip"),
-            use_skip_connections=bool(lstm.get("use_skip_connections")),
+            use_skip_connections=lstm.get("use_skip_connections") or False,
         )
 
 
@@ -202,12 +210,26 @@ class _Weights:
     def __init__(self, path: str):
         self._path = path
         self._tensors = _tensors(path)
+        self._unread = {name for name in self._tensors if name.startswith(_SCOPES)}
+
+    def check_all_read(self) -> None:
+        """Raises:
+        UserError: the network has weights that nothing asked for.
+        """
+        if self._unread:
+            raise UserError(
+                f"{self._path}: {min(self._unread)} is in no network that {_OPTIONS} "
+                "describes; use the pair of files that was released together"
+            )
 
     def get(self, name: str, *shape: int) -> np.ndarray:
         """float32; raises UserError unless it has this shape."""
         value = self._tensors.get(name)
-        if value is None or value.shape != shape:
+        self._unread.discard(name)
+        if value is None or value.shape != shape or value.dtype.kind != "f":
             found = "is missing" if value is None else f"is {list(value.shape)}"
+            if value is not None and value.dtype.kind != "f":
+                found += f" of {value.dtype}"
             raise UserError(
                 f"{self._path}: {name} {found}, but {_OPTIONS} describes {list(shape)}; "
                 "use the pair of files that was released together"

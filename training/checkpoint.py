@@ -11,8 +11,6 @@ Hugging Face's model.safetensors and OpenAI's params_*.npy can be read as well, 
 released names.
 """
 
-import collections
-import dataclasses
 import hashlib
 import os
 import re
@@ -21,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-from training import lease, run_folder
+from training import lease, load_report, run_folder
 from training.backend import tf
 from modeling.encoders import architectures, config
 from text.errors import UserError
@@ -30,57 +28,7 @@ from training.layouts import bilm, hugging_face, kinds, networks, openai
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-_LAYER = re.compile(r"layer_\d+|block_\d+")
-_SLOT = re.compile(r".*(?:(/adam_)[mv]|(/adagrad)|(_slot_)v[rc]?)$")
 _OTHERS = (hugging_face, openai, bilm)  # formats of other libraries
-_MOST_UNUSED = 8  # names on the console; of more, only what they begin with
-
-
-@dataclasses.dataclass(frozen=True)
-class LoadReport:
-    """Which variables a checkpoint set, and what was left over on either side."""
-
-    source: str
-    matched: list[str]
-    initial: list[str]  # variables of the model that the checkpoint does not have
-    unused: list[str]  # entries of the checkpoint that the model does not have
-
-    def __str__(self) -> str:
-        total = len(self.matched) + len(self.initial)
-        lines = [f"{self.source}: {len(self.matched)} of {total} variables matched"]
-        for title, names, most in (
-            ("left at their initial value", self.initial, len(self.initial)),
-            ("unused in the checkpoint", self.unused, _MOST_UNUSED),
-        ):
-            if names:
-                lines.append(f"  {title} ({len(names)}): {_grouped(names, most)}")
-        return "\n".join(lines)
-
-
-def _grouped(names: Collection[str], most: int | None = None) -> str:
-    """Names in one line.
-
-    Args:
-        most: if there are more, what the names begin with instead.
-    """
-    groups = _groups(names)
-    if most and len(groups) > most:
-        groups = _groups(names, lambda name: re.sub("/.*", "/*", name))
-    return ", ".join(groups)
-
-
-def _groups(names, folded=lambda name: _LAYER.sub("layer_*", name)) -> list[str]:
-    """Names, in which layers, and an optimizer's slots, are folded together."""
-    weights = [name for name in sorted(names) if not _SLOT.match(name)]
-    groups = collections.Counter(map(folded, weights))
-    parts = [name if n == 1 else f"{name} x {n}" for name, n in groups.items()]
-    slots = collections.Counter(
-        "*/adagrad" if slot[2] else f"*{slot[1] or slot[3]}*"
-        for slot in map(_SLOT.match, names)
-        if slot
-    )
-    return parts + [f"{name} x {n}" for name, n in slots.items()]
-
 
 # --- Reading -------------------------------------------------------------------------
 
@@ -218,7 +166,7 @@ def load(
     path: str,
     required: str | tuple[str, ...] | None = None,
     scope: str = "",
-) -> LoadReport:
+) -> load_report.LoadReport:
     """Sets variables from the checkpoint's entries of the same names.
 
     Nothing is set unless everything fits. Entries without a variable (another head,
@@ -237,7 +185,7 @@ def match(
     path: str,
     required: str | tuple[str, ...] | None = None,
     scope: str = "",
-) -> LoadReport:
+) -> load_report.LoadReport:
     """Compares variables with the checkpoint's entries of the same names; sets nothing.
 
     Args:
@@ -254,7 +202,7 @@ def match(
     prefix = resolve(path)
     shapes = shapes_of(prefix)
     networks.check_wanted(prefix, shapes, variables)
-    report = LoadReport(
+    report = load_report.LoadReport(
         source=prefix,
         matched=sorted(variables.keys() & shapes),
         initial=sorted(variables.keys() - shapes),
@@ -270,10 +218,10 @@ def match(
     if missing or not report.matched:
         what = "all variables of the model"
         if report.matched:
-            what = _first(_groups(missing), 4, ", ")
+            what = _first(load_report.groups(missing), 4, ", ")
         advice = (
             "check that it is the right checkpoint and bert_config_file; it contains "
-            f"{_grouped(shapes, 4) or 'nothing'}"
+            f"{load_report.grouped(shapes, 4) or 'nothing'}"
         )
         if missing and not any(name.startswith(scope) for name in missing):
             advice = networks.advice(missing, shapes) or (

@@ -12,6 +12,7 @@ from training import (
     distribution,
     flags,
     lease,
+    load_report,
     loop,
     report,
     run_folder,
@@ -345,7 +346,7 @@ def load_start(
     init_checkpoint: str,
     required: str | tuple[str, ...],
     encoder_only: bool,
-) -> checkpoint.LoadReport:
+) -> load_report.LoadReport:
     """Loads the weights to start from; see `start`."""
     weights, scope = trainer.weights, trainer.model.encoder.scope
     if encoder_only:

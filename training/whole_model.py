@@ -2,7 +2,7 @@
 
 import functools
 
-from training import checkpoint, checkpoint_contents
+from training import checkpoint, checkpoint_contents, load_report
 from training.backend import keras
 from modeling.decoders.text_to_text import TextToTextModel
 from modeling.encoders.config import EncoderConfig
@@ -14,7 +14,7 @@ from training.layouts.names import Names
 
 def check(
     prefix: str, config: EncoderConfig, names: Names | None
-) -> checkpoint.LoadReport:
+) -> load_report.LoadReport:
     """Compares a checkpoint with the network of its config.
 
     Args:

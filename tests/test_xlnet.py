@@ -71,6 +71,10 @@ def test_the_release_s_records_train_with_memory_and_go_on(tmp_path, untraced):
             {"do_export": True, "vocab_file": str(MODEL)},
             "--objective=permuted has no export",
         ),
+        (
+            {"eval_input_file": released("bi")["input_file"]},
+            r"\.bi\..* contains xlnet_release_bi .* contains xlnet_release with",
+        ),
         ({"config": BERT}, "'bert' has no second stream"),
         ({"mask_alpha": 0}, "--mask_alpha=0: must be at least --mask_beta, 1"),
         ({"mem_len": -1}, "--mem_len=-1: must not be negative"),

@@ -96,3 +96,7 @@ def test_memory_needs_records_that_continue_each_other(tmp_path):
     given = GIVEN | {"config": config, "input_file": [records], "mem_len": 8}
     with pytest.raises(UserError, match="write them with --instances=contiguous"):
         run(tmp_path, **given)
+    for description in tmp_path.glob("*.description.json"):
+        description.unlink()
+    with pytest.raises(UserError, match="are masked, as there is no description that"):
+        run(tmp_path, **given)

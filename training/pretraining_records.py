@@ -110,8 +110,11 @@ def choose_objective(
     if objective.reads_masks:
         _refuse_without_mask(path, description, objectives)
     if holds_masks and not objective.fits_masked_records:
+        without = (
+            "" if description else ", as there is no description that says otherwise"
+        )
         raise UserError(
-            f"{path}: the tokens of these records are masked, and --objective="
+            f"{path}: the tokens of these records are masked{without}, and --objective="
             f"{given.objective} needs them as they are; write the records with "
             "--masking=dynamic"
         )

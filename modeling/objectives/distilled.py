@@ -314,7 +314,7 @@ def _states(
 
 
 def _vector_of_row(encoder, hidden, input_mask):
-    """[sequences, h]: that of [CLS], the last token where heads read the last, as XLNet's."""
+    """[sequences, h]: that of [CLS]; the last token's if heads read that, as in XLNet."""
     if encoder.config.row_pooling == "last":
         mask = ops.reshape(input_mask, (-1, ops.shape(input_mask)[-1]))
         return layers.last_token(hidden, mask)

@@ -34,8 +34,8 @@ class Distillation:
         hidden_weight: squared difference of the outputs of layers, mean over tokens and
             units, added over the pairs of layers. One projection makes all outputs of the
             student as wide as the teacher's, if they differ.
-        cls_weight: the same for the first token alone, of vectors of length 1; mean over
-            the pairs.
+        cls_weight: the same for [CLS] alone, which is the first token or, if the network's
+            heads read that, the last; of vectors of length 1; mean over the pairs.
         attention_weight: squared difference of the scores before the softmax, mean over
             heads and pairs of tokens, added over the pairs of layers.
         layers: which layers are compared; one of LAYERS, or pairs of a student's layer and

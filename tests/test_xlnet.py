@@ -71,6 +71,10 @@ def test_the_release_s_records_train_with_memory_and_go_on(tmp_path, untraced):
             {"do_export": True, "vocab_file": str(MODEL)},
             "--objective=permuted has no export",
         ),
+        (
+            {"eval_input_file": released("bi")["input_file"]},
+            r"\.bi\..* contains xlnet_release_bi .* contains xlnet_release with",
+        ),
         ({"config": BERT}, "'bert' has no second stream"),
         ({"mask_alpha": 0}, "--mask_alpha=0: must be at least --mask_beta, 1"),
         ({"mem_len": -1}, "--mem_len=-1: must not be negative"),
@@ -91,4 +95,8 @@ def test_memory_needs_records_that_continue_each_other(tmp_path):
     config = XlnetConfig(3000, 16, 1, 2, 8, 16, "gelu", True)
     given = GIVEN | {"config": config, "input_file": [records], "mem_len": 8}
     with pytest.raises(UserError, match="write them with --instances=contiguous"):
+        run(tmp_path, **given)
+    for description in tmp_path.glob("*.description.json"):
+        description.unlink()
+    with pytest.raises(UserError, match="are masked, as there is no description that"):
         run(tmp_path, **given)

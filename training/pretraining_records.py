@@ -173,8 +173,11 @@ def choose_objective(
     if objective.reads_masks:
         _refuse_without_mask(path, description, objectives)
     if holds_masks and not objective.fits_masked_records:
+        without = (
+            "" if description else ", as there is no description that says otherwise"
+        )
         raise UserError(
-            f"{path}: the tokens of these records are masked, and --objective="
+            f"{path}: the tokens of these records are masked{without}, and --objective="
             f"{given.objective} needs them as they are; write the records with "
             "--masking=dynamic"
         )
@@ -211,20 +214,34 @@ def _lacking(objective, found, sentence_task):
 
 
 def _check_same_kind(path, recipe, other, kind):
-    one, another = recipe.make(), kind.make()
-    if (one.schema(), one.sentence_task) != (another.schema(), another.sentence_task):
+    one, another = (
+        (rows.schema(), rows.sentence_task, rows.in_order, rows.has_backward_half)
+        for rows in (recipe.make(), kind.make())
+    )
+    if one != another:
         raise UserError(
             f"{other}: contains {kind.instances} with {kind.masking} masks, but {path} "
             f"contains {recipe.instances} with {recipe.masking} masks; use records of one "
             "kind"
         )
-    for name, value in drawn_by(recipe).items():
-        if getattr(kind, name) != value:
+    flags, others = _read_alike(recipe), _read_alike(kind)
+    for name, value in flags.items():
+        if others[name] != value:
             raise UserError(
-                f"{other}: was made with --{name}={getattr(kind, name)}, but {path} with "
-                f"{value}; a run draws all masks the same way, so use records made with "
-                "the same flags"
+                f"{other}: was made with --{name}={others[name]}, but {path} with {value}; "
+                "a run draws all masks the same way, so use records made with the same "
+                "flags"
             )
+
+
+def _read_alike(recipe):
+    """The flags that control how a batch becomes one with masks."""
+    rows, flags = recipe.make(), drawn_by(recipe)
+    if rows.in_order:
+        flags["reuse_len"] = rows.reuse
+    if rows.has_backward_half:
+        flags["rows_per_batch"] = recipe.rows_per_batch
+    return flags
 
 
 def drawn_by(recipe: RowOptions) -> dict:
@@ -266,8 +283,9 @@ def _rows_per_batch(patterns, described):
     if len(found) > 1:
         (one, path), (other, another) = list(found.items())[:2]
         raise UserError(
-            f"{another}: has {other} rows per batch, but {path} has {one}; use records of "
-            "one kind"
+            f"{another}: was made with --rows_per_batch={other}, but {path} with {one}; a "
+            "run reads all records in batches of the same rows, so use records made with "
+            "the same flags"
         )
     return next(iter(found), 0)
 

@@ -160,7 +160,7 @@ class Distilled(Objective):
         states = {
             name: ops.reshape(x, (rows, -1, *ops.shape(x)[1:]))
             for name, x in _states(
-                self._teacher.encoder, encoded, self._pairs, whose=1
+                self._teacher.encoder, encoded, batch, self._pairs, whose=1
             ).items()
         }
         return batch | {TEACHERS + name: x for name, x in (answers | states).items()}
@@ -288,7 +288,9 @@ def _check_layers(settings: Distillation, student, teacher) -> None:
             )
 
 
-def _states(encoder, encoded: Mapping, pairs: Mapping[str, Pairs], whose: int) -> dict:
+def _states(
+    encoder, encoded: Mapping, batch, pairs: Mapping[str, Pairs], whose: int
+) -> dict:
     """What is compared besides answers: "<kind>_<number of the pair>" -> a tensor.
 
     Args:
@@ -301,7 +303,7 @@ def _states(encoder, encoded: Mapping, pairs: Mapping[str, Pairs], whose: int) -
     select = {
         "cosine": lambda n: hidden[n],
         "hidden": lambda n: hidden[n],
-        "cls": lambda n: hidden[n][:, 0],
+        "cls": lambda n: _vector_of_row(encoder, hidden[n], batch["input_mask"]),
         "attention": lambda n: encoder.attention_scores(n - 1, hidden[n - 1]),
     }
     return {
@@ -309,6 +311,14 @@ def _states(encoder, encoded: Mapping, pairs: Mapping[str, Pairs], whose: int) -
         for kind, chosen in pairs.items()
         for number, pair in enumerate(chosen)
     }
+
+
+def _vector_of_row(encoder, hidden, input_mask):
+    """[sequences, h]: that of [CLS]; the last token's if heads read that, as in XLNet."""
+    if encoder.config.row_pooling == "last":
+        mask = ops.reshape(input_mask, (-1, ops.shape(input_mask)[-1]))
+        return layers.last_token(hidden, mask)
+    return hidden[:, 0]
 
 
 def _one_minus_cosine(mine, their):
@@ -373,15 +383,16 @@ class Student(AroundNetwork):
         ):
             return self.network(batch, dropouts=dropouts)
         encoded = self.encode(batch, dropouts)
-        return self.network.answer(encoded, batch, dropouts) | self.states(encoded)
+        states = self.states(encoded, batch)
+        return self.network.answer(encoded, batch, dropouts) | states
 
     def encode(self, batch, dropouts) -> dict:
         """What the encoder returns, with all layers if some are compared."""
         return self.network.encode(batch, dropouts, return_all=bool(self._pairs))
 
-    def states(self, encoded) -> dict:
+    def states(self, encoded, batch) -> dict:
         """What is compared of the layers, by name."""
-        states = _states(self.encoder, encoded, self._pairs, whose=0)
+        states = _states(self.encoder, encoded, batch, self._pairs, whose=0)
         if not self.projection:
             return states
         return {

@@ -112,5 +112,6 @@ class WordStudent(Student):
         if TEACHERS + _PARTS[0] not in batch:
             return super().call(batch, dropouts)
         encoded = self.encode(batch, dropouts)
-        outputs = self.network.answer(encoded, batch, dropouts) | self.states(encoded)
+        states = self.states(encoded, batch)
+        outputs = self.network.answer(encoded, batch, dropouts) | states
         return outputs | self._compare(self.network, encoded, batch)

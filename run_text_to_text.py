@@ -76,7 +76,8 @@ class Options(FineTuningOptions):
                 "--max_seq_length and --max_target_length must be at least 2: a token, and "
                 "the one at the end"
             )
-        self._refuse("distill_from", "lstm_layers", "lm_loss_weight", "export_formats")
+        self._refuse("distill_from", "lstm_layers", "features", "lm_loss_weight")
+        self._refuse("export_formats")
         if self.task in glue.TASKS:
             self._refuse("train_file", "dev_file", "test_file")
         if self.task != "custom":
@@ -238,6 +239,8 @@ class Squad(TextTask):
                     f"{path}: question {example.id!r} has no answer; a model that writes "
                     "text cannot decline to answer, as SQuAD 2.0 asks, so remove it"
                 )
+            if split == "train":
+                check_target(answers[0], f"{path}: question {example.id!r}")
             texts = {name: getattr(example, name) for name in self.wording.features}
             examples.append(Example(texts, answers, example.id))
         return examples

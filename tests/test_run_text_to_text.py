@@ -283,6 +283,15 @@ def test_rows_end_with_the_end_and_begin_with_text(folder):
     assert flags(folder)["max_seq_length"] == 8
 
 
+def test_targets_without_tokens_are_counted(folder):
+    task = make_task(folder)
+    for target in ("\u200b", "red"):
+        list(task.featurize(Example({"input": "say"}, target, "0"), "dev"))
+    lost = "targets are empty, because the vocabulary drops them"
+    assert [name for name, number in task.counts.items() if number] == [lost]
+    assert task.counts[lost] == 1
+
+
 # --- Devices -------------------------------------------------------------------------
 
 

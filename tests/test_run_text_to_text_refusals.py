@@ -27,6 +27,7 @@ def folder(tmp_path):
             "--distill_from does not go with --task_name=cus",
         ),
         ({"lstm_layers": 1}, "--lstm_layers does not go with"),
+        ({"features": "mix"}, "--features does not go with"),
         ({"lm_loss_weight": 0.5}, "--lm_loss_weight does not go with"),
         ({"export_formats": ["onnx"]}, "--export_formats does not go with"),
         ({"task_name": "rte", "dev_file": "a"}, "--dev_file does not go with .*=rte"),
@@ -98,6 +99,13 @@ def test_labels_and_answers(folder):
     with pytest.raises(UserError, match="has no answer; a model that writes text"):
         make_task(folder, do_eval=True, **given).read("dev")
     assert make_task(folder, **given).read("dev")
+    asked = squad.one(answer={"text": " "})
+    (folder / "train.json").write_text(json.dumps(asked))
+    given = {"task_name": "squad", "train_file": "train.json"}
+    with pytest.raises(
+        UserError, match="train.json: question 'q': the target is empty"
+    ):
+        make_task(folder, **given).read("train")
     with pytest.raises(UserError, match="ax has only a test set; train on MNLI"):
         make_task(folder, task_name="ax", do_train=True)
 

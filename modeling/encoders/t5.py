@@ -50,7 +50,7 @@ class Stack:
 
 
 class T5Encoder(Stack, Encoder):
-    """The encoder of a T5, alone: for heads, or for the decoder of `T5Model`.
+    """The encoder of a T5, alone: for heads, or for the decoder of a `TextToTextModel`.
 
     A head for whole rows reads the mean of the outputs, unless the config's `pooling` is
     another. There is no pooler.

@@ -10,6 +10,7 @@ from absl import logging
 from modeling.encoders.config import POOLINGS, EncoderConfig
 
 FEED_FORWARD = ("relu", "gated-gelu")
+_FARTHEST = 2**20  # there is a table of all distances up to the largest
 # Our key -> that of Hugging Face's t5.
 _THEIRS = {
     "vocab_size": "vocab_size",
@@ -156,11 +157,11 @@ class T5Config(EncoderConfig):
     def __post_init__(self):
         super().__post_init__()
         exact = self.relative_attention_num_buckets // 2
-        if self.relative_attention_max_distance <= exact:
+        if not exact < self.relative_attention_max_distance <= _FARTHEST:
             raise ValueError(
                 f"relative_attention_max_distance is "
                 f"{self.relative_attention_max_distance}; it must be more than half of "
-                f"relative_attention_num_buckets, {exact}"
+                f"relative_attention_num_buckets, {exact}, and at most {_FARTHEST}"
             )
         for name in ("pad_token_id", "eos_token_id"):
             if getattr(self, name) >= self.vocab_size:

@@ -196,7 +196,7 @@ class Vocabulary:
         """What to say where something is to be masked and there is no such token."""
         return (
             f"{self.path or 'the vocabulary'}: has no token for hidden words, like [MASK], "
-            "because its models learn from text without masks"
+            "because its models learn without one"
         )
 
     @property

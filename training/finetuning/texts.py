@@ -117,6 +117,8 @@ class TextTask(ServedTask):
         self.counts["targets were cut to --max_target_length"] += was_cut
         is_unknown = vocabulary.unk_id in target
         self.counts["targets contain unknown tokens"] += is_unknown
+        is_lost = target == [vocabulary.end_id]
+        self.counts["targets are empty, because the vocabulary drops them"] += is_lost
         if split == "train" and self.has_classes:
             self.counts[f"labelled {self.target(example)}"] += 1
         targets = zip(_TARGETS, (target, [1] * len(target)), strict=True)
@@ -206,14 +208,14 @@ class TextTask(ServedTask):
 
 
 def check_target(text: str, where: str) -> str:
-    """A target from a table.
+    """A target from a file.
 
     Raises:
         UserError: it is empty.
     """
     if not text.strip():
         raise UserError(
-            f"{where}: the target is empty; add one or remove the line, because a model "
+            f"{where}: the target is empty; add one or remove the example, because a model "
             "that writes nothing cannot be told from one that fails"
         )
     return text

@@ -90,11 +90,12 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
     weights = {v.path: v for v in model.variables}
     checkpoint.load(weights, files["init_checkpoint"], required="")
     shape = tf.TensorSpec([None, None], tf.int32)
-    batch = {"input_ids": shape, "masked_lm_positions": shape}
+    names = ("input_ids", "segment_ids", "masked_lm_positions")
+    batch = dict.fromkeys(names, shape)
     model = tf.function(model.call, input_signature=[batch])
     for text, answer in zip(masked, found, strict=True):
-        ids, positions = fill_mask._encode(tokenizer, text, config, 1)
-        expected = fill_mask._predict(model, ids, positions)
+        row = fill_mask._encode(tokenizer, text, config, 1)
+        expected = fill_mask._predict(model, *row)
         assert len(answer["masks"]) == text.count("[MASK]")
         for row, mask in zip(expected, answer["masks"], strict=True):
             best = np.argsort(-row, kind="stable")[:5]

@@ -146,11 +146,11 @@ class Layout:
                 batch["input_ids"][(*at, slice(len(ids)))] = ids
                 batch["segment_ids"][(*at, slice(len(ids)))] = segments
                 batch["input_mask"][(*at, slice(len(ids)))] = 1
-            for name, field in self.labels.items():
-                if field.shape:
-                    batch[name][i, : len(row.labels[name])] = row.labels[name]
-                else:
-                    batch[name][i] = row.labels[name]
+            for name in self.labels:
+                value = row.labels[name]
+                # An array may be shorter than its field; a number fills it.
+                at = (i, slice(len(value))) if np.ndim(value) else (i,)
+                batch[name][at] = value
         return batch
 
 

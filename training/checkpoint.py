@@ -30,7 +30,7 @@ from training.layouts import bilm, hugging_face, kinds, networks, openai
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-_LAYER = re.compile(r"layer_\d+|block_\d+")
+_LAYER = re.compile(r"(layer|block)_\d+")
 _SLOT = re.compile(r".*(?:(/adam_)[mv]|(/adagrad)|(_slot_)v[rc]?)$")
 _OTHERS = (hugging_face, openai, bilm)  # formats of other libraries
 _MOST_UNUSED = 8  # names on the console; of more, only what they begin with
@@ -69,7 +69,7 @@ def _grouped(names: Collection[str], most: int | None = None) -> str:
     return ", ".join(groups)
 
 
-def _groups(names, folded=lambda name: _LAYER.sub("layer_*", name)) -> list[str]:
+def _groups(names, folded=lambda name: _LAYER.sub(r"\1_*", name)) -> list[str]:
     """Names, in which layers, and an optimizer's slots, are folded together."""
     weights = [name for name in sorted(names) if not _SLOT.match(name)]
     groups = collections.Counter(map(folded, weights))

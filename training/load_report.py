@@ -5,7 +5,7 @@ import dataclasses
 import re
 from collections.abc import Collection
 
-_LAYER = re.compile(r"layer_\d+|block_\d+")
+_LAYER = re.compile(r"(layer|block)_\d+")
 _SLOT = re.compile(r".*(?:(/adam_)[mv]|(/adagrad)|(_slot_)v[rc]?)$")
 _MOST_UNUSED = 8  # names on the console; of more, only what they begin with
 
@@ -43,7 +43,7 @@ def grouped(names: Collection[str], most: int | None = None) -> str:
     return ", ".join(found)
 
 
-def groups(names, folded=lambda name: _LAYER.sub("layer_*", name)) -> list[str]:
+def groups(names, folded=lambda name: _LAYER.sub(r"\1_*", name)) -> list[str]:
     """Names, in which layers, and an optimizer's slots, are folded together."""
     weights = [name for name in sorted(names) if not _SLOT.match(name)]
     number = collections.Counter(map(folded, weights))

@@ -284,6 +284,12 @@ def test_path_that_leaves_a_choice_is_refused(tmp_path):
         checkpoint.resolve(str(tmp_path))
 
 
+def test_layers_are_folded_under_their_own_names():
+    names = [f"decoder/block_00{n}/layer_001/EncDecAttention/q" for n in range(2)]
+    report = checkpoint.LoadReport("a", [], names, [])
+    assert "(2): decoder/block_*/layer_*/EncDecAttention/q x 2" in str(report)
+
+
 def test_load_reports_what_matched(tmp_path):
     prefix = checkpoint.save(str(tmp_path), 5, tensors(5), keep=5)
     model = variables()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tests
-from training import checkpoint, run_folder
+from training import checkpoint, load_report, run_folder
 from training.backend import tf
 from text.errors import UserError
 from text.files import local
@@ -286,7 +286,7 @@ def test_path_that_leaves_a_choice_is_refused(tmp_path):
 
 def test_layers_are_folded_under_their_own_names():
     names = [f"decoder/block_00{n}/layer_001/EncDecAttention/q" for n in range(2)]
-    report = checkpoint.LoadReport("a", [], names, [])
+    report = load_report.LoadReport("a", [], names, [])
     assert "(2): decoder/block_*/layer_*/EncDecAttention/q x 2" in str(report)
 
 

@@ -303,13 +303,7 @@ def _read(given, counts) -> Iterator[dict]:
 
 def _check(given, where, values, columns):
     for column in given.text_columns:
-        if column not in values:
-            raise UserError(
-                f"{tables.header_of(where)}: has no column {column!r}, only "
-                f"{', '.join(values)}; check --text_columns"
-            )
-        if not isinstance(values[column], str):
-            raise UserError(f"{where}: {column!r} is {values[column]!r:.40}, not text")
+        tables.text(values, column, where, "--text_columns")
     if given.output_form == "jsonl":
         return
     if values.keys() != columns:

@@ -12,6 +12,7 @@ For your own data, use --task_name=custom: files with columns, see --help.
 """
 
 import dataclasses
+import functools
 import json
 import os
 from typing import NamedTuple
@@ -33,6 +34,9 @@ _SAMPLES = (
     "one of many words " * 200,
 )
 
+_COLUMNS = "--task_name and the --*_column flags"
+_cell = functools.partial(tables.cell, flags=_COLUMNS)
+_text = functools.partial(tables.text, flags=_COLUMNS)
 _WRITTEN = ("test_results.tsv", "predictions.jsonl")
 _SCORES = {  # of a user's own labels, by --label_kind
     "single": ("accuracy", "f1_macro", "matthews"),
@@ -392,23 +396,6 @@ class Classifier(ServedTask):
         batch = pack(tokenizer, text_a, text_b, self.given.max_seq_length)
         logits = in_parts(predict, batch)["logits"]
         return self.labels.serve(logits)
-
-
-def _cell(values, column, where):
-    if column not in values:
-        names = ", ".join(map(str, values))
-        raise UserError(
-            f"{tables.header_of(where)}: has no column {column!r}, only {names}; check "
-            "--task_name and the --*_column flags"
-        )
-    return values[column]
-
-
-def _text(values, column, where):
-    text = _cell(values, column, where)
-    if not isinstance(text, str):
-        raise UserError(f"{where}: {column!r} is {text!r:.40}, not text")
-    return text
 
 
 def _json_line(example, answer):

@@ -12,6 +12,7 @@ the columns input and target.
 """
 
 import dataclasses
+import functools
 import json
 import os
 
@@ -28,6 +29,9 @@ _FILES = {  # unless flags name others; GLUE's are in its table
     "custom": {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"},
     "squad": {"train": "train-v1.1.json", "dev": "dev-v1.1.json"},
 }
+_COLUMNS = "--task_name, --input_column and --target_column"
+_cell = functools.partial(tables.cell, flags=_COLUMNS)
+_text = functools.partial(tables.text, flags=_COLUMNS)
 _WRITTEN = ("predictions.jsonl", "predictions.json")
 
 
@@ -322,23 +326,6 @@ def _not_empty(examples, path):
     if not examples:
         raise UserError(f"{path}: contains no examples")
     return examples
-
-
-def _cell(values, column, where):
-    if column not in values:
-        names = ", ".join(map(str, values))
-        raise UserError(
-            f"{tables.header_of(where)}: has no column {column!r}, only {names}; check "
-            "--task_name, --input_column and --target_column"
-        )
-    return values[column]
-
-
-def _text(values, column, where):
-    text = _cell(values, column, where)
-    if not isinstance(text, str):
-        raise UserError(f"{where}: {column!r} is {text!r:.40}, not text")
-    return text
 
 
 _TASKS = {"squad": Squad, "custom": Custom}

@@ -4,7 +4,7 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from absl import logging
 
@@ -55,6 +55,36 @@ def header_of(place: str) -> str:
     """
     path = place.rpartition(":")[0]
     return place if form_of(path) == "jsonl" else f"{path}:1"
+
+
+def cell(values: Mapping, column: str, where: str, flags: str):
+    """What a row has in a column.
+
+    Args:
+        values: of the row, by column.
+        where: the row, as "file:line".
+        flags: those that name the columns, for the error.
+    Raises:
+        UserError: there is no such column.
+    """
+    if column not in values:
+        names = ", ".join(map(str, values))
+        raise UserError(
+            f"{header_of(where)}: has no column {column!r}, only {names}; check {flags}"
+        )
+    return values[column]
+
+
+def text(values: Mapping, column: str, where: str, flags: str) -> str:
+    """The same, where it must be a text.
+
+    Raises:
+        UserError: also if it is something else.
+    """
+    found = cell(values, column, where, flags)
+    if not isinstance(found, str):
+        raise UserError(f"{where}: {column!r} is {found!r:.40}, not text")
+    return found
 
 
 def _tsv(path):

@@ -1,21 +1,17 @@
 """Exports ELECTRA's discriminator, which finds the words of a text that were replaced."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from training import loop
+from training import loop, text_export
 from training.backend import tf
-from modeling.encoders.config import EncoderConfig
 from modeling.objectives.replaced_tokens import DiscriminatorModel
 from serving import export, forms
 from text.instances import packing
 from text.instances.pack_graph import pack
 from text.records import rows
 from text.tasks.in_parts import in_parts
-from text.tokenizers.tokenizer import Tokenizer
+from training.text_export import Wanted
 
-_CHECKED = 2  # samples whose outputs of the network alone are compared
 _SAMPLES = (
     "The chef ate the meal.",
     "",
@@ -24,62 +20,38 @@ _SAMPLES = (
 )
 
 
-def save(
-    trainer: loop.Trainer,
-    output_dir: str,
-    *,
-    tokenizer: Tokenizer,
-    config: EncoderConfig,
-    max_seq_length: int,
-    max_predictions_per_seq: int,
-    dtype: str,
-    formats: Sequence[str] = (),
-) -> str:
+def save(trainer: loop.Trainer, output_dir: str, wanted: Wanted) -> str:
     """Exports the discriminator of a trainer; returns the folder.
 
     From raw text, serving_default returns where each token is and the probability that it
     was replaced.
 
-    Args:
-        max_predictions_per_seq: not used; no token is masked.
     Raises:
         UserError: see `export.save`.
     """
-    del max_predictions_per_seq
+    tokenizer, max_seq_length = wanted.tokenizer, wanted.max_seq_length
     model = export.make_model(
-        lambda: DiscriminatorModel(config, dtype=dtype), trainer.weights
+        lambda: DiscriminatorModel(wanted.config, dtype=wanted.dtype), trainer.weights
     )
-    layout = rows.Layout(max_seq_length, pad_id=tokenizer.vocabulary.pad_id)
     made = [_row(tokenizer, text, max_seq_length) for text in _SAMPLES]
-    batch = layout.pack([row for row, _, _ in made])
-    batch = {name: value.astype(np.int32) for name, value in batch.items()}
+    batch = wanted.pack([row for row, _, _ in made])
     requests = [{"text": text} for text in _SAMPLES]
+    expected = _expected(model, batch, made, len(tokenizer.vocabulary.head))
 
     def find(tokenizer, predict, text):
         return _find(tokenizer, predict, text, max_seq_length)
 
-    some = {name: value[:_CHECKED] for name, value in batch.items()}
-    product = export.Product(
+    return text_export.save(
+        trainer,
+        output_dir,
+        wanted,
         model=model,
-        dtype=dtype,
-        config=config,
-        tokenizer=tokenizer,
-        layout=layout,
         form="replaced",
-        inputs={"text": "text"},
         serve=find,
-        description={"task": "Pretraining", "global_step": trainer.progress.step},
-        requests=requests,
-        answers=forms.answers(
-            "replaced",
-            _expected(model, batch, made, len(tokenizer.vocabulary.head)),
-            requests,
-        ),
-        batch=some,
-        outputs=export.predict(model, some),
-        formats=formats,
+        texts=_SAMPLES,
+        batch=batch,
+        answers=forms.answers("replaced", expected, requests),
     )
-    return export.save(output_dir, product)
 
 
 def _row(tokenizer, text, max_seq_length):

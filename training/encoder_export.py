@@ -1,21 +1,17 @@
 """Exports a pre-trained network, which fills in each [MASK] and gives vectors of texts."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from training import loop, metrics
 from training.backend import tf
-from modeling.encoders.config import EncoderConfig
 from serving import export
 from text.instances import packing
 from text.instances.pack_graph import pack
 from text.records import rows
 from text.tasks import masks
 from text.tasks.in_parts import in_parts
-from text.tokenizers.tokenizer import Tokenizer
+from training.text_export import TOP_K, Wanted, best_tokens
 
-TOP_K = 5
 _MOST_NUMBERS = 1 << 26  # probabilities of one part
 _CHECKED = 2  # samples whose logits over the whole vocabulary are compared
 _SAMPLES = (
@@ -27,17 +23,7 @@ _SAMPLES = (
 )
 
 
-def save(
-    trainer: loop.Trainer,
-    output_dir: str,
-    *,
-    tokenizer: Tokenizer,
-    config: EncoderConfig,
-    max_seq_length: int,
-    max_predictions_per_seq: int,
-    dtype: str,
-    formats: Sequence[str] = (),
-) -> str:
+def save(trainer: loop.Trainer, output_dir: str, wanted: Wanted) -> str:
     """Exports the network of a trainer, with its heads; returns the folder.
 
     From raw text, serving_default predicts the tokens for each [MASK], and `vectors`
@@ -47,13 +33,16 @@ def save(
     Raises:
         UserError: see `export.save`.
     """
+    tokenizer, max_seq_length = wanted.tokenizer, wanted.max_seq_length
+    most = wanted.max_predictions_per_seq
     model = export.make_model(
-        lambda: trainer.measured.network(config, dtype=dtype), trainer.weights
+        lambda: trainer.measured.network(wanted.config, dtype=wanted.dtype),
+        trainer.weights,
     )
-    layout = _layout(tokenizer, max_seq_length, max_predictions_per_seq)
+    layout = _layout(tokenizer, max_seq_length, most)
     samples = [text.format(mask=tokenizer.vocabulary.mask) for text in _SAMPLES]
     made = [_encode(tokenizer, text, max_seq_length) for text in samples]
-    batch = layout.pack([_row(row, tokenizer, max_predictions_per_seq) for row in made])
+    batch = layout.pack([_row(row, tokenizer, most) for row in made])
     batch = {name: v[:_CHECKED].astype(np.int32) for name, v in batch.items()}
 
     def fill(tokenizer, predict, text):
@@ -66,8 +55,8 @@ def save(
 
     product = export.Product(
         model=model,
-        dtype=dtype,
-        config=config,
+        dtype=wanted.dtype,
+        config=wanted.config,
         tokenizer=tokenizer,
         layout=layout,
         form="masks",
@@ -77,14 +66,14 @@ def save(
         description={
             "task": "Pretraining",
             "mask": tokenizer.vocabulary.mask,
-            "max_predictions_per_seq": max_predictions_per_seq,
+            "max_predictions_per_seq": most,
             "global_step": trainer.progress.step,
         },
         requests=[{"text": text} for text in samples],
         answers=[_answer(model, *row, tokenizer) for row in made],
         batch=batch,
         outputs=export.predict(model, batch),
-        formats=formats,
+        formats=wanted.formats,
     )
     return export.save(output_dir, product)
 
@@ -145,18 +134,10 @@ def _answer(model, ids, segments, tokenizer):
         return {"masks": []}
     logits = _predict(model, ids, segments, positions)["masked_lm_logits"][0]
     return {
-        "masks": [_best(row, tokenizer.vocabulary) for row in metrics.softmax(logits)]
+        "masks": [
+            best_tokens(row, tokenizer.vocabulary) for row in metrics.softmax(logits)
+        ]
     }
-
-
-def _best(probabilities, vocabulary):
-    # vocab_size may be larger than the vocabulary.
-    best = np.argsort(-probabilities[: len(vocabulary)], kind="stable")[:TOP_K]
-    return [
-        {"token": vocabulary.tokens[id], "probability": float(probabilities[id])}
-        for id in best
-        if vocabulary.tokens[id]  # answers have no place for empty lines
-    ]
 
 
 # === In a graph ======================================================================

@@ -1,20 +1,13 @@
 """Exports a language model that reads from left to right: what follows a text?"""
 
-from collections.abc import Sequence
-
-import numpy as np
-
-from training import loop, metrics
+from training import loop, metrics, text_export
 from training.backend import tf
-from modeling.encoders.config import EncoderConfig
 from modeling.objectives.next_token import LastTokenModel
 from serving import export
 from text.records import rows
 from text.tasks.in_parts import in_parts
-from text.tokenizers.tokenizer import Tokenizer
+from training.text_export import TOP_K, Wanted, best_tokens
 
-TOP_K = 5
-_CHECKED = 2  # samples whose outputs of the network alone are compared
 _SAMPLES = (
     "The meaning of the",
     "",
@@ -23,74 +16,43 @@ _SAMPLES = (
 )
 
 
-def save(
-    trainer: loop.Trainer,
-    output_dir: str,
-    *,
-    tokenizer: Tokenizer,
-    config: EncoderConfig,
-    max_seq_length: int,
-    max_predictions_per_seq: int,
-    dtype: str,
-    formats: Sequence[str] = (),
-) -> str:
+def save(trainer: loop.Trainer, output_dir: str, wanted: Wanted) -> str:
     """Exports the network of a trainer, with its head; returns the folder.
 
     From raw text, serving_default returns the most probable next tokens. Of a text that
     does not fit, it reads the end.
 
-    Args:
-        max_predictions_per_seq: not used; no token is masked.
     Raises:
         UserError: see `export.save`.
     """
-    del max_predictions_per_seq
+    tokenizer, max_seq_length = wanted.tokenizer, wanted.max_seq_length
     model = export.make_model(
-        lambda: LastTokenModel(config, dtype=dtype), trainer.weights
+        lambda: LastTokenModel(wanted.config, dtype=wanted.dtype), trainer.weights
     )
     vocabulary = tokenizer.vocabulary
-    layout = rows.Layout(max_seq_length, pad_id=vocabulary.pad_id)
     made = [
         [vocabulary.cls_id, *tokenizer.encode(text)[1 - max_seq_length :]]
         for text in _SAMPLES
     ]
-    batch = layout.pack([rows.Row(ids, [0] * len(ids), {}) for ids in made])
-    batch = {name: value.astype(np.int32) for name, value in batch.items()}
+    batch = wanted.pack([rows.Row(ids, [0] * len(ids), {}) for ids in made])
     logits = export.predict(model, batch)["next_token_logits"]
 
     def follow(tokenizer, predict, text):
         return _follow(tokenizer, predict, text, max_seq_length)
 
-    some = {name: value[:_CHECKED] for name, value in batch.items()}
-    product = export.Product(
+    return text_export.save(
+        trainer,
+        output_dir,
+        wanted,
         model=model,
-        dtype=dtype,
-        config=config,
-        tokenizer=tokenizer,
-        layout=layout,
         form="next",
-        inputs={"text": "text"},
         serve=follow,
-        description={"task": "Pretraining", "global_step": trainer.progress.step},
-        requests=[{"text": text} for text in _SAMPLES],
-        answers=[_answer(row, vocabulary) for row in metrics.softmax(logits)],
-        batch=some,
-        outputs=export.predict(model, some),
-        formats=formats,
+        texts=_SAMPLES,
+        batch=batch,
+        answers=[
+            {"tokens": best_tokens(row, vocabulary)} for row in metrics.softmax(logits)
+        ],
     )
-    return export.save(output_dir, product)
-
-
-def _answer(probabilities, vocabulary):
-    # vocab_size may be larger than the vocabulary.
-    best = np.argsort(-probabilities[: len(vocabulary)], kind="stable")[:TOP_K]
-    return {
-        "tokens": [
-            {"token": vocabulary.tokens[id], "probability": float(probabilities[id])}
-            for id in best
-            if vocabulary.tokens[id]  # answers have no place for empty lines
-        ]
-    }
 
 
 def _follow(tokenizer, predict, text, max_seq_length):

@@ -22,6 +22,7 @@ from training import (
     run,
     run_folder,
     span_export,
+    text_export,
     word_teacher,
 )
 from modeling.encoders.config import EncoderConfig
@@ -361,9 +362,7 @@ def _write_text(given, settings, tokenizer) -> None:
 
 def _export(trainer, given, config, tokenizer, log):
     save = _EXPORTS[trainer.measured.answers]
-    folder = save(
-        trainer,
-        given.output_dir,
+    wanted = text_export.Wanted(
         tokenizer=tokenizer,
         config=config,
         max_seq_length=given.max_seq_length,
@@ -371,6 +370,7 @@ def _export(trainer, given, config, tokenizer, log):
         dtype=given.export_dtype,
         formats=given.export_formats,
     )
+    folder = save(trainer, given.output_dir, wanted)
     log.say(
         f"exported to {folder}; loaded by another process, it gave the same answers"
     )

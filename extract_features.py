@@ -64,7 +64,7 @@ class Options(TokenizerOptions):
         None,
         help="Layers to write: 0 is the first, -1 the last; embeddings is what the first "
         "one reads; mix is a weighted sum of the embeddings and all layers. By default "
-        "-1,-2,-3,-4, and -1 with pooling.",
+        "-1,-2,-3,-4, or as many as there are, and -1 with pooling.",
     )
     max_seq_length: int = options.field(
         128, help="Maximum number of tokens per row, including special tokens."
@@ -85,7 +85,7 @@ class Options(TokenizerOptions):
     pooling: str = options.field(
         "none",
         choices=("none", "mean", "cls"),
-        help="none: a vector per token. mean: their mean, including [CLS] and [SEP]. cls: "
+        help="none: a vector per token. mean: their mean, including special tokens. cls: "
         "the vector of [CLS]; over windows, their mean.",
     )
     doc_stride: int = options.field(
@@ -125,18 +125,19 @@ class Options(TokenizerOptions):
 
         if (
             self.mix_weights or self.mix_scale != 1.0
-        ) and MIX not in self.chosen_layers:
+        ) and MIX not in self.chosen_layers():
             raise UserError(
                 "--mix_weights and --mix_scale are for --layers=mix; add it, or remove them"
             )
         if not all(map(math.isfinite, (*self.mix_weights, self.mix_scale))):
             raise UserError("--mix_weights and --mix_scale must be finite")
 
-    @property
-    def chosen_layers(self) -> list[int | str]:
+    def chosen_layers(self, num_layers: int = 4) -> list[int | str]:
+        """What to write of a model with so many layers."""
         if self.layers is not None:
             return [_layer(layer) for layer in self.layers]
-        return [-1, -2, -3, -4] if self.pooling == "none" else [-1]
+        number = min(num_layers, 4) if self.pooling == "none" else 1
+        return [-1 - i for i in range(number)]
 
 
 def _layer(text: str) -> int | str:
@@ -179,7 +180,8 @@ def main(given: Options) -> None:
     is_file = given.input_file != inputs.STANDARD_INPUT
     total = sum(1 for _ in inputs.lines(given.input_file)) if is_file else None
     mix = Mix(given.mix_weights, given.mix_scale)
-    layers, pooling = given.chosen_layers, given.pooling
+    layers = given.chosen_layers(config.num_hidden_layers)
+    pooling = given.pooling
     cls_last = not tokenizer.vocabulary.head
     encoder = FeatureExtractor(strategy, config, layers, pooling, mix, cls_last)
     weights = {v.path: v for v in encoder.model.variables}
@@ -199,7 +201,7 @@ def main(given: Options) -> None:
     mode = WRITERS[given.output_format].mode
     with _output(given.output_file, mode) as file:
         with progress:
-            _write(given, file, encoded, tokenizer.vocabulary, progress)
+            _write(given, file, encoded, layers, tokenizer.vocabulary, progress)
         if not counts.texts:
             raise UserError(f"{given.input_file}: contains no text; write one per line")
     _report(given, counts)
@@ -212,8 +214,8 @@ def _output(path, mode):
     return local.replacing(path, mode)
 
 
-def _write(given, file, encoded, vocabulary, progress):
-    writer = WRITERS[given.output_format](file, given.chosen_layers, vocabulary)
+def _write(given, file, encoded, layers, vocabulary, progress):
+    writer = WRITERS[given.output_format](file, layers, vocabulary)
     if given.pooling != "none":
         encoded = pool(encoded, given.pooling)
     with contextlib.closing(writer):
@@ -229,7 +231,7 @@ def _write(given, file, encoded, vocabulary, progress):
 def _report(given, counts):
     _say(
         f"{given.output_file}: features of {counts.texts} texts, "
-        f"{counts.tokens} tokens including [CLS] and [SEP]"
+        f"{counts.tokens} tokens including special ones"
     )
     if counts.windowed:
         _say(f"{counts.windowed} texts were longer than a row and were read in windows")
@@ -326,7 +328,7 @@ def _check_sizes(given, config):
             "the same for every text; use --pooling=mean"
         )
     number = config.num_hidden_layers
-    layers = given.chosen_layers
+    layers = given.chosen_layers(number)
     for layer in layers:
         if layer not in (EMBEDDINGS, MIX) and not -number <= layer < number:
             raise UserError(

@@ -59,13 +59,13 @@ def test_features_equal_the_release(tmp_path, capsys):
     assert said.out == ""
     assert "55 of 55 variables matched" in said.err
     assert (
-        "output: features of 4 texts, 76 tokens including [CLS] and [SEP]" in said.err
+        "output: features of 4 texts, 76 tokens including special ones" in said.err
     )
 
 
 @pytest.mark.slow
 def test_commands_of_the_release_run_in_a_pipe(tmp_path):
-    given = flags(tmp_path, layers=[-1, -2, -3], batch_size=8, use_tpu=False)
+    given = flags(tmp_path, layers=None, batch_size=8, use_tpu=False)
     given |= {"do_lower_case": True, "use_one_hot_embeddings": True, "num_tpu_cores": 8}
     given |= {"input_file": "-", "output_file": "-"}
     sent = (GOLDEN / "features" / "input.txt").read_text()
@@ -73,6 +73,9 @@ def test_commands_of_the_release_run_in_a_pipe(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["linex_index"] for line in lines] == [0, 1, 2, 3]
+    # The last four of its three layers.
+    indices = [layer["index"] for layer in lines[0]["features"][0]["layers"]]
+    assert indices == [-1, -2, -3]
 
 
 def test_a_shells_file_keeps_what_it_holds(plain, tmp_path, monkeypatch):

@@ -130,8 +130,8 @@ BAD = {
     "cut checkpoint": (cut_checkpoint, "the checkpoint is damaged or incomplete"),
     "checkpoint that diverged": (not_finite, "the features are not finite"),
     "layer too far back": (
-        lambda folder: {"layers": None},
-        "--layers=-1,-2,-3,-4: there is no layer -4; the model has 3, from 0 to 2",
+        lambda folder: {"layers": [-1, -4]},
+        "--layers=-1,-4: there is no layer -4; the model has 3, from 0 to 2",
     ),
     "layer too high": (lambda folder: {"layers": [3]}, "there is no layer 3"),
     "layer twice": (lambda folder: {"layers": [-1, -1]}, "each of them once"),

@@ -29,17 +29,17 @@ def load(given) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
     prefix = checkpoint.resolve(given.init_checkpoint)
     folder = checkpoint.folder_of(prefix)
     config = checkpoint.read_config(given.bert_config_file or folder)
-    if config.attention_direction != "left_to_right":
-        raise UserError(
-            f"{given.bert_config_file or folder}: attention_direction is "
-            f"{config.attention_direction!r}, but only a model that reads from left to "
-            "right can continue a text; use one trained with --objective=next_token"
-        )
     noted = run_folder.noted_settings(folder).get("objective", "next_token")
     if noted != "next_token":
         raise UserError(
             f"{given.init_checkpoint}: was trained with --objective={noted}, which does "
             "not continue texts; use a checkpoint trained with --objective=next_token"
+        )
+    if config.attention_direction != "left_to_right":
+        raise UserError(
+            f"{given.bert_config_file or folder}: attention_direction is "
+            f"{config.attention_direction!r}, but only a model that reads from left to "
+            "right can continue a text; use one trained with --objective=next_token"
         )
     run.check_vocabulary(tokenizer.vocabulary, config, given.bert_config_file or prefix)
     return tokenizer, config, mask_filling.load_network(config, prefix)

@@ -6,7 +6,8 @@
     python convert_checkpoint.py --input=bert-base-uncased --output_dir=released \\
         --layout=release
 
-An input is a prefix, a directory or a folder with model.safetensors; several are averaged.
+An input is a prefix, a directory or a folder with model.safetensors, OpenAI's files of a
+GPT, or those of a released ELMo (with --words_file); several checkpoints are averaged.
 Conversion does not change any number: a round trip gives the same bits, and what both
 layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
 """
@@ -66,8 +67,8 @@ class Options(kinds.TokenizerOptions):
     )
     vocab_file: str | None = options.field(
         None,
-        help="The vocabulary; by default, the vocab.txt, the .model, or the vocab.json and "
-        "merges.txt, next to the input, if present.",
+        help="The vocabulary; by default, the one next to the input, if present: a "
+        "vocab.txt, a .model, or a .json with its merges.",
     )
     show: bool = options.field(
         False, help="Print names, shapes and statistics; write nothing."

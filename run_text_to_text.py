@@ -3,7 +3,8 @@
     python run_text_to_text.py --task_name=MRPC --do_train --do_eval --do_export \\
         --data_dir=glue/MRPC --output_dir=mrpc_output \\
         --vocab_file=t5/spiece.model --bert_config_file=t5/config.json \\
-        --init_checkpoint=t5 --optimizer=adafactor_constant --learning_rate=1e-3
+        --init_checkpoint=t5 --optimizer=adafactor_constant --learning_rate=1e-3 \\
+        --clip_norm=0
 
 Examples of GLUE and SQuAD become text as in T5's release: "mrpc sentence1: ... sentence2:
 ...", and the answer is "equivalent" or "not_equivalent". Answers are scored as those of

@@ -117,7 +117,8 @@ class RunOptions:
         "xlnet_adam: XLNet's, which is Adam with --weight_decay=0, and else BERT's with "
         "decaying biases of queries; the rate falls from its peak without a jump, with "
         "_cosine in half a wave. "
-        "adagrad: ELMo's, with a learning rate of 0.2 that stays; it has no weight decay. "
+        "adagrad: ELMo's; the learning rate, 0.2 in its release, stays. It has no weight "
+        "decay. "
         "adafactor: T5's; the learning rate stays for --num_warmup_steps, then falls with "
         "the root of the step, or stays with _constant. Neither has weight decay.",
     )

@@ -53,7 +53,7 @@ class Options(TokenizerOptions):
     )
     vocab_file: str | None = options.field(
         None,
-        help="The vocabulary; by default, vocab.txt or vocab.json next to the weights.",
+        help="The vocabulary; by default, the one next to the weights, such as vocab.txt.",
     )
     bert_config_file: str | None = options.field(
         None,

@@ -98,11 +98,14 @@ OPTIMIZERS = {
     "xlnet_adam": _xlnet_adam,
     "xlnet_adam_cosine": _xlnet_adam_cosine,
 }
+_OF_ADAM = ("bias_correction", "adam_beta_2", "weight_decay")
 # Settings that an optimizer does not have.
-WITHOUT = dict.fromkeys(
-    ("adafactor", "adafactor_constant"),
-    ("bias_correction", "adam_beta_2", "weight_decay"),
-)
+WITHOUT = {
+    "adafactor": _OF_ADAM,
+    "adafactor_constant": (*_OF_ADAM, "lr_decay_power"),
+    "adagrad": (*_OF_ADAM, "lr_decay_power"),
+    "openai_adam_constant": ("lr_decay_power",),
+}
 # Those with a lowest learning rate.
 HAVE_LOWEST_RATE = ("xlnet_adam", "xlnet_adam_cosine")
 

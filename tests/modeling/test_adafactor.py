@@ -136,10 +136,18 @@ def test_schedules_equal_the_release_s():
 
 
 @pytest.mark.parametrize(
-    "given", [{"weight_decay": 0.1}, {"bias_correction": True}, {"adam_beta_2": 0.98}]
+    ("optimizer", "given"),
+    [
+        ("adafactor", {"weight_decay": 0.1}),
+        ("adafactor", {"bias_correction": True}),
+        ("adafactor", {"adam_beta_2": 0.98}),
+        ("adafactor_constant", {"lr_decay_power": 2.0}),
+        ("adagrad", {"weight_decay": 0.1}),
+        ("openai_adam_constant", {"lr_decay_power": 2.0}),
+    ],
 )
-def test_what_it_does_not_have_is_refused(given):
+def test_what_an_optimizer_does_not_have_is_refused(optimizer, given):
     (name,) = given
     files = {"bert_config_file": "x", "output_dir": "x"}
-    with pytest.raises(UserError, match=f"--{name}=.*adafactor does not have it"):
-        flags.RunOptions(optimizer="adafactor", **files, **given)
+    with pytest.raises(UserError, match=f"--{name}=.*{optimizer} does not have it"):
+        flags.RunOptions(optimizer=optimizer, **files, **given)

@@ -58,9 +58,7 @@ def test_features_equal_the_release(tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert "55 of 55 variables matched" in said.err
-    assert (
-        "output: features of 4 texts, 76 tokens including special ones" in said.err
-    )
+    assert "output: features of 4 texts, 76 tokens including special ones" in said.err
 
 
 @pytest.mark.slow

@@ -254,15 +254,17 @@ class Squad(TextTask):
     def columns(self):
         return {name: name for name in self.wording.features}
 
-    def _references(self, example):
-        return [as_text.padded(answer) for answer in example.label]
+    def _answer(self, example, text):
+        """A written text as the context spells it, which is how references are."""
+        return as_text.unpadded(text, example.texts["context"])
 
     def score(self, predictions):
-        references = [self._references(example) for example in predictions.examples]
-        return squad_metrics.evaluate(references, self.written(predictions))
+        examples = predictions.examples
+        answers = map(self._answer, examples, self.written(predictions))
+        return squad_metrics.evaluate([e.label for e in examples], list(answers))
 
     def _scores(self, example, text):
-        return squad_metrics.score([self._references(example)], [text])
+        return squad_metrics.score([example.label], [self._answer(example, text)])
 
     def is_right(self, example, text):
         return bool(self._scores(example, text)[0][0])
@@ -272,7 +274,7 @@ class Squad(TextTask):
 
     def files(self, predictions, texts):
         found = {
-            example.index: as_text.unpadded(text, example.texts["context"])
+            example.index: self._answer(example, text)
             for example, text in zip(predictions.examples, texts, strict=True)
         }
         content = json.dumps(found, indent=4) + "\n"

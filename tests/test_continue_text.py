@@ -1,11 +1,13 @@
 """continue_text.py: OpenAI's GPT and a causal BERT add tokens to a text."""
 
+import dataclasses
 import io
 
 import numpy as np
 import pytest
 
 import continue_text
+import tests
 from training import checkpoint, continuation
 from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import masked_lm
@@ -111,6 +113,27 @@ def test_the_start_token_can_be_left_out(folder, capsys):
         continue_text.main(options(folder, start_token=start_token, num_tokens=3))
         found.append(capsys.readouterr().out)
     assert found[0] != found[1]
+
+
+def test_the_pieces_of_gpts_own_vocabulary_become_words(tmp_path, capsys):
+    write(
+        tmp_path,
+        dataclasses.replace(CONFIG, vocab_size=982, max_position_embeddings=16),
+    )
+    (tmp_path / "vocab.txt").unlink()  # another model's
+    given = {
+        "vocab_file": str(tests.GOLDEN / "gpt_bpe" / "encoder_bpe_40000.json"),
+        "gpt_words": "hugging_face",
+        "text": "The cat's",
+    }
+    continue_text.main(options(tmp_path, temperature=9.0, num_samples=300, **given))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 300
+    assert all(line.startswith("The cat's ") for line in lines)
+    # 11 pieces are added, which are fewer words.
+    assert len(" ".join(lines).split()) < 300 * (2 + 9)
+    for mark in ("</w>", "_start_", "_delimiter_", "_classify_", "<unk>"):
+        assert not any(mark in line for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced, monkeypatch):
     start, _ = write_start(tmp_path, CONFIG)
     given = classifier_flags(tmp_path, both_orders=True, **RECIPE, **start)
     training = {"do_train": True, "do_eval": True, "do_export": True}
-    jobs.run(run_classifier, given | training)
+    answering = {"do_predict": True, "test_file": "dev.tsv"}
+    jobs.run(run_classifier, given | training | answering)
     lines = (tmp_path / "output" / "metrics.jsonl").read_text().splitlines()
     losses = json.loads(lines[0])
     assert losses["loss"] == pytest.approx(
@@ -52,6 +53,12 @@ def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced, monkeypatch):
     pairs = [{"text_a": "a b a", "text_b": "b"}, {"text_a": "b", "text_b": "a b a"}]
     one, other = (answer["probabilities"] for answer in model.predict(pairs))
     np.testing.assert_allclose(list(one.values()), list(other.values()), atol=1e-6)
+    # The export answers as the script does.
+    lines = (tmp_path / "output" / "predictions.jsonl").read_text().splitlines()
+    said = [json.loads(line) for line in lines[:2]]
+    pairs = [{name: line[name] for name in ("text_a", "text_b")} for line in said]
+    for line, answer in zip(said, model.predict(pairs), strict=True):
+        assert answer["probabilities"] == pytest.approx(line["probabilities"], abs=1e-5)
     for change, message in (
         ({"both_orders": False}, "both_orders was True and is now False"),
         ({"lm_loss_weight": 0.0}, "lm_loss_weight was 0.5 and is now 0.0"),

@@ -212,7 +212,7 @@ def test_numbers_are_read_back(folder, golden):
     assert [j.predicted == j.gold for j in judged] == [True, True, True, False]
 
 
-def test_questions_are_scored_as_in_t5(folder, golden):
+def test_questions_are_scored_as_in_squads_script(folder, golden):
     task = make_task(
         folder,
         task_name="squad",
@@ -228,10 +228,16 @@ def test_questions_are_scored_as_in_t5(folder, golden):
     task.write_predictions(written, str(folder))
     answers = json.loads((folder / "predictions.json").read_text())
     assert answers.keys() == {example.index for example in examples}
-    example = Example({"question": "q", "context": "A well-known text."}, None, "7")
+    texts = {"question": "q", "context": "A Well-known text."}
+    example = Example(texts, ("well-known",), "7")
     written = predictions(task, "dev", [example], ["well - known"])
     task.write_predictions(written, str(folder))
-    assert json.loads((folder / "predictions.json").read_text()) == {"7": "well-known"}
+    assert json.loads((folder / "predictions.json").read_text()) == {"7": "Well-known"}
+    assert task.score(written) == {"exact": 100.0, "f1": 100.0, "total": 1}
+    assert task.judge(written)[0].error == 0.0
+    # There, "wellknown" is one word, of which this is not half.
+    written = predictions(task, "dev", [example], ["known"])
+    assert task.score(written)["f1"] == 0.0
 
 
 def test_both_sets_of_mnli_are_read_and_its_columns_named(folder, golden):

@@ -7,6 +7,7 @@ import pytest
 
 import run_classifier
 from training import checkpoint
+from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import tasks
 from tests import jobs, tiny
 from text.errors import UserError
@@ -58,6 +59,25 @@ def test_the_head_reads_what_it_is_told_or_what_sees_the_row(direction, pooling,
     np.testing.assert_allclose(
         model(choices)["logits"][0], model.logits(pooled)[:, 0], rtol=0, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt"])
+def test_the_vectors_of_two_orders_are_added_below_the_head(kind):
+    config = tiny.config(attention_direction="left_to_right")
+    if kind == "gpt":
+        config = GptConfig(40, 16, 1, 2, 32, max_position_embeddings=40)
+    model = tasks.Classification(3).network(config)
+    model.output_bias.assign([1.0, -2.0, 3.0])  # which counts once
+    orders = [batch(), {name: x[::-1] for name, x in batch().items()}]
+    pooled = [
+        model.encoder.pool(model.encoder(order), order["input_mask"])
+        for order in orders
+    ]
+    both = {name: np.stack([x[name] for x in orders], axis=1) for name in batch()}
+    both["segment_ids"] = np.zeros_like(both["input_ids"])
+    expected = (pooled[0] + pooled[1]) @ model.output_weights.numpy().T
+    expected = expected + model.output_bias.numpy()
+    np.testing.assert_allclose(model(both)["logits"], expected, rtol=0, atol=1e-6)
 
 
 def test_one_sided_first_token_is_the_same_for_every_text():

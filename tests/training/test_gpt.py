@@ -5,6 +5,7 @@ import pytest
 
 from training import distribution, loop
 from training.backend import tf
+from modeling import losses
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import tasks
@@ -58,6 +59,21 @@ def trained(schedule, data):
     log = Log()
     run.train(lambda first, part: data, "nowhere", log)
     return log, run
+
+
+def test_the_logits_and_losses_of_choices_equal_openais():
+    openai, batch = golden("outputs.npz"), rows()
+    objective = tasks.Choice()
+    model = load(objective.network(read_config()))
+    model.output_weights.assign(openai["clf_w"].T)
+    logits = model(batch)["logits"]
+    expected = openai["clf_logits"]  # with a bias, which is the same for all choices
+    np.testing.assert_allclose(logits + openai["clf_b"], expected, rtol=0, atol=1e-4)
+    for number, loss in enumerate(openai["clf_losses"]):
+        row = {name: value[[number]] for name, value in batch.items()}
+        outputs = {"logits": logits[number : number + 1]}
+        found = losses.mean(*objective.losses(row, outputs)["loss"])
+        assert float(found) == pytest.approx(loss, abs=1e-4)
 
 
 @pytest.mark.slow

@@ -107,23 +107,38 @@ def unpadded(answer: str, context: str) -> str:
     """The part of a text that an answer is, without the spaces that `padded` added.
 
     Args:
-        answer: words of `padded(context)`.
+        answer: words of `padded(context)`; an uncased vocabulary gives them in lower case.
     Returns:
-        the first such part; the answer as it is if there is none.
+        the first such part, if possible one of the same case; the answer as it is if there
+        is none.
     """
-    wanted = "".join(padded(answer).split())
+    for spell in (str, str.lower):
+        if part := _part(answer, context, spell):
+            return part
+    return answer
+
+
+def _part(answer, context, spell):
+    """The first part that is the answer once `spell` has changed the letters of both."""
+    words = spell(padded(answer)).split()
+    wanted = "".join(words)
     # Only white space is added, so an answer is a part of the text if it is one of the
     # texts' other characters that begins and ends where words do.
-    places = [i for i, character in enumerate(context) if not character.isspace()]
-    solid = "".join(context[place] for place in places)
-    start = solid.find(wanted) if wanted else -1
+    solid = [
+        (letter, place)
+        for place, character in enumerate(context)
+        for letter in spell(character)
+        if not letter.isspace()
+    ]
+    letters = "".join(letter for letter, _ in solid)
+    start = letters.find(wanted) if wanted else -1
     while start >= 0:
-        first, last = places[start], places[start + len(wanted) - 1]
+        first, last = solid[start][1], solid[start + len(wanted) - 1][1]
         part = context[first : last + 1]
-        if padded(part).split() == padded(answer).split():
+        if spell(padded(part)).split() == words:
             return part
-        start = solid.find(wanted, start + 1)
-    return answer
+        start = letters.find(wanted, start + 1)
+    return None
 
 
 def _number(text):

@@ -59,7 +59,7 @@ class Window(NamedTuple):
         first, stop: the tokens in the row, excluding `stop`.
         own_first, own_stop: those that no other row shows with more context.
         offset: token t is at position `t + offset` of the row; may be negative.
-        cls: the position of [CLS], which stands for "no answer".
+        cls: the position of [CLS], or of the last token, which stands for "no answer".
     """
 
     first: int
@@ -124,7 +124,7 @@ def rows(
                 packing.join(vocabulary, *sides), (np.int32, np.uint8), strict=True
             )
         )
-        cls = 0 if vocabulary.head else len(input_ids) - 1
+        cls = len(input_ids) - 1 if lengths.cls_last else 0
         window = Window(first, stop, own_first, own_stop, before - first, cls)
         start = end = cls
         if answer and first <= answer[0] and answer[1] < stop:

@@ -67,11 +67,12 @@ def windows(
     own = _owned(begin + first, begin + stop)
     own_stop = tf.cumsum(own) - begin
     bounds = first, stop, own_stop - own, own_stop
-    if lengths.document_first:
-        cls = stop - first + query + lengths.num_special_tokens - 1
-        return Windows(question, query, *bounds, -first, cls)
-    offset = query + lengths.num_special_tokens - 1 - first
-    return Windows(question, query, *bounds, offset, tf.zeros_like(first))
+    last = stop - first + query + lengths.num_special_tokens - 1
+    cls = last if lengths.cls_last else tf.zeros_like(first)
+    offset = -first
+    if not lengths.document_first:
+        offset += query + lengths.num_special_tokens - 1
+    return Windows(question, query, *bounds, offset, cls)
 
 
 def _owned(first, stop):

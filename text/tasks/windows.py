@@ -17,6 +17,7 @@ class Lengths:
     Attributes:
         max_seq_length: of the whole row, `[CLS] question [SEP] window [SEP]`.
         document_first: the row is `window [SEP] question [SEP] [CLS]`.
+        cls_last: the last token of the row stands for "no answer", not the first.
         doc_stride: from the start of one window to that of the next; a shorter window is
             followed by the next without a gap.
         max_query_length: the length to which longer questions are cut.
@@ -30,6 +31,7 @@ class Lengths:
     max_query_length: int = 64
     num_special_tokens: int = packing.NUM_SPECIAL_TOKENS
     document_first: bool = False
+    cls_last: bool = False
 
     def __post_init__(self):
         if self.max_query_length < 1:
@@ -52,6 +54,7 @@ class Lengths:
             self,
             num_special_tokens=vocabulary.num_special_tokens,
             document_first=vocabulary.document_first,
+            cls_last=not vocabulary.head,
         )
 
     @property

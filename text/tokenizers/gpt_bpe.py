@@ -282,5 +282,5 @@ def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
 
 
 def _text(token):
-    text = token.removesuffix(END)
-    return text if text.isprintable() else token
+    """What a token stands for; a line break is no more than the space between words."""
+    return token.removesuffix(END).strip()

@@ -107,6 +107,8 @@ def test_words_are_compared_as_the_vocabulary_spells_them():
         ("not there", "here", "not there"),
         ("", "here", ""),
         (" ? ", "is it?", "?"),
+        ("it ' s", "What? It's, it's", "it's"),
+        ("it ' s a", "İt: It's A", "It's A"),  # as an uncased vocabulary writes it
     ],
 )
 def test_an_answer_is_found_in_its_text_again(answer, context, part):

@@ -1,5 +1,6 @@
 """Windows and answers in a graph equal to those of text/tasks/spans.py."""
 
+import dataclasses
 import functools
 import json
 import sys
@@ -12,6 +13,7 @@ from hypothesis import strategies
 import tests
 from training.backend import tf
 from text.tasks import spans, spans_graph, texts_graph
+from text.tokenizers.sentencepiece import FAMILIES
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 
@@ -266,6 +268,18 @@ def test_answers_to_real_questions_are_those_of_python(version, null):
     found = check_answers(asked, logits, **options)
     assert len(set(found["answer"])) > 50
     assert (30 < found["answer"].count(b"") < 100) == null
+
+
+def test_rows_of_t5_begin_with_text_and_their_end_means_no_answer(untraced):
+    special = dataclasses.replace(FAMILIES["t5"].special, continuation="##")
+    tokenizer = WordPiece(Vocabulary([*special.tokens, *WORDS], special=special))
+    pairs = [("a", "cat the cat . " * 4), ("", "cat the"), ("a a a a", "the " * 9)]
+    lengths = LENGTHS[0].in_rows_of(tokenizer.vocabulary)
+    asked = Asked(pairs, lengths, tokenizer)
+    check_rows(asked)
+    logits = asked.logits(np.random.default_rng(4), FINE)
+    found = check_answers(asked, logits, max_answer_length=4, **OPTIONS[1])
+    assert 0 < found["answer"].count(b"") < 3
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Tagging in a graph: rows, entities and tags equal those of text/tasks/tags.py."""
 
+import dataclasses
 import random
 
 import numpy as np
@@ -8,7 +9,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from text.instances import packing
 from text.tasks import in_parts, tags, tags_graph
+from text.tokenizers.sentencepiece import FAMILIES
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 from text.tokenizers.wordpiece_graph import WordPieceGraph
@@ -151,6 +154,34 @@ def test_rows_are_those_of_python(tokenizers, lists, length, in_context):
         before += sum(map(bool, each))
     assert found.numpy().tolist() == expected
     assert ids == expected_ids
+    assert places.numpy().tolist() == expected_places
+
+
+@pytest.mark.parametrize("family", ["xlnet", "t5"])
+def test_rows_that_begin_with_text_are_those_of_python(tmp_path, family):
+    special = dataclasses.replace(FAMILIES[family].special, continuation="##")
+    vocabulary = Vocabulary([*special.tokens, *PIECES], special=special)
+    exact = WordPiece(vocabulary, do_lower_case=False)
+    tokenizer = WordPieceGraph(exact, str(tmp_path / "vocab.txt"))
+    words = ["P", "abab", "", "L", "ab", ".", "x", "aaaaa", "b", "Lab"]
+    _, batch, places = rows_of(tokenizer, requests_of([words]), 8, in_context=True)
+    expected, expected_places = [], []
+    for row, (window, pieces) in enumerate(by_python(exact, words, 6, True)):
+        inside = pieces[window.start : window.stop]
+        expected.append(packing.join(vocabulary, sum(inside, [])))
+        expected_places += [
+            [row, sum(map(len, pieces[window.start : word]))]
+            for word in range(window.own_start, window.own_stop)
+        ]
+    sizes = batch["input_mask"].numpy().sum(axis=1)
+    found = [
+        tuple(
+            batch[name][row, :size].numpy().tolist()
+            for name in ("input_ids", "segment_ids")
+        )
+        for row, size in enumerate(sizes)
+    ]
+    assert found == expected and len(expected) > 2
     assert places.numpy().tolist() == expected_places
 
 

@@ -14,7 +14,7 @@ from text.tokenizers.kinds import TokenizerOptions
 
 GOLDEN = json.loads((tests.GOLDEN / "xlnet" / "rows.json").read_text("utf-8"))
 MODEL = tests.GOLDEN / "sentencepiece" / "xlnet.model"
-LENGTHS = spans.Lengths(96, 32, 16, document_first=True)
+LENGTHS = spans.Lengths(96, 32, 16, document_first=True, cls_last=True)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_a_graph_answers_the_same(tokenizer):
     texts = ['The simple form, "assert", is. It was added in 1999, falsé is', "", "a"]
     asked = graphs.Asked(
         [("What is it?", text) for text in texts],
-        spans.Lengths(20, 4, 6, document_first=True),
+        spans.Lengths(20, 4, 6, document_first=True, cls_last=True),
         tokenizer,
     )
     graphs.check_rows(asked)

@@ -14,7 +14,7 @@ from modeling.encoders.architectures import config_from_dict, make_encoder
 from modeling.objectives import masked_lm, span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.conversion import convert
-from tests.modeling.test_xlnet import read_config
+from tests.modeling.test_xlnet import inputs_of, read_config
 from training.layouts import hugging_face, kinds
 
 GOLDEN = tests.GOLDEN / "xlnet"
@@ -38,6 +38,12 @@ def load(model, name):
     report = checkpoint.load(weights, str(THEIRS / name), model.encoder.required)
     assert not report.unused
     return report.initial
+
+
+def logits_of(model, outputs):
+    """The language model's, from the encoder's outputs."""
+    table = ops.transpose(model.encoder.word_embeddings)
+    return ops.matmul(outputs["query_output"], table) + model.masked_lm.output_bias
 
 
 def test_the_released_checkpoint_loads_by_name():
@@ -64,9 +70,9 @@ def test_their_language_model():
         "target_mapping": arrays["target_mapping"],
     }
     outputs = model.encoder(both, mem_len=8, reuse_len=6)
-    table = ops.transpose(model.encoder.word_embeddings)
-    logits = ops.matmul(outputs["query_output"], table) + model.masked_lm.output_bias
-    np.testing.assert_allclose(logits, arrays["logits"], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        logits_of(model, outputs), arrays["logits"], rtol=0, atol=1e-5
+    )
     memory = np.transpose(outputs["memory"], (1, 2, 0, 3))
     np.testing.assert_allclose(memory, arrays["new_mems"], rtol=0, atol=1e-5)
 
@@ -110,6 +116,29 @@ def test_their_questions():
     # predicted from the possible ones.
     expected = arrays["cls_logits"]
     np.testing.assert_allclose(outputs["no_answer_logit"], expected, atol=1e-5)
+
+
+def test_a_released_checkpoint_is_written_as_theirs(tmp_path):
+    arrays, said = golden("released")
+    convert(
+        input=[str(GOLDEN / "pretrain" / "xlnet_model.ckpt")],
+        bert_config_file=str(GOLDEN / "pretrain" / "xlnet_config.json"),
+        output_dir=str(tmp_path),
+        layout="hugging_face",
+    )
+    theirs = load_file(THEIRS / "released" / "model.safetensors")
+    found = load_file(tmp_path / "model.safetensors")
+    assert found.keys() == theirs.keys()
+    assert all(np.array_equal(found[name], value) for name, value in theirs.items())
+    assert checkpoint.read_config(str(tmp_path)) == said
+    model = masked_lm.MaskedLM().network(said)
+    load(model, "released")
+    with np.load(GOLDEN / "pretrain" / "case.npz") as file:
+        inputs, _, _ = inputs_of(dict(file))
+    outputs = model.encoder(inputs, mem_len=8, reuse_len=6)
+    np.testing.assert_allclose(
+        logits_of(model, outputs), arrays["logits"], rtol=0, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,7 +15,7 @@ import tests
 from training import checkpoint
 from modeling.encoders.elmo_config import ElmoConfig
 from serving import predictor
-from tests import jobs
+from tests import jobs, ner
 from tests.pretraining import metrics, results, run
 from tests.test_roberta import classifier_files, classifier_flags
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
@@ -270,7 +270,7 @@ def records(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_pre_training_resumes_with_the_same_bits_and_its_mix_is_learned(
+def test_a_pre_training_resumes_with_the_same_bits_and_a_tagger_learns_its_mix(
     records, tmp_path, capsys
 ):
     given = {
@@ -308,6 +308,23 @@ def test_a_pre_training_resumes_with_the_same_bits_and_its_mix_is_learned(
         theirs = {"layout": "hugging_face", "output_dir": str(tmp_path / "theirs")}
         source = str(tmp_path / "whole" / "output")
         jobs.run(convert_checkpoint, {"input": [source]} | theirs)
+    tagger = {
+        "vocab_file": VOCAB_FILE,
+        "bert_config_file": str(tmp_path / "whole" / "config.json"),
+        "init_checkpoint": source,
+        "features": "mix",
+        "lstm_size": 6,
+        "do_lower_case": True,
+        "num_train_epochs": [0.5],
+        "do_train": True,
+    }
+    with jobs.untraced():
+        ner.run(ner.write_files(tmp_path), **tagger)
+    learned = jobs.weights(tmp_path)
+    assert np.all(learned["layer_weights"]) and learned["gamma"] != 1.0
+    for name in learned.keys() & expected.keys() - {"global_step"}:
+        if name.startswith("elmo/"):
+            np.testing.assert_array_equal(learned[name], expected[name])
 
 
 @pytest.mark.slow

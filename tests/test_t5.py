@@ -1,6 +1,7 @@
 """Pre-training a T5 with the scripts, and fine-tuning its encoder alone."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import run_classifier
 from training import checkpoint
 from modeling.objectives.span_corruption import SpanCorruption
 from serving import predictor
-from tests import jobs, t5
+from tests import jobs, t5, text_to_text
 from tests.pretraining import metrics, results, run
 from tests.test_fine_tuning_of_a_family import write_start
 from tests.test_roberta import classifier_files, classifier_flags
@@ -162,7 +163,7 @@ def test_another_network_is_refused(given, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_vocabulary_without_cls_from_records_to_an_export(
+def test_a_vocabulary_without_cls_from_records_to_an_export_and_a_writer(
     tmp_path, untraced, monkeypatch, capsys
 ):
     """T5's own: rows begin with text, and lose only what is text."""
@@ -204,6 +205,22 @@ def test_a_vocabulary_without_cls_from_records_to_an_export(
     model = predictor.Predictor(str(tmp_path / "output"))
     (answer,) = model.predict([{"text": "One <extra_id_0> two."}])
     assert isinstance(answer["predicted"], str)
+    # Of a network that has learned to write, fine-tuning leaves nothing at random.
+    before = jobs.weights(tmp_path)
+    text_to_text.write_table(tmp_path / "train.tsv", [("one of it", "so")] * 8)
+    capsys.readouterr()
+    text_to_text.run(
+        tmp_path,
+        do_train=True,
+        vocab_file=vocabulary,
+        init_checkpoint=str(tmp_path / "output"),
+        output_dir=str(tmp_path / "writer"),
+    )
+    said = capsys.readouterr().out
+    assert re.search(r": (\d+) of \1 variables matched", said)
+    after = jobs.weights(tmp_path, "writer")
+    moved = [name for name in before if np.any(before[name] != after.get(name))]
+    assert {n.partition("/")[0] for n in moved} >= {"shared", "encoder", "decoder"}
 
 
 @pytest.mark.slow

@@ -1,5 +1,8 @@
-"""run_pretraining.py on permuted tokens, with memory, on records of XLNet's release."""
+"""run_pretraining.py on permuted tokens, with memory: records of the release, and ours."""
 
+import types
+
+import numpy as np
 import pytest
 
 import fill_mask
@@ -100,3 +103,44 @@ def test_memory_needs_records_that_continue_each_other(tmp_path):
         description.unlink()
     with pytest.raises(UserError, match="are masked, as there is no description that"):
         run(tmp_path, **given)
+
+
+@pytest.mark.slow
+def test_our_own_rows_train_with_memory_and_go_on(tmp_path, untraced, capsys):
+    records = make_records(
+        tmp_path,
+        vocab_file=str(MODEL),
+        instances="contiguous",
+        rows_per_batch=4,
+        masking="dynamic",
+        do_whole_word_mask=True,
+        dupe_factor=1,
+    )
+    given = GIVEN | {
+        "input_file": [records],
+        "num_train_steps": 3,
+        "train_batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "mem_len": 8,
+        "released_spans": False,
+    }
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "whole", **given)
+    with jobs.dying(2):
+        run(tmp_path / "killed", **given)
+    run(tmp_path / "killed", **given)
+    assert "continuing from step 2" in capsys.readouterr().out
+    expected = jobs.weights(tmp_path / "whole")
+    assert expected["training/memory"].any(axis=-1).all()
+    for name, value in jobs.weights(tmp_path / "killed").items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def test_memory_is_for_one_device(tmp_path, monkeypatch):
+    two = types.SimpleNamespace(num_replicas_in_sync=2)
+    monkeypatch.setattr("training.distribution.make", lambda kind, **_: two)
+    given = GIVEN | released("bi") | {"mem_len": 8, "distribution": "mirrored"}
+    with pytest.raises(UserError, match="--mem_len=8: memory is for one device"):
+        run(tmp_path, **given)
+    assert not (tmp_path / "output").exists()

@@ -63,7 +63,7 @@ class Log:
         self.said.append(message)
 
 
-def trainer(config=TINY, objective=OBJECTIVE, **settings):
+def trainer(config=TINY, objective=OBJECTIVE, dtype="float32", **settings):
     settings = {
         "num_train_steps": 6,
         "num_warmup_steps": 2,
@@ -74,7 +74,7 @@ def trainer(config=TINY, objective=OBJECTIVE, **settings):
     } | settings
     return loop.Trainer(
         distribution.make("one"),
-        lambda: objective.network(config, seed=1),
+        lambda: objective.network(config, seed=1, dtype=dtype),
         objective,
         loop.Settings(**settings),
     )
@@ -174,19 +174,42 @@ COMPILED = {
 }
 
 
+@pytest.fixture(scope="module")
+def batch():
+    rows = {"row_numbers": tf.range(8, dtype=tf.int64)}
+    return next(iter(parsed().training(8, seed=0))) | rows
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", COMPILED)
-def test_whole_update_compiles_with_xla(kind):
+def test_whole_update_compiles_with_xla(kind, batch):
     """As on a TPU: nothing in it has a varying shape, or is a string."""
     objective, config = COMPILED[kind]
     run = trainer(config, objective, accumulation_steps=2)
-    batch = next(iter(parsed().training(8, seed=0)))
-    batch["row_numbers"] = tf.range(8, dtype=tf.int64)
     before = (variable := run.model.encoder.stages[1][0]).numpy()  # of the lowest layer
     update = tf.function(run.update, jit_compile=True)
     sums, finite = update(batch, tf.constant(1, tf.int64))
     assert sums.shape == [len(reported.names(run.objective)) + 1, 2] and finite == 1
     assert np.any(variable.numpy() != before)
+
+
+@pytest.mark.parametrize("kind", COMPILED)
+def test_an_update_in_bfloat16_is_about_that_in_float32(kind, batch, untraced):
+    objective, config = COMPILED[kind]
+    found = []
+    for dtype in ("float32", "mixed_bfloat16"):
+        run = trainer(config, objective, dtype=dtype)
+        before = {name: v.numpy() for name, v in run.variables.items()}
+        sums, finite = run.update(batch, tf.constant(1, tf.int64))
+        moved = {n for n, v in run.variables.items() if np.any(v.numpy() != before[n])}
+        found.append((reported.means(objective, sums.numpy()), moved))
+        assert finite == 1 and moved & run.weights.keys()
+    (exact, moved), (rounded, also_moved) = found
+    assert also_moved == moved
+    assert rounded["loss"] != exact["loss"]
+    # Measured: 0.002 % and 0.4 %.
+    assert rounded["loss"] == pytest.approx(exact["loss"], rel=1e-3)
+    assert rounded["gradient_norm"] == pytest.approx(exact["gradient_norm"], rel=2e-2)
 
 
 def poisoned(first, bad):

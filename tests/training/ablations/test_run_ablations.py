@@ -2,7 +2,9 @@
 
 import importlib
 import json
+import os
 import pathlib
+import subprocess
 
 import pytest
 from absl import flags as absl_flags
@@ -32,6 +34,7 @@ class InThisProcess:
     returncode = 0
 
     def __init__(self, command, **_):
+        self.pid, self._is_over = os.getpid(), False
         name = pathlib.Path(command[1]).stem
         script = importlib.import_module(name)
         values = absl_flags.FlagValues()
@@ -45,31 +48,38 @@ class InThisProcess:
         return "", ""
 
     def wait(self, timeout):
+        if not self._is_over:  # so that its memory is looked at
+            self._is_over = True
+            raise subprocess.TimeoutExpired("", timeout)
         return 0
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("untraced")
-def test_a_table_is_filled_from_text_and_tasks(data, monkeypatch, capsys):
+@pytest.fixture
+def chosen(data, monkeypatch, untraced):
+    """Flags of small runs in this process, whose text and task are in the folder."""
     monkeypatch.setattr(cells.subprocess, "Popen", InThisProcess)
     lines = [f"The {word} is here ." for word in "one two three four".split()]
     (data / "text.txt").write_text("\n".join(lines * 10) + "\n\n" + "\n".join(lines))
     rows = "".join(f"{line}\t{i % 2}\n" for i, line in enumerate(lines))
     for split in ("train", "dev"):
         (data / f"SST-2/{split}.tsv").write_text(f"sentence\tlabel\n{rows}")
-    chosen = {
-        "table": ["figure5", "6"],
+    words = "the is here . one two three four".split()
+    tiny.write(data, words, tiny.config(max_position_embeddings=64))
+    return {
         "tasks": ["SST-2:SST-2"],
-        "held_out_file": ["text.txt"],
         "output_dir": "out",
         "num_trials": 1,
         "num_train_steps": 2,
+        "records_flags": "--dupe_factor=2 --num_workers=1",
         "pretraining_flags": "--train_batch_size=2",
         "classifier_flags": "--num_train_epochs=1 --train_batch_size=4",
         "bert_config_file": "config.json",
     }
-    words = "the is here . one two three four".split()
-    tiny.write(data, words, tiny.config(max_position_embeddings=64))
+
+
+@pytest.mark.slow
+def test_a_table_is_filled_from_text_and_tasks(data, chosen, monkeypatch, capsys):
+    chosen |= {"table": ["figure5", "6"], "held_out_file": ["text.txt"]}
     run_ablations.main(given(**chosen))
     tables = json.loads((data / "out" / "ablations.json").read_text())["tables"]
     assert "Written to out/ablations.html" in capsys.readouterr().out
@@ -86,3 +96,34 @@ def test_a_table_is_filled_from_text_and_tasks(data, monkeypatch, capsys):
     # Nothing is run again.
     monkeypatch.setattr(cells.subprocess, "Popen", None)
     run_ablations.main(given(**chosen))
+
+
+@pytest.mark.slow
+def test_the_family_is_compared_with_as_many_updates_and_as_much_time(
+    data, chosen, monkeypatch
+):
+    costs, speeds = cells._costs, {"family_xlnet": 10.0, "family_gpt": 30.0}
+
+    def of_one_machine(output, memory):
+        """An update of XLNet takes twice as long as one of BERT, and so on."""
+        found = costs(output, memory)
+        kind, name = output.split("/")[1:3]
+        if kind == "pretraining":
+            assert found[cells.SPEED] > 0
+            found[cells.SPEED] = speeds.get(name, 20.0)
+        return found
+
+    monkeypatch.setattr(cells, "_costs", of_one_machine)
+    chosen |= {"table": ["family"], "held_out_file": [], "max_seq_length": 16}
+    run_ablations.main(given(**chosen))
+    tables = json.loads((data / "out" / "ablations.json").read_text())["tables"]
+    columns = ["parameters", "tokens/s", "memory", "SST-2", "SST-2 same time"]
+    for row in tables["family"]["rows"]:
+        assert list(row["here"]) == columns
+        for title, value in row["here"].items():
+            assert value["mean"] is not None, (row["label"], title)
+    others = {path.name for path in data.glob("out/*/*/*-updates_*")}
+    assert others == {
+        *("seed_1-updates_1", "family_xlnet-updates_1"),
+        *("seed_1-updates_3", "family_gpt-updates_3"),
+    }

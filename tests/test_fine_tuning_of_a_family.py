@@ -13,6 +13,8 @@ from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.elmo_config import ElmoConfig
+from modeling.encoders.gpt_config import GptConfig
+from modeling.encoders.t5_config import T5Config
 from modeling.encoders.xlnet_config import XlnetConfig
 from tests import jobs
 from tests.test_roberta import TASKS, classifier_files, classifier_flags
@@ -32,8 +34,11 @@ CONFIGS = {
     "electra": ElectraConfig(**SIZES),
     "xlnet": XlnetConfig(9, 16, 2, 2, 8, 16, "gelu", True),
     "elmo": ElmoConfig(9, hidden_size=16, lstm_size=12),
+    "gpt": GptConfig(9, 16, 2, 2, 16, max_position_embeddings=64),
+    "t5": T5Config(9, 16, 2, 2, 16, attention_head_size=8, eos_token_id=3),
 }
-LOWEST = ("embeddings", "table", "word_embedding/lookup_table")
+LOWEST = ("embeddings", "table", "word_embedding/lookup_table", "shared/embedding")
+HIGHEST = ("/layer_1/", "group_0", "/block_001/")
 
 
 @pytest.fixture(params=CONFIGS)
@@ -90,7 +95,8 @@ def test_lower_layers_learn_more_slowly(tmp_path, untraced, config):
     learned = checkpoint.read(checkpoint.resolve(str(tmp_path / "output")))
     moved = {k: np.abs(learned[k] - v).max() for k, v in weights.items()}
     assert max(v for k, v in moved.items() if k.endswith(LOWEST)) < 2e-6
-    assert max(v for k, v in moved.items() if "/layer_1/" in k or "group_0" in k) > 2e-5
+    highest = [v for k, v in moved.items() if any(name in k for name in HIGHEST)]
+    assert max(highest) > 2e-5
     assert np.abs(learned["output_bias"]).max() > 1e-3
 
 

@@ -63,7 +63,8 @@ def test_features_equal_the_release(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_commands_of_the_release_run_in_a_pipe(tmp_path):
-    given = flags(tmp_path, layers=None, batch_size=8, use_tpu=False)
+    given = flags(tmp_path, batch_size=8, use_tpu=False)
+    del given["layers"]
     given |= {"do_lower_case": True, "use_one_hot_embeddings": True, "num_tpu_cores": 8}
     given |= {"input_file": "-", "output_file": "-"}
     sent = (GOLDEN / "features" / "input.txt").read_text()

@@ -205,20 +205,24 @@ def test_a_vocabulary_without_cls_from_records_to_an_export_and_a_writer(
     model = predictor.Predictor(str(tmp_path / "output"))
     (answer,) = model.predict([{"text": "One <extra_id_0> two."}])
     assert isinstance(answer["predicted"], str)
-    # Of a network that has learned to write, fine-tuning leaves nothing at random.
-    before = jobs.weights(tmp_path)
-    text_to_text.write_table(tmp_path / "train.tsv", [("one of it", "so")] * 8)
+    _check_writer_begins_with_it(tmp_path, vocabulary, capsys)
+
+
+def _check_writer_begins_with_it(folder, vocabulary, capsys):
+    """Of a network that has learned to write, fine-tuning leaves nothing at random."""
+    before = jobs.weights(folder)
+    text_to_text.write_table(folder / "train.tsv", [("one of it", "so")] * 8)
     capsys.readouterr()
     text_to_text.run(
-        tmp_path,
+        folder,
         do_train=True,
         vocab_file=vocabulary,
-        init_checkpoint=str(tmp_path / "output"),
-        output_dir=str(tmp_path / "writer"),
+        init_checkpoint=str(folder / "output"),
+        output_dir=str(folder / "writer"),
     )
     said = capsys.readouterr().out
     assert re.search(r": (\d+) of \1 variables matched", said)
-    after = jobs.weights(tmp_path, "writer")
+    after = jobs.weights(folder, "writer")
     shared = [n for n in before.keys() & after.keys() if n != "global_step"]
     assert {n.partition("/")[0] for n in shared} >= {"shared", "encoder", "decoder"}
     assert any(np.any(after[name] != before[name]) for name in shared)

@@ -155,7 +155,7 @@ def test_vectors_of_a_text_are_rows_of_the_table(trained, tmp_path, untraced):
         "init_checkpoint": str(trained / "output"),
         "max_seq_length": 600,
     }
-    jobs.run(extract_features, given | {"layers": [0]})
+    jobs.run(extract_features, given)
     line = json.loads((tmp_path / "features").read_text())
     table = jobs.weights(trained)[TABLE]
     ids = [2, 5, 6, 3, 5, 3]
@@ -163,7 +163,7 @@ def test_vectors_of_a_text_are_rows_of_the_table(trained, tmp_path, untraced):
         (layer,) = token["layers"]
         assert layer["values"] == pytest.approx(table[id], abs=1e-6)
     with pytest.raises(UserError, match="no layer -2; the model has 1, from 0 to 0"):
-        jobs.run(extract_features, given)
+        jobs.run(extract_features, given | {"layers": [-2]})
     with pytest.raises(UserError, match="the same for every text; use --pooling=mean"):
         jobs.run(extract_features, given | {"pooling": "cls"})
 

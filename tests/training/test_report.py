@@ -1,0 +1,133 @@
+"""What a run says of its progress: lines, metrics.jsonl, TensorBoard and curves."""
+
+import json
+
+from training import report, run_folder
+from training.backend import tf
+from text.files import sources
+from text.records import framing
+
+
+def test_report_writes_lines_and_curves(tmp_path, capsys, drawn):
+    log = report.Report(str(tmp_path), total_steps=400, batch_size=32)
+    log.begin(0)
+    log.training(100, {"loss": 5.5, "masked_lm_loss": 5.0}, updates=100, seconds=50.0)
+    log.evaluation(100, {"loss": 5.25})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0][9:] == (
+        "step 100/400, 2m 30s left: loss 5.5, masked_lm_loss 5, examples_per_second 64"
+    )
+    assert printed[1][9:] == "step 100, held out: loss 5.25"
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {
+            "step": 100,
+            "kind": "train",
+            "loss": 5.5,
+            "masked_lm_loss": 5.0,
+            "examples_per_second": 64.0,
+        },
+        {"step": 100, "kind": "eval", "loss": 5.25},
+    ]
+    assert _scalars(tmp_path) == {
+        ("loss", 100): 5.5,
+        ("masked_lm_loss", 100): 5.0,
+        ("examples_per_second", 100): 64.0,
+    }
+    assert _scalars(tmp_path / "eval") == {("loss", 100): 5.25}
+    assert log.draw() == f"{tmp_path}/curves.png"
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_too_short_for_a_report_has_its_evaluations_drawn():
+    values = {"loss": 0.5, "accuracy": 0.75, "f1_macro": 0.5}
+    evaluation = {"step": 9, "kind": "eval", **values}
+    scores = {"loss": ["loss"], "accuracy": ["accuracy", "f1_macro"]}
+    nothing = {"learning_rate": [], "gradient_norm": []}
+    assert report._names([evaluation]) == scores | nothing
+    trained = {"step": 5, "kind": "train", "loss": 1.0, "examples_per_second": 9.0}
+    assert report._names([trained, evaluation]) == scores | nothing
+    # Of what training reports, shares are scores, and neither speed nor perplexity is.
+    trained |= {"disc_auc": 0.5, "skipped_updates": 0, "perplexity": 90.0}
+    scores["accuracy"] = ["disc_auc", "accuracy", "f1_macro"]
+    found = report._names([trained, evaluation])
+    assert {k: sorted(v) for k, v in found.items()} == {
+        k: sorted(v) for k, v in (scores | nothing).items()
+    }
+
+
+def _scalars(folder):
+    """What TensorBoard reads of a folder: (tag, step) to value."""
+    found = {}
+    for path in folder.glob("events.out.tfevents.*"):
+        for data in framing.read(str(path)):
+            event = tf.compat.v1.Event.FromString(data)
+            for value in event.summary.value:
+                assert value.metadata.plugin_data.plugin_name == "scalars"
+                number = float(tf.make_ndarray(value.tensor))
+                found[value.tag, event.step] = number
+    return found
+
+
+def test_lines_of_repeated_steps_are_cut_off(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    lines = [json.dumps({"step": n, "kind": "train"}) + "\n" for n in (1, 2, 3)]
+    path.write_text("".join(lines) + '{"step": 4, "ki')  # killed while writing
+    run_folder.claim(str(path))
+    report.Report(str(tmp_path), total_steps=9, batch_size=1).begin(2)
+    assert path.read_text() == "".join(lines[:2])
+
+
+def test_a_bad_line_of_metrics_hides_none_behind_it(tmp_path, drawn):
+    path = tmp_path / "metrics.jsonl"
+    run_folder.claim(str(path))
+    good = [json.dumps({"step": n, "kind": "eval", "loss": 1.0}) for n in (1, 2, 3)]
+    bad = ['{"step": 1,', "[1]", "7", '{"step": "one", "kind": "eval"}', "caf\udce9"]
+    lines = [good[0], *bad, good[1], good[2]]
+    content = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+    path.write_bytes(content)
+    written = path.stat().st_mtime_ns
+    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    log.begin(3)  # nothing is to be cut: the file is not written again
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, written)
+    log.begin(2)
+    assert path.read_bytes() == content[: -len(good[2]) - 1]
+    assert log.draw()
+    # A whole line without its end, as of a user's editor, does not swallow the next.
+    path.write_text(good[0])
+    log.begin(1)
+    log.evaluation(2, {"loss": 2.0})
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [
+        1,
+        2,
+    ]
+
+
+def test_where_appending_is_dear_lines_are_written_together(tmp_path, monkeypatch):
+    """On gs:// to append is to write the whole file again."""
+    monkeypatch.setattr(sources, "is_remote", lambda path: True)
+    path = tmp_path / "metrics.jsonl"
+    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    log.begin(0)
+    sizes = []
+    for step in range(1, 6):
+        log.evaluation(step, {"loss": 1.0})
+        sizes.append(len(path.read_text().splitlines()))
+    assert sizes == [1] * 5
+    log.say("saved")  # what is reported of a step is there once it is saved
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
+
+
+def test_host_that_is_no_chief_writes_nothing(tmp_path, capsys):
+    log = report.Report(str(tmp_path), total_steps=9, batch_size=1, active=False)
+    log.begin(0)
+    log.training(1, {"loss": 1.0}, updates=1, seconds=1.0)
+    assert log.draw() is None
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out == ""

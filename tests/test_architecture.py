@@ -123,6 +123,7 @@ def test_what_keras_only_looks_for_is_not_loaded_at_the_start():
     assert "keras" in loaded and not loaded & {"sklearn", "matplotlib", "jax"}
 
 
+@pytest.mark.slow
 def test_tensorflow_is_loaded_by_the_backend():
     """Else its start-up notes are what a user reads first, and it takes twice as long."""
     modules = [f"training.{path.stem}" for path in ROOT.glob("training/*.py")]

@@ -85,6 +85,7 @@ def test_the_same_bytes_for_any_batches_and_neighbors(tmp_path, monkeypatch, cap
     assert len(set(rows)) == len(rows)
 
 
+@pytest.mark.slow
 def test_words_are_the_most_probable_of_a_row_with_the_text_after_it(tmp_path):
     text = LINES[0]
     rows = augment(tmp_path, [text], num_copies=40, top_k=3, mask_probability=1.0)
@@ -148,6 +149,7 @@ def test_tables_keep_their_columns_and_forms(tmp_path):
     assert copies == [row for row in rows if row not in lines[1:]]
 
 
+@pytest.mark.slow
 def test_values_of_json_and_what_a_table_cannot_hold(tmp_path):
     rows = [{"text": "of the\tfilm\n", "label": 1, "more": None}, {"text": ""}]
     lines = list(map(json.dumps, rows))

@@ -218,6 +218,7 @@ def test_rare_words_make_room_but_their_characters_count():
     assert counts.characters == {"a": 3, "b": 2, "c": 2, "d": 1, "e": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vocab.txt", "vocab.json", "encoder_bpe.json"])
 def test_every_process_writes_the_same_bytes(tmp_path, name):
     """Ties are many here; hash seeds and threads would break them differently."""

@@ -32,6 +32,7 @@ def gpt():
     return load(masked_lm.MaskedLM().network(read_config()))
 
 
+@pytest.mark.slow
 def test_greedy_continuations_equal_hugging_faces(gpt):
     theirs = golden("hf/outputs.npz")
     continuer = continuation.Continuer(gpt, np.ones(120, bool))
@@ -42,6 +43,7 @@ def test_greedy_continuations_equal_hugging_faces(gpt):
         np.testing.assert_array_equal(found, expected[6:])
 
 
+@pytest.mark.slow
 def test_drawn_tokens_have_the_probabilities_of_the_model(gpt):
     ids = golden("hf/outputs.npz")["in_ids"][0, 0, :6]
     logits = golden("hf/outputs.npz")["logits"][0, 5].astype(float)
@@ -115,6 +117,7 @@ def test_the_start_token_can_be_left_out(folder, capsys):
     assert found[0] != found[1]
 
 
+@pytest.mark.slow
 def test_the_pieces_of_gpts_own_vocabulary_become_words(tmp_path, capsys):
     write(
         tmp_path,

@@ -31,6 +31,7 @@ from text.tokenizers.wordpiece import WordPiece
 from training.layouts import hugging_face
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "architecture", "flags"),
     [

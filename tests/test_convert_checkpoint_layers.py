@@ -62,6 +62,7 @@ def test_a_student_has_the_layers_of_its_teacher(tmp_path, layout):
     check(again, teacher, [2, 11])
 
 
+@pytest.mark.slow
 def test_a_student_computes_what_these_layers_compute(tmp_path):
     made(tmp_path, pretraining.MaskedLMNextSentence())
     student = tmp_path / "student"

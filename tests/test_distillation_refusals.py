@@ -88,6 +88,7 @@ def test_a_teacher_that_does_not_fit(taught, changes, message):
     refused(files, message, **changes)
 
 
+@pytest.mark.slow
 def test_losses_that_the_task_or_the_networks_do_not_have(taught):
     files = taught("number")
     refused(files, "compared by mse, not by kl", distill_loss="kl")
@@ -104,6 +105,7 @@ def test_losses_that_the_task_or_the_networks_do_not_have(taught):
     refused(files, "is also --output_dir", output_dir=files.teacher, distill_from=own)
 
 
+@pytest.mark.slow
 def test_models_that_are_no_teachers(taught, tmp_path):
     files, choice = taught("single"), taught("choice")
     other = f"--distill_from={choice.teacher}: contains a model of the task Multiple"
@@ -147,6 +149,7 @@ def spoilt(path, **changes):
     path.write_text(json.dumps(noted | changes))
 
 
+@pytest.mark.slow
 def test_answers_that_are_not_to_these_rows(taught, tmp_path):
     files = taught("single")
     files.run("asked", num_train_epochs=[0.4])

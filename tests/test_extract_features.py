@@ -77,6 +77,7 @@ def test_commands_of_the_release_run_in_a_pipe(tmp_path):
     assert indices == [-1, -2, -3]
 
 
+@pytest.mark.slow
 def test_a_shells_file_keeps_what_it_holds(plain, tmp_path, monkeypatch):
     (tmp_path / "all").write_text("before\n")
     with open(tmp_path / "all", "a") as file:

@@ -100,6 +100,7 @@ def test_lower_layers_learn_more_slowly(tmp_path, untraced, config):
     assert np.abs(learned["output_bias"]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_run_that_noted_no_layerwise_rates_had_none(tmp_path, untraced, config):
     classifier_files(tmp_path)
     start, _ = write_start(tmp_path, config)
@@ -117,6 +118,7 @@ def test_a_run_that_noted_no_layerwise_rates_had_none(tmp_path, untraced, config
             jobs.run(run_classifier, given | {"layerwise_lr_decay": value})
 
 
+@pytest.mark.slow
 def test_vectors_of_a_text(tmp_path, untraced, config):
     classifier_files(tmp_path)
     start, _ = write_start(tmp_path, config)

@@ -71,6 +71,7 @@ def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced, monkeypatch):
         jobs.run(run_classifier, given | {"do_eval": True, "both_orders": False})
 
 
+@pytest.mark.slow
 def test_choices_with_the_language_model(tmp_path, untraced):
     swag.write_files(tmp_path)
     start, weights = write_start(tmp_path, CONFIG)

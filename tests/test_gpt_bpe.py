@@ -166,6 +166,7 @@ def test_records_keep_the_rules_of_their_kind(tmp_path, capsys, instances):
     assert (ids == CLASSIFY).sum() == 1
 
 
+@pytest.mark.slow
 def test_pre_training_predicts_the_next_token_and_masks_nothing(
     folder, capsys, monkeypatch
 ):

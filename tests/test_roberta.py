@@ -122,6 +122,7 @@ def test_a_run_keeps_its_recipe(pretrained, records):
             pretrain(pretrained, records, **{name: change})
 
 
+@pytest.mark.slow
 def test_a_run_that_noted_no_recipe_had_the_releases(tmp_path, records, untraced):
     default = {"optimizer": "adam_weight_decay", "adam_beta_2": 0.999, "clip_norm": 1.0}
     pretrain(tmp_path, records, num_train_steps=1, **default)

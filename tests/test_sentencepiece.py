@@ -373,6 +373,7 @@ def test_a_model_is_learned_as_for_xlnet(build):
     assert [tokens[id] for id in tokenizer.encode("``£")] == ["\u2581", '"', "£"]
 
 
+@pytest.mark.slow
 def test_every_process_learns_the_same(tmp_path):
     text = (tests.GOLDEN / "pretraining" / "corpus.txt").read_text()
     (tmp_path / "text.txt").write_text(text)

@@ -47,6 +47,7 @@ def loaded(script, *arguments):
     return done.returncode, set(re.findall(r"\| +(\w+)$", done.stderr, re.M)), done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help_loads_no_tensorflow(script):
     status, packages, done = loaded(script, "--help")

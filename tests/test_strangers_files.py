@@ -364,11 +364,13 @@ REFUSED_JOBS["work folder is a file"] = Case(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_job(name, tmp_path, capsys, earlier):
     try_case(JOBS[name], tmp_path, capsys, earlier, NAMED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED_JOBS)
 def test_refused_job(name, tmp_path, capsys, earlier):
     try_case(REFUSED_JOBS[name], tmp_path, capsys, earlier)

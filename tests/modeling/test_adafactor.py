@@ -41,6 +41,7 @@ def drawn():
     return starts, gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compile_", [None, compiler.compiled])
 def test_six_updates_equal_the_release_s(compile_):
     expected = golden("adafactor.npz")

@@ -72,6 +72,7 @@ def gradients(model, batch):
     return loss, dict(zip(variables, found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["base", "groups", "same_width", "sharp"])
 def test_outputs_equal_the_release(name, batch):
     model, expected = make_model(name), golden(f"{name}/outputs.npz")
@@ -179,6 +180,7 @@ def test_shared_layers_draw_dropout_anew():
     assert len(set(drawn)) == len(drawn) == 1 + 3 * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "parameters"),
     [

@@ -53,6 +53,7 @@ def inputs(golden, padded):
     return batch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [

@@ -76,6 +76,7 @@ def read_both(model, forward, backward, states):
     return found, states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("softmax", ["separate", "shared"])
 def test_four_updates_with_carried_states_equal_bilms(softmax):
     golden = np.load(GOLDEN / "bilm_training.npz")

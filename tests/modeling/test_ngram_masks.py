@@ -93,6 +93,7 @@ def test_every_choice_is_as_likely_as_in_the_release(found, favor_shorter):
     assert reference_ngrams.distance(found[favor_shorter], expected) < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", reference_ngrams.MISTAKES)
 def test_a_wrong_rule_would_show(found, mistake):
     wrong = reference_ngrams.outcomes(ROW, ngram_shares(3, True).tolist(), mistake)
@@ -117,6 +118,7 @@ def run_lengths(picked, starts):
     return np.array([runs[n] for n in range(1, 6)]) / runs.total()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_rows_of_a_usual_size_are_masked_as_in_records(whole_words):
     starts, candidates = long_rows(3000)

@@ -77,6 +77,7 @@ def test_repeated_positions_get_the_mean_of_their_tokens():
     np.testing.assert_array_equal(found, given["updated"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["", "sharp/"])
 def test_one_pass_equals_the_release(batch, folder):
     expected = golden(f"{folder}outputs.npz")
@@ -175,6 +176,7 @@ def test_gradients_equal_the_release(batch):
         )
 
 
+@pytest.mark.slow
 def test_in_bfloat16_the_losses_are_about_the_same(batch):
     model = make_model()
     expected, _ = gradients(model, complete(model, batch))

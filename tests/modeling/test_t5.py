@@ -123,6 +123,7 @@ def test_rows_that_do_not_count_change_nothing(version, model):
     assert float(objective.weights(batch)["target_loss"]) == float(found[1])
 
 
+@pytest.mark.slow
 def test_it_writes_what_hugging_face_writes(model, version):
     expected = t5.golden(f"{version}/outputs.npz")["greedy"][:, 1:]
     batch = t5.batch(version)
@@ -135,6 +136,7 @@ def test_it_writes_what_hugging_face_writes(model, version):
     np.testing.assert_array_equal(np.argmax(logits, -1), found)
 
 
+@pytest.mark.slow
 def test_a_row_ends_with_its_first_end(model, version):
     """Another token as the end: everything after it is padding."""
     batch = t5.batch(version)

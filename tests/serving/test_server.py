@@ -86,6 +86,7 @@ BAD_BODIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "message"), BAD_BODIES)
 def test_bad_requests(port, body, message):
     status, content, _ = send(port("choice"), body)

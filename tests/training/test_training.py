@@ -190,6 +190,7 @@ def test_whole_update_compiles_with_xla(kind, batch):
     assert np.any(variable.numpy() != before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", COMPILED)
 def test_an_update_in_bfloat16_is_about_that_in_float32(kind, batch, untraced):
     objective, config = COMPILED[kind]

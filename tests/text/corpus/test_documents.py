@@ -50,6 +50,7 @@ LINE = st.sampled_from(
 TEXT = st.lists(LINE, max_size=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("name", ["text", "text.gz"])
 @pytest.mark.parametrize("input_format", formats.FORMATS)
@@ -131,6 +132,7 @@ def test_a_mistake_in_a_later_piece_is_named_by_its_line(tmp_path, small_pieces,
         read(cut(path, input_format="jsonl"), "jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("input_format", formats.FORMATS)
 @pytest.mark.parametrize(
     "damage",

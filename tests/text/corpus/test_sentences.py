@@ -54,6 +54,7 @@ def test_nothing_is_lost_but_white_space(text):
         assert " ".join(sentences) == " ".join(text.split())
 
 
+@pytest.mark.slow
 @hypothesis.settings(deadline=None)
 @hypothesis.given(strategies.text())
 def test_nothing_is_lost_of_any_text(text):
@@ -61,6 +62,7 @@ def test_nothing_is_lost_of_any_text(text):
     assert "".join(joined.split()) == "".join(text.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [".", '."', "Mr. ", "\n ", "a", " ", "。"])
 def test_a_line_of_a_megabyte_is_split_in_linear_time(unit):
     # Quadratic time would be hours here, so there is no clock to read.

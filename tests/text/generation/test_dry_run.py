@@ -133,6 +133,7 @@ def test_many_small_files_and_json(folder, small_sample):
     assert by_line.tokens == pytest.approx(by_file.tokens, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 5])
 def test_packed_text_is_judged_by_its_packed_bytes(folder, monkeypatch, number):
     monkeypatch.setattr(sample, "_BYTES", 400_000)
@@ -153,6 +154,7 @@ def test_packed_text_is_judged_by_its_packed_bytes(folder, monkeypatch, number):
     assert needs.records == pytest.approx(description.instances, rel=0.12)
 
 
+@pytest.mark.slow
 def test_the_sample_is_bounded_and_comes_from_everywhere(folder, monkeypatch):
     monkeypatch.setattr(sample, "_BYTES", 64_000)
     numbers = range(200_000)

@@ -309,6 +309,7 @@ def test_an_empty_folder_and_what_earlier_versions_left_are_taken(folder, names)
     assert set(made_in(folder)) == {"out.tfrecord", "out.tfrecord.description.json"}
 
 
+@pytest.mark.slow
 def test_killed_at_any_removal_it_ends_with_the_same_bytes(folder, monkeypatch):
     other = make_settings(folder, random_seed=2)
     settings = make_settings(folder)

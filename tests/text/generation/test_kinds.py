@@ -26,6 +26,7 @@ class Killed(BaseException):
     """As if the process ended here."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*INSTANCES, "sentence_order, random"])
 def test_the_bytes_are_those_of_one_run(folder, many_tasks, monkeypatch, kind):
     monkeypatch.setattr(work, "_POLL_SECONDS", 0.01)

@@ -87,6 +87,7 @@ def reference(documents, crosses):
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full_sentences", "doc_sentences"])
 @settings(max_examples=150, deadline=None)
 @given(documents=DOCUMENTS)

@@ -269,6 +269,7 @@ def test_distributions_are_the_release_s(whole_words):
     assert distance < 4, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", reference_pairs.MASK_MISTAKES)
 def test_a_wrong_rule_would_show(mistake):
     whole_words = "word" in mistake

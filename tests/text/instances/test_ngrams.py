@@ -55,6 +55,7 @@ def test_every_choice_is_as_likely_as_in_the_release(found, favor_shorter):
     assert reference_ngrams.distance(found[favor_shorter], expected) < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", reference_ngrams.MISTAKES)
 def test_a_wrong_rule_would_show(found, mistake):
     wrong = reference_ngrams.outcomes(ROW, ngram_shares(3, True).tolist(), mistake)

@@ -24,6 +24,7 @@ def take(data, count, **where):
 
 
 # A round is 64 records of 16 blocks.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "counts", [(1,), (7,), (63,), (64,), (65,), (838,), (3, 64, 1, 130, 2)]
 )
@@ -80,6 +81,7 @@ def test_small_set_is_shuffled_as_a_whole():
     assert np.abs(places - 418.5).max() < 5 * 242 / np.sqrt(40)
 
 
+@pytest.mark.slow
 def test_order_of_a_run_that_is_under_way_stays(small_blocks):
     """A later version, of this code or of TensorFlow, resumes what was begun with this."""
     data = made(70, 9)

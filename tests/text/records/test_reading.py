@@ -65,6 +65,7 @@ def test_every_epoch_holds_every_record_once_in_another_order(three_files):
     assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
+@pytest.mark.slow
 def test_order_depends_on_the_seed_alone(three_files):
     first = numbers(three_files.training(4, seed=3), 10)
     assert numbers(three_files.training(4, seed=3), 10) == first
@@ -79,6 +80,7 @@ def test_order_goes_on_where_it_stopped(three_files, first_batch):
     assert numbers(resumed, 10 - first_batch) == straight[first_batch:]
 
 
+@pytest.mark.slow
 def test_hosts_and_replicas_share_the_batches(three_files):
     whole = numbers(three_files.training(4, seed=3), 5)
 
@@ -315,6 +317,7 @@ def test_offsets_are_found_where_no_description_has_them(tmp_path, place, monkey
     assert sorted(batch) == [8**n for n in range(11)]
 
 
+@pytest.mark.slow
 def test_wrong_offset_is_noticed_and_named(tmp_path):
     a = write(tmp_path / "a", range(3000))
     frames = [len(framing.frame([example(n)])) for n in range(3000)]
@@ -354,6 +357,7 @@ def test_file_that_lost_records_stops_the_reading(tmp_path, packed):
         data.check()
 
 
+@pytest.mark.slow
 def test_host_reads_its_own_blocks_only(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", 4)
     path = write(tmp_path / "a", range(128))  # two rounds of 16 blocks, and no rest

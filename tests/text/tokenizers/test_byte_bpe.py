@@ -68,6 +68,7 @@ def test_texts_have_the_ids_and_offsets_of_fairseq_and_hugging_face(path):
         assert offsets == case.get("offsets", offsets)
 
 
+@pytest.mark.slow
 def test_a_graph_gives_the_same(tokenizer, graph):
     check_graph(tokenizer, graph[0], [case["text"] for case in CASES["texts"]])
     for texts in ([], [""], ["", "a", ""]):
@@ -127,6 +128,7 @@ def test_a_word_of_a_sentence_begins_with_its_space(tokenizer):
 # --- Any text ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_any_text_comes_back_and_a_graph_gives_the_same(tokenizer, graph, texts):
@@ -155,6 +157,7 @@ def joining(tmp_path_factory):
     return tokenizer, in_graph(tokenizer, folder / "graph")[0]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4))
 def test_words_begin_at_the_same_places_in_a_graph(joining, texts):

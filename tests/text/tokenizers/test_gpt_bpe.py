@@ -194,6 +194,7 @@ def test_rows_are_packed_alike_in_a_graph(tokenizer, graph):
             assert batch["input_mask"][row].numpy().sum() == len(ids)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_a_graph_gives_the_same_for_any_text(tokenizer, graph, texts):

@@ -118,6 +118,7 @@ def test_every_code_point(switches, tmp_path):
     assert unlike(tokenizer, tmp_path, texts) == []
 
 
+@pytest.mark.slow
 def test_words_are_taken_apart_as_in_python(tmp_path):
     pieces = ["a", "##a", "##aa", "aaa", "b", "##bbbbbb", "a" * 190]
     tokenizer = WordPiece(vocabulary(*pieces))
@@ -126,6 +127,7 @@ def test_words_are_taken_apart_as_in_python(tmp_path):
     assert unlike(tokenizer, tmp_path, texts) == []
 
 
+@pytest.mark.slow
 def test_marks_are_put_in_order_as_in_python(tmp_path):
     """Those that accent stripping leaves; canonical order changes the text."""
     marks = "\U0001d16d\U0001d165"
@@ -137,6 +139,7 @@ def test_marks_are_put_in_order_as_in_python(tmp_path):
     assert unlike(tokenizer, tmp_path, texts) == []
 
 
+@pytest.mark.slow
 def test_final_sigma_is_no_exception(tmp_path):
     words = [
         "Σ",
@@ -164,6 +167,7 @@ def test_repeated_and_empty_lines(tmp_path):
     assert graph.tokens(ids).numpy().tolist() == spelled
 
 
+@pytest.mark.slow
 def test_no_utf_8_counts_as_the_replacement_character(tmp_path):
     call = in_graph(WordPiece(vocabulary("a", "b", "##b")), tmp_path)
     assert call([b"a\xffb", b"\xc3", b"a \xed\xa0\x80 b"]) == [
@@ -186,6 +190,7 @@ def test_nothing_and_long_texts(tmp_path):
     assert call(["b" * (1 << 20)]) == [([1], [0], [1 << 20])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_seq_length", [3, 4, 9, 40])
 def test_rows_are_packed_as_in_python(max_seq_length, tmp_path):
     tokenizer = WordPiece(vocabulary("a"))

@@ -49,6 +49,7 @@ def tokenizer():
 # --- The release ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_ids_are_those_of_the_release(name):
     """With the comma after a number apart, and the space that this adds (digits)."""
@@ -232,6 +233,7 @@ def test_a_graph_gives_the_same(name, tmp_path):
     assert invalid == [tokenizer.encode("a\ufffdb")] == [tokenizer.encode("a\ud800b")]
 
 
+@pytest.mark.slow
 def test_a_final_sigma_is_the_same_in_a_graph(tmp_path):
     content = sentencepiece_learning.learn(
         iter(["οδος σοφος σ ς σς a b . ' 1"] * 20),

@@ -17,8 +17,7 @@ from training.ablations.tables import TABLES
 JSON, PAGE = "ablations.json", "ablations.html"
 _INTRODUCTION = (
     "Each number is the mean of all runs, ± their standard deviation. Gray columns are "
-    "the paper’s own numbers, on its dev sets and at its scale. Numbers are percentages, "
-    "except for perplexities."
+    "the paper’s own numbers, on its dev sets and at its scale. Scores are percentages."
 )
 _STYLE = """
 :root { color-scheme: light dark; }

@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 
+import numpy as np
+
 import run_pretraining
 import tests
 from tests import jobs, tiny
@@ -43,6 +45,25 @@ def flags(directory, config=TINY, **changes):
 
 def run(directory, **changes):
     jobs.run(run_pretraining, flags(directory, **changes))
+
+
+def run_twice(folder, capsys, **changes):
+    """In `whole` undisturbed; in `killed`, killed at step 2, from which it goes on.
+
+    Returns:
+        the weights of the first, which those of the second must equal bit for bit.
+    """
+    for name in ("whole", "killed"):
+        (folder / name).mkdir()
+    run(folder / "whole", **changes)
+    with jobs.dying(2):
+        run(folder / "killed", **changes)
+    run(folder / "killed", **changes)
+    assert "continuing from step 2" in capsys.readouterr().out
+    expected = jobs.weights(folder / "whole")
+    for name, value in jobs.weights(folder / "killed").items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    return expected
 
 
 def command(given):

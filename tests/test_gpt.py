@@ -13,7 +13,7 @@ from training import checkpoint, continuation
 from modeling.encoders.gpt_config import GptConfig
 from serving import predictor
 from tests import jobs, swag
-from tests.pretraining import run
+from tests.pretraining import run, run_twice
 from tests.test_fine_tuning_of_a_family import write_start
 from tests.test_roberta import classifier_files, classifier_flags
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
@@ -102,19 +102,10 @@ def test_a_killed_pre_training_ends_alike_and_is_exported(
         "num_train_steps": 4,
         "save_checkpoints_steps": 2,
     }
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    run(tmp_path / "whole", **given)
-    with jobs.dying(2):
-        run(tmp_path / "killed", **given)
-    run(tmp_path / "killed", **given)
-    assert "continuing from step 2" in capsys.readouterr().out
-    expected = jobs.weights(tmp_path / "whole")
+    expected = run_twice(tmp_path, capsys, **given)
     assert all(
         name.startswith(("gpt/", "global_step", "training/")) for name in expected
     )
-    for name, value in jobs.weights(tmp_path / "killed").items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
     export = {"do_train": False, "do_export": True, "vocab_file": VOCAB_FILE}
     run(tmp_path / "whole", **given | export)
     output = str(tmp_path / "whole" / "output")

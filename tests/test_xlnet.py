@@ -2,7 +2,6 @@
 
 import types
 
-import numpy as np
 import pytest
 
 import fill_mask
@@ -10,7 +9,7 @@ import tests
 from training import checkpoint
 from modeling.encoders.xlnet_config import XlnetConfig
 from tests import jobs, tiny
-from tests.pretraining import metrics, results, run
+from tests.pretraining import metrics, results, run, run_twice
 from tests.text.instances.test_full_sentences import make_records
 from text.errors import UserError
 
@@ -124,17 +123,8 @@ def test_our_own_rows_train_with_memory_and_go_on(tmp_path, untraced, capsys):
         "mem_len": 8,
         "released_spans": False,
     }
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    run(tmp_path / "whole", **given)
-    with jobs.dying(2):
-        run(tmp_path / "killed", **given)
-    run(tmp_path / "killed", **given)
-    assert "continuing from step 2" in capsys.readouterr().out
-    expected = jobs.weights(tmp_path / "whole")
+    expected = run_twice(tmp_path, capsys, **given)
     assert expected["training/memory"].any(axis=-1).all()
-    for name, value in jobs.weights(tmp_path / "killed").items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
 def test_memory_is_for_one_device(tmp_path, monkeypatch):

@@ -230,10 +230,12 @@ def main(path, kind):
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     plain = train(one, kind, data)
     ways = {
+        "accumulation": train(one, kind, data, accumulation_steps=4),
+        "replicas": train(mirrored, kind, data),
         "replicas, accumulation and recomputation": train(
             mirrored, kind, data, accumulation_steps=2, recompute=True
         ),
-        "xla and accumulation": train(one, kind, data, accumulation_steps=4, xla=True),
+        "xla": train(one, kind, data, xla=True),
     }
     differences = {
         way: max(_difference(name, values[name], plain[name]) for name in plain)

@@ -1,4 +1,5 @@
-"""Lists the operations of an update of pre-training by the time they take.
+"""Lists the operations of an update of pre-training by the time they take, and says how
+much of the update its products of matrices would take alone.
 
 python -m benchmarks.step_profile --dtype=mixed_bfloat16
 
@@ -18,7 +19,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import options
 from training.backend import tf
-from benchmarks import training
+from benchmarks import products, training
 
 _UPDATES = 5
 # What the runtime notes of itself, not of operations.
@@ -68,6 +69,18 @@ def operations(update) -> list[tuple[str, float, float]]:
     return [(kind, spent[kind], number[kind]) for kind, _ in spent.most_common()]
 
 
+def _products(chosen, update):
+    """What products of matrices would take alone, of an update of so many seconds."""
+    dtype = tf.bfloat16 if "bfloat16" in chosen.dtype else tf.float32
+    of_update = products.of_update(chosen)
+    alone = sum(products.seconds(product, dtype) for product in of_update)
+    flop = sum(product.flop for product in of_update)
+    return (
+        f"{alone * 1000:.0f} ms, {alone / update:.0%} of it, would take its products of "
+        f"matrices alone: {flop / 1e9:.0f} GFLOP at {flop / alone / 1e9:.0f} GFLOP/s"
+    )
+
+
 def main(chosen: Options) -> None:
     """Prints the list."""
     update = training.updater(chosen, chosen.dtype, xla=False)
@@ -76,7 +89,9 @@ def main(chosen: Options) -> None:
         began = time.perf_counter()
         update()
         seconds.append(time.perf_counter() - began)
-    print(f"{statistics.median(seconds) * 1000:.0f} ms an update, {chosen.dtype}")
+    median = statistics.median(seconds)
+    print(f"{median * 1000:.0f} ms an update, {chosen.dtype}")
+    print(_products(chosen, median))
     for kind, spent, number in operations(update)[: chosen.num_shown]:
         print(f"{spent:8.1f} ms {number:6.0f} times {kind}")
 

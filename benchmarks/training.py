@@ -15,7 +15,8 @@ from training.backend import tf
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 
-_NUM_PREDICTIONS = 20
+NUM_PREDICTIONS = 20
+HEAD_SIZE = 64
 _VARIANTS = {
     "float32": {"dtype": "float32", "xla": False},
     "float32, XLA": {"dtype": "float32", "xla": True},
@@ -46,9 +47,9 @@ def batches(chosen: Options) -> tf.data.Dataset:
         "input_ids": integers(chosen.vocab_size, rows, length),
         "input_mask": np.ones((rows, length), np.int32),
         "segment_ids": integers(2, rows, length),
-        "masked_lm_positions": integers(length, rows, _NUM_PREDICTIONS),
-        "masked_lm_ids": integers(chosen.vocab_size, rows, _NUM_PREDICTIONS),
-        "masked_lm_weights": np.ones((rows, _NUM_PREDICTIONS), np.float32),
+        "masked_lm_positions": integers(length, rows, NUM_PREDICTIONS),
+        "masked_lm_ids": integers(chosen.vocab_size, rows, NUM_PREDICTIONS),
+        "masked_lm_weights": np.ones((rows, NUM_PREDICTIONS), np.float32),
         "next_sentence_labels": integers(2, rows, 1),
     }
     return tf.data.Dataset.from_tensors(batch).repeat()
@@ -62,7 +63,7 @@ def updater(
         vocab_size=chosen.vocab_size,
         hidden_size=chosen.hidden_size,
         num_hidden_layers=chosen.num_hidden_layers,
-        num_attention_heads=chosen.hidden_size // 64,
+        num_attention_heads=chosen.hidden_size // HEAD_SIZE,
         intermediate_size=4 * chosen.hidden_size,
         type_vocab_size=2,
     )

@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
-# As training/ sets it. Else JAX, where Keras loads it first, would set another one, and
-# programs that tests start would take it over and say more than they do for a user.
+# Both as training/ sets them. Else JAX, where Keras loads it first, would set another log
+# level, and programs that tests start would take it over and say more than they do for a
+# user; and what loads TensorFlow before training/ would compute by other routines.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 # Else it looks for garbage many times a second, through all that TensorFlow has loaded.
 gc.set_threshold(50_000, 20, 20)

@@ -7,6 +7,7 @@ training/ take `tf` and `keras` from here, before they import from modeling/ or 
 import contextlib
 import gc
 import os
+import platform
 import re
 import sys
 import tempfile
@@ -36,10 +37,14 @@ def _held_back():
 
 def _load_tensorflow():
     """Loads TensorFlow without its start-up messages, which no log level suppresses."""
-    # Both variables are read on first import. The loop uses tf.distribute, whatever
+    # All variables are read on first import. The loop uses tf.distribute, whatever
     # backend the user's keras.json names.
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # oneDNN's routines, which TensorFlow itself takes from AVX-512 VNNI on only. With AVX2
+    # an update takes less time with them, too: benchmarks/README.md.
+    if platform.machine() in ("x86_64", "AMD64"):
+        os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     with _held_back(), tempfile.TemporaryFile() as written:
         stderr = os.dup(2)
         os.dup2(written.fileno(), 2)

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import platform
 import re
 import sys
 
@@ -38,6 +39,8 @@ def main(given):
 if __name__ == "__main__":
     options.run(main, Options)
 """
+
+_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 
 
 def loaded(script, *arguments):
@@ -125,3 +128,20 @@ def test_what_checks_flags_is_defined_before_they_are_read(script):
         local = used_by(statement, ast.Store)
         local |= {n.arg for n in ast.walk(statement) if isinstance(n, ast.arg)}
         assert used_by(statement) <= known | local
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="only asked for on x86"
+)
+@pytest.mark.parametrize("given, used", [({}, True), ({_ONEDNN: "0"}, False)])
+def test_onednn_is_used_unless_the_user_says_otherwise(given, used):
+    """TensorFlow alone would not use it on processors without AVX-512 VNNI."""
+    asked = (
+        "from training import backend\n"
+        "from tensorflow.python.util import _pywrap_util_port\n"
+        "print(_pywrap_util_port.IsMklEnabled())\n"
+    )
+    others = {k: v for k, v in jobs.ENVIRONMENT.items() if k != _ONEDNN}
+    done = jobs.finished([sys.executable, "-c", asked], env=others | given)
+    assert done.stdout == f"{used}\n", done.stderr

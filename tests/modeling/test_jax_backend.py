@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tests
-from tests import jobs
+from tests import jobs, t5_exact
 
 ROOT = tests.ROOT
 GOLDEN = ROOT / "tests" / "golden" / "checkpoint"
@@ -22,7 +22,9 @@ def test_jax_equals_the_release_without_tensorflow(tmp_path):
         },
     )
     np.savez(tmp_path / "batches.npz", **first_records(128))
-    files = (GOLDEN, tmp_path / "weights.npz", tmp_path / "batches.npz")
+    np.savez(tmp_path / "t5.npz", **t5_exact.values("v1_1"))
+    names = ("weights.npz", "batches.npz", "t5.npz")
+    files = (GOLDEN, *(tmp_path / name for name in names))
     done = jobs.finished(
         [*jobs.command("tests/programs/train_on_jax.py", {}), *map(str, files)],
         env=jobs.ENVIRONMENT | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"},

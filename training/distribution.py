@@ -181,5 +181,10 @@ def on_chief(strategy, work: Callable[[], None]) -> None:
             work()
         except UserError as error:
             refusal = error
-    if any_host(strategy, refusal is not None):
-        raise refusal or UserError("the chief refused the run; see its output")
+    if refusal:
+        # A host that heard of it may end while this one still waits for its answer.
+        with contextlib.suppress(tf.errors.OpError):
+            any_host(strategy, True)
+        raise refusal
+    if any_host(strategy, False):
+        raise UserError("the chief refused the run; see its output")

@@ -6,6 +6,7 @@ import pytest
 
 import tests
 from training import distribution
+from training.backend import tf
 from tests import forked, jobs, tiny
 from tests.programs import parity
 from text.errors import UserError
@@ -75,6 +76,21 @@ def test_a_host_that_refuses_ends_all_in_one_line(tmp_path):
             assert host.returncode == 1
             assert "Traceback" not in host.stderr
             assert host.stderr.splitlines()[-1] == f"parity.py: error: {error}"
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_the_chief_says_why_it_refuses_if_others_end_first(monkeypatch, is_last):
+    def any_host(strategy, value):
+        if not is_last:
+            raise tf.errors.UnavailableError(None, None, "Collective ops is aborted")
+        return value
+
+    def work():
+        raise UserError("no such corpus")
+
+    monkeypatch.setattr(distribution, "any_host", any_host)
+    with pytest.raises(UserError, match="no such corpus"):
+        distribution.on_chief(tf.distribute.get_strategy(), work)
 
 
 def test_other_errors_of_tensorflow_are_not_laid_to_another_host():

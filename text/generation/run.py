@@ -108,8 +108,14 @@ def _join_in(settings, folder, num_workers, overwrite, shard):
 
     def check_before():
         check()
-        if not (overwrite or is_begun()):
+        if overwrite or is_begun():
+            return
+        try:
             outputs.refuse_what_is_there(settings, folder)
+        except UserError:
+            check()
+            if not is_begun():  # nor has it begun between the two looks
+                raise
 
     def check_within():
         check()

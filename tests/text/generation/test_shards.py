@@ -141,6 +141,24 @@ def test_a_shard_may_look_just_as_the_leading_one_ends(settings, folder, monkeyp
     assert description == generate(settings)[0]
 
 
+def test_a_shard_may_look_just_as_the_leading_one_begins(settings, monkeypatch):
+    leading = threading.Thread(
+        target=generate, args=(settings,), kwargs={"shard": (0, 2)}
+    )
+
+    def late(*given, original=generation_run.outputs.refuse_what_is_there):
+        if threading.current_thread() is not leading and not leading.ident:
+            leading.start()
+            while not os.path.exists(settings.settings_file):
+                time.sleep(0.01)
+        return original(*given)
+
+    monkeypatch.setattr(generation_run.outputs, "refuse_what_is_there", late)
+    description, _ = generate(settings, shard=(1, 2))
+    leading.join()
+    assert description == generate(settings)[0]
+
+
 def test_a_failed_run_does_not_free_the_outputs_of_another(settings, folder):
     generate(settings)
     records = made_in(folder)

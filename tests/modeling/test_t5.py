@@ -32,6 +32,11 @@ SIZES = {
     "xxl": ((4096, 10240, 64, 64, 24), 11_135_332_352),
 }
 
+# How far the released code may be from float64: the loss, and each gradient by its largest
+# number. Its own rounding allows v1.1 no less.
+LOSS_BOUND = {"v1_0": 1e-6, "v1_1": 1.2e-6}
+GRADIENT_BOUND = {"v1_0": 1e-4, "v1_1": 1.3e-4}
+
 FLAT = dataclasses.replace(t5.SMALL, num_hidden_layers=1)
 
 
@@ -89,19 +94,19 @@ def test_every_layer_equals_both_codes(model, version, exact):
 
 def test_losses_and_gradients_equal_both_codes(version, exact):
     mesh = t5.golden(f"{version}/mesh.npz")
-    near(exact["training_loss"], mesh["training_loss"], 1.2e-6)
+    near(exact["training_loss"], mesh["training_loss"], LOSS_BOUND[version])
     expected = {k: v for k, v in mesh.items() if k.startswith("grad:")}
     assert len(expected) > 3
     for name, gradient in expected.items():
-        near(exact[name], gradient, 1.3e-4 * np.abs(gradient).max())
+        bound = GRADIENT_BOUND[version] * np.abs(gradient).max()
+        near(exact[name], gradient, bound)
 
 
 @pytest.mark.parametrize("written_out", [False, True])
 def test_float32_rounds_about_as_much_as_the_released_code(
     model, version, exact, written_out
 ):
-    """The bound of gradients is twice what that misses by, as processors differ."""
-    theirs = t5.golden(f"{version}/outputs.npz")
+    theirs, mesh = (t5.golden(f"{version}/{n}.npz") for n in ("outputs", "mesh"))
     batch, objective = t5.batch(version), TextToText()
     with derivatives.written_out(written_out):
         found = t5_exact.trained(model, batch)
@@ -109,6 +114,8 @@ def test_float32_rounds_about_as_much_as_the_released_code(
     assert found.keys() == {"training_loss", *(f"grad:{v.path}" for v in model.weights)}
     for name, gradient in found.items():
         near(gradient, exact[name], 2e-4 * np.abs(exact[name]).max())
+        if version == "v1_0" and name in mesh:  # v1.1's are too far from exact ones
+            near(gradient, mesh[name], 1e-4 * np.abs(mesh[name]).max())
     outputs = model(batch)
     total, number = objective.losses(batch, outputs)["target_loss"]
     # Evaluations leave the penalty out, and so does the perplexity.

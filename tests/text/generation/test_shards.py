@@ -149,7 +149,7 @@ def test_a_shard_may_look_just_as_the_leading_one_begins(settings, monkeypatch):
     def late(*given, original=generation_run.outputs.refuse_what_is_there):
         if threading.current_thread() is not leading and not leading.ident:
             leading.start()
-            while not os.path.exists(settings.settings_file):
+            while leading.is_alive() and not os.path.exists(settings.settings_file):
                 time.sleep(0.01)
         return original(*given)
 

@@ -83,14 +83,18 @@ if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training import continuation
-from text.instances import packing
 
 
 def main(given: Options) -> None:
     tokenizer, config, model = continuation.load(given)
     vocabulary = tokenizer.vocabulary
-    start, end = packing.pack(vocabulary, [], None, 2)[0]
-    ends = {vocabulary.sep_id, end}
+    if given.start_token and not vocabulary.head:
+        raise UserError(
+            f"{given.vocab_file}: its rows do not begin with a token of their own; pass "
+            "--start_token=false"
+        )
+    start = vocabulary.head if given.start_token else ()
+    ends = {vocabulary.sep_id, vocabulary.end_id}
     allowed = np.ones(len(vocabulary), bool)
     allowed[list({*vocabulary.special_ids.values()} - ends)] = False
     allowed[[not token for token in vocabulary.tokens]] = False
@@ -103,15 +107,15 @@ def main(given: Options) -> None:
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         ids = tokenizer.encode(text)
-        before = [start] if given.start_token else []
-        room = config.max_position_embeddings - len(before) - len(ids)
-        if not before + ids:
+        before = [*start, *ids]
+        room = config.max_position_embeddings - len(before)
+        if not before:
             raise UserError(
                 f"text {number}: has no tokens; add some, or remove --start_token=false"
             )
         if room < 1:
             raise UserError(
-                f"text {number}: {len(before + ids)} tokens leave no room for another in "
+                f"text {number}: {len(before)} tokens leave no room for another in "
                 f"the model's {config.max_position_embeddings} positions; shorten it"
             )
         if unknown := ids.count(vocabulary.unk_id):
@@ -122,7 +126,7 @@ def main(given: Options) -> None:
             )
         more = min(given.num_tokens, room)
         found = continuer.extend(
-            before + ids, more, samples=given.num_samples, seed=given.seed
+            before, more, samples=given.num_samples, seed=given.seed
         )
         for row in found.tolist():
             stop = next((i for i, id in enumerate(row) if id in ends), len(row))

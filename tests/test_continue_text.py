@@ -117,6 +117,16 @@ def test_the_start_token_can_be_left_out(folder, capsys):
     assert found[0] != found[1]
 
 
+def test_without_such_a_token_it_has_to_be_left_out(tmp_path, capsys):
+    write(tmp_path, dataclasses.replace(CONFIG, vocab_size=1000))
+    (tmp_path / "vocab.txt").unlink()  # another model's
+    given = {"vocab_file": str(tests.GOLDEN / "sentencepiece" / "xlnet.model")}
+    with pytest.raises(UserError, match="not begin with a token .*--start_token=false"):
+        continue_text.main(options(tmp_path, **given))
+    continue_text.main(options(tmp_path, **given, start_token=False, num_tokens=2))
+    assert capsys.readouterr().out.startswith("cat")
+
+
 @pytest.mark.slow
 def test_the_pieces_of_gpts_own_vocabulary_become_words(tmp_path, capsys):
     write(

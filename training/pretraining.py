@@ -345,6 +345,12 @@ def _tokenizer(given, config):
     if given.do_export:
         export_folder.check_place(given.output_dir)
         tokenizer.check_graph()
+        if given.make_objective().begins_texts and not tokenizer.vocabulary.head:
+            raise UserError(
+                f"{given.vocab_file}: its rows do not begin with a token of their own, "
+                f"which an export of --objective={given.objective} puts before a text; "
+                "use another vocabulary, or remove --do_export"
+            )
     run.check_vocabulary(tokenizer.vocabulary, config, given.bert_config_file)
     if run_folder.steps(given.output_dir):
         run.check_text(tokenizer, given.output_dir)

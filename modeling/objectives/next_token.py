@@ -84,6 +84,7 @@ class NextToken(Objective):
     metric_names = ("next_token_accuracy",)
     reads_masks = fills_masks = False
     answers = "next"
+    begins_texts = True
     fits_masked_records = False
 
     def check(self, config) -> None:

@@ -43,6 +43,7 @@ class Objective(abc.ABC):
         fills_masks: whether the network it trains answers for [MASK] in a text.
         answers: the form of the answers of its export.
         answering: what the names of the variables begin with that give those answers.
+        begins_texts: whether its export puts the token before a text with which rows begin.
         fits_masked_records: whether records may hold masks.
         mask_shares: shares of the chosen tokens that become [MASK] or a random token, if
             they are not what the flags of the records say.
@@ -66,6 +67,7 @@ class Objective(abc.ABC):
     fills_masks: bool = True
     answers: str = "masks"
     answering: tuple[str, ...] = ("",)
+    begins_texts: bool = False
     fits_masked_records: bool = True
     mask_shares: tuple[float, float] | None = None
     needs_vocabulary: bool = False

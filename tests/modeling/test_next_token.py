@@ -275,6 +275,13 @@ def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path, capsys):
             },
             "exports of --objective=next_token say what follows a text",
         ),
+        (
+            {
+                "do_export": True,
+                "vocab_file": str(tests.GOLDEN / "sentencepiece" / "xlnet.model"),
+            },
+            "rows do not begin with a token of their own, which an export",
+        ),
     ],
 )
 def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):

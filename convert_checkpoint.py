@@ -238,7 +238,7 @@ def _read(given: Options, prefixes: list[str]) -> Model:
 
 def _task(prefix) -> dict:
     """What the head is for, if a file next to a checkpoint says so."""
-    path = os.path.join(checkpoint.folder_of(prefix), "task.json")
+    path = os.path.join(checkpoint.folder_of(prefix), run_folder.TASK)
     if tf.io.gfile.exists(path):
         task = anywhere.read_json(path)
         if not isinstance(task, dict):
@@ -342,7 +342,8 @@ def _write(model: Model, given: Options, sources: str) -> None:
     beside = dict(model.vocabulary_files)
     if given.layout != "hugging_face":
         beside["bert_config.json"] = model.config.to_json_string()
-        for name, said in (("task.json", model.task), (run_folder.TEXT, model.text)):
+        noted = {run_folder.TASK: model.task, run_folder.TEXT: model.text}
+        for name, said in noted.items():
             if said:
                 beside[name] = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
     if given.layout == "openai":

@@ -201,7 +201,9 @@ class Classifier(ServedTask):
     """Single texts and pairs: one label, several, or a number."""
 
     def __init__(self, given: Options, tokenizer):
-        super().__init__(tokenizer)
+        super().__init__(
+            tokenizer, given.data_dir if given.is_custom else given.task_name
+        )
         self.given = given
         self.data = given.data_set
         several = given.is_custom and given.label_kind == "several"

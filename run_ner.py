@@ -120,7 +120,7 @@ class Tagger(ServedTask):
     inputs = {"words": "list"}
 
     def __init__(self, given: Options, tokenizer):
-        super().__init__(tokenizer)
+        super().__init__(tokenizer, given.data_dir)
         self.given = given
         self.types = tuple(given.entity_types)
         self.scheme = None if given.tag_scheme == "detect" else given.tag_scheme

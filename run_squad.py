@@ -156,7 +156,7 @@ class Squad(ServedTask):
     }
 
     def __init__(self, given: Options, tokenizer):
-        super().__init__(tokenizer)
+        super().__init__(tokenizer, given.predict_file or given.train_file or "")
         self.given = given
         self.version_2 = given.version_2_with_negative
         self.metric = "best_f1" if self.version_2 else "f1"

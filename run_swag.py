@@ -196,7 +196,7 @@ class MultipleChoice(ServedTask):
     inputs = {"context": "text", "start": "text", "choices": "list"}
 
     def __init__(self, given: Options, tokenizer):
-        super().__init__(tokenizer)
+        super().__init__(tokenizer, given.data_dir)
         self.given = given
         self.longest = {}  # number of choices, by set; the model takes any number
 

@@ -115,7 +115,7 @@ def save(output_dir: str, product: Product) -> str:
         UserError: the disk is full or not writable; another process is exporting to the
             same folder; or the reloaded model gives other answers, and was removed.
     """
-    final = os.path.join(output_dir, export_folder.NAME)
+    final = os.path.join(output_dir, predictor.FOLDER)
     with export_folder.replacing(final) as directory:
         _write(product, directory)
         _check(product, directory)

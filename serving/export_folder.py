@@ -10,7 +10,6 @@ from serving import predictor
 from text.errors import UserError
 from text.files import anywhere, local, sources
 
-NAME = "export"  # in an output_dir
 _REPLACED = ".replaced"
 
 
@@ -18,7 +17,7 @@ def check_place(output_dir: str) -> None:
     """Raises:
     UserError: the export's path exists and is not an export.
     """
-    final = os.path.join(output_dir, NAME)
+    final = os.path.join(output_dir, predictor.FOLDER)
     with anywhere.access(final):
         if not tf.io.gfile.exists(final):
             return
@@ -32,7 +31,7 @@ def check_place(output_dir: str) -> None:
 
 def recover(output_dir: str) -> None:
     """Gives its final name to an export that was complete when its process was killed."""
-    final = os.path.join(output_dir, NAME)
+    final = os.path.join(output_dir, predictor.FOLDER)
     with anywhere.access(final):
         whole = not tf.io.gfile.exists(final) and predictor.interrupted(final)
     if whole:

@@ -16,6 +16,7 @@ from text.errors import UserError
 from text.files import anywhere, local
 
 DESCRIPTION = "export.json"
+FOLDER = "export"  # in an output_dir
 _KINDS = {"text": "a string", "list": "a list of strings"}
 _LIBRARIES = ("tensorflow_text",)
 
@@ -27,6 +28,7 @@ class Predictor:
         description: the content of export.json.
         parts: the parts of a request by name, each "text" or "list"; those in
             description["defaults"] may be omitted.
+        title: the name of the folder of the run that made it, or of its own.
     """
 
     def __init__(self, directory: str):
@@ -39,6 +41,7 @@ class Predictor:
         self._directory = directory
         model, path = _find(directory)
         self.description = _read(path)
+        self.title = _title(os.path.dirname(path))
         self.parts: Mapping[str, str] = self.description["inputs"]
         self._defaults = self.description.get("defaults", {})
         _import_libraries(self.description.get("libraries", ()), path)
@@ -189,6 +192,12 @@ def _tensor(values, kind):
 # --- The files ---------------------------------------------------------------------------
 
 
+def _title(folder):
+    """What people know an export in this folder by."""
+    above, own = os.path.split(folder if "://" in folder else os.path.abspath(folder))
+    return os.path.basename(above) if own == FOLDER else own
+
+
 def _find(directory):
     """The paths of the SavedModel for texts and of the description."""
     join, gfile = os.path.join, tf.io.gfile
@@ -203,7 +212,7 @@ def _find(directory):
                 f"{directory}: a SavedModel without {DESCRIPTION} two folders above it; "
                 "use a folder written by --do_export"
             )
-        for final in (directory, join(directory, "export")):
+        for final in (directory, join(directory, FOLDER)):
             folder = final if gfile.exists(final) else interrupted(final)
             if folder and gfile.exists(join(folder, DESCRIPTION)):
                 return join(folder, "text", "1"), join(folder, DESCRIPTION)

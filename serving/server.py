@@ -368,6 +368,7 @@ class _Page:
         files = importlib.resources.files("serving")
         model = {
             "name": name,
+            "title": predictor.title or name,
             "form": predictor.description["form"],
             "inputs": dict(predictor.parts),
             "mask": predictor.description.get("mask", "[MASK]"),

@@ -138,6 +138,8 @@ def test_command_of_the_2018_readme_runs(folder):
     assert keys == ["eval_accuracy", "eval_f1", "eval_loss", "global_step", "loss"]
     lines = (folder / "output" / "MRPC.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction" and len(lines) == 6
+    page = (folder / "output" / "mistakes.html").read_text()
+    assert "<title>MRPC (dev): output</title>" in page
     assert all(line.split("\t")[1] in ("0", "1") for line in lines[1:])
 
 

@@ -96,7 +96,8 @@ def test_a_run_leaves_what_the_release_left_and_scores(trained):
     lines = (output / "eval_results.txt").read_text().splitlines()
     written = {name: float(value) for name, value in (x.split(" = ") for x in lines)}
     assert written == pytest.approx(values)
-    assert "what shines?" in (output / "mistakes.html").read_text()
+    page = (output / "mistakes.html").read_text()
+    assert "what shines?" in page and "<title>dev.json (dev): output</title>" in page
     said = (trained / "said.txt").read_text()
     assert "train: 48 examples, " in said and "dev: 15 examples, " in said
 

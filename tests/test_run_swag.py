@@ -140,6 +140,7 @@ def test_evaluation_alone_and_the_page_of_mistakes(json_trained, tmp_path):
     page = (copy / "output" / "mistakes.html").read_text()
     wrong = round(12 * (1 - before["eval_accuracy"]))
     assert f"All {wrong} mistakes in 12 answers" in page
+    assert f"<title>{copy.name} (dev): output</title>" in page
     assert "0: she" in page and "<th>probabilities</th>" in page
 
 

@@ -51,6 +51,7 @@ def test_it_learns_to_write(trained):
     assert answers(trained) == expected
     page = (trained / "output" / "mistakes.html").read_text()
     assert "All 0 mistakes in 12 answers" in page
+    assert f"<title>{trained.name} (dev): output</title>" in page
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ def send(port, body, path=PREDICT, method="POST", headers=None):
 class Faulty:
     """A model that fails on "bad"; notes its batches, which wait for `go`."""
 
+    title = ""
     parts = {"text_a": "text"}
     description = {"form": "label"}
     describe_request = staticmethod(str)

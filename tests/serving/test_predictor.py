@@ -196,6 +196,8 @@ def test_every_folder_that_a_user_may_mean(exported, tmp_path):
     folders = [export, f"{export}/", str(tmp_path / "run"), f"{export}/text/1"]
     for folder in folders:
         predictor = Predictor(folder)
+        run = folder.endswith("run")
+        assert predictor.title == ("run" if run else os.path.basename(export))
         (answer,) = predictor.predict([{"text_a": "good"}])
         assert answer["predicted"] == "positive"
         assert predictor.description["max_seq_length"] == 128

@@ -27,8 +27,8 @@ p { margin: 4px 0 12px; }
 small, .note { color: #5d6b7a; font-size: 13px; }
 .card { background: #fff; border: 1px solid #dfe3e8; border-radius: 8px;
   padding: 14px 16px; overflow-wrap: anywhere; }
-.grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(430px, 1fr));
-  gap: 16px; }
+.grid { display: grid; gap: 16px;
+  grid-template-columns: repeat(auto-fit, minmax(min(430px, 100%), 1fr)); }
 .good { border-left: 6px solid #2e8b57; }
 .bad { border-left: 6px solid #c0392b; }
 .bad li { font-family: ui-monospace, monospace; font-size: 13px; }
@@ -75,6 +75,7 @@ def write(path: str, files: list[str], found: Inspection) -> None:
     ]
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{_STYLE}</style></head>\n"
         f"<body><h1>{title}</h1>\n" + "\n".join(parts) + "\n</body></html>\n"
     )
@@ -114,7 +115,7 @@ def _table(rows):
         f"<tr><th>{_escape(name)}</th><td>{_escape(str(value))}</td></tr>"
         for name, value in rows
     )
-    return f'<div class="card"><table>{cells}</table></div>'
+    return f'<div class="card wide"><table>{cells}</table></div>'
 
 
 def _numbers(statistics):

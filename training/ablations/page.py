@@ -92,11 +92,13 @@ class Results:
             if picture:
                 with local.replacing(os.path.join(self._root, f"{name}.png")) as file:
                     file.write(picture)
+        name = os.path.basename(os.path.abspath(self._root))
+        title = html.escape(f"Ablations: {name}")
         page = (
             '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width">'
-            f"<title>Ablations</title><style>{_STYLE}</style>\n"
-            f"<h1>Ablations</h1>\n<p>{_INTRODUCTION}</p>\n{''.join(parts)}</html>\n"
+            f"<title>{title}</title><style>{_STYLE}</style>\n"
+            f"<h1>{title}</h1>\n<p>{_INTRODUCTION}</p>\n{''.join(parts)}</html>\n"
         )
         local.write_json(os.path.join(self._root, JSON), {"tables": tables})
         with local.replacing(os.path.join(self._root, PAGE), "w") as file:

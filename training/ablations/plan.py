@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import options
+from training import run_folder
 from training.backend import keras
 from modeling.encoders.architectures import config_from_dict, make_encoder
 from modeling.encoders.config import EncoderConfig
@@ -302,7 +303,7 @@ class Planner:
                 kind=f"pretraining {variant.name}",
                 passed=("pretraining_flags",),
                 needs=tuple(cell.name for cell in (records, held_out) if cell),
-                results_file="eval_results.txt" if held_out else "",
+                results_file=run_folder.RESULTS if held_out else "",
             )
         )
 
@@ -336,7 +337,7 @@ class Planner:
         checkpoint = start.output
         if step != updates:
             used += f"-step_{step}"
-            checkpoint += f"/model.ckpt-{step}"
+            checkpoint = run_folder.prefix_of(checkpoint, step)
         title = task.title.lower().replace("/", "_")
         name = f"fine_tuning/{title}/{used}/seed_{seed}-trial_{trial}"
         width = self._configs[variant.name].hidden_size
@@ -372,7 +373,7 @@ class Planner:
                 ),
                 kind=f"{title} {head.name}",
                 needs=(start.name,),
-                results_file="eval_results.json",
+                results_file=run_folder.RESULTS_JSON,
                 metric=task.metric,
                 keeps_weights=False,
                 passed=passed,

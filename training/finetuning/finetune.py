@@ -161,9 +161,7 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
         json.dumps(results, indent=2, sort_keys=True) + "\n",
     )
     name = os.path.basename(os.path.abspath(given.output_dir))
-    title = (
-        f"{type(task).__name__} in {name}: {', '.join(page.split for page in pages)}"
-    )
+    title = f"{task.title} ({', '.join(page.split for page in pages)}): {name}"
     run_folder.write_file(path(run_folder.MISTAKES), mistakes.render(pages, title))
     experiment.log.say(
         f"evaluation written to {path(run_folder.RESULTS)}: "

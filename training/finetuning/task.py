@@ -6,6 +6,7 @@ A script subclasses `Task` and passes it to `finetune.finetune`, which does the 
 import abc
 import collections
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -50,6 +51,7 @@ class Task(abc.ABC):
 
     Attributes:
         tokenizer: the `Tokenizer`.
+        title: what pages call the data.
         fields: what rows hold besides the encoder's inputs.
         metric: which of the scores to compare runs by; higher is better.
         eval_sets, test_sets: the splits to evaluate on and to predict. Runs are compared
@@ -64,8 +66,12 @@ class Task(abc.ABC):
     eval_sets = ("dev",)
     test_sets = ("test",)
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer, data: str = ""):
+        """Args:
+        data: the data's own name, or the path of its files.
+        """
         self.tokenizer = tokenizer
+        self.title = os.path.basename(os.path.abspath(data)) if data else ""
         self.counts = collections.Counter()
 
     @abc.abstractmethod

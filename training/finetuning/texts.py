@@ -52,7 +52,8 @@ class TextTask(ServedTask):
     form = "text"
 
     def __init__(self, given, tokenizer, wording: as_text.Wording):
-        super().__init__(tokenizer)
+        own = given.task == "custom"
+        super().__init__(tokenizer, given.data_dir if own else given.task_name)
         self.given, self.wording = given, wording
         self.has_classes = bool(wording.words)
         # Targets are few, and those of a set are looked at twice.

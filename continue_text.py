@@ -21,12 +21,12 @@ from text.tokenizers.kinds import TokenizerOptions
 @dataclasses.dataclass(frozen=True)
 class Options(TokenizerOptions):
     init_checkpoint: str = options.field(
-        help="A checkpoint trained with --objective=next_token, or a GPT: prefix or "
-        "directory."
+        help="A checkpoint that run_pretraining.py --objective=next_token trained, or a "
+        "GPT: prefix or directory."
     )
-    vocab_file: str = options.field(help="The vocabulary it was trained with.")
+    vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
     bert_config_file: str | None = options.field(
-        None, help="Its architecture; by default, bert_config.json next to it."
+        None, help="The architecture; by default, bert_config.json next to the weights."
     )
     text: str | None = options.field(
         None, help="The text to continue; by default, lines from standard input."

@@ -97,7 +97,8 @@ class Options(TokenizerOptions):
     mix_weights: list[float] = options.field(
         [],
         help="For --layers=mix: the weights of embeddings and layers before the softmax, "
-        "such as the layer_weights that --features=mix learned; by default, all are 0.",
+        "such as the layer_weights that run_ner.py --features=mix learned; by default, all "
+        "are 0.",
     )
     mix_scale: float = options.field(
         1.0, help="For --layers=mix: what the sum is multiplied by, its gamma."

@@ -20,9 +20,9 @@ class Options(TokenizerOptions):
     init_checkpoint: str = options.field(
         help="A checkpoint with a masked-LM head: prefix or directory."
     )
-    vocab_file: str = options.field(help="The vocabulary it was trained with.")
+    vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
     bert_config_file: str | None = options.field(
-        None, help="Its architecture; by default, bert_config.json next to it."
+        None, help="The architecture; by default, bert_config.json next to the weights."
     )
     text: str | None = options.field(
         None, help="A text with [MASK]; by default, lines are read from standard input."

@@ -25,7 +25,7 @@ class Options:
     input_file: list[str] = options.field(
         help="TFRecord files, plain or gzip: comma-separated names and globs."
     )
-    vocab_file: str = options.field(help="The vocabulary they were made with.")
+    vocab_file: str = options.field(help="The vocabulary of the records.")
     num_shown: int = options.field(3, help="Number of records to print as text.")
     max_records: int = options.field(
         0, help="Number of records to read from each file's beginning; 0 reads all."

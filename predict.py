@@ -34,7 +34,7 @@ _CLOSED_PIPE = 128 + 13  # the status a shell gives for SIGPIPE
 @dataclasses.dataclass(frozen=True)
 class Options:
     model_dir: str = options.field(
-        help="An exported model, or the --output_dir of a --do_export run."
+        help="An exported model, or the output_dir of the run that exported it."
     )
     input_file: str = options.field(
         inputs.STANDARD_INPUT, help="Rows to answer, plain or .gz; - is standard input."

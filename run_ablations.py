@@ -87,8 +87,8 @@ class Options(TokenizerOptions):
     )
     records_flags: str = options.field(
         "--dupe_factor=5",
-        help="Flags for create_pretraining_data.py, separated by spaces; these and the "
-        "next ones replace their defaults.",
+        help="Flags for create_pretraining_data.py, separated by spaces. As in all flags "
+        "that end in _flags, what you pass replaces the default.",
     )
     pretraining_flags: str = options.field(
         "--train_batch_size=32 --learning_rate=5e-4",

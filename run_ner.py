@@ -47,7 +47,9 @@ _SAMPLES = (
 
 @dataclasses.dataclass(frozen=True)
 class Options(FineTuningOptions):
-    data_dir: str = options.field(help="Folder with the three files.")
+    data_dir: str = options.field(
+        help="Folder with --train_file, --dev_file and --test_file."
+    )
     train_file: str = options.field("train.txt", help="Training set, in data_dir.")
     dev_file: str = options.field("dev.txt", help="Dev set.")
     test_file: str = options.field(
@@ -56,9 +58,11 @@ class Options(FineTuningOptions):
         "--dev_file.",
     )
     word_column: int = options.field(
-        0, help="Column of the word, counted from 0, or from the end with -1."
+        0, help="Column of the word, counted from 0, or from the end with -1, -2, ..."
     )
-    tag_column: int = options.field(-1, help="Column of the tag, counted the same way.")
+    tag_column: int = options.field(
+        -1, help="Column of the tag, counted as in --word_column."
+    )
     word_prefix: str = options.field(
         "", help="Prefix to remove from words, such as en: in WikiANN."
     )

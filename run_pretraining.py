@@ -1,4 +1,4 @@
-"""Pre-trains an encoder on masked words and sentence pairs, and evaluates it.
+"""Pre-trains a model on the records of create_pretraining_data.py, and evaluates it.
 
     python run_pretraining.py --do_train --do_eval \\
         --input_file='records/train-*.tfrecord' \\
@@ -6,9 +6,10 @@
         --bert_config_file=bert_config.json --output_dir=pretraining_output \\
         --num_train_steps=10000 --num_warmup_steps=1000 --learning_rate=1e-4
 
-If a run is killed or interrupted, the same command continues it and ends with the same
-weights. The released models were trained for a million updates of 256 records
-(arXiv:1810.04805, A.2).
+By default, it learns masked words and sentence pairs, as BERT does; --objective lists what
+else it can learn. If a run is killed or interrupted, the same command continues it and
+ends with the same weights. The released models were trained for a million updates of 256
+records (arXiv:1810.04805, A.2).
 """
 
 import dataclasses

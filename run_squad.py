@@ -79,8 +79,8 @@ class Options(FineTuningOptions):
     null_score_diff_threshold: float = options.field(
         0.0,
         help='With --version_2_with_negative: answer "" if its score exceeds that of the '
-        "best text by more than this or, with another --span_head, if the logit of no "
-        "answer is above this. --do_eval finds the best value for its set.",
+        "best text by more than this or, with a --span_head other than independent, if the "
+        "logit of no answer exceeds this. --do_eval finds the best value for its set.",
     )
     span_head: str = options.field(
         "independent",
@@ -92,11 +92,11 @@ class Options(FineTuningOptions):
     )
     start_n_top: int | None = options.field(
         None,
-        help="Number of starts to try per window with another --span_head; by default "
-        "5 for albert and xlnet, 20 for electra.",
+        help="Number of starts to try per window with a --span_head other than "
+        "independent; by default 5 for albert and xlnet, 20 for the others.",
     )
     end_n_top: int | None = options.field(
-        None, help="Number of ends to try for each of them; the same by default."
+        None, help="Number of ends to try per start; same defaults as --start_n_top."
     )
 
     def __post_init__(self):

@@ -51,7 +51,9 @@ _SAMPLES = (
 
 @dataclasses.dataclass(frozen=True)
 class Options(PooledOptions):
-    data_dir: str = options.field(help="Folder with the three files.")
+    data_dir: str = options.field(
+        help="Folder with --train_file, --dev_file and --test_file."
+    )
     train_file: str = options.field(
         "train.csv",
         help="Training set, in data_dir. The suffix gives the format: .csv (SWAG's, with "

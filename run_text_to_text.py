@@ -44,17 +44,18 @@ class Options(FineTuningOptions):
     )
     train_file: str | None = options.field(
         None,
-        help="squad and custom: training set, in data_dir. By default train-v1.1.json; for "
+        help="squad and custom: training set, in data_dir. By default train-v1.1.json, for "
         "custom train.tsv. The suffix of a table gives the format: .tsv (with a header; "
         "quotes are plain characters), .csv (with a header) or .jsonl (one object per "
         "line).",
     )
     dev_file: str | None = options.field(
-        None, help="squad and custom: dev set; by default dev-v1.1.json, dev.tsv."
+        None,
+        help="squad and custom: dev set; by default dev-v1.1.json, for custom dev.tsv.",
     )
     test_file: str | None = options.field(
         None,
-        help="squad and custom: the set to predict; by default the dev set of SQuAD, and "
+        help="squad and custom: the set to predict; by default SQuAD's dev set, for custom "
         "test.tsv. Answers and targets are optional.",
     )
     input_column: str = options.field("input", help="custom: column of the input.")

@@ -1,4 +1,4 @@
-"""What the front page and the guides say exists."""
+"""What the front page, the guides and the help texts say exists."""
 
 import dataclasses
 import importlib
@@ -81,3 +81,39 @@ def test_commands_give_flags_that_there_are():
             assert set(flags) <= known, f"{page.name}: {script}"
             assert required <= set(flags), f"{page.name}: {script}"
     assert len(seen) >= 9
+
+
+# The flags of --help are sorted by name, not as they are declared.
+_BY_ORDER = re.compile(
+    r"\bnext (?:ones?|two|three|flags?|options?)\b|\bsame way\b"
+    r"|\b(?:flags?|options?|ones?|see|described|listed|as) (?:above|below)\b"
+)
+
+
+def flags_of_scripts():
+    """The flags of each script, with their help."""
+    modules = {p.name: importlib.import_module(p.stem) for p in ROOT.glob("*.py")}
+    return {
+        name: {f.name: f.metadata["help"] for f in dataclasses.fields(module.Options)}
+        for name, module in modules.items()
+        if hasattr(module, "Options")
+    }
+
+
+def unknown_flags(text, script, scripts):
+    """Flags in a help text that neither its script has nor one that its sentence names."""
+    text = re.sub("='[^']*'", "", text)  # a value may be flags of something else
+    for sentence in re.split(r"(?<=\.)\s+", text):
+        named = [script, *re.findall(r"\w+\.py\b", sentence)]
+        known = {flag for name in named for flag in scripts.get(name, ())}
+        yield from set(re.findall(r"--(\w+)", sentence)) - known
+
+
+def test_help_names_flags_that_there_are():
+    scripts = flags_of_scripts()
+    assert len(scripts) >= 15
+    for script, flags in scripts.items():
+        for flag, text in flags.items():
+            where = f"{script}: the help of --{flag}"
+            assert not list(unknown_flags(text, script, scripts)), where
+            assert not _BY_ORDER.search(text), where

@@ -178,8 +178,8 @@ class WordDistillationOptions(DistillationOptions):
     distill_tokens: str = options.field(
         "all",
         choices=TOKENS,
-        help="Where they are compared: at all tokens, as in DistilBERT, or at the masked "
-        "ones, which is faster.",
+        help="Where the words that student and teacher expect are compared: at all tokens, "
+        "as in DistilBERT, or at the masked ones, which is faster.",
     )
     hard_weight: float = options.field(
         0.0, help="Factor of the objective's own losses."

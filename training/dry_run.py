@@ -1,4 +1,4 @@
-"""What a training will take, told by a few updates that leave nothing behind."""
+"""Estimates the time and memory of a training from a few updates; writes nothing."""
 
 import dataclasses
 import resource

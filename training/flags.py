@@ -108,19 +108,21 @@ class RunOptions:
     optimizer: str = options.field(
         "adam_weight_decay",
         choices=tuple(OPTIMIZERS),
-        help="adam_weight_decay: BERT's, with its schedule. fairseq_adam: RoBERTa's, "
-        "which corrects Adam's bias, decays every variable, and lets the learning rate "
-        "fall from its peak without a jump. electra_adam: BERT's, with a learning rate "
-        "that does not jump either. lamb: for batches of thousands of rows. openai_adam: "
-        "GPT's, which corrects Adam's bias in the weight decay as well; the learning rate "
-        "falls in a line, with _cosine in half a wave, with _constant it stays. "
-        "xlnet_adam: XLNet's, which is Adam with --weight_decay=0, and else BERT's with "
-        "decaying biases of queries; the rate falls from its peak without a jump, with "
-        "_cosine in half a wave. "
-        "adagrad: ELMo's; the learning rate, 0.2 in its release, stays. It has no weight "
-        "decay. "
-        "adafactor: T5's; the learning rate stays for --num_warmup_steps, then falls with "
-        "the root of the step, or stays with _constant. Neither has weight decay.",
+        help="adam_weight_decay: BERT's; after the warm-up, the learning rate jumps down "
+        "and falls linearly. electra_adam: the same without the jump. lamb: "
+        "adam_weight_decay with updates scaled to the norm of each variable, for batches "
+        "of thousands of rows. fairseq_adam: RoBERTa's; corrects Adam's bias and decays "
+        "every variable; the rate falls linearly from its peak. openai_adam: GPT's; "
+        "corrects Adam's bias, also in the weight decay; the rate falls linearly. "
+        "openai_adam_cosine: the same, but the rate jumps down to half a cosine wave. "
+        "openai_adam_constant: the same, but the rate stays at its peak. xlnet_adam: "
+        "XLNet's; Adam if --weight_decay=0, otherwise BERT's that also decays the biases "
+        "of queries; the rate falls linearly from its peak. xlnet_adam_cosine: the same, "
+        "but the rate falls in half a cosine wave. adagrad: ELMo's, without weight decay; "
+        "the rate, 0.2 in the release, stays at its peak. adafactor: T5's, without weight "
+        "decay; the rate stays at its peak during the warm-up, then falls with the inverse "
+        "root of the step. adafactor_constant: the same, but the rate rises during the "
+        "warm-up and stays at its peak.",
     )
     bias_correction: bool = options.field(
         False,
@@ -140,7 +142,7 @@ class RunOptions:
     )
     lr_decay_power: float = options.field(
         1.0,
-        help="Power of the share of updates left, which the learning rate falls with; 1 is "
+        help="The learning rate falls with this power of the share of updates left; 1 is "
         "a straight line.",
     )
     min_lr_ratio: float = options.field(

@@ -1,4 +1,4 @@
-"""Exports a language model that reads from left to right: what follows a text?"""
+"""Exports a left-to-right language model, which returns a text's likely next tokens."""
 
 from training import loop, metrics, text_export
 from training.backend import tf

@@ -18,17 +18,18 @@ class ObjectiveOptions:
     objective: str = options.field(
         "masked_lm_next_sentence",
         choices=tuple(OBJECTIVES),
-        help="What to learn. masked_lm_sentence_order is ALBERT's, for records of "
-        "--instances=sentence_order. masked_lm omits the next sentence. next_token is "
-        "language modelling on records with --masking=dynamic, for a config whose "
-        "attention_direction is left_to_right or right_to_left. bidirectional_lm is "
-        "both at once, for an ELMo. replaced_tokens is "
-        "ELECTRA's, on such records: a generator fills masks, and a discriminator, which "
-        "is the encoder to use later, finds the tokens that are not the original ones. "
-        "permuted is XLNet's, on such records: spans of tokens, predicted in a random "
-        "order. "
-        "span_corruption is T5's, on such records and with --vocab_file: a decoder writes "
-        "the spans that the encoder's text lacks.",
+        help="What to learn. masked_lm_next_sentence: BERT's; masked words, and whether "
+        "the second of two spans follows the first. masked_lm: masked words alone. "
+        "masked_lm_sentence_order: ALBERT's; masked words, and whether two spans are "
+        "swapped; needs records of create_pretraining_data.py --instances=sentence_order. "
+        "All others need records of create_pretraining_data.py --masking=dynamic. "
+        "next_token: language modelling, for a config whose attention_direction is "
+        "left_to_right or right_to_left. bidirectional_lm: both directions at once, for an "
+        "ELMo. replaced_tokens: ELECTRA's; a generator fills masks, and a discriminator, "
+        "the encoder to use later, finds the tokens that are not the original ones. "
+        "permuted: XLNet's; spans of tokens, predicted in a random order. "
+        "span_corruption: T5's; a decoder writes the spans that the encoder's text lacks; "
+        "needs --vocab_file.",
     )
     generator_hidden_size: float = options.field(
         0.25,
@@ -58,7 +59,8 @@ class ObjectiveOptions:
         True,
         help="For permuted: choose spans as XLNet's release does, of 1 to 5 tokens; [CLS] "
         "and [SEP] may be among what fills up the number of predictions, without a loss. "
-        "If false, of 1 to 5 whole words (with --do_whole_word_mask), and only text.",
+        "If false, choose only text, in spans of 1 to 5 tokens or, in records of "
+        "create_pretraining_data.py --do_whole_word_mask, of 1 to 5 whole words.",
     )
     mask_alpha: int = options.field(
         6,
@@ -73,15 +75,17 @@ class ObjectiveOptions:
     )
     mem_len: int = options.field(
         0,
-        help="For permuted, on records of --instances=contiguous: how many positions of "
-        "the rows before a row it sees. XLNet's release has 384.",
+        help="For permuted, on records of create_pretraining_data.py "
+        "--instances=contiguous: how many positions of the rows before it a row sees. "
+        "XLNet's release has 384.",
     )
     noise_density: float = options.field(
         0.15, help="For span_corruption: the share of tokens that a text loses."
     )
     mean_noise_span_length: float = options.field(
         3.0,
-        help="For span_corruption: the tokens that it loses in one place, on average.",
+        help="For span_corruption: the mean number of tokens of the spans that a text "
+        "loses.",
     )
 
     def __post_init__(self):

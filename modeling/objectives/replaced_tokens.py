@@ -1,4 +1,4 @@
-"""Which tokens of a row has a small masked LM replaced? The objective of ELECTRA.
+"""ELECTRA's objective: find the tokens of a row that a small masked LM has replaced.
 
 Axes: b batch, s seq_length, p predictions, v vocab_size.
 """

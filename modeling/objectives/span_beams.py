@@ -1,7 +1,7 @@
-"""Questions whose answer's end depends on its start, found by beams; and whether any is.
+"""Heads for questions that try several starts and ends, and may find no answer.
 
-The releases of XLNet, of ALBERT and of ELECTRA have such heads. A head is data, a row of
-SPAN_HEADS in span_heads.py.
+In most of them, the end depends on the start. They are those of XLNet's, ALBERT's and
+ELECTRA's releases; each is a row of SPAN_HEADS in span_heads.py.
 
 Axes: b batch, s seq_length, h hidden_size, n starts, m ends.
 """

@@ -1,4 +1,4 @@
-"""The tokens of one text, given another: what T5 learns, whatever the texts are for."""
+"""T5's objective: predict the tokens of a target text from an input text."""
 
 import copy
 import math

@@ -66,15 +66,15 @@ class Recipe:
         choices=("extend", "random"),
         help="For --instances=sentence_order: what becomes of a sentence that fills a "
         "record by itself or is left over at the end of a document. extend: the first is "
-        "joined by the next one and truncated, the other is skipped, so that every pair "
-        "is consecutive. random: both are paired with text from another document and "
-        "labeled as swapped, as in ALBERT's release.",
+        "joined with the sentence after it and truncated, the other is skipped, so that "
+        "every pair is consecutive. random: both are paired with text from another "
+        "document and labeled as swapped, as in ALBERT's release.",
     )
 
     rows_per_batch: int = options.field(
         0,
         help="For --instances=contiguous: how many rows a batch has, the "
-        "--train_batch_size of the training. The text is cut into this many parts.",
+        "--train_batch_size of run_pretraining.py. The text is cut into this many parts.",
     )
     reuse_len: int = options.field(
         0,

@@ -41,11 +41,11 @@ class RowOptions(Recipe):
         choices=tuple(INSTANCES),
         help="The kind of record. pairs: two spans and whether the second follows the "
         "first, as in the release. full_sentences: as many sentences as fit, across "
-        "documents, for --objective=masked_lm; doc_sentences: the same within a document. "
-        "Rows of these two are the same in every pass. sentence_order: two consecutive "
-        "spans and whether they are swapped, as in ALBERT. electra: sentences of a "
-        "document in one segment or two, as in ELECTRA. contiguous: rows that continue "
-        "those of the batch before, for a model with memory, as in XLNet.",
+        "documents, for run_pretraining.py --objective=masked_lm; doc_sentences: the same "
+        "within a document. Rows of these two are the same in every pass. sentence_order: "
+        "two consecutive spans and whether they are swapped, as in ALBERT. electra: "
+        "sentences of a document in one segment or two, as in ELECTRA. contiguous: rows "
+        "that continue those of the batch before, for a model with memory, as in XLNet.",
     )
     masking: str = options.field(
         "static",

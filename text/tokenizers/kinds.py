@@ -117,9 +117,9 @@ class TokenizerOptions:
     do_lower_case: bool | None = options.field(
         None,
         help="Lowercase the text, for uncased vocabularies; by default true, but false for "
-        "a SentencePiece model with XLNet's special tokens. This flag and the next two do "
-        "not apply to a byte-level vocabulary (vocab.json) or T5's, which keep text as it "
-        "is.",
+        "a SentencePiece model with XLNet's special tokens. --do_lower_case, "
+        "--strip_accents and --split_cjk do not apply to a byte-level vocabulary "
+        "(vocab.json) or T5's, which keep text as it is.",
     )
     strip_accents: bool | None = options.field(
         None,

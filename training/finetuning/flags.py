@@ -35,10 +35,10 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
 
     layerwise_lr_decay: float = options.field(
         1.0,
-        help="What the learning rate is multiplied by from each layer to the one below: "
-        "the head has the full rate, the top layer its square times the rate, the "
-        "embeddings the least; 0.8 for ELECTRA, 0.9 for its large model. 1 gives all the "
-        "same rate.",
+        help="Factor f that lowers the learning rate of lower layers. The head has the "
+        "full rate, the pooler f times the rate, the top layer f squared times the rate, "
+        "and so on down to the embeddings. 0.8 for ELECTRA, 0.9 for its large model; 1 "
+        "gives all the same rate.",
     )
 
     log_every_steps: int = options.field(50, help="Updates between reports.")
@@ -97,8 +97,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
     unlabeled_file: list[str] = options.field(
         [],
         help="With a teacher and --hard_weight=0: more training examples, in files like "
-        "the training set (with the same header), but not looked for in --data_dir. "
-        "Labels are not read.",
+        "the training set (with the same header). Their paths are used as given, not "
+        "looked up in the folder of the data; their labels are not read.",
     )
 
     def __post_init__(self):

@@ -197,7 +197,7 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     if bilm.is_weights(prefixes[0]):
         bilm.shapes(prefixes[0])  # refuses it
     directory = checkpoint.folder_of(prefixes[0])
-    config = checkpoint.read_config(given.bert_config_file or directory)
+    config = run.read_config_of(given, directory)
     path = given.vocab_file or kinds.find_vocabulary(directory)
     tokenizer = path and given.load_tokenizer(path)
     if tokenizer:

@@ -283,7 +283,7 @@ def _source(given, prefix):
     if bilm.is_weights(prefix):
         return _elmo(given, prefix)
     beside = checkpoint.folder_of(prefix) or "."
-    config = checkpoint.read_config(given.bert_config_file or beside)
+    config = run.read_config_of(given, beside)
     _check_sizes(given, config)
     return config, _tokenizer(given, prefix, config), None
 

@@ -190,8 +190,13 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
             {"objective": "masked_lm", "generator_hidden_size": 0.25},
             "contains a generator and a discriminator, and only the generator fills",
         ),
+        (
+            CONFIG,
+            {"generator_shares": "none"},
+            "its generator does not fit .*generator_shares: it lacks generator/embedd",
+        ),
     ],
-    ids=["wider generator", "electra as bert", "bert as electra", "masks"],
+    ids=["wider generator", "electra as bert", "bert as electra", "masks", "shares"],
 )
 def test_a_checkpoint_of_another_network_is_refused(
     records, tmp_path, source, changes, message

@@ -70,6 +70,12 @@ def another_config(folder):
     return file_with("config.json", content, "bert_config_file")(folder)
 
 
+def other_heads(folder):
+    config = json.loads((MODEL / "bert_config.json").read_text())
+    content = json.dumps(config | {"num_attention_heads": 1}).encode()
+    return file_with("other.json", content, "bert_config_file")(folder)
+
+
 BAD = {
     "no input": (
         lambda folder: {"input_file": str(folder / "nowhere.txt")},
@@ -118,6 +124,10 @@ BAD = {
     "config of another model": (
         another_config,
         "check --bert_config_file: bert/encoder/layer_0/intermediate/dense/bias is",
+    ),
+    "config of another network": (
+        other_heads,
+        "other.json: num_attention_heads is 1, but 4 in .*use that file",
     ),
     "no checkpoint": (
         lambda folder: {"init_checkpoint": str(folder / "nowhere.ckpt")},

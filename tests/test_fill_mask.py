@@ -1,6 +1,7 @@
 """fill_mask.py: the words that a released model would put in."""
 
 import io
+import json
 import os
 import re
 
@@ -80,6 +81,17 @@ def test_lines_without_a_mask_are_passed_over_and_counted(capsys, monkeypatch):
 def test_refusals(changes, message):
     with pytest.raises(UserError, match=message):
         fill(**changes)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("hidden_act", "relu"), ("num_hidden_layers", 1)]
+)
+def test_a_config_of_another_network_than_the_weights_is_refused(tmp_path, key, value):
+    config = json.loads((tests.GOLDEN / "checkpoint" / "bert_config.json").read_text())
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(config | {key: value}))
+    with pytest.raises(UserError, match=f"other.json: {key} is {value!r}, but"):
+        fill(bert_config_file=str(path))
 
 
 def test_vocabulary_larger_than_the_model_is_refused(tmp_path):

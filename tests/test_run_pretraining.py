@@ -294,13 +294,14 @@ def test_weights_are_not_used_as_those_of_another_network(tmp_path):
     for name, value in (
         ("hidden_act", "relu"),
         ("attention_direction", "left_to_right"),
+        ("num_hidden_layers", 1),
     ):
         changes = {
             "config": dataclasses.replace(golden, **{name: value}),
             "init_checkpoint": f"{GOLDEN}/bert_model.ckpt",
         }
         with pytest.raises(
-            UserError, match=f"{name} is '{value}', but .*change_network"
+            UserError, match=f"{name} is {value!r}, but .*change_network"
         ):
             run(tmp_path, **changes)
         with pytest.raises(UserError, match="nowhere"):  # the next thing to be wrong

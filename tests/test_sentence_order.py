@@ -206,6 +206,13 @@ def test_labels_of_another_meaning_are_refused(
     assert not (tmp_path / "output").exists()
 
 
+def test_berts_records_without_a_description_are_not_about_order(tmp_path):
+    config = dataclasses.replace(CONFIG, vocab_size=3000, max_position_embeddings=64)
+    given = flags(tmp_path, config, objective="masked_lm_sentence_order")
+    with pytest.raises(UserError, match="no description, and no token_boundary as"):
+        run_pretraining.main(run_pretraining.Options(**given))
+
+
 def test_labels_of_two_meanings_are_not_mixed(tmp_path):
     order = make_records(tmp_path / "order", masking="dynamic")
     follows = make_records(tmp_path / "next", masking="dynamic", instances="pairs")

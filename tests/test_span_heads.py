@@ -13,6 +13,7 @@ from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.roberta_config import RobertaConfig
 from modeling.encoders.xlnet_config import XlnetConfig
+from modeling.objectives import masked_lm
 from serving import export
 from serving.predictor import Predictor
 from tests import test_run_squad
@@ -93,6 +94,17 @@ def test_a_run_learns_answers_and_resumes(folder, head):
         run(folder, do_eval=True, **VERSION_2)
     with pytest.raises(UserError, match="span_head was 'electra' and is now 'albert'"):
         run(folder, **given | {"span_head": "albert"}, do_train=True)
+
+
+@pytest.mark.parametrize("head", ["albert"])
+def test_a_pre_trained_encoder_has_no_head_of_any_kind(folder, head):
+    network = masked_lm.MaskedLM().network(CONFIGS[head])
+    weights = {v.path: v.numpy() for v in network.weights}
+    checkpoint.write_bundle(str(folder / "encoder" / "model.ckpt-0"), weights)
+    (folder / "encoder" / "text.json").write_text('{"do_lower_case": true}')
+    given = {"span_head": head, "do_predict": True, **VERSION_2}
+    with pytest.raises(UserError, match="not in the checkpoint: .* without this head"):
+        run(folder, init_checkpoint=str(folder / "encoder"), **given)
 
 
 @pytest.mark.slow

@@ -212,6 +212,7 @@ def match(
         raise UserError(
             f"{prefix}: {_guess(wrong, scope)}: {_first(list(wrong.values()), 3)}"
         )
+    networks.check_whole(prefix, shapes, variables)
     missing = [
         n for n in report.initial if required is not None and n.startswith(required)
     ]

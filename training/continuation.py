@@ -28,7 +28,7 @@ def load(given) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
     tokenizer = run.make_tokenizer(given)
     prefix = checkpoint.resolve(given.init_checkpoint)
     folder = checkpoint.folder_of(prefix)
-    config = checkpoint.read_config(given.bert_config_file or folder)
+    config = run.read_config_of(given, folder)
     noted = run_folder.noted_settings(folder).get("objective", "next_token")
     if noted != "next_token":
         raise UserError(

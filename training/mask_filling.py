@@ -26,7 +26,7 @@ def load(given) -> tuple[Tokenizer, EncoderConfig, masked_lm.MaskedLMModel]:
     tokenizer = run.make_tokenizer(given)
     prefix = checkpoint.resolve(given.init_checkpoint)
     folder = checkpoint.folder_of(prefix)
-    config = checkpoint.read_config(given.bert_config_file or folder)
+    config = run.read_config_of(given, folder)
     check_objective(given.init_checkpoint, folder, config)
     run.check_vocabulary(tokenizer.vocabulary, config, given.bert_config_file or prefix)
     return tokenizer, config, load_network(config, prefix)

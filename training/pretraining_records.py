@@ -19,7 +19,7 @@ from text.files import anywhere
 from text.instances.kinds import RowOptions
 from text.instances.masking import prediction_counts
 from text.instances.ngrams import ngram_shares
-from text.records import reading, shards
+from text.records import encoding, framing, reading, shards
 from text.records.descriptions import Description
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
@@ -134,6 +134,11 @@ def _kinds(given, paths, described) -> tuple[dict[str, RowOptions], RowOptions]:
     # Records without a description are assumed to be those of a release, and their labels
     # to be what the objective learns.
     released = RowOptions.of_release(given.make_objective().sentence_task, **sizes)
+    bert = RowOptions.of_release("", **sizes).make().schema()
+    own = {f.name for f in released.make().schema()} - {f.name for f in bert}
+    for path in paths:
+        if own and path not in described:
+            _check_released(path, own, given)
     kinds = {
         path: dataclasses.replace(RowOptions.of(described[path]), **sizes)
         if path in described
@@ -141,6 +146,20 @@ def _kinds(given, paths, described) -> tuple[dict[str, RowOptions], RowOptions]:
         for path in paths
     }
     return kinds, released
+
+
+def _check_released(path, own, given):
+    """Refuses BERT's records as those of a release whose records have more features."""
+    with contextlib.suppress(ValueError):  # reading refuses it
+        first = next(framing.read(path), b"")
+        found = {feature.name for feature in encoding.schema_of(first)}
+        if "input_ids" in found and not own <= found:
+            raise UserError(
+                f"{path}: these records have no description, and no {', '.join(own)} as "
+                f"those of a release for --objective={given.objective}; their labels may "
+                "mean something else: use the objective that they were written for, or "
+                "write records with create_pretraining_data.py"
+            )
 
 
 def choose_objective(

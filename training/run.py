@@ -65,9 +65,9 @@ def read_config(given: flags.RunOptions) -> EncoderConfig:
 
 
 def _check_same_network(config, given):
-    """Compares what no shape shows with the config next to the weights to use."""
+    """Compares the config with the one next to the weights to use, if there are any."""
     if run_folder.holds_weights(given.output_dir):
-        if given.do_train:
+        if given.do_train and run_folder.noted_settings(given.output_dir):
             return  # a run that goes on is compared with all that it began with
         path = os.path.join(given.output_dir, run_folder.CONFIG)
         remedy = "use that file"
@@ -77,6 +77,24 @@ def _check_same_network(config, given):
         remedy = "use the config there, or pass --change_network"
     else:
         return
+    _compare(config, given.bert_config_file, path, remedy)
+
+
+def read_config_of(given, folder: str) -> EncoderConfig:
+    """The config of the weights in a folder: --bert_config_file, or the one next to them.
+
+    Raises:
+        UserError: there is none, or both are there and describe different networks.
+    """
+    config = checkpoint.read_config(given.bert_config_file or folder)
+    if given.bert_config_file:
+        remedy = "use that file, or move it away if it does not belong to the weights"
+        _compare(config, given.bert_config_file, folder or ".", remedy)
+    return config
+
+
+def _compare(config, said, path, remedy):
+    """Compares a config with that of the weights, in whatever loading would not refuse."""
     try:
         learned = checkpoint.read_config(path)
     except UserError:
@@ -84,14 +102,15 @@ def _check_same_network(config, given):
     kind, was = config.architecture, learned.architecture
     if kind != was:
         raise UserError(
-            f"{given.bert_config_file}: describes a network of the architecture {kind!r}, "
+            f"{said}: describes a network of the architecture {kind!r}, "
             f"but the weights are those of one of {was!r}; use the config in {path}"
         )
-    for name in config.keys_without_shape:
+    # With fewer layers, those above would be left out.
+    for name in dict.fromkeys((*config.keys_without_shape, "num_hidden_layers")):
         value, was = getattr(config, name), getattr(learned, name, None)
         if was not in (None, value):
             raise UserError(
-                f"{given.bert_config_file}: {name} is {value!r}, but {was!r} in {path}, "
+                f"{said}: {name} is {value!r}, but {was!r} in {path}, "
                 f"with which the weights were trained; {remedy}"
             )
 

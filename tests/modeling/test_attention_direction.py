@@ -1,6 +1,7 @@
 """One-sided attention: equal to the released encoder under such a mask, and blind ahead."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -133,14 +134,15 @@ def test_what_cannot_be_answered_from_one_side_is_refused(tmp_path):
         tasks.Span().check(tiny.config(attention_direction="right_to_left"))
     golden = BertConfig.from_json_file(GOLDEN / "bert_config.json")
     config = dataclasses.replace(golden, attention_direction="left_to_right")
-    (tmp_path / "config.json").write_text(config.to_json_string())
+    for path in GOLDEN.glob("bert_model.ckpt.*"):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "bert_config.json").write_text(config.to_json_string())
     (tmp_path / "texts.txt").write_text("a text\n")
     given = extract_features.Options(
         input_file=str(tmp_path / "texts.txt"),
         output_file=str(tmp_path / "features.json"),
         vocab_file=str(GOLDEN / "vocab.txt"),
-        bert_config_file=str(tmp_path / "config.json"),
-        init_checkpoint=str(GOLDEN / "bert_model.ckpt"),
+        init_checkpoint=str(tmp_path / "bert_model.ckpt"),
         max_seq_length=32,
         pooling="cls",
     )

@@ -84,6 +84,9 @@ class Experiment:
         state = run.check_text(self.task.tokenizer, folder)
         if state:
             self._check_network(os.path.join(folder, run_folder.CONFIG))
+            path, _ = run_folder.text_settings(folder)
+            if os.path.basename(path) == run_folder.TEXT:
+                state = {}  # pre-training notes nothing about a head
         elif hugging_face.is_weights(source):
             state = hugging_face.read_task(source)
         mine, learned = type(self.task).__name__, state.get("task")

@@ -3,7 +3,7 @@
 Their rows in NAMES say which; Hugging Face's layout has one network in a file.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 
 import numpy as np
 
@@ -40,6 +40,22 @@ def check_wanted(path: str, names: Container[str], wanted: Container[str]) -> No
             raise UserError(
                 f"{path}: contains {_listed(networks)}, and only the {name} "
                 f"{network.does}; take it out with convert_checkpoint.py --network={name}"
+            )
+
+
+def check_whole(path: str, names: Container[str], wanted: Collection[str]) -> None:
+    """Refuses a checkpoint that has only a part of a network: the rest would be random.
+
+    Args: as for `check_wanted`.
+    Raises:
+        UserError: says which flags determine its parts.
+    """
+    for name, network in networks_in(names).items():
+        lacking = {n for n in wanted if n.startswith(network.scopes) and n not in names}
+        if network.flags and lacking and network.head in wanted:
+            raise UserError(
+                f"{path}: its {name} does not fit the model; check {network.flags}: it "
+                f"lacks {min(lacking)}"
             )
 
 

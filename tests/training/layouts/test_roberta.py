@@ -15,7 +15,7 @@ from training.backend import tf
 from modeling.encoders.architectures import make_encoder
 from modeling.objectives import masked_lm, tasks
 from modeling.recipe import Recipe
-from tests.training.roberta import CONFIG, GOLDEN, change, convert
+from tests.training.layouts.roberta import CONFIG, GOLDEN, change, convert
 from text.errors import UserError
 from training.layouts import hugging_face
 from training.layouts.roberta_names import ROBERTA

@@ -8,7 +8,7 @@ import pytest
 
 from training import checkpoint
 from modeling.encoders.bert_config import BertConfig
-from tests.training.hugging_face import GOLDEN, change_config, config_of
+from tests.training.layouts.hugging_face import GOLDEN, change_config, config_of
 from text.errors import UserError
 from training.layouts import hugging_face
 

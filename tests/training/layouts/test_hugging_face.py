@@ -12,7 +12,7 @@ from training import checkpoint
 from training.backend import tf
 from modeling.encoders.bert import BertEncoder
 from modeling.objectives import pretraining, tasks
-from tests.training.hugging_face import (
+from tests.training.layouts.hugging_face import (
     GOLDEN,
     change_config,
     change_weights,

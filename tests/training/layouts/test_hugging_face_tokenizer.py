@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from training import checkpoint
-from tests.training.hugging_face import GOLDEN
+from tests.training.layouts.hugging_face import GOLDEN
 from text.errors import UserError
 from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.wordpiece import WordPiece, WordSplitter

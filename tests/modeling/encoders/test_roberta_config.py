@@ -10,7 +10,7 @@ import pytest
 from training import checkpoint
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.roberta_config import RobertaConfig
-from tests.training.roberta import CONFIG, GOLDEN, change, convert
+from tests.training.layouts.roberta import CONFIG, GOLDEN, change, convert
 from text.errors import UserError
 
 

@@ -54,6 +54,18 @@ def _reloading():
 
 
 @pytest.fixture
+def no_fsync(monkeypatch):
+    """For tests that write many small files, and look only at what is written."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+@pytest.fixture
+def in_a_folder(tmp_path, monkeypatch):
+    """The working directory is the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def untraced():
     """For runs of a few updates, which take less time than the tracing of functions.
 

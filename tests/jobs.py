@@ -18,6 +18,7 @@ import tests
 from training import checkpoint, loop, run_folder
 from training.backend import tf
 from serving.predictor import Predictor
+from tests.killed import Killed
 
 # What a program of its own needs in order to find ours.
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(tests.ROOT)}
@@ -74,10 +75,6 @@ def untraced():
         tf.config.run_functions_eagerly(False)
 
 
-class Killed(BaseException):
-    """No part of the program expects it."""
-
-
 @contextlib.contextmanager
 def dying(step: int):
     """A training inside dies where it has saved a step and is about to go on.
@@ -95,6 +92,22 @@ def dying(step: int):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr(loop.Trainer, "save", saved)
         yield
+
+
+def check_goes_on(run, whole: pathlib.Path, folder: pathlib.Path, capsys, **changes):
+    """Killed at step 20, a fine-tuning goes on to the bits of one that was left alone.
+
+    Args:
+        run: runs the script on the files of a folder, with more flags.
+        whole: the files and, in its output_dir, what comes of them undisturbed.
+        folder: for the output_dir of the other run.
+    """
+    changes |= {"do_train": True, "output_dir": str(folder / "output")}
+    with dying(step=20):
+        run(whole, **changes)
+    run(whole, **changes)
+    assert "continuing from step 20" in capsys.readouterr().out
+    check_same_bits(weights(folder), weights(whole))
 
 
 def forget_after(step: int, folder: pathlib.Path, name: str = "output") -> None:
@@ -125,3 +138,10 @@ def check_masks(output: str, vocab_file: str, capsys) -> None:
 def weights(folder: pathlib.Path, name: str = "output") -> dict[str, np.ndarray]:
     """The newest checkpoint in an output_dir within a folder."""
     return checkpoint.read(checkpoint.resolve(str(folder / name)))
+
+
+def check_same_bits(found: Mapping, expected: Mapping) -> None:
+    """Of two networks, by the names of their weights."""
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)

@@ -4,8 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
-
-import numpy as np
+import shutil
 
 import run_pretraining
 import tests
@@ -58,11 +57,25 @@ def run_twice(folder, capsys, **changes):
     run(folder / "whole", **changes)
     with jobs.dying(2):
         run(folder / "killed", **changes)
+    return _go_on(folder, capsys, 2, changes)
+
+
+def run_on(folder, capsys, step, **changes):
+    """In `killed`, from a step that the run in `whole` saved, as if killed behind it.
+
+    Returns:
+        the weights in `whole`, which those in `killed` must equal bit for bit.
+    """
+    shutil.copytree(folder / "whole", folder / "killed")
+    jobs.forget_after(step, folder / "killed")
+    return _go_on(folder, capsys, step, changes)
+
+
+def _go_on(folder, capsys, step, changes):
     run(folder / "killed", **changes)
-    assert "continuing from step 2" in capsys.readouterr().out
+    assert f"continuing from step {step} in" in capsys.readouterr().out
     expected = jobs.weights(folder / "whole")
-    for name, value in jobs.weights(folder / "killed").items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    jobs.check_same_bits(jobs.weights(folder / "killed"), expected)
     return expected
 
 

@@ -60,6 +60,26 @@ class Served:
         return forms.answers(self.task.form, self.outputs(requests), requests)
 
 
+class Exported:
+    """A model in Python and as a SavedModel.
+
+    Args:
+        task, model, directory: as those of `Served`.
+        split: which set of the task its examples are of.
+    """
+
+    def __init__(self, task: Task, model, directory, split: str = "test"):
+        self.task, self.model, self.split = task, model, split
+        self.served = Served(task, model, directory)
+
+    def in_python(self, examples: list) -> list[dict]:
+        found = predictions(self.task, self.model, examples, self.split)
+        return self.task.answers(found)
+
+    def answers(self, examples: list) -> list[dict]:
+        return self.served.answers([self.task.request(each) for each in examples])
+
+
 def predictions(task: Task, model, examples: list, split: str) -> Predictions:
     """What a model says of examples, with rows padded to the full length."""
     numbers, made = [], []

@@ -12,7 +12,7 @@ from training import checkpoint, continuation
 from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import masked_lm
 from tests import tiny
-from tests.modeling.test_gpt import golden, load, read_config
+from tests.modeling.encoders.test_gpt import golden, load, read_config
 from text.errors import UserError
 
 WORDS = ["un", "##do", "cat", "sat"]

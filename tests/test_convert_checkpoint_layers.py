@@ -11,8 +11,8 @@ from modeling import layers
 from modeling.encoders.architectures import make_encoder
 from modeling.objectives import pretraining
 from tests.conversion import GOLDEN, TINY, TOKENS, convert, made
-from tests.modeling.test_electra import CONFIG as ELECTRA
-from tests.modeling.test_electra import golden as electra_weights
+from tests.modeling.encoders.test_electra import CONFIG as ELECTRA
+from tests.modeling.encoders.test_electra import golden as electra_weights
 from text.errors import UserError
 
 KEPT = [0, 2, 4, 7, 9, 11]  # DistilBERT's

@@ -14,11 +14,7 @@ from text.corpus import formats
 from text.errors import UserError
 from text.tokenizers.vocabulary import Vocabulary
 
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "fsync", lambda file: None)
+pytestmark = pytest.mark.usefixtures("in_a_folder", "no_fsync")
 
 
 def test_all_formats_hold_the_same_text():

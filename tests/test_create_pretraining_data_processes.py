@@ -15,12 +15,7 @@ import pytest
 from tests.records import CORPUS, ROOT, TEXT, VOCAB_FILE, make, start, write
 from text.files import local
 
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "fsync", lambda file: None)
-
+pytestmark = pytest.mark.usefixtures("in_a_folder", "no_fsync")
 
 MANY_TASKS = ROOT / "tests" / "programs" / "generate_many_tasks.py"
 

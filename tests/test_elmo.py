@@ -16,7 +16,7 @@ from training import checkpoint
 from modeling.encoders.elmo_config import ElmoConfig
 from serving import predictor
 from tests import jobs, ner
-from tests.pretraining import metrics, results, run
+from tests.pretraining import metrics, results, run, run_on
 from tests.test_roberta import classifier_files, classifier_flags
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
 from text.errors import UserError
@@ -294,14 +294,8 @@ def test_a_pre_training_resumes_with_the_same_bits_and_a_tagger_learns_its_mix(
     np.testing.assert_allclose(logs, [found["loss"], *ways], rtol=1e-4)
     assert found["loss"] < 7.99  # ln 3000 is 8.006
     assert metrics(tmp_path / "whole")[-1]["learning_rate"] == pytest.approx(0.2)
-    shutil.copytree(tmp_path / "whole", tmp_path / "killed")
-    jobs.forget_after(8, tmp_path / "killed")
-    run(tmp_path / "killed", **given)
-    assert "continuing from step 8" in capsys.readouterr().out
-    expected = jobs.weights(tmp_path / "whole")
+    expected = run_on(tmp_path, capsys, 8, **given)
     assert "elmo/table/adagrad" in expected
-    for name, value in jobs.weights(tmp_path / "killed").items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
     with pytest.raises(UserError, match="no answers to export"):
         run(tmp_path / "whole", **given | {"do_export": True, "vocab_file": VOCAB_FILE})
     with pytest.raises(UserError, match="no names for the architecture 'elmo'"):

@@ -14,6 +14,7 @@ import predict
 import run_classifier
 from serving import export
 from tests import exports, jobs, tiny
+from tests.prediction import asker
 from text.errors import UserError
 
 
@@ -24,16 +25,7 @@ def exported(tmp_path_factory):
 
 @pytest.fixture
 def answer(exported, capsysbinary, monkeypatch):
-    """Runs the script on standard input; gives what it printed, parsed."""
-
-    def call(form, stdin=b"", **changes):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        options = predict.Options(model_dir=exported(form), **changes)
-        assert predict.main(options) is None
-        out = capsysbinary.readouterr().out
-        return [json.loads(line) for line in out.splitlines()]
-
-    return call
+    return asker(exported, capsysbinary, monkeypatch)
 
 
 @pytest.mark.slow

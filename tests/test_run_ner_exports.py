@@ -32,7 +32,7 @@ def real_sentences():
         yield paragraph.replace(". ", " .\n\n").replace(" ", "\n") + "\n\n"
 
 
-class Exported:
+class Exported(served.Exported):
     """A tagger with random weights, in Python and as a SavedModel."""
 
     def __init__(self, folder, config=TINY, **changes):
@@ -50,16 +50,9 @@ class Exported:
         given = run_ner.Options(**flags(folder, do_predict=True, **changes))
         # LSTMs take time: what they are asked need not be as much.
         self.size = 40 if given.features else 200
-        self.task = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
-        self.model = self.task.objective().network(config, seed=3)
-        self.served = served.Served(self.task, self.model, folder)
-
-    def in_python(self, examples):
-        found = served.predictions(self.task, self.model, examples, "test")
-        return self.task.answers(found)
-
-    def answers(self, examples):
-        return self.served.answers([self.task.request(each) for each in examples])
+        task = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
+        model = task.objective().network(config, seed=3)
+        super().__init__(task, model, folder)
 
 
 def check_same(answers, expected):

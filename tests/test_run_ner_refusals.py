@@ -9,7 +9,7 @@ import pytest
 
 import run_ner
 from training import checkpoint
-from tests import forked, jobs
+from tests import forked, jobs, tiny
 from tests.ner import DEEP, flags, run, save_encoder, write_files
 from text.errors import UserError
 
@@ -68,11 +68,6 @@ def damaged_gzip(folder):
     (folder / "dev.txt.gz").write_bytes(packed[: len(packed) // 2])
 
 
-def larger_vocabulary(folder):
-    with open(folder / "vocab.txt", "a") as file:
-        file.write("another\n")
-
-
 def no_separator(folder):
     text = (folder / "vocab.txt").read_text()
     (folder / "vocab.txt").write_text(text.replace("[SEP]", "SEP"))
@@ -115,7 +110,7 @@ def other_labels(folder):
             {"dev_file": "dev.txt.gz"},
             "dev.txt.gz:.*: the compressed data",
         ),
-        (larger_vocabulary, {}, "vocab.txt: 15 tokens, more than vocab_size=14"),
+        (tiny.larger_vocabulary, {}, "vocab.txt: 15 tokens, more than vocab_size=14"),
         (no_separator, {}, r"vocab.txt: no line is \[SEP\]"),
         (
             None,

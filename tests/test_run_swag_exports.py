@@ -30,7 +30,7 @@ def real_questions():
                         }
 
 
-class Exported:
+class Exported(served.Exported):
     """A model with random weights, in Python and as a SavedModel."""
 
     def __init__(self, folder):
@@ -44,16 +44,9 @@ class Exported:
         config = dataclasses.replace(TINY, vocab_size=30522, initializer_range=0.3)
         (folder / "config.json").write_text(config.to_json_string())
         given = run_swag.Options(**flags(folder, **changes))
-        self.task = run_swag.MultipleChoice(given, run_swag.run.make_tokenizer(given))
-        self.model = self.task.objective().network(config, seed=3)
-        self.served = served.Served(self.task, self.model, folder)
-
-    def in_python(self, examples):
-        found = served.predictions(self.task, self.model, examples, "test")
-        return self.task.answers(found)
-
-    def answers(self, examples):
-        return self.served.answers([self.task.request(each) for each in examples])
+        task = run_swag.MultipleChoice(given, run_swag.run.make_tokenizer(given))
+        model = task.objective().network(config, seed=3)
+        super().__init__(task, model, folder)
 
 
 @pytest.fixture(scope="module")

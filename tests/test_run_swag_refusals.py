@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from training import checkpoint
-from tests import forked, jobs
+from tests import forked, jobs, tiny
 from tests.swag import flags, run, swag_lines, write_csv, write_files, write_json_files
 from text.errors import UserError
 
@@ -141,11 +141,6 @@ def smaller_vocabulary(folder):
     (folder / "vocab.txt").write_text("\n".join(["[UNK]", "[SEP]", "a"]) + "\n")
 
 
-def larger_vocabulary(folder):
-    with open(folder / "vocab.txt", "a") as file:
-        file.write("another\n")
-
-
 def other_checkpoint(folder):
     """A model of another size in output_dir's place."""
     checkpoint.save(str(folder / "other"), 1, {"output_weights": np.zeros((2, 16))}, 1)
@@ -166,7 +161,7 @@ def other_checkpoint(folder):
         (None, {"init_checkpoint": "nowhere"}, "nowhere: no such checkpoint"),
         (None, {"output_dir": "{folder}/vocab.txt"}, "vocab.txt: cannot be"),
         (smaller_vocabulary, {}, r"\[CLS\]"),
-        (larger_vocabulary, {}, "vocab.txt: 16 tokens, more than vocab_size=15"),
+        (tiny.larger_vocabulary, {}, "vocab.txt: 16 tokens, more than vocab_size=15"),
         (
             other_checkpoint,
             {"init_checkpoint": "{folder}/other"},

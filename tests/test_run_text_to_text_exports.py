@@ -14,7 +14,7 @@ from training.finetuning.texts import Example
 GOLDEN = tests.GOLDEN / "squad"
 
 
-class Exported:
+class Exported(served.Exported):
     """A model with random weights and T5's kind of vocabulary, in both forms."""
 
     def __init__(self, folder):
@@ -27,7 +27,7 @@ class Exported:
             input_sentence_size=1000,
         )
         (folder / "spiece.model").write_bytes(content)
-        self.task = make_task(
+        task = make_task(
             folder,
             task_name="squad",
             data_dir=str(GOLDEN),
@@ -36,20 +36,12 @@ class Exported:
             max_seq_length=40,
         )
         # More rows than tokens, as the released models have; some will be written.
-        size = len(self.task.tokenizer.vocabulary) + 28
+        size = len(task.tokenizer.vocabulary) + 28
         config = dataclasses.replace(TINY, vocab_size=size, eos_token_id=1)
-        objective = self.task.objective().measured
+        objective = task.objective().measured
         objective.check(config)
-        self.model = objective.network(config, seed=3)
-        self.served = served.Served(self.task, self.model, folder)
-
-    def in_python(self, examples):
-        return self.task.answers(
-            served.predictions(self.task, self.model, examples, "dev")
-        )
-
-    def answers(self, examples):
-        return self.served.answers([self.task.request(each) for each in examples])
+        model = objective.network(config, seed=3)
+        super().__init__(task, model, folder, "dev")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ everything as it was.
 
 import contextlib
 import json
-import os
 import pathlib
 import shutil
 from collections.abc import Callable
@@ -196,8 +195,7 @@ def end(script, **flags):
 
 
 @pytest.fixture(autouse=True)
-def small_and_fast(monkeypatch, tmp_path, untraced):
-    monkeypatch.setattr(os, "fsync", lambda file: None)
+def small_and_fast(monkeypatch, tmp_path, untraced, no_fsync):
     monkeypatch.setattr(demo, "_run", end)  # it takes minutes
     # It loads the export in another process, and writes nothing there.
     monkeypatch.setattr(export, "_check", lambda *given: None)

@@ -13,7 +13,7 @@ from training import checkpoint
 from modeling.objectives.span_corruption import SpanCorruption
 from serving import predictor
 from tests import jobs, t5, text_to_text
-from tests.pretraining import metrics, results, run
+from tests.pretraining import metrics, results, run, run_twice
 from tests.test_fine_tuning_of_a_family import write_start
 from tests.test_roberta import classifier_files, classifier_flags
 from tests.text.instances.test_full_sentences import TEXT, VOCAB_FILE, make_records
@@ -55,20 +55,12 @@ def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
         "num_train_steps": 4,
         "save_checkpoints_steps": 2,
     }
-    for name in ("whole", "killed"):
-        (tmp_path / name).mkdir()
-    run(tmp_path / "whole", **given, do_eval=True)
-    with jobs.dying(2):
-        run(tmp_path / "killed", **given)
-    run(tmp_path / "killed", **given)
-    assert "continuing from step 2" in capsys.readouterr().out
-    expected = jobs.weights(tmp_path / "whole")
+    expected = run_twice(tmp_path, capsys, **given)
     assert {n.partition("_slot_")[2] for n in expected} == {"", "v", "vr", "vc"}
     assert {name.partition("/")[0] for name in expected} == {
         *("shared", "encoder", "decoder", "global_step", "training")
     }
-    for name, value in jobs.weights(tmp_path / "killed").items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    run(tmp_path / "whole", **given, do_train=False, do_eval=True)
     found = results(tmp_path / "whole")
     loss = float(found["target_loss"])
     assert found["loss"] == found["target_loss"] and 0 < loss < 40

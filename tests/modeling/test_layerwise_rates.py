@@ -13,7 +13,7 @@ from modeling.encoders.architectures import make_encoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import tasks
 from modeling.recipe import Recipe, layerwise_shares
-from tests.modeling.test_electra import CONFIG, golden
+from tests.modeling.encoders.test_electra import CONFIG, golden
 
 SIZES = {"vocab_size": 9, "hidden_size": 4, "num_attention_heads": 1}
 GROUPS = {

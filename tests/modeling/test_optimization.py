@@ -1,6 +1,6 @@
 """The release's optimizer to the digit: rule, schedule, clipping, 20 traced updates.
 
-RoBERTa's is held to fairseq's updates in tests/training/test_roberta.py.
+RoBERTa's is held to fairseq's updates in tests/training/layouts/test_roberta.py.
 """
 
 import dataclasses

@@ -13,9 +13,9 @@ from modeling.objectives import tasks
 from modeling.objectives.permuted import Permuted
 from modeling.recipe import Recipe
 from modeling.xlnet_optimization import XlnetAdam
-from tests.modeling import test_span_beams, test_xlnet_heads
-from tests.modeling.test_xlnet import GOLDEN, inputs_of, read_config
-from tests.modeling.test_xlnet_heads import CONFIG
+from tests.modeling.encoders.test_xlnet import GOLDEN, inputs_of, read_config
+from tests.modeling.objectives import test_span_beams, test_xlnet_heads
+from tests.modeling.objectives.test_xlnet_heads import CONFIG
 
 TRACES = {
     "train_adam": ("xlnet_adam", 0.0, 5),

@@ -11,6 +11,7 @@ import pytest
 import tests
 from training import checkpoint, load_report, run_folder
 from training.backend import tf
+from tests.killed import Killed
 from text.errors import UserError
 from text.files import local
 
@@ -138,10 +139,6 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatc
     assert len(renamed) == 2
     for number in renamed:
         assert done.index(("sync", number)) < done.index(("rename", number))
-
-
-class Killed(BaseException):
-    """Nothing catches it, as nothing catches SIGKILL."""
 
 
 # What saving 3 after 1 and 2 with keep=2 does to final names, in this order; and which

@@ -11,7 +11,7 @@ from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import tasks
 from modeling.objectives.with_language_model import WithLanguageModel
 from modeling.recipe import OPTIMIZERS, Recipe
-from tests.modeling.test_gpt import golden, load, read_config
+from tests.modeling.encoders.test_gpt import golden, load, read_config
 from tests.training.test_training import Log
 
 SCHEDULES = {

@@ -1,7 +1,5 @@
 """A folder with a text, and the sizes of tasks."""
 
-import os
-
 import pytest
 
 from tests.text.generation.settings import TEXT
@@ -11,8 +9,8 @@ from text.records import descriptions
 
 
 @pytest.fixture(autouse=True)
-def no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda file: None)
+def no_fsync(no_fsync):
+    """For each of these tests."""
 
 
 @pytest.fixture

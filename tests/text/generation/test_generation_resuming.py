@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 
+from tests.killed import Killed
 from tests.text.generation.settings import TEXT, VOCAB_FILE, made_in, make_settings
 from text.errors import UserError
 from text.files import local
@@ -14,10 +15,6 @@ from text.generation import stages
 from text.generation.run import generate
 from text.records.descriptions import Description
 from text.tokenizers.vocabulary import Vocabulary
-
-
-class Killed(BaseException):
-    """As if the process ended here."""
 
 
 @pytest.mark.slow

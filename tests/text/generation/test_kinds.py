@@ -6,6 +6,7 @@ import threading
 import pytest
 
 import tests
+from tests.killed import Killed
 from tests.text.generation.settings import made_in, make_settings
 from text.generation import work
 from text.generation.run import generate
@@ -20,10 +21,6 @@ CHANGES = {
     "sentence_order": {"ngram": 3, "do_whole_word_mask": True},
     "sentence_order, random": {"lone_sentences": "random", "masking": "dynamic"},
 }
-
-
-class Killed(BaseException):
-    """As if the process ended here."""
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Tasks on several processes: in order, and never all of them at once."""
 
-import os
 import pathlib
 import time
 
@@ -8,11 +7,6 @@ import pytest
 
 from text.errors import UserError
 from text.generation import work
-
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 def number_of(path, number):

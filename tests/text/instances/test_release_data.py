@@ -1,6 +1,5 @@
 """What we make of a text is distributed as what the release made of it."""
 
-import os
 import random
 
 import numpy as np
@@ -15,11 +14,7 @@ from text.instances.kinds import RowOptions
 from text.records import encoding, framing
 from text.tokenizers.vocabulary import Vocabulary
 
-
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda file: None)
-
+pytestmark = pytest.mark.usefixtures("no_fsync")
 
 NUM_SEEDS = 14
 # Of a wrong rule; of one that moves little, as many as of ours.

@@ -6,6 +6,7 @@ import pytest
 
 from training import checkpoint, run_folder
 from tests.jobs import results, weights
+from tests.killed import Killed
 from tests.programs import parity
 from tests.training.finetuning.runs import run
 from text.errors import UserError
@@ -34,10 +35,6 @@ def test_early_stopping_keeps_the_best_evaluation(
     run(folder, **changes, do_eval=True)
     assert "already finished: 5 updates" in capsys.readouterr().out
     assert results(folder)["eval_accuracy"] == 0.9
-
-
-class Killed(BaseException):
-    """Nothing catches it, as nothing catches SIGKILL."""
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import pytest
 
 from training import distribution, run_folder
 from tests import tiny
+from tests.killed import Killed
 from tests.programs import parity
 from text.errors import UserError
 from text.files import local
@@ -138,9 +139,6 @@ def test_a_killed_writer_leaves_nothing_that_misleads(
     if earlier:
         read(folder, "train", max_seq_length=earlier)
     calls = iter(range(9))
-
-    class Killed(BaseException):
-        pass
 
     def or_killed(function):
         def call(*arguments):

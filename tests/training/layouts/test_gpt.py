@@ -12,7 +12,7 @@ from training import checkpoint
 from modeling.encoders.architectures import make_encoder
 from tests import tiny
 from tests.conversion import convert
-from tests.modeling.test_gpt import read_config, weights
+from tests.modeling.encoders.test_gpt import read_config, weights
 from text.errors import UserError
 from training.layouts import hugging_face, openai
 

@@ -14,7 +14,7 @@ from modeling.encoders.architectures import config_from_dict, make_encoder
 from modeling.objectives import masked_lm, span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.conversion import convert
-from tests.modeling.test_xlnet import inputs_of, read_config
+from tests.modeling.encoders.test_xlnet import inputs_of, read_config
 from training.layouts import hugging_face, kinds
 
 GOLDEN = tests.GOLDEN / "xlnet"

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import shutil
 import sys
 
 import numpy as np
@@ -17,7 +16,7 @@ from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import next_token
 from tests import jobs, tiny
-from tests.pretraining import RECORDS, TINY, results, run
+from tests.pretraining import RECORDS, TINY, results, run, run_on
 from tests.text.instances.test_full_sentences import make_records
 from text.errors import UserError
 
@@ -228,13 +227,7 @@ def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path, capsys):
     found = {k: float(v) for k, v in results(tmp_path / "whole").items()}
     assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-5)
     assert found["loss"] < math.log(3000) - 0.5 and found["next_token_accuracy"] > 0
-    shutil.copytree(tmp_path / "whole", tmp_path / "killed")
-    jobs.forget_after(20, tmp_path / "killed")
-    run(tmp_path / "killed", **changes)
-    assert "continuing from step 20" in capsys.readouterr().out
-    expected = jobs.weights(tmp_path / "whole")
-    for name, value in jobs.weights(tmp_path / "killed").items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    run_on(tmp_path, capsys, 20, **changes)
     output = str(tmp_path / "whole" / "output")
     # Its weights are not taken for those of another network or objective.
     whole = {**changes, "do_train": False, "num_train_steps": 30}

@@ -6,7 +6,7 @@ import pytest
 from training import checkpoint
 from modeling.objectives import span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
-from tests.modeling.test_electra import CONFIG, golden
+from tests.modeling.encoders.test_electra import CONFIG, golden
 from text.errors import UserError
 
 _MNLI = "task_specific/mnli"

@@ -13,8 +13,8 @@ from modeling.encoders.electra import ElectraEncoder
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import masked_lm, replaced_tokens
 from tests import jobs
-from tests.modeling.test_electra import CONFIG
-from tests.modeling.test_electra import golden as released
+from tests.modeling.encoders.test_electra import CONFIG
+from tests.modeling.encoders.test_electra import golden as released
 from text.errors import UserError
 
 GOLDEN = tests.GOLDEN / "electra" / "hf"

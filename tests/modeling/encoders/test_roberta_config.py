@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -10,15 +9,8 @@ import pytest
 from training import checkpoint
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.roberta_config import RobertaConfig
-from tests.training.roberta import CONFIG, GOLDEN, change, convert
+from tests.training.layouts.roberta import CONFIG, change, convert, masked_lm_in
 from text.errors import UserError
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A copy of the masked LM, to be changed."""
-    shutil.copytree(GOLDEN / "hf" / "masked_lm", tmp_path / "model")
-    return tmp_path / "model"
 
 
 def test_an_absent_key_has_the_default_of_their_class():
@@ -62,7 +54,8 @@ def test_config_file_keeps_everything(tmp_path):
         ({"hidden_act": "silu"}, "hidden_act is 'silu'"),
     ],
 )
-def test_other_networks_are_refused(folder, said, message):
+def test_other_networks_are_refused(tmp_path, said, message):
+    folder = masked_lm_in(tmp_path)
     change(folder, **said)
     with pytest.raises(UserError, match=f"config.json: {message}"):
         checkpoint.read_config(str(folder))
@@ -76,7 +69,8 @@ def test_a_row_longer_than_the_table_is_refused():
         encoder({"input_ids": np.ones((1, 25), np.int32)})
 
 
-def test_their_causal_models_read_from_left_to_right(folder, tmp_path):
+def test_their_causal_models_read_from_left_to_right(tmp_path):
+    folder = masked_lm_in(tmp_path)
     change(folder, is_decoder=True, architectures=["RobertaForCausalLM"])
     config = checkpoint.read_config(str(folder))
     left = dataclasses.replace(CONFIG, attention_direction="left_to_right")

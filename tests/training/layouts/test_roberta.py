@@ -15,7 +15,13 @@ from training.backend import tf
 from modeling.encoders.architectures import make_encoder
 from modeling.objectives import masked_lm, tasks
 from modeling.recipe import Recipe
-from tests.training.roberta import CONFIG, GOLDEN, change, convert
+from tests.training.layouts.roberta import (
+    CONFIG,
+    GOLDEN,
+    change,
+    convert,
+    masked_lm_in,
+)
 from text.errors import UserError
 from training.layouts import hugging_face
 from training.layouts.roberta_names import ROBERTA
@@ -261,13 +267,6 @@ def test_every_tensor_has_its_name():
         assert len(set(names)) == len(names)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A copy of the masked LM, to be changed."""
-    shutil.copytree(GOLDEN / "hf" / "masked_lm", tmp_path / "model")
-    return tmp_path / "model"
-
-
 def test_a_pooler_next_to_a_classifier_is_not_read(tmp_path):
     """Classifiers that earlier versions of transformers saved have both."""
     source = tmp_path / "source"
@@ -284,8 +283,9 @@ def test_a_pooler_next_to_a_classifier_is_not_read(tmp_path):
     )
 
 
-def test_an_encoder_alone_is_read_by_its_config(folder):
+def test_an_encoder_alone_is_read_by_its_config(tmp_path):
     """Without their prefix, its names are those of a BERT."""
+    folder = masked_lm_in(tmp_path)
 
     def alone(tensors):
         return {
@@ -302,7 +302,8 @@ def test_an_encoder_alone_is_read_by_its_config(folder):
     assert loaded(encoder, folder, required=encoder.required).unused == []
 
 
-def test_tied_weights_are_dropped_and_others_refused(folder, tmp_path):
+def test_tied_weights_are_dropped_and_others_refused(tmp_path):
+    folder = masked_lm_in(tmp_path)
     words = "roberta.embeddings.word_embeddings.weight"
     extra = {
         "lm_head.decoder.weight": load_file(folder / "model.safetensors")[words],
@@ -374,7 +375,8 @@ def test_byte_pairs_go_along_as_they_are(tmp_path):
         convert(folder, tmp_path / "again")
 
 
-def test_what_their_layout_lacks_is_refused(folder, tmp_path, monkeypatch):
+def test_what_their_layout_lacks_is_refused(tmp_path, monkeypatch):
+    folder = masked_lm_in(tmp_path)
     tensors = hugging_face.read(str(folder / "model.safetensors"))
     tensors["cls/seq_relationship/output_weights"] = np.zeros((2, 32), np.float32)
     with pytest.raises(UserError, match="cls/seq_relationship/output_weights: Hugging"):

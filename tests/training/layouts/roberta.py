@@ -1,6 +1,7 @@
 """The small RoBERTa of transformers in tests/golden/roberta/, converted and changed."""
 
 import json
+import shutil
 
 from safetensors.numpy import load_file, save_file
 
@@ -17,6 +18,11 @@ CONFIG = RobertaConfig(
     intermediate_size=64,
     max_position_embeddings=24,  # of 26 rows
 )
+
+
+def masked_lm_in(folder):
+    """A copy of their masked LM, to be changed."""
+    return shutil.copytree(GOLDEN / "hf" / "masked_lm", folder / "model")
 
 
 def convert(source, target, **flags):

@@ -1,7 +1,6 @@
 """Models in Hugging Face layout: the same numbers, and one line for what does not fit."""
 
 import json
-import shutil
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +11,7 @@ from training import checkpoint
 from training.backend import tf
 from modeling.encoders.bert import BertEncoder
 from modeling.objectives import pretraining, tasks
-from tests.training.hugging_face import (
+from tests.training.layouts.hugging_face import (
     GOLDEN,
     change_config,
     change_weights,
@@ -34,13 +33,6 @@ def golden_outputs(kind):
 
 def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A copy of the pre-trained model, and a way to change it."""
-    shutil.copytree(GOLDEN / "pretraining", tmp_path / "model")
-    return tmp_path / "model"
 
 
 # --- the same numbers ----------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from modeling.objectives import permuted, spans
 from modeling.objectives.permuted import Permuted, PermutedSpans
 from tests import tiny
-from tests.modeling.test_xlnet import GOLDEN, read_config
+from tests.modeling.encoders.test_xlnet import GOLDEN, read_config
 
 SEP, CLS = 4, 3  # in the release's vocabulary
 

@@ -1,23 +1,14 @@
 """The tokenizer beside a model in Hugging Face layout: it must split text as ours."""
 
 import json
-import shutil
 
 import pytest
 
 from training import checkpoint
-from tests.training.hugging_face import GOLDEN
 from text.errors import UserError
 from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
 from training.layouts import hugging_face_tokenizers
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A copy of the pre-trained model, and a way to change it."""
-    shutil.copytree(GOLDEN / "pretraining", tmp_path / "model")
-    return tmp_path / "model"
 
 
 def check(path, splitter):

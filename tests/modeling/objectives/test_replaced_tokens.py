@@ -13,7 +13,7 @@ from modeling.objectives import replaced_tokens, roc
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.repeating_masks import RepeatingMasks, update
 from modeling.recipe import Recipe
-from tests.modeling.test_electra import CONFIG, golden, released
+from tests.modeling.encoders.test_electra import CONFIG, golden, released
 
 CLS, SEP, MASK = 2, 3, 4
 WHOLE = replaced_tokens.ReplacedTokens(0.5, repeat_positions=True)

@@ -2,22 +2,14 @@
 
 import dataclasses
 import json
-import shutil
 
 import pytest
 
 from training import checkpoint
 from modeling.encoders.bert_config import BertConfig
-from tests.training.hugging_face import GOLDEN, change_config, config_of
+from tests.training.layouts.hugging_face import change_config, config_of
 from text.errors import UserError
 from training.layouts import hugging_face
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A copy of the pre-trained model, and a way to change it."""
-    shutil.copytree(GOLDEN / "pretraining", tmp_path / "model")
-    return tmp_path / "model"
 
 
 def test_config_keeps_the_exact_gelu(folder):

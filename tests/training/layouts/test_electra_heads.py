@@ -12,7 +12,7 @@ from modeling.encoders.architectures import config_from_dict
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import tasks
 from tests import jobs
-from tests.training.test_electra import GOLDEN, golden
+from tests.training.layouts.test_electra import GOLDEN, golden
 from text.errors import UserError
 from training.layouts import hugging_face
 

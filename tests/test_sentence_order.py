@@ -11,7 +11,7 @@ import create_pretraining_data
 import inspect_records
 import run_pretraining
 import tests
-from tests.pretraining import flags, results
+from tests.pretraining import flags, results, run_twice
 from tests.test_albert import CONFIG
 from text.errors import UserError
 from text.inspection.rules import first_broken
@@ -239,6 +239,24 @@ def test_a_model_learns_from_them(tmp_path, untraced, changes):
         "sentence_order_loss",
     ]
     assert float(found["sentence_order_loss"]) < 1
+
+
+@pytest.mark.slow
+def test_a_killed_run_with_lamb_ends_alike(tmp_path, untraced, capsys):
+    records = make_records(tmp_path, masking="dynamic", dupe_factor=1)
+    rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    given = {
+        "config": dataclasses.replace(CONFIG, **rates),
+        "objective": ORDER,
+        "input_file": [records],
+        "optimizer": "lamb",
+        "num_train_steps": 3,
+        "save_checkpoints_steps": 2,
+    }
+    expected = run_twice(tmp_path, capsys, **given)
+    of_layers = [name for name in expected if "/transformer/" in name]
+    assert len(of_layers) == 3 * 16  # both layers' weights are one, with their slots
+    assert all("/group_0/inner_group_0/" in name for name in of_layers)
 
 
 @pytest.mark.slow

@@ -3,17 +3,18 @@
 import dataclasses
 import functools
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import layers, losses
+from modeling import derivatives, layers, losses
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import tasks
 from modeling.recipe import Recipe, layerwise_shares
-from tests.modeling.encoders.test_electra import CONFIG, golden
+from tests.modeling.encoders.test_electra import CONFIG, facts, golden
 
 SIZES = {"vocab_size": 9, "hidden_size": 4, "num_attention_heads": 1}
 GROUPS = {
@@ -60,8 +61,19 @@ def test_exponents_are_those_of_the_release():
     for name, exponent in expected.items():
         of_stage = {value for path, value in found.items() if f"/{name}/" in path}
         assert of_stage == {exponent}, name
-    found = shares(dataclasses.replace(CONFIG, num_hidden_layers=12), 0.8)
-    assert found["electra/embeddings_project/kernel"] == round(14 * np.log2(1 / 0.8))
+
+
+@pytest.mark.parametrize(("depth", "decay"), [(2, 0.8), (12, 0.8), (24, 0.9)])
+def test_shares_are_those_of_the_release(depth, decay):
+    config = dataclasses.replace(CONFIG, num_hidden_layers=depth)
+    with keras.StatelessScope(initialize_variables=False):
+        found = layerwise_shares(make_encoder(config).stages, decay)
+    expected = facts()["layer_lrs_for_rate_1"][f"layers_{depth}_decay_{decay}"]
+    assert expected.pop("task_specific/") == 1.0
+    assert len(expected) == depth + 2
+    for name, rate in expected.items():
+        (share,) = {share for path, share in found.items() if name in path}
+        assert share == pytest.approx(rate, rel=1e-12), name
 
 
 def test_weights_that_layers_share_have_the_rate_of_the_highest():
@@ -111,6 +123,30 @@ def test_twenty_updates_of_fine_tuning_equal_the_release(model, monkeypatch):
         }
         np.testing.assert_allclose(rates * share.pop(), trace[group], rtol=1e-6)
         assert not share
+
+
+def test_gradients_of_fine_tuning_equal_the_release(model):
+    expected, heads = golden("gradients_finetuning_mnli.npz"), golden("heads.npz")
+    batch = golden("inputs.npz") | {"label_ids": heads["mnli/label_ids"]}
+    variables = model.trainable_variables
+    with derivatives.written_out(), tf.GradientTape() as tape:
+        summed, _ = tasks.Classification(3).losses(batch, model(batch))["loss"]
+    found = tape.gradient(summed, [v.value for v in variables])
+    assert len(found) == len(expected)
+    for variable, gradient in zip(variables, found, strict=True):
+        if variable.path in HEAD:
+            value = HEAD[variable.path](
+                lambda name: expected[f"task_specific/mnli/{name}"]
+            )
+        else:
+            value = expected[variable.path]
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(gradient),
+            value,
+            rtol=0,
+            atol=1e-5,
+            err_msg=variable.path,
+        )
 
 
 def _of_head(trace, slot, name):

@@ -19,6 +19,7 @@ from training import distribution, loop
 from training.backend import tf
 from modeling import layers
 from modeling.distillation import Distillation
+from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import EncoderConfig
 from modeling.encoders.electra_config import ElectraConfig
@@ -92,6 +93,16 @@ def permuted():
 KINDS = {
     "pairs": Kind(
         pretraining.MaskedLMNextSentence, BertConfig(**SIZES), "next_sentence_logits"
+    ),
+    "sentence order": Kind(
+        pretraining.MaskedLMSentenceOrder,
+        AlbertConfig(
+            # 0.6, through layers that are run twice, would enlarge what is rounded.
+            **SIZES | {"initializer_range": 0.4, "num_hidden_layers": 2},
+            embedding_size=8,
+        ),
+        "masked_lm_logits",
+        Recipe("lamb"),
     ),
     "distilled words": Kind(distilled, BertConfig(**SIZES), "next_sentence_logits"),
     "replaced tokens": Kind(

@@ -346,6 +346,26 @@ def test_released_checkpoint_is_read_whole():
     assert released["cls/predictions/output_bias"].shape == (3000,)
 
 
+@pytest.mark.parametrize(
+    ("folder", "prefix"),
+    [
+        ("albert/base", "model.ckpt-best"),  # without a state file
+        ("electra", "model.ckpt-0"),
+    ],
+)
+def test_bundles_of_tensorflow_1_are_read_bit_for_bit(folder, prefix):
+    path = tests.GOLDEN / folder
+    source = checkpoint.resolve(str(path))
+    assert source == str(path / prefix)
+    found = checkpoint.read(source)
+    with np.load(path / "weights.npz") as file:
+        expected = dict(file)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype, name
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
 def test_unwritable_directory_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file: cannot be read or written"):

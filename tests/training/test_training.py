@@ -10,6 +10,7 @@ import pytest
 import tests
 from training import checkpoint, distribution, loop, reported, run_folder
 from training.backend import tf
+from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.elmo_config import ElmoConfig
@@ -119,7 +120,7 @@ def test_training_follows_the_release():
 
 
 KINDS = ("pairs", "replaced tokens", "distilled words", "next token")
-KINDS += ("both neighbours", "permuted", "span corruption")
+KINDS += ("both neighbours", "permuted", "span corruption", "sentence order")
 
 
 @pytest.mark.slow
@@ -155,6 +156,9 @@ DRAWN = {
     "special_ids": (101, 102),
 }
 DYNAMIC = DynamicMasks(masked_lm.MaskedLM(), **DRAWN)
+# With smaller weights, bfloat16 has no gradient for the bias of balanced labels.
+SHARED = {"num_hidden_layers": 2, "initializer_range": 0.05}
+ALBERT = AlbertConfig(**dataclasses.asdict(TINY) | SHARED, embedding_size=4)
 GPT = GptConfig(3000, 8, 1, 2)
 ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
 XLNET = XlnetConfig(3000, 8, 1, 2, 4, 16, "gelu", True)
@@ -165,6 +169,7 @@ ELMO = ElmoConfig(vocab_size=3000, hidden_size=8, lstm_size=6, num_hidden_layers
 COMPILED = {
     "pairs": (OBJECTIVE, TINY),
     "dynamic": (DYNAMIC, TINY),
+    "sentence order": (pretraining.MaskedLMSentenceOrder(), ALBERT),
     "next token": (next_token.NextToken(), GPT),
     "replaced tokens": (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
     "both neighbours": (bidirectional_lm.BidirectionalLM(), ELMO),

@@ -220,6 +220,19 @@ def test_albert_s_classifiers_equal_the_release(name):
     assert loss == pytest.approx(float(heads[f"{name}/loss"]), abs=1e-5)
 
 
+def test_albert_s_head_for_questions_that_have_answers_equals_the_release():
+    golden = test_albert.golden
+    heads = golden("heads.npz")
+    weights = golden("base/weights.npz") | variables_in(heads, "squad_v1/variables/")
+    model = tasks.Span().network(test_albert.read_config("base"))
+    for variable in model.weights:
+        variable.assign(weights[variable.path])
+    outputs = model(golden("inputs.npz"))
+    for name in ("start_logits", "end_logits"):
+        expected = heads[f"squad_v1/{name}"]
+        np.testing.assert_allclose(outputs[name], expected, rtol=0, atol=1e-5)
+
+
 def test_heads_have_dropout_even_if_the_encoder_has_none():
     for config in (test_albert.read_config("base"), test_electra.CONFIG):
         assert config.hidden_dropout_prob == 0.0

@@ -53,23 +53,25 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     assert report.initial == (poolers if kind in ("masked_lm", "qa") else [])
     given, expected = golden("inputs.npz"), golden(f"{kind}/outputs.npz")
     mask = given["attention_mask"]
-    outputs = model(
-        {
-            "input_ids": given["input_ids"],
-            "input_mask": mask,
-            "segment_ids": given["token_type_ids"],
-            "masked_lm_positions": np.tile(np.arange(12), (3, 1)),
-        }
-    )
-    compared = 0
-    for theirs, value in expected.items():
-        if "logits" in theirs:
-            found = np.array(outputs[OURS.get(kind, {}).get(theirs, theirs)])
-            # Nothing reads padding, which differs.
-            real = mask > 0 if found.shape[:2] == mask.shape else slice(None)
-            np.testing.assert_allclose(found[real], value[real], rtol=0, atol=1e-5)
-            compared += 1
-    assert compared == 1 + (kind in ("pretraining", "qa"))
+    batch = {
+        "input_ids": given["input_ids"],
+        "input_mask": mask,
+        "segment_ids": given["token_type_ids"],
+        "masked_lm_positions": np.tile(np.arange(12), (3, 1)),
+    }
+    outputs = model(batch)
+    names = {name: name for name in outputs} | OURS.get(kind, {})
+    found = {theirs: outputs[ours] for theirs, ours in names.items()}
+    encoded = model.encoder(batch, return_all=True)
+    hidden = [encoded["embedding_output"], *encoded["layer_outputs"]]
+    found |= {f"hidden_states_{i}": value for i, value in enumerate(hidden)}
+    assert expected.keys() <= found.keys()
+    assert len(expected) == 6 + (kind in ("pretraining", "qa"))
+    for name, value in expected.items():
+        mine = np.array(found[name])
+        # Nothing reads padding, which differs.
+        real = mask > 0 if mine.shape[:2] == mask.shape else slice(None)
+        np.testing.assert_allclose(mine[real], value[real], rtol=0, atol=1e-5)
 
     for layout, folder, start in (
         ("release", tmp_path / "released", source),

@@ -56,20 +56,22 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     assert not report.unused
     given, expected = golden("inputs.npz"), golden(f"{kind}/outputs.npz")
     mask = given["attention_mask"]
-    outputs = model(
-        {
-            "input_ids": given["input_ids"],
-            "input_mask": mask,
-            "segment_ids": given["token_type_ids"],
-        }
-    )
-    compared = [name for name in expected if "logits" in name]
-    assert len(compared) == len(outputs)
-    for name in compared:
-        found = np.array(outputs[name])
+    batch = {
+        "input_ids": given["input_ids"],
+        "input_mask": mask,
+        "segment_ids": given["token_type_ids"],
+    }
+    outputs = model.encoder(batch, return_all=True)
+    hidden = [outputs["embedding_output"], *outputs["layer_outputs"]]
+    found = {f"hidden_states_{i}": value for i, value in enumerate(hidden)}
+    found |= model(batch)
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
         # Nothing reads padding, which differs.
-        real = mask > 0 if found.shape[:2] == mask.shape else slice(None)
-        np.testing.assert_allclose(found[real], expected[name][real], rtol=0, atol=1e-5)
+        real = mask > 0 if value.shape[:2] == mask.shape else slice(None)
+        np.testing.assert_allclose(
+            np.array(value)[real], expected[name][real], rtol=0, atol=1e-5
+        )
     convert(source, tmp_path / "released")
     convert(tmp_path / "released", tmp_path / "theirs", layout="hugging_face")
     said = json.loads((tmp_path / "theirs" / "config.json").read_text())

@@ -204,6 +204,7 @@ def parse(options_class):
     _read_command_line(options_class)
     with _one_line_errors(options_class):
         given = from_flags(options_class)
+        _check_output_dir(given)
     if flags.FLAGS.only_check_args:
         sys.exit(0)
     return given
@@ -228,6 +229,12 @@ def run(main, options_class) -> None:
     app.run(call, flags_parser=lambda argv: argv[:1])
 
 
+def _check_output_dir(given):
+    path = getattr(given, "output_dir", None)
+    if path and os.path.exists(path) and not os.path.isdir(path):
+        raise UserError(f"--output_dir={path}: is a file; name a folder")
+
+
 def _read_command_line(options_class):
     program = _program()
     try:
@@ -235,7 +242,11 @@ def _read_command_line(options_class):
     except flags.Error as error:
         line = " ".join(str(error).split()).removeprefix("flag ")
         _fail(2, f"{line} (see {program} --help)")
-    except SystemExit:  # --help; absl ends it with 1
+    except (SystemExit, BrokenPipeError):  # --help; absl ends it with 1
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:  # from `head`; Python would report it when it exits
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     if missing := _missing(options_class):
         _fail(2, f"{', '.join(missing)} required (see {program} --help)")

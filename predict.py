@@ -249,7 +249,8 @@ class Table:
         known = self.request(row)
         if missing := [name for name in self.predictor.parts if name not in known]:
             raise UserError(
-                f"{self.name}:1: no column {missing[0]} among {', '.join(row)}; the first "
+                f"{self.name}:1: no column {missing[0]!r} among "
+                f"{tables.listed(row, self.form)}; the first "
                 f"line must name the model's parts, {', '.join(self.predictor.parts)}"
             )
 

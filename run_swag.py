@@ -111,10 +111,11 @@ def _swag(values: dict, where: str) -> Example:
     expected = [f"ending{i}" for i in range(max(len(endings), 2))]
     for name in ("sent1", "sent2", *expected):
         if name not in values:
+            form = tables.form_of(where.rpartition(":")[0])
             raise UserError(
                 f"{tables.header_of(where)}: no column {name!r} among "
-                f"{', '.join(values)}; SWAG has sent1, sent2, ending0, ending1, ... and "
-                "label"
+                f"{tables.listed(values, form)}; SWAG has sent1, sent2, ending0, ending1, "
+                "... and label"
             )
     choices = [values[name].strip() for name in endings]
     while choices and not choices[-1]:  # fewer choices than other lines

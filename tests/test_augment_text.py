@@ -218,7 +218,7 @@ def test_a_byte_level_vocabulary_without_segments(tmp_path):
         ({"max_seq_length": 8}, "--max_seq_length=8: must be at least 16"),
         ({"max_seq_length": 512}, "the model has only max_position_embeddings=128"),
         ({"text_columns": ["text", "text"]}, "list columns, each of them once"),
-        ({"text_columns": ["a"]}, "text.txt:1: has no column 'a', only text; check"),
+        ({"text_columns": ["a"]}, "text.txt:1: has no column 'a', only 'text'; check"),
         ({"output_file": "/nowhere/out.tsv"}, "there is no folder /nowhere"),
         ({"output_file": "/"}, "/: is a folder; name a file in it"),
         ({"lines": []}, "text.txt: contains no text"),

@@ -1,6 +1,7 @@
 """Options are flags: types, defaults, what a wrong command line says."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -22,6 +23,7 @@ class Options:
     share: float | None = options.field(None, help="A share.")
     is_on: bool = options.field(True, help="A switch.")
     kind: str = options.field("a", choices=("a", "b"), help="A kind.")
+    output_dir: str | None = options.field(None, help="A folder.")
 
 def main(given):
     if given.path == "bad":
@@ -69,7 +71,8 @@ def test_flags_become_fields(program):
     status, said, _ = run(program, "--names=x,y", "--path=p", "--nois_on", "--share=1")
     assert status == 0
     assert said == (
-        "Options(names=['x', 'y'], path='p', count=3, share=1.0, is_on=False, kind='a')\n"
+        "Options(names=['x', 'y'], path='p', count=3, share=1.0, is_on=False, kind='a', "
+        "output_dir=None)\n"
     )
 
 
@@ -97,6 +100,33 @@ def test_what_a_user_can_mend_is_one_line(program, arguments, status, line):
     assert found == status and said == ""
     assert complained.startswith(f"job.py: {line}")
     assert complained.count("\n") == 1
+
+
+def test_an_output_dir_is_a_folder(program):
+    status, _, complained = run(
+        program, "--names=x", "--path=p", f"--output_dir={program}"
+    )
+    assert status == 1
+    assert (
+        complained
+        == f"job.py: error: --output_dir={program}: is a file; name a folder\n"
+    )
+    for folder in (program.parent, program.parent / "new"):
+        assert run(program, "--names=x", "--path=p", f"--output_dir={folder}")[0] == 0
+
+
+def test_help_ends_quietly_if_nobody_reads_it(program):
+    read, write = os.pipe()
+    os.close(read)
+    result = subprocess.run(
+        [sys.executable, str(program), "--help"],
+        env={"PYTHONPATH": options.__file__.rpartition("/")[0]},
+        stdout=write,
+        stderr=subprocess.PIPE,
+        timeout=60,
+    )
+    os.close(write)
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 def test_our_own_mistakes_keep_their_traceback(program):

@@ -104,7 +104,7 @@ def test_columns_may_be_named_as_in_training(exported, tmp_path, capsysbinary):
     assert answer("review\tother\ngood\tx\n")["predicted"] == "positive"
     assert answer("review\ttext_a\ngood\tbad\n")["predicted"] == "positive"
     assert answer("other\ttext_a\nbad\tgood\n")["predicted"] == "positive"
-    with pytest.raises(UserError, match="rows.tsv:1: no column text_a among title"):
+    with pytest.raises(UserError, match="rows.tsv:1: no column 'text_a' among 'title'"):
         answer("title\ngood\n")
 
 
@@ -186,7 +186,12 @@ BAD_FILES = [
     ("label", "a.jsonl", b'{"text_a": "\\ud800"}', "a.jsonl:1: not JSON: "),
     ("label", "a.jsonl", b'{"text_a": "", "b\\ud800": ""}', "a.jsonl:1: not JSON: "),
     ("label", "a.jsonl", b"[" * 100_000, "a.jsonl:1: not JSON: "),
-    ("label", "a.tsv", b"text\tid\na\tb\n", "a.tsv:1: no column text_a among text, id"),
+    (
+        "label",
+        "a.tsv",
+        b"text\tid\na\tb\n",
+        "a.tsv:1: no column 'text_a' among 'text', 'id'",
+    ),
     (
         "label",
         "a.tsv",
@@ -197,7 +202,7 @@ BAD_FILES = [
         "label",
         "a.tsv",
         b"text_a\ttext_a\na\tb\n",
-        "a.tsv:1: 1 columns have the same",
+        "a.tsv:1: 2 columns have the name 'text_a'",
     ),
     (
         "label",

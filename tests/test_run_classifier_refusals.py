@@ -64,14 +64,18 @@ GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
     [
         ("", {}, "train.tsv: the file is empty"),
         ("text\tlabel\n", {}, "train.tsv: contains no examples"),
-        ("a\tb\nc\td\n", {}, "train.tsv:1: has no column 'label', only a, b; check"),
+        (
+            "a\tb\nc\td\n",
+            {},
+            "train.tsv:1: has no column 'label', only 'a', 'b'; check",
+        ),
         ("text\tlabel\na\n", {}, "train.tsv:2: 1 columns, but the first line has 2"),
         (
             "text\tlabel\na\tx\tz\n",
             {},
             "train.tsv:2: 3 columns, but the first line has 2",
         ),
-        ("text\ttext\na\tx\n", {}, "train.tsv:1: 1 columns have the same name"),
+        ("text\ttext\na\tx\n", {}, "train.tsv:1: 2 columns have the name 'text'"),
         ("text\tlabel\na\tx\nb\tx\n", {}, "all labels are ['x']"),
         ("text\tlabel\na\t\nb\tx\n", {}, "train.tsv:2: has no label; add one"),
         (GOOD, {"labels": ["x", "z"]}, "train.tsv:3: label 'y' is not one of x, z"),

@@ -62,7 +62,7 @@ BROKEN_CSV = {
     ),
     "header twice": (
         [["sent1", "sent1"], ["a", "b"]],
-        r"val.csv:1: 1 columns have the same name \(sent1\)",
+        r"val.csv:1: 2 columns have the name 'sent1'",
     ),
     "header only": (swag_lines(0, seed=2), r"val.csv: contains no examples"),
     "empty": ("", r"val.csv: the file is empty"),

@@ -271,6 +271,27 @@ def test_refused_training(name, tmp_path, capsys, earlier):
     try_case(REFUSED_TRAININGS[name], tmp_path, capsys, earlier)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "before"),
+    [
+        ("pretraining", "classifier"),
+        ("classifier", "pretraining"),
+        ("swag", "classifier"),
+    ],
+)
+def test_a_run_of_another_script_is_refused(script, before, tmp_path, earlier):
+    output = tmp_path / "output"
+    shutil.copytree(earlier(before, TRAIN) / "output", output)
+    run = prepared(script, tmp_path)
+    with pytest.raises(UserError) as raised:
+        run(TRAIN)
+    assert str(raised.value) == (
+        f"{output}: contains a run of {SCRIPTS[before][0].__name__}.py; choose another "
+        "--output_dir"
+    )
+
+
 # --- What makes files, rather than runs ----------------------------------------------
 
 MADE = "ROOT/output/made"

@@ -28,6 +28,8 @@ class Progress:
         brief: bool = False,
     ):
         self.is_silent = brief
+        if unit == "MB" and total is not None and total < scale:
+            unit, scale = "KB", scale / 1000
         self.what, self.total, self.unit, self.scale = what, total, unit, scale
         self.done = self.already_done = 0.0
         self.begun = time.monotonic()

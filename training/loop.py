@@ -367,15 +367,14 @@ class Trainer:
         batches = distribution.distribute(
             self.strategy, lambda part: data(progress.step, part)
         )
-        logged, sums, seconds, per_call = progress.step, 0.0, 0.0, 1
-        stopping = False
+        sums, calls, per_call, is_first, stopping = 0.0, [], 1, True, False
         while progress.step < settings.num_train_steps and not stopping:
             count = min(self._updates_to_next_stop(), settings.steps_per_call, per_call)
             began = time.perf_counter()
             sums = sums + self.run_updates(batches, count)
             duration = time.perf_counter() - began
             per_call = max(1, int(_SECONDS_PER_CALL * count / duration))
-            seconds += duration
+            calls.append((count, duration))
             # In this order, so that a run resumed from a checkpoint never lacks a report
             # of its step.
             step = progress.step
@@ -386,8 +385,11 @@ class Trainer:
                     "learning_rate": float(self._learning_rate(step - 1)),
                     "skipped_updates": progress.skipped,
                 }
-                log.training(step, values, updates=step - logged, seconds=seconds)
-                logged, sums, seconds = step, 0.0, 0.0
+                # The first call also traces and compiles, which the rest do not.
+                timed = calls[1:] if is_first and len(calls) > 1 else calls
+                updates, seconds = map(sum, zip(*timed, strict=True))
+                log.training(step, values, updates=updates, seconds=seconds)
+                sums, calls, is_first = 0.0, [], False
             if held_out and self._is_due(settings.eval_every_steps):
                 log.evaluation(step, held_out())
                 stopping = enough()

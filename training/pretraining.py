@@ -259,7 +259,9 @@ def _not_finite(error, given, data, strategy) -> UserError:
 
 
 def _check_objective(given, config):
-    """Refuses what the objective cannot do, whatever the records."""
+    """Refuses another script's run, and what the objective cannot do with any records."""
+    if given.do_train:
+        run_folder.check_script(given.output_dir, dataclasses.asdict(given))
     noted = run_folder.noted_settings(given.output_dir)
     for name in ("objective", *OBJECTIVES[given.objective].options):
         value = getattr(given, name)

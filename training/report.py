@@ -68,7 +68,7 @@ class Report:
     def training(
         self, step: int, values: dict[str, float], *, updates: int, seconds: float
     ) -> None:
-        """Reports an interval of `updates` updates that took `seconds`."""
+        """Reports an interval, `updates` updates of which took `seconds`."""
         per_second = updates / seconds
         values = values | {"examples_per_second": per_second * self._batch_size}
         left = duration((self._total_steps - step) / per_second)

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from training import run_settings
 from training.backend import tf
 from text.errors import UserError
 from text.files import anywhere, local, sources
@@ -381,7 +382,8 @@ def check_settings(
     Args:
         defaults: values for settings that the run did not note.
     Raises:
-        UserError: settings differ (all are listed), or the file is not a run's settings.
+        UserError: the run is another script's, settings differ (all are listed), or the
+            file is not a run's settings.
     """
     began = noted_settings(directory)
     path = os.path.join(directory, SETTINGS)
@@ -390,7 +392,8 @@ def check_settings(
             f"{path}: was not written by a run, but there are checkpoints next to it; move "
             "it away to continue from them, or choose another output_dir"
         )
-    if began and (changed := changes(began, settings, defaults)):
+    check_script(directory, settings)
+    if began and (changed := run_settings.changes(began, settings, defaults)):
         raise UserError(
             f"{directory} contains a run that began with other settings: "
             f"{'; '.join(changed)}; choose another output_dir (--init_checkpoint="
@@ -399,23 +402,16 @@ def check_settings(
         )
 
 
-def changes(
-    began: Mapping, settings: Mapping, defaults: Mapping | None = None
-) -> list[str]:
-    """Describes each setting that differs; see `check_settings`."""
-    was = {**(defaults or {}), **began}
-    return [
-        _change(name, was.get(name), value)
-        for name, value in sorted(settings.items())
-        if was.get(name) != value
-    ]
-
-
-def _change(name, was, now):
-    if _is_digest(was) or _is_digest(now):  # meaningless to a person
-        return f"{name.removesuffix('_sha256')} has changed"
-    return f"{name} was {was!r} and is now {now!r}"
-
-
-def _is_digest(value):
-    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+def check_script(directory: str, settings: Mapping) -> None:
+    """Raises:
+    UserError: the folder contains a run of another script than that of these settings.
+    """
+    began = noted_settings(directory)
+    # Earlier versions noted the task only here.
+    noted = anywhere.read_json(os.path.join(directory, TASK)) if began else None
+    task = {"task": noted.get("task")} if isinstance(noted, dict) else {}
+    was, now = run_settings.script(task | began), run_settings.script(settings)
+    if was and now and was != now:
+        raise UserError(
+            f"{directory}: contains a run of {was}; choose another --output_dir"
+        )

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -267,6 +268,57 @@ def test_run_goes_on_with_the_settings_it_began_with(tmp_path):
     )
     with pytest.raises(UserError, match=message):
         run_folder.note_settings(directory, {"seed": 1, "steps": 20, "text": "b" * 64})
+
+
+FILES = [[f"records-{n}.tf_record", n] for n in range(16)]
+PRETRAINING = {"input_file": FILES, "seed": 1}
+OTHERS = {
+    "run_pretraining.py": PRETRAINING,
+    "run_classifier.py": {"task": "Classifier", "seed": 1},
+    "run_squad.py": {"task": "Squad", "seed": 1},
+    "run_text_to_text.py": {"task": "Squad", "max_target_length": 9},
+    "the task Parity": {"task": "Parity"},
+}
+
+
+@pytest.mark.parametrize("script", OTHERS)
+def test_a_run_of_another_script_is_named(tmp_path, script):
+    directory = str(tmp_path)
+    run_folder.note_settings(directory, OTHERS[script])
+    save(tmp_path, 1)
+    message = f"{directory}: contains a run of {script}; choose another --output_dir"
+    for other, settings in OTHERS.items():
+        if other != script:
+            with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+                run_folder.check_settings(directory, settings)
+    run_folder.check_settings(directory, OTHERS[script])
+
+
+def test_a_run_that_did_not_note_its_task_is_named_by_task_json(tmp_path):
+    directory = str(tmp_path)
+    run_folder.note_settings(directory, {"seed": 1})
+    save(tmp_path, 1)
+    (tmp_path / "task.json").write_text('{"task": "Tagger"}')
+    with pytest.raises(UserError, match="contains a run of run_ner.py; choose"):
+        run_folder.check_settings(directory, PRETRAINING)
+    run_folder.check_settings(
+        directory, {"seed": 1, "task": "Tagger"}, {"task": "Tagger"}
+    )
+
+
+def test_long_lists_of_changed_settings_are_counted(tmp_path):
+    directory = str(tmp_path)
+    run_folder.note_settings(directory, PRETRAINING)
+    save(tmp_path, 1)
+    for files, message in (
+        (
+            FILES[:1],
+            r"input_file was 16 files and is now \[\['records-0.tf_record', 0\]\];",
+        ),
+        (FILES[::-1], "settings: input_file has changed; choose"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run_folder.check_settings(directory, {"input_file": files, "seed": 1})
 
 
 def test_what_an_earlier_version_did_not_note_counts_as_its_default(tmp_path):

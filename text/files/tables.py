@@ -1,10 +1,11 @@
 """Reads tables: TSV, CSV and JSON lines."""
 
+import collections
 import csv
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from absl import logging
 
@@ -12,6 +13,12 @@ from text.errors import UserError
 from text.files import inputs
 
 FORMS = ("tsv", "csv", "jsonl")
+# In the name of the only column, signs of another format; and what helps.
+_SEPARATORS = {
+    "\t": "rename it to .tsv",
+    ";": "save it with tabs as .tsv, or with commas as .csv",
+    ",": "rename it to .csv",
+}
 
 
 def read(
@@ -68,11 +75,25 @@ def cell(values: Mapping, column: str, where: str, flags: str):
         UserError: there is no such column.
     """
     if column not in values:
-        names = ", ".join(map(str, values))
+        names = listed(values, form_of(where.rpartition(":")[0]))
         raise UserError(
             f"{header_of(where)}: has no column {column!r}, only {names}; check {flags}"
         )
     return values[column]
+
+
+def listed(names: Iterable, form: str | None) -> str:
+    """The names of the columns, for an error; a hint if one name seems to be several."""
+    names = list(names)
+    shown = ", ".join(map(repr, names))
+    if len(names) != 1 or form == "jsonl":
+        return shown
+    for separator, remedy in _SEPARATORS.items():
+        if separator in str(names[0]) and not (form == "csv" and separator == ","):
+            return (
+                f"{shown} (the file seems to be separated by {separator!r}: {remedy})"
+            )
+    return shown
 
 
 def text(values: Mapping, column: str, where: str, flags: str) -> str:
@@ -120,12 +141,7 @@ def _table(path, lines, header, skip_bad_lines):
             continue
         if names is None:
             names = cells if header else list(range(len(cells)))
-            if repeated := {name for name in names if names.count(name) > 1}:
-                raise UserError(
-                    f"{path}:{number}: {len(repeated)} columns have the same name "
-                    f"({', '.join(sorted(repeated))}); check that the first line is a "
-                    "header"
-                )
+            _check_names(names, f"{path}:{number}")
             if header:
                 continue
         if empty and len(names) == 1:
@@ -151,6 +167,18 @@ def _table(path, lines, header, skip_bad_lines):
             len(bad),
             len(names),
             ", ".join(map(str, bad[:10])) + (" ..." if len(bad) > 10 else ""),
+        )
+
+
+def _check_names(names, where):
+    repeated = [
+        f"{count} columns have the name {name!r}"
+        for name, count in sorted(collections.Counter(names).items())
+        if count > 1
+    ]
+    if repeated:
+        raise UserError(
+            f"{where}: {', '.join(repeated)}; check that the first line is a header"
         )
 
 

@@ -225,6 +225,7 @@ class Experiment:
             "max_seq_length",
         )
         identity = {
+            "task": type(self.task).__name__,
             **varied,
             **{name: getattr(given, name) for name in names},
             **given.recipe,
@@ -243,6 +244,7 @@ class Experiment:
     def defaults(self) -> dict:
         """Values for settings that a run of an earlier version did not note."""
         known = run.defaults(self.given, self.config) | {"teacher_sha256": None}
+        known |= {"task": type(self.task).__name__}
         return known | self.given.without_teacher | self._stopping()
 
     def _stopping(self) -> dict:

@@ -167,7 +167,7 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
         f"evaluation written to {path(run_folder.RESULTS)}: "
         f"{', '.join(lines.splitlines())}"
     )
-    if any(page.judgements for page in pages):
+    if any(j.gold != j.predicted for page in pages for j in page.judgements):
         experiment.log.say(f"the worst mistakes are in {path(run_folder.MISTAKES)}")
     return known
 

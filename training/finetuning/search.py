@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from training import checkpoint, loop, run_folder
+from training import checkpoint, loop, run_folder, run_settings
 from text.errors import UserError
 from text.files import anywhere
 from text.progress import duration
@@ -80,7 +80,7 @@ def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
     outcome = anywhere.read_json(path)
     if not isinstance(outcome, dict):
         outcome = {}
-    changed = run_folder.changes(
+    changed = run_settings.changes(
         outcome.get("identity", {}), identity, experiment.defaults()
     )
     if not (changed or outcome.get("dev_rows") != dev or again):

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from tests.training.finetuning.runs import STOPS, TINY, run
 from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
-from training.finetuning import experiment
+from training.finetuning import experiment, finetune
+from training.finetuning.task import Judgement
 
 
 @pytest.mark.slow
@@ -369,3 +371,29 @@ def test_head_of_another_size_is_refused_and_can_be_left_behind(folder, once, un
     with pytest.raises(UserError, match=r"output_bias is \[3\] in the checkpoint"):
         run(folder, **changes)
     run(folder, init_encoder_only=True, **changes)
+
+
+@pytest.mark.parametrize("predicted", ["a", "b"])
+def test_mistakes_are_pointed_to_if_there_are_any(tmp_path, predicted):
+    task = types.SimpleNamespace(
+        eval_sets=["dev"],
+        metric="accuracy",
+        has_classes=True,
+        title="title",
+        judge=lambda predictions: [Judgement("text", "a", predicted, 0.5)],
+        trivial_score=lambda examples: None,
+    )
+    said = []
+    evaluated = types.SimpleNamespace(
+        task=task,
+        given=types.SimpleNamespace(output_dir=str(tmp_path)),
+        score=lambda *_: (types.SimpleNamespace(examples=[]), {"loss": 0.5}),
+        log=types.SimpleNamespace(say=said.append),
+        chief=True,
+    )
+    trainer = types.SimpleNamespace(progress=types.SimpleNamespace(step=1))
+    finetune._evaluate(evaluated, trainer)
+    assert (tmp_path / "mistakes.html").exists()
+    assert any("the worst mistakes are in" in line for line in said) == (
+        predicted == "b"
+    )

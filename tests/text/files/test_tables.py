@@ -1,0 +1,52 @@
+"""Tables: what is said of columns that are missing or have the same name."""
+
+import pytest
+
+from text.errors import UserError
+from text.files import tables
+
+
+def test_columns_of_one_name_are_counted(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("row id\tText\tText\tb\tb\tb\n")
+    with pytest.raises(UserError) as error:
+        list(tables.read(str(path)))
+    assert str(error.value) == (
+        f"{path}:1: 2 columns have the name 'Text', 3 columns have the name 'b'; check "
+        "that the first line is a header"
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "columns", "said"),
+    [
+        (
+            "a.csv:2",
+            [" id ", "junk,with comma"],
+            "only ' id ', 'junk,with comma'; check",
+        ),
+        ("a.tsv:2", [0, 1], "only 0, 1; check"),
+        (
+            "a.csv:2",
+            ["id;text"],
+            "only 'id;text' (the file seems to be separated by ';':",
+        ),
+        (
+            "a.csv:2",
+            ["id\ttext"],
+            r"(the file seems to be separated by '\t': rename it",
+        ),
+        (
+            "a.txt:2",
+            ["id,text"],
+            "(the file seems to be separated by ',': rename it to",
+        ),
+        ("a.csv:2", ["id,text"], "only 'id,text'; check"),
+        ("a.jsonl:2", ["id;text"], "only 'id;text'; check"),
+    ],
+)
+def test_columns_are_quoted_where_one_is_missing(place, columns, said):
+    with pytest.raises(UserError) as error:
+        tables.cell(dict.fromkeys(columns), "label", place, "--label_column")
+    assert said in str(error.value)
+    assert str(error.value).endswith("; check --label_column")

@@ -286,10 +286,9 @@ def test_a_run_of_another_script_is_refused(script, before, tmp_path, earlier):
     run = prepared(script, tmp_path)
     with pytest.raises(UserError) as raised:
         run(TRAIN)
-    assert str(raised.value) == (
-        f"{output}: contains a run of {SCRIPTS[before][0].__name__}.py; choose another "
-        "--output_dir"
-    )
+    name = {"classifier": "the task Classifier"}.get(before, f"run_{before}.py")
+    message = f"{output}: contains a run of {name}; choose another --output_dir"
+    assert str(raised.value) == message
 
 
 # --- What makes files, rather than runs ----------------------------------------------

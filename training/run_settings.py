@@ -3,24 +3,17 @@
 import re
 from collections.abc import Mapping
 
-# By the name of the task.
-_SCRIPTS = {
-    "Classifier": "run_classifier.py",
-    "MultipleChoice": "run_swag.py",
-    "Squad": "run_squad.py",
-    "Tagger": "run_ner.py",
-}
 _LONGEST_VALUE = 80  # of a list in an error
 
 
 def script(settings: Mapping) -> str | None:
-    """The script that noted these settings, or its task; None if they do not tell."""
+    """The script or the task that noted these settings; None if they do not tell."""
     if "input_file" in settings:
         return "run_pretraining.py"
     if "max_target_length" in settings:
         return "run_text_to_text.py"
     task = settings.get("task")
-    return _SCRIPTS.get(task, f"the task {task}") if isinstance(task, str) else None
+    return f"the task {task}" if isinstance(task, str) else None
 
 
 def changes(

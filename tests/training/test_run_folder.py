@@ -274,8 +274,8 @@ FILES = [[f"records-{n}.tf_record", n] for n in range(16)]
 PRETRAINING = {"input_file": FILES, "seed": 1}
 OTHERS = {
     "run_pretraining.py": PRETRAINING,
-    "run_classifier.py": {"task": "Classifier", "seed": 1},
-    "run_squad.py": {"task": "Squad", "seed": 1},
+    "the task Classifier": {"task": "Classifier", "seed": 1},
+    "the task Squad": {"task": "Squad", "seed": 1},
     "run_text_to_text.py": {"task": "Squad", "max_target_length": 9},
     "the task Parity": {"task": "Parity"},
 }
@@ -299,7 +299,7 @@ def test_a_run_that_did_not_note_its_task_is_named_by_task_json(tmp_path):
     run_folder.note_settings(directory, {"seed": 1})
     save(tmp_path, 1)
     (tmp_path / "task.json").write_text('{"task": "Tagger"}')
-    with pytest.raises(UserError, match="contains a run of run_ner.py; choose"):
+    with pytest.raises(UserError, match="contains a run of the task Tagger; choose"):
         run_folder.check_settings(directory, PRETRAINING)
     run_folder.check_settings(
         directory, {"seed": 1, "task": "Tagger"}, {"task": "Tagger"}

@@ -17,8 +17,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import run_classifier
 from training.backend import tf
-from serving import export, export_folder, portable
-from serving.predictor import Predictor
+from serving import export, portable
+from serving.predictor import FOLDER, Predictor
 from tests import jobs
 from tests.serving.test_export_folder import left_by_a_killed_process
 from tests.serving.texts import TINY, real_texts, write_words
@@ -120,7 +120,7 @@ def assert_gives_the_scripts_predictions(output, predictor):
 @pytest.mark.parametrize("part", [export.TEXT, export.TENSORS])
 def test_no_gradient_is_saved_as_a_function_of_its_own(exported, part):
     """They would take as long to load as the network."""
-    path = exported / "output" / export_folder.NAME / part / "saved_model.pb"
+    path = exported / "output" / FOLDER / part / "saved_model.pb"
     content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     (graph,) = content.meta_graphs
     assert graph.graph_def.library.function

@@ -308,6 +308,16 @@ def test_weights_are_not_used_as_those_of_another_network(tmp_path):
             run(tmp_path, change_network=True, input_file=["nowhere"], **changes)
 
 
+def test_without_its_settings_a_run_still_does_not_change_its_network(
+    tmp_path, untraced
+):
+    run(tmp_path, num_train_steps=2)
+    (tmp_path / "output" / "run.json").unlink()
+    other = dataclasses.replace(TINY, num_attention_heads=1)
+    with pytest.raises(UserError, match="num_attention_heads is 1, but 2 in .*output"):
+        run(tmp_path, config=other, num_train_steps=2)
+
+
 @pytest.mark.parametrize("output_dir", ["config.json", "/proc/zz"])
 def test_output_dir_that_cannot_be_made_is_named(tmp_path, output_dir):
     path = str(tmp_path / output_dir)

@@ -68,10 +68,12 @@ class Task(abc.ABC):
 
     def __init__(self, tokenizer, data: str = ""):
         """Args:
-        data: the data's own name, or the path of its files.
+        data: the data's own name, or the path of its files; "" for the name of the class.
         """
         self.tokenizer = tokenizer
-        self.title = os.path.basename(os.path.abspath(data)) if data else ""
+        self.title = (
+            os.path.basename(os.path.abspath(data)) if data else type(self).__name__
+        )
         self.counts = collections.Counter()
 
     @abc.abstractmethod

@@ -1,28 +1,13 @@
 """Masked words and sentence order: the release's losses, and next sentences' network."""
 
-import json
-
 import numpy as np
 import pytest
 
-import tests
 from modeling import losses
-from modeling.encoders.architectures import config_from_dict
 from modeling.objectives.pretraining import MaskedLMNextSentence, MaskedLMSentenceOrder
+from tests.modeling.encoders.test_albert import golden, read_config
 
-GOLDEN = tests.GOLDEN / "albert"
 OBJECTIVE = MaskedLMSentenceOrder()
-
-
-def golden(name):
-    with np.load(GOLDEN / name) as file:
-        return dict(file)
-
-
-def read_config(name):
-    return config_from_dict(
-        json.loads((GOLDEN / name / "albert_config.json").read_text())
-    )
 
 
 @pytest.mark.parametrize("name", ["base", "groups", "same_width"])

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 import convert_checkpoint
 import tests
@@ -15,6 +14,7 @@ from modeling.objectives import masked_lm, replaced_tokens
 from tests import jobs
 from tests.modeling.encoders.test_electra import CONFIG
 from tests.modeling.encoders.test_electra import golden as released
+from tests.training.layouts.hugging_face import convert, hidden_states, there_and_back
 from text.errors import UserError
 
 GOLDEN = tests.GOLDEN / "electra" / "hf"
@@ -28,11 +28,6 @@ CLASSES = {
 def golden(path):
     with np.load(GOLDEN / path) as file:
         return dict(file)
-
-
-def convert(source, folder, **given):
-    options = {"input": [str(source)], "output_dir": str(folder)} | given
-    jobs.run(convert_checkpoint, options)
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -56,29 +51,20 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
         "segment_ids": given["token_type_ids"],
         "masked_lm_positions": np.tile(np.arange(12), (3, 1)),
     }
-    outputs = model.encoder(batch, return_all=True)
-    hidden = [outputs["embedding_output"], *outputs["layer_outputs"]]
-    found = {f"hidden_states_{i}": value for i, value in enumerate(hidden)}
+    found = hidden_states(model, batch)
     if kind == "electra_masked_lm":
         found["logits"] = model(batch)["masked_lm_logits"]
     else:
-        found["logits"] = model.discriminator(outputs["sequence_output"])
+        found["logits"] = model.discriminator(model.encoder(batch)["sequence_output"])
     assert found.keys() == expected.keys()
     for name, value in found.items():  # nothing reads padding, which differs
         real = np.array(value)[mask > 0]
         np.testing.assert_allclose(real, expected[name][mask > 0], rtol=0, atol=1e-5)
-    convert(source, tmp_path / "released")
-    convert(tmp_path / "released", tmp_path / "theirs", layout="hugging_face")
-    said = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    said = there_and_back(source, tmp_path)
     assert said["architectures"] == [CLASSES[kind]]
     theirs = json.loads((source / "config.json").read_text())
     for key in ("model_type", "hidden_act", "embedding_size", "intermediate_size"):
         assert said[key] == theirs[key]
-    before = load_file(source / "model.safetensors")
-    after = load_file(tmp_path / "theirs" / "model.safetensors")
-    assert before.keys() == after.keys()
-    for name, value in before.items():
-        np.testing.assert_array_equal(value, after[name], err_msg=name)
 
 
 @pytest.fixture(scope="module")

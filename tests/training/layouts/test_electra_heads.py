@@ -1,17 +1,14 @@
 """Fine-tuned ELECTRAs in Hugging Face's layout: the same numbers, there and back."""
 
-import json
-
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-import convert_checkpoint
 from training import checkpoint
 from modeling.encoders.architectures import config_from_dict
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import tasks
-from tests import jobs
+from tests.training.layouts.hugging_face import hidden_states, there_and_back
 from tests.training.layouts.test_electra import GOLDEN, golden
 from text.errors import UserError
 from training.layouts import hugging_face
@@ -32,19 +29,6 @@ SMALL = ElectraConfig(
 )
 
 
-def convert(source, folder, **given):
-    given = {"input": [str(source)], "output_dir": str(folder)} | given
-    jobs.run(convert_checkpoint, given)
-
-
-def assert_same_tensors(first, second):
-    before = load_file(first / "model.safetensors")
-    after = load_file(second / "model.safetensors")
-    assert before.keys() == after.keys()
-    for name, value in before.items():
-        np.testing.assert_array_equal(value, after[name], err_msg=name)
-
-
 @pytest.mark.parametrize("kind", HEADS)
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     objective, their_class = HEADS[kind]
@@ -61,10 +45,7 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
         "input_mask": mask,
         "segment_ids": given["token_type_ids"],
     }
-    outputs = model.encoder(batch, return_all=True)
-    hidden = [outputs["embedding_output"], *outputs["layer_outputs"]]
-    found = {f"hidden_states_{i}": value for i, value in enumerate(hidden)}
-    found |= model(batch)
+    found = hidden_states(model, batch) | model(batch)
     assert found.keys() == expected.keys()
     for name, value in found.items():
         # Nothing reads padding, which differs.
@@ -72,12 +53,9 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
         np.testing.assert_allclose(
             np.array(value)[real], expected[name][real], rtol=0, atol=1e-5
         )
-    convert(source, tmp_path / "released")
-    convert(tmp_path / "released", tmp_path / "theirs", layout="hugging_face")
-    said = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    said = there_and_back(source, tmp_path)
     assert said["architectures"] == [their_class]
     assert "pooler_act" not in said
-    assert_same_tensors(source, tmp_path / "theirs")
 
 
 def test_multiple_choice_goes_there_and_back(tmp_path):
@@ -92,9 +70,7 @@ def test_multiple_choice_goes_there_and_back(tmp_path):
     kernel = weights["electra/pooler/dense/kernel"]
     np.testing.assert_array_equal(written["sequence_summary.summary.weight"], kernel.T)
     assert written["classifier.weight"].shape == (1, 8)
-    convert(first, tmp_path / "released")
-    convert(tmp_path / "released", tmp_path / "theirs", layout="hugging_face")
-    assert_same_tensors(first, tmp_path / "theirs")
+    there_and_back(first, tmp_path)
     for key, value in (("summary_type", "last"), ("summary_use_proj", False)):
         with pytest.raises(
             ValueError, match=f"{key} is {value!r}; in an ElectraForMul"

@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 
+import hypothesis
 import pytest
 
 # Both as training/ sets them. Else JAX, where Keras loads it first, would set another log
@@ -14,6 +15,10 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 # Else it looks for garbage many times a second, through all that TensorFlow has loaded.
 gc.set_threshold(50_000, 20, 20)
+
+# On a busy machine, an example may take any time.
+hypothesis.settings.register_profile("any_time", deadline=None)
+hypothesis.settings.load_profile("any_time")
 
 
 def pytest_collection_modifyitems(items):

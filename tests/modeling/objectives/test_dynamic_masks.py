@@ -76,7 +76,7 @@ LENGTHS = st.lists(st.integers(5, WIDTH), min_size=1, max_size=9)
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     LENGTHS, st.booleans(), st.sampled_from([0.01, 0.15, 0.5, 1.0]), st.integers(0, 9)
 )

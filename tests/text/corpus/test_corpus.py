@@ -50,7 +50,7 @@ SENTENCE = st.lists(st.integers(0, 99), max_size=4)
 PIECES = st.lists(st.lists(st.none() | SENTENCE, max_size=8), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PIECES)
 def test_pieces_are_joined_to_documents(folder, pieces):
     expected = [[]]

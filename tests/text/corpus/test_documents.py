@@ -56,7 +56,6 @@ TEXT = st.lists(LINE, max_size=60)
 @pytest.mark.parametrize("input_format", formats.FORMATS)
 @settings(
     max_examples=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(lines=TEXT, ends_at_file_end=st.booleans())

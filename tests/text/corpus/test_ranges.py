@@ -30,7 +30,6 @@ def documents(spans, input_format):
 @pytest.mark.parametrize("input_format", formats.FORMATS)
 @settings(
     max_examples=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

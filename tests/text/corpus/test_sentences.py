@@ -42,7 +42,6 @@ def test_white_space_holds_no_sentence(text):
     assert split_sentences(text) == []
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(
     strategies.text(alphabet=strategies.sampled_from('aB1é한。！.?!…"”)« \n\u00a0\0'))
 )
@@ -55,7 +54,6 @@ def test_nothing_is_lost_but_white_space(text):
 
 
 @pytest.mark.slow
-@hypothesis.settings(deadline=None)
 @hypothesis.given(strategies.text())
 def test_nothing_is_lost_of_any_text(text):
     joined = "".join(split_sentences(text))

@@ -89,7 +89,7 @@ def reference(documents, crosses):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full_sentences", "doc_sentences"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(documents=DOCUMENTS)
 def test_rows_are_those_of_the_plain_rule(folder, kind, documents):
     rows, _, instances, batch = packed(folder, documents, kind)

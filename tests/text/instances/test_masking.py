@@ -69,7 +69,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     ROWS,
     st.sampled_from([0.01, 0.15, 0.5, 1.0]),

@@ -62,7 +62,7 @@ def test_a_wrong_rule_would_show(found, mistake):
     assert reference_ngrams.distance(found[True], wrong) > 20
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(4, 40),
     st.integers(1, 45),

@@ -43,7 +43,7 @@ def document_at(bounds, offset):
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     CORPORA, st.integers(5, 30), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 99)
 )
@@ -74,7 +74,7 @@ def test_every_pair_keeps_the_rules(flat, documents, max_num_tokens, short, seed
                 assert a_start + a_length == b_start
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(CORPORA, st.sampled_from([0.0, 0.6]), st.integers(0, 99))
 def test_without_cutting_the_chunks_cover_each_document(flat, documents, short, seed):
     # Where nothing is cut, spans are the sentences they were made of.
@@ -95,7 +95,7 @@ def test_without_cutting_the_chunks_cover_each_document(flat, documents, short, 
     assert position == len(sentences) - 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(CORPORA, st.integers(0, 99))
 def test_a_document_has_one_target(flat, documents, seed):
     # Sentences of one token: a chunk is as long as the target, so the target shows.
@@ -113,7 +113,7 @@ def test_a_document_has_one_target(flat, documents, seed):
     assert all(2 <= target <= 20 for found in targets.values() for target in found)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(CORPORA, st.integers(0, 99))
 def test_without_random_nexts_all_is_used_once_and_in_order(flat, documents, seed):
     arrays = flat(documents)

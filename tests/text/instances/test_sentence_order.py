@@ -41,7 +41,7 @@ CORPORA = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     CORPORA, st.integers(5, 30), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 99)
 )

@@ -88,7 +88,7 @@ def test_the_bytes_of_an_example():
 INT_TYPES = st.sampled_from([np.uint8, np.uint16, np.int32, np.uint32, np.int64])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data(), st.integers(1, 4), st.integers(1, 150), INT_TYPES)
 def test_what_is_encoded_is_decoded(data, batch_size, length, dtype):
     schema = (

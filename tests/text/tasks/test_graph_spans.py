@@ -205,7 +205,7 @@ def check_rows(asked):
 
 
 @pytest.mark.slow
-@hypothesis.settings(deadline=None, max_examples=150)
+@hypothesis.settings(max_examples=150)
 @hypothesis.given(pairs=PAIRS, lengths=strategies.sampled_from(LENGTHS))
 def test_rows_are_those_of_python(pairs, lengths):
     check_rows(Asked(pairs, lengths))
@@ -234,7 +234,7 @@ OPTIONS = [
 
 
 @pytest.mark.slow
-@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.settings(max_examples=300)
 @hypothesis.given(
     pairs=PAIRS,
     lengths=strategies.sampled_from(LENGTHS),

@@ -125,7 +125,7 @@ def rows_of(tokenizer, words, length, in_context):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(requests(), st.integers(3, 12), st.booleans())
 def test_rows_are_those_of_python(tokenizers, lists, length, in_context):
     exact, tokenizer = tokenizers

@@ -102,7 +102,7 @@ def test_broken_tags_still_make_entities(marked, found):
     assert tags.entities(marked) == found
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32))
 def test_entities_survive_every_scheme(seed):
     rng = random.Random(seed)
@@ -298,7 +298,7 @@ def test_a_longer_one_is_read_in_parts_with_context_on_both_sides():
     assert windows([8, 1, 1], 0, 3, 8) == [(0, 0, 1, 1), (1, 1, 3, 3)]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.data())
 def test_every_word_is_asked_for_once_and_rows_hold_it(data):
     capacity = data.draw(st.integers(1, 9))

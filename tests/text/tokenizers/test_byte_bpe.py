@@ -129,7 +129,7 @@ def test_a_word_of_a_sentence_begins_with_its_space(tokenizer):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_any_text_comes_back_and_a_graph_gives_the_same(tokenizer, graph, texts):
     byte_of = {c: byte for byte, c in enumerate(byte_bpe.byte_characters())}
@@ -158,7 +158,7 @@ def joining(tmp_path_factory):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4))
 def test_words_begin_at_the_same_places_in_a_graph(joining, texts):
     check_graph(*joining, texts)

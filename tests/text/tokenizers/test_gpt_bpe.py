@@ -195,13 +195,13 @@ def test_rows_are_packed_alike_in_a_graph(tokenizer, graph):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(texts=st.lists(TEXTS, max_size=4))
 def test_a_graph_gives_the_same_for_any_text(tokenizer, graph, texts):
     check_graph(tokenizer, graph, texts)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(TEXTS)
 def test_pieces_of_any_text_are_where_they_say(tokenizer, text):
     ids, starts, ends = tokenizer.encode_with_offsets(text)

@@ -55,7 +55,7 @@ def test_texts_have_the_words_and_ids_of_the_release(tokenizer):
         assert tokenizer.encode(case["text"]) == case["ids"]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(TEXTS)
 def test_words_of_a_text_are_those_of_its_chunks(tokenizer, text):
     """So that each chunk is split once."""
@@ -66,7 +66,7 @@ def test_words_of_a_text_are_those_of_its_chunks(tokenizer, text):
     assert [w for c in splitter.chunks(text) for w in splitter.words(c)] == words
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(TEXTS)
 def test_offsets_are_in_the_original_text(tokenizer, text):
     ids, starts, ends = tokenizer.encode_with_offsets(text)

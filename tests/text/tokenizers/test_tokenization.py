@@ -187,7 +187,7 @@ def test_pieces_of_one_character_share_its_offsets():
     assert (starts, ends) == ([0, 2, 2, 2], [1, 3, 3, 3])
 
 
-@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=300)
 @hypothesis.given(strategies.text(), strategies.booleans(), strategies.booleans())
 def test_offsets_agree_with_encode(text, lower, strip):
     single = [chr(point) for point in range(32, 0x250)]

@@ -2,8 +2,13 @@
 
 import dataclasses
 import importlib
+import os
+import pathlib
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -69,6 +74,8 @@ def test_commands_give_flags_that_there_are():
     seen = set()
     for page in PAGES:
         for script, flags in commands(page):
+            if f"Save it as `{script}`" in page.read_text():
+                continue
             seen.add(script)
             module = importlib.import_module(script.removesuffix(".py"))
             known = {field.name for field in dataclasses.fields(module.Options)}
@@ -117,3 +124,62 @@ def test_help_names_flags_that_there_are():
             where = f"{script}: the help of --{flag}"
             assert not list(unknown_flags(text, script, scripts)), where
             assert not _BY_ORDER.search(text), where
+
+
+# --- The samples of the pages on your own task and objective ---------------------------
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the code, to which a page adds files."""
+    for path in ROOT.iterdir():
+        if path.name == "modeling":
+            shutil.copytree(path, tmp_path / path.name)
+        elif not path.name.startswith("."):
+            (tmp_path / path.name).symlink_to(path)
+    for script in ROOT.glob("*.py"):  # a link would find its modules in ROOT
+        (tmp_path / script.name).unlink()
+        shutil.copy(script, tmp_path)
+    return tmp_path
+
+
+def blocks(page, language):
+    text = (ROOT / "docs" / page).read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
+
+
+def follow(commands, checkout):
+    """Runs a block of commands; returns the scores in the eval_results.txt it leaves."""
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    process = subprocess.run(
+        ["bash", "-euc", commands],
+        cwd=checkout,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stderr[-2000:]
+    (scores,) = checkout.glob("*/output/eval_results.txt")
+    return dict(line.split(" = ") for line in scores.read_text().splitlines())
+
+
+@pytest.mark.slow
+def test_the_sample_of_a_task_runs_as_its_page_says(checkout):
+    (code,) = blocks("your_own_task.md", "python")
+    assert code == (ROOT / "tests" / "programs" / "parity.py").read_text()
+    (checkout / "run_parity.py").write_text(code)
+    (commands,) = blocks("your_own_task.md", "bash")
+    assert 0 < float(follow(commands, checkout)["eval_accuracy"]) <= 1
+    answers = (checkout / "parity" / "output" / "parity.txt").read_text().splitlines()
+    assert len(answers) == 500 and set(answers) <= {"0", "1"}
+
+
+@pytest.mark.slow
+def test_the_sample_of_an_objective_learns_as_its_page_says(checkout):
+    code, row = blocks("your_own_objective.md", "python")
+    (checkout / "modeling" / "objectives" / "random_tokens.py").write_text(code)
+    with open(checkout / "modeling" / "objectives" / "kinds.py", "a") as file:
+        file.write(row)
+    (commands,) = blocks("your_own_objective.md", "bash")
+    scores = follow(commands, checkout)
+    assert float(scores["random_accuracy"]) > 0.8  # by guessing, 0.5

@@ -9,12 +9,25 @@ import random
 import numpy as np
 import pytest
 
+import tests
 from tests.records import CORPUS, TEXT, VOCAB_FILE, make, write
 from text.corpus import formats
 from text.errors import UserError
 from text.tokenizers.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("in_a_folder", "no_fsync")
+
+
+def test_the_first_command_of_the_release_has_its_text_and_no_warnings(capsys):
+    make(
+        input_file=[str(tests.ROOT / "sample_text.txt")],
+        vocab_file=str(tests.ROOT / "vocab" / "vocab.txt"),
+        max_seq_length=128,
+        max_predictions_per_seq=20,
+        dupe_factor=5,
+    )
+    shown = capsys.readouterr().out
+    assert "Text: 5 documents" in shown and "warning" not in shown
 
 
 def test_all_formats_hold_the_same_text():

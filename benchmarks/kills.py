@@ -1,9 +1,12 @@
 """Kills jobs at random moments, restarts them until they finish, and compares every byte.
 
-python -m benchmarks.kills --kills=50 [--jobs=generation,pretraining,fine_tuning]
+python -m benchmarks.kills --kills=50 [--jobs=generation,pretraining,...]
 
 The jobs have the size of small real ones: 30,522 words, two layers of 64, dropout,
-length buckets. Their files are compared with those of an uninterrupted run.
+length buckets. Their files are compared with those of an uninterrupted run. Of two hosts,
+one is killed, and the other must end by itself. An elastic job starts again on one or two
+hosts, without dropout; its batches must be the same, and its last weights the same but for
+rounding.
 """
 
 import contextlib
@@ -11,14 +14,18 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
+import os
 import pathlib
 import random
 import signal
+import socket
 import string
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
 import options
 
@@ -31,15 +38,37 @@ CONFIG = {
     "intermediate_size": 256,
     "max_position_embeddings": 128,
 }
+WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+CONFIGS = {
+    "bert": CONFIG,
+    "still": CONFIG | WITHOUT_DROPOUT,
+    "electra": CONFIG | {"architecture": "electra", "embedding_size": 32},
+    "t5": {
+        "architecture": "t5",
+        "vocab_size": CONFIG["vocab_size"] + 100,  # a row for each span
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "attention_head_size": 32,
+        "intermediate_size": 256,
+        "eos_token_id": 3,
+    },
+}
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPEED = "examples_per_second"  # the only figure that varies between runs
+# The numbers of hosts on which a job may run; others have one.
+HOSTS = {"two_hosts": (2,), "elastic": (1, 2)}
+_PATIENCE = 180  # seconds in which a host notices that it has lost another
+_ROUNDING = 1e-3  # relative, of a loss; another batch differs by more
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
     kills: int = options.field(50, help="Minimum number for each job.")
     jobs: list[str] = options.field(
-        ["generation", "pretraining", "fine_tuning"], help="Which jobs to kill."
+        ["generation", "pretraining", "electra", "t5", "fine_tuning", "squad"]
+        + ["two_hosts", "elastic"],
+        help="Which jobs to kill.",
     )
     seed: int = options.field(0, help="Decides when a job is killed.")
     size: float = options.field(1.0, help="Scales the work of each job.")
@@ -49,13 +78,17 @@ class Options:
 
 
 def write_inputs(folder: pathlib.Path, size: float = 1.0) -> None:
-    """Writes a vocabulary, a config, labelled texts, and 6 MB times `size` of corpus."""
+    """Writes a vocabulary, configs, labelled texts, questions and a corpus.
+
+    The corpus has 6 MB times `size`.
+    """
     rng = random.Random(0)
     letters = itertools.product(string.ascii_lowercase, repeat=4)
     count = CONFIG["vocab_size"] - len(_SPECIAL_TOKENS)
     words = ["".join(word) for word in itertools.islice(letters, count)]
     (folder / "vocab.txt").write_text("\n".join((*_SPECIAL_TOKENS, *words)) + "\n")
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    for name, config in CONFIGS.items():
+        (folder / f"{name}.json").write_text(json.dumps(config))
 
     def sentence(longest):
         return " ".join(rng.choices(words, k=rng.randint(3, longest)))
@@ -68,64 +101,119 @@ def write_inputs(folder: pathlib.Path, size: float = 1.0) -> None:
     for name, rows in (("train", int(1_500 * size)), ("dev", 100), ("test", 100)):
         lines = [f"{sentence(90)}\t{rng.choice('ab')}\n" for _ in range(rows)]
         (folder / f"{name}.tsv").write_text("text\tlabel\n" + "".join(lines))
+        paragraphs = [_question(f"{name}-{i}", sentence(150), rng) for i in range(rows)]
+        content = {"version": "1.1", "data": [{"title": "", "paragraphs": paragraphs}]}
+        (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def _question(id, context, rng):
+    answer = rng.choice(context.split())
+    return {
+        "context": context,
+        "qas": [
+            {
+                "id": id,
+                "question": f"where is {answer} ?",
+                "answers": [{"text": answer, "answer_start": context.index(answer)}],
+            }
+        ],
+    }
 
 
 def commands(inputs: pathlib.Path, size: float = 1.0) -> dict[str, list[str]]:
     """Job -> its command, which writes to the folder "output" where it runs.
 
-    Pre-training uses the records that the generation left in inputs/output.
+    Pre-training uses the records that the jobs "generation" and "dynamic" left in folders
+    of these names in `inputs`.
     """
-    common = (f"--vocab_file={inputs}/vocab.txt", "--max_seq_length=128")
+    length = "--max_seq_length=128"
+    vocabulary = f"--vocab_file={inputs}/vocab.txt"
     trains = (
-        f"--bert_config_file={inputs}/config.json",
         "--output_dir=output",
         "--do_train",
-        "--do_eval",
         "--log_every_steps=7",
-        "--eval_every_steps=15",
+        "--learning_rate=1e-3",
+        "--save_checkpoints_steps=10",
+        "--train_batch_size=16",
+        length,
     )
-    found = {
-        "generation": [
-            "create_pretraining_data.py",
-            *common,
-            f"--input_file={inputs}/corpus.txt",
-            "--output_file=output/records@3",
-            "--dupe_factor=5",
-            "--num_workers=2",
-        ],
-        "pretraining": [
+    evaluates = ("--do_eval", "--eval_every_steps=15")
+    makes = [
+        "create_pretraining_data.py",
+        vocabulary,
+        length,
+        f"--input_file={inputs}/corpus.txt",
+        "--output_file=output/records@3",
+        "--dupe_factor=5",
+        "--num_workers=2",
+    ]
+
+    def pretrains(config, records, *more):
+        return [
             "run_pretraining.py",
             *trains,
-            "--max_seq_length=128",
-            f"--input_file={inputs}/output/records-0000[01]-of-00003",
-            f"--eval_input_file={inputs}/output/records-00002-of-00003",
-            "--max_eval_steps=3",
-            "--train_batch_size=16",
+            f"--bert_config_file={inputs}/{config}.json",
+            f"--input_file={inputs}/{records}/output/records-0000[01]-of-00003",
             f"--num_train_steps={int(120 * size)}",
             "--num_warmup_steps=10",
-            "--learning_rate=1e-3",
-            "--save_checkpoints_steps=10",
-        ],
+            *more,
+        ]
+
+    held_out = ("--max_eval_steps=3", *evaluates)
+    of_static = f"--eval_input_file={inputs}/generation/output/records-00002-of-00003"
+    of_dynamic = f"--eval_input_file={inputs}/dynamic/output/records-00002-of-00003"
+    fine_tunes = (
+        vocabulary,
+        f"--bert_config_file={inputs}/bert.json",
+        *trains,
+        "--do_predict",
+        "--num_train_epochs=1",
+    )
+    scripts = {
+        "generation": makes,
+        "dynamic": [*makes, "--masking=dynamic"],
+        "pretraining": pretrains("bert", "generation", of_static, *held_out),
+        "electra": pretrains(
+            "electra",
+            "dynamic",
+            "--objective=replaced_tokens",
+            "--optimizer=electra_adam",
+            of_dynamic,
+            *held_out,
+        ),
+        "t5": pretrains(
+            "t5",
+            "dynamic",
+            "--objective=span_corruption",
+            "--optimizer=adafactor",
+            vocabulary,
+            of_dynamic,
+            *held_out,
+        ),
+        "two_hosts": pretrains("bert", "generation"),
+        "elastic": pretrains("still", "generation"),
         "fine_tuning": [
             "run_classifier.py",
-            *common,
-            *trains,
-            "--do_predict",
+            *fine_tunes,
+            *evaluates,
             "--task_name=custom",
             f"--data_dir={inputs}",
             "--train_file=train.tsv",
             "--dev_file=dev.tsv",
             "--test_file=test.tsv",
-            "--train_batch_size=16",
-            "--num_train_epochs=1",
-            "--learning_rate=1e-3",
-            "--save_checkpoints_steps=10",
             "--early_stopping_patience=1000",
+        ],
+        "squad": [
+            "run_squad.py",
+            *fine_tunes,
+            *evaluates,
+            f"--train_file={inputs}/train.json",
+            f"--predict_file={inputs}/dev.json",
         ],
     }
     return {
         job: [sys.executable, str(ROOT / script), *flags]
-        for job, (script, *flags) in found.items()
+        for job, (script, *flags) in scripts.items()
     }
 
 
@@ -139,24 +227,80 @@ class Moment:
     seconds: float
     changes: int = 0
     written: str = "*"  # a pattern; other files do not count
+    hosts: int = 1  # how many run it
+    host: int = 0  # which of them is killed
 
 
-def run(command: list[str], folder: pathlib.Path, moment: Moment | None = None) -> bool:
+def run(
+    command: list[str],
+    folder: pathlib.Path,
+    moment: Moment | None = None,
+    hosts: int = 1,
+) -> bool:
     """Runs a command, killed at a moment; returns whether it ended before that.
 
+    Args:
+        hosts: how many run it, if there is no moment.
+
     Raises:
-        RuntimeError: it failed; includes its output.
+        RuntimeError: it failed, or other hosts did not end; includes its output.
     """
     folder.mkdir(exist_ok=True)
+    hosts = moment.hosts if moment else hosts
+    if hosts > 1:
+        command = [*command, "--distribution=multi_worker"]
     with open(folder / "log", "a+") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+        processes = [
+            subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, **place)
+            for place in _places(hosts)
+        ]
+        target = processes[moment.host if moment else 0]
         if moment:
-            _wait_for(moment, process, folder / "output")
-            process.send_signal(signal.SIGKILL)
-        if process.wait() not in (0, -signal.SIGKILL):
+            _wait_for(moment, target, folder / "output")
+            target.send_signal(signal.SIGKILL)
+        was_killed = target.wait() == -signal.SIGKILL
+        statuses = [_status(process) for process in processes]
+        # A host that lost another one says so and fails.
+        expected = {0, -signal.SIGKILL} | ({1} if was_killed else set())
+        if not expected.issuperset(statuses):
             log.seek(0)
-            raise RuntimeError(f"{' '.join(command)}:\n{log.read()[-2000:]}")
-    return process.returncode == 0
+            said = log.read()[-2000:]
+            raise RuntimeError(f"{' '.join(command)}: ended with {statuses}:\n{said}")
+    return not was_killed
+
+
+def _places(hosts):
+    """What the process of each host is started with."""
+    if hosts == 1:
+        return [{}]
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(hosts)]
+        for opened in sockets:
+            opened.bind(("localhost", 0))
+        workers = [f"localhost:{opened.getsockname()[1]}" for opened in sockets]
+    return [
+        {
+            "env": os.environ
+            | {
+                "TF_CONFIG": json.dumps(
+                    {
+                        "cluster": {"worker": workers},
+                        "task": {"type": "worker", "index": index},
+                    }
+                )
+            }
+        }
+        for index in range(hosts)
+    ]
+
+
+def _status(process):
+    """How a process ended; None if it had to be killed."""
+    try:
+        return process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _wait_for(moment, process, folder):
@@ -177,7 +321,9 @@ def _state(folder, written):
         return {path: path.stat().st_mtime_ns for path in folder.rglob(written)}
 
 
-def killed(command: list[str], folder: pathlib.Path, moments: list[Moment]) -> int:
+def killed(
+    command: list[str], folder: pathlib.Path, moments: list[Moment], hosts: int = 1
+) -> int:
     """Kills a command at one moment after another, until it ends or they run out.
 
     Returns:
@@ -186,15 +332,19 @@ def killed(command: list[str], folder: pathlib.Path, moments: list[Moment]) -> i
     for number, moment in enumerate(moments):
         if run(command, folder, moment):
             return number
-    run(command, folder)
+    run(command, folder, hosts=hosts)
     return len(moments)
 
 
-def random_moment(rng: random.Random, duration: float) -> Moment:
+def random_moment(
+    rng: random.Random, duration: float, hosts: Sequence[int] = (1,)
+) -> Moment:
     """Anywhere in a run, including its start, or close to one of its writes."""
+    number = rng.choice(hosts)
+    place = {"hosts": number, "host": rng.randrange(number)}
     if rng.random() < 0.3:
-        return Moment(rng.uniform(0, duration))
-    return Moment(rng.uniform(0, 0.2), changes=rng.randint(1, 12))
+        return Moment(rng.uniform(0, duration), **place)
+    return Moment(rng.uniform(0, 0.2), changes=rng.randint(1, 12), **place)
 
 
 def digests(folder: pathlib.Path) -> dict[str, str]:
@@ -222,6 +372,23 @@ def differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
     return sorted(n for n in one.keys() | other.keys() if one.get(n) != other.get(n))
 
 
+def drifted(folder: pathlib.Path, other: pathlib.Path) -> list[str]:
+    """The figures of two trainings that differ by more than rounding."""
+    one, two = (
+        [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+        for path in (folder, other)
+    )
+    if [row["step"] for row in one] != [row["step"] for row in two]:
+        return ["steps"]
+    return [
+        f"{name} of step {row['step']}"
+        for row, same in zip(one, two, strict=True)
+        for name in row
+        if name.endswith("loss")
+        and not math.isclose(row[name], same[name], rel_tol=_ROUNDING)
+    ]
+
+
 def main(given: Options) -> None:
     rng = random.Random(given.seed)
     with tempfile.TemporaryDirectory() as temporary:
@@ -229,11 +396,13 @@ def main(given: Options) -> None:
         inputs.mkdir()
         write_inputs(inputs, given.size)
         jobs = commands(inputs, given.size)
-        run(jobs["generation"], inputs)
+        for job in ("generation", "dynamic"):
+            run(jobs[job], inputs / job)
         for job in given.jobs:
+            hosts = HOSTS.get(job, (1,))
             began = time.monotonic()
             straight = pathlib.Path(temporary, job)
-            run(jobs[job], straight)
+            run(jobs[job], straight, hosts=hosts[0])
             expected = digests(straight / "output")
             duration = time.monotonic() - began
             kills = runs = 0
@@ -241,10 +410,13 @@ def main(given: Options) -> None:
             while kills < given.kills:
                 folder = pathlib.Path(temporary, f"{job}-{runs}")
                 most = given.kills - kills
-                moments = [random_moment(rng, duration) for _ in range(most)]
-                kills += killed(jobs[job], folder, moments)
-                wrong += differing(expected, digests(folder / "output"))
+                moments = [random_moment(rng, duration, hosts) for _ in range(most)]
+                kills += killed(jobs[job], folder, moments, hosts[0])
                 runs += 1
+                if len(hosts) == 1:
+                    wrong += differing(expected, digests(folder / "output"))
+                else:
+                    wrong += drifted(straight / "output", folder / "output")
                 print(
                     f"{job}: {kills} kills in {runs} runs of {duration:.0f} s, "
                     f"{len(expected)} files each: {len(wrong)} differ {wrong[:5] or ''}",

@@ -81,6 +81,7 @@ class Options(FineTuningOptions):
         help='With --version_2_with_negative: answer "" if its score exceeds that of the '
         "best text by more than this or, with a --span_head other than independent, if the "
         "logit of no answer exceeds this. --do_eval finds the best value for its set.",
+        may_be_infinite=True,
     )
     span_head: str = options.field(
         "independent",

@@ -13,6 +13,7 @@ import dataclasses
 import importlib.util
 import logging
 import os
+import re
 
 import options
 from text.errors import UserError
@@ -114,6 +115,8 @@ class Options(GenerationOptions):
 
 
 _MUCH_UNKNOWN = 0.05
+_NUMBER = re.compile(r"[+-]?\d+")  # of files, after "@"
+_MOST_FILES = 99_999  # their numbers have five digits
 
 
 def main(given: Options) -> None:
@@ -170,10 +173,12 @@ def _output_files(patterns, may_be_remote):
     files = []
     for pattern in patterns:
         name, at, count = pattern.rpartition("@")
-        if at and count.isdigit() and name:
+        if at and name and _NUMBER.fullmatch(count):
             total = int(count)
-            if not total:
-                raise UserError(f"--output_file={pattern}: must name at least one file")
+            if not 1 <= total <= _MOST_FILES:
+                raise UserError(
+                    f"--output_file={pattern}: must name from 1 to {_MOST_FILES:,} files"
+                )
             files += [f"{name}-{i:05d}-of-{total:05d}" for i in range(total)]
         else:
             files.append(pattern)

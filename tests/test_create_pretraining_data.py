@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import pathlib
 import random
@@ -200,7 +201,9 @@ REFUSED = {
         r"text\.txt:1: not a JSON object with a string 'text'",
     ),
     "many outputs": ({"output_file": ["o@999"]}, "instances for 999 output files"),
-    "no outputs": ({"output_file": ["o@0"]}, "o@0: must name at least one file"),
+    "no outputs": ({"output_file": ["o@0"]}, "o@0: must name from 1 to 99,999 f"),
+    "fewer outputs": ({"output_file": ["o@-1"]}, "o@-1: must name from 1 to 99,999 f"),
+    "all outputs": ({"output_file": ["o@999999999"]}, "o@999999999: must name from 1"),
     "empty output": ({"output_file": ["o", ""]}, "a name is empty"),
     "output twice": ({"output_file": ["o", "./o"]}, "named twice"),
     "output is input": (
@@ -239,6 +242,13 @@ REFUSED = {
     "no passes": ({"dupe_factor": 0}, "--dupe_factor=0: must be from 1"),
     "probability": ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: .* 0 to 1"),
     "no probability": ({"masked_lm_prob": 0.0}, "nothing to predict"),
+    **{
+        f"{name}, not a number": (
+            {name: math.nan},
+            f"--{name}=nan: must be from 0 to 1",
+        )
+        for name in ("masked_lm_prob", "short_seq_prob", "mask_share", "keep_share")
+    },
     "shares": ({"mask_share": 0.9}, "add up to 1.1; they must add up to 1"),
     "spaces alone": ({"word_boundaries": "spaces"}, "needs --do_whole_word_mask"),
     "n-grams": ({"ngram": 0}, "--ngram=0: must be from 1 to 32"),

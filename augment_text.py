@@ -22,7 +22,7 @@ import numpy as np
 
 import options
 from text.errors import UserError
-from text.files import inputs, local, sources, tables
+from text.files import inputs, local, protected, sources, tables
 from text.progress import Progress
 from text.tokenizers.kinds import TokenizerOptions
 
@@ -273,7 +273,7 @@ def _check_paths(given):
     if os.path.isdir(path):
         raise UserError(f"{path}: is a folder; name a file in it")
     read = [given.input_file, given.vocab_file, given.bert_config_file]
-    local.refuse_inputs([path], filter(None, read))
+    protected.refuse([path], [*read, given.init_checkpoint])
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise UserError(

@@ -28,7 +28,7 @@ import sys
 import options
 from modeling.encoders.features import EMBEDDINGS, MIX
 from text.errors import UserError
-from text.files import inputs, local, sources
+from text.files import inputs, local, protected, sources
 from text.instances import packing
 from text.progress import Progress
 from text.tokenizers import kinds
@@ -254,7 +254,7 @@ def _say(message):
 
 def _check_paths(given):
     """Refuses now what would otherwise fail at the end."""
-    read = [path for path in (given.vocab_file, given.bert_config_file) if path]
+    read = [given.init_checkpoint, given.vocab_file, given.bert_config_file]
     if given.input_file != inputs.STANDARD_INPUT:
         found = inputs.expand([given.input_file])
         if found != [given.input_file]:
@@ -269,7 +269,7 @@ def _check_paths(given):
         raise UserError(f"{path}: HDF5 can only be written to a file; name one")
     if path == _STANDARD_OUTPUT:
         return
-    local.refuse_inputs([path], read)
+    protected.refuse([path], read)
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise UserError(

@@ -103,8 +103,7 @@ class Options(FineTuningOptions):
     def __post_init__(self):
         super().__post_init__()
         self.check_at_least(1, "n_best_size", "max_answer_length")
-        tops = ("start_n_top", "end_n_top")
-        tops = [name for name in tops if getattr(self, name) is not None]
+        tops = [n for n in ("start_n_top", "end_n_top") if getattr(self, n) is not None]
         self.check_at_least(1, *tops)
         if tops and self.span_head == "independent":
             raise UserError(

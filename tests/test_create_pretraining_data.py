@@ -284,6 +284,15 @@ def test_a_description_or_a_link_is_not_written_over_an_input():
     assert sorted(os.listdir()) == ["link", "o.description.json"]
 
 
+def test_a_part_of_a_model_is_not_written_over():
+    write("text.txt", TEXT)
+    for name in ("model.safetensors", "config.json"):
+        write(name, "{}")
+    with pytest.raises(UserError, match="config.json: is a part of the model in"):
+        make(output_file=["config.json"], overwrite=True)
+    assert pathlib.Path("config.json").read_text() == "{}"
+
+
 def test_a_bad_line_in_a_later_piece_is_counted_from_the_file_s_start(monkeypatch):
     monkeypatch.setattr(formats, "_PIECE_BYTES", 50)
     write("text.txt", (TEXT * 20).encode() + b"caf\xe9\n")

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from training import run_settings
 from training.backend import tf
 from text.errors import UserError
-from text.files import anywhere, local, sources
+from text.files import anywhere, local, protected, sources
 from text.tokenizers.tokenizer import Tokenizer
 
 # What early stopping leaves: its history, and a folder with the best weights.
@@ -34,7 +34,7 @@ MISTAKES = "mistakes.html"
 DISTILLATION, DISTILLATION_JSON = "distillation.html", "distillation.json"
 OUTCOME, SEARCH = "outcome.json", "search.json"  # of one run of a search, of all
 SKIPPED_BATCH = "skipped_batch.npz"
-RECORD = ".made~bert~record"
+RECORD = protected.RUN_RECORD
 # The files of a checkpoint, in the order in which they appear: .index completes it.
 PARTS = (".data-00000-of-00001", ".index")
 

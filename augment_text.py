@@ -52,7 +52,9 @@ class Options(TokenizerOptions):
         help="The columns to rewrite. For pairs, list both, or the one to rewrite.",
     )
     num_copies: int = options.field(
-        20, help="How many versions of a row to draw; those that repeat are left out."
+        20,
+        help="How many versions of a row to draw; those that repeat are left out.",
+        most=10_000,
     )
     keep_original: bool = options.field(
         True, help="Write every row itself before its copies."
@@ -71,7 +73,9 @@ class Options(TokenizerOptions):
         help="Maximum number of tokens in a row of the network, which contains a text "
         "twice; of longer texts, it reads the part around a word.",
     )
-    batch_size: int = options.field(64, help="Rows of the network per batch.")
+    batch_size: int = options.field(
+        64, help="Rows of the network per batch.", most=options.MOST_ROWS
+    )
     random_seed: int = options.field(12345, help="Seed of all random choices.")
 
     def __post_init__(self):

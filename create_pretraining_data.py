@@ -43,6 +43,7 @@ class Options(GenerationOptions):
     num_workers: int = options.field(
         0,
         help="Number of processes; 0 uses one per core. The records do not depend on it.",
+        most=4096,
     )
     num_shards: int = options.field(
         1,

@@ -69,7 +69,9 @@ class Options(TokenizerOptions):
     max_seq_length: int = options.field(
         128, help="Maximum number of tokens per row, including special tokens."
     )
-    batch_size: int = options.field(32, help="Rows per batch, over all replicas.")
+    batch_size: int = options.field(
+        32, help="Rows per batch, over all replicas.", most=options.MOST_ROWS
+    )
     use_tpu: bool = options.field(False, help="Same as --distribution=tpu.")
     master: str | None = options.field(None, help="The TPU's address.")
     num_tpu_cores: int = options.field(

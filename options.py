@@ -30,6 +30,8 @@ from absl import app, flags
 
 from text.errors import UserError
 
+MOST_ROWS = 1 << 20  # in a batch; TensorFlow makes room for all of them at once
+_OUT_OF_MEMORY = "not enough memory; lower the sizes and batch sizes"
 _REQUIRED = dataclasses.MISSING
 # Characters that end a line or move a terminal's cursor.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -40,6 +42,7 @@ def field(
     *,
     help: str,
     choices: tuple[str, ...] | None = None,
+    most: float | None = None,
     may_be_infinite: bool = False,
 ):
     """Declares one option; without a default, the flag is required and may not be empty.
@@ -48,9 +51,12 @@ def field(
         default: the value if the flag is absent.
         help: the text shown by --help.
         choices: the allowed values of a string flag.
+        most: the largest value of a number, or of each in a list, that makes sense. The
+            smallest, and what depends on other flags, is checked by the class.
         may_be_infinite: whether a float flag takes inf and -inf; none takes nan.
     """
-    metadata = {"help": help, "choices": choices, "may_be_infinite": may_be_infinite}
+    bounds = {"most": most, "may_be_infinite": may_be_infinite}
+    metadata = {"help": help, "choices": choices, "bounds": bounds}
     if isinstance(default, list):
         return dataclasses.field(
             default_factory=lambda: list(default), metadata=metadata
@@ -69,8 +75,9 @@ def _value_type(annotation):
 class _Number(flags.ArgumentParser):
     """Parses a number that TensorFlow and JSON can hold: finite, of 64 bits."""
 
-    def __init__(self, number_type, may_be_infinite=False):
+    def __init__(self, number_type, most=None, may_be_infinite=False):
         self._type = number_type
+        self._most = most
         self._may_be_infinite = may_be_infinite
         self.syntactic_help = {int: "a whole number", float: "a number"}[number_type]
 
@@ -84,6 +91,8 @@ class _Number(flags.ArgumentParser):
                 raise ValueError("must be from -2^63 to 2^63 - 1")
         elif math.isnan(number) or (math.isinf(number) and not self._may_be_infinite):
             raise ValueError("must be a finite number")
+        if self._most is not None and number > self._most:
+            raise ValueError(f"must be at most {self._most:,}")
         return number
 
     def flag_type(self):
@@ -93,9 +102,9 @@ class _Number(flags.ArgumentParser):
 class _Numbers(flags.ArgumentParser):
     """Parses a comma-separated list of numbers."""
 
-    def __init__(self, number_type):
+    def __init__(self, number_type, **bounds):
         self._type = number_type
-        self._number = _Number(number_type)
+        self._number = _Number(number_type, **bounds)
         names = {int: "whole numbers", float: "numbers"}
         self.syntactic_help = f"a comma-separated list of {names[number_type]}"
 
@@ -170,7 +179,7 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
             flags.DEFINE_bool(**common)
             flag_values[item.name].parser = _Switch()
         elif value_type in (int, float):
-            parser = _Number(value_type, item.metadata["may_be_infinite"])
+            parser = _Number(value_type, **item.metadata["bounds"])
             flags.DEFINE(parser, **common)
         elif value_type is str:
             flags.DEFINE_string(**common)
@@ -178,9 +187,8 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
             flags.DEFINE(_Texts(), serializer=flags.CsvListSerializer(","), **common)
         elif value_type in (list[int], list[float]):
             (number_type,) = typing.get_args(value_type)
-            flags.DEFINE(
-                _Numbers(number_type), serializer=flags.CsvListSerializer(","), **common
-            )
+            parser = _Numbers(number_type, **item.metadata["bounds"])
+            flags.DEFINE(parser, serializer=flags.CsvListSerializer(","), **common)
         else:
             raise TypeError(f"{item.name}: no flag supports the type {value_type}")
 
@@ -338,6 +346,12 @@ def _one_line_errors(options_class):
         if not (path := _name_in(error.object, options_class)):
             raise
         _fail(1, f"error: {_not_utf8(path)}")
+    except MemoryError as error:
+        _fail(1, f"error: {_OUT_OF_MEMORY} ({error or 'no more'})")
+    except Exception as error:
+        if type(error).__name__ != "ResourceExhaustedError":  # TensorFlow's
+            raise
+        _fail(1, f"error: {_OUT_OF_MEMORY} ({str(error).partition('; ')[0]})")
     except KeyboardInterrupt as interrupt:
         _fail(130, str(interrupt) or "interrupted")
 

@@ -51,7 +51,9 @@ class Options:
         None,
         help="Write the answers here as JSON lines; by default, to standard output.",
     )
-    batch_size: int = options.field(32, help="Number of rows to process at once.")
+    batch_size: int = options.field(
+        32, help="Number of rows to process at once.", most=options.MOST_ROWS
+    )
     serve: int | None = options.field(
         None,
         help="Serve a page and TensorFlow Serving's JSON API on this port instead.",

@@ -22,7 +22,8 @@ class Options:
     count: int = options.field(3, help="A count.")
     share: float | None = options.field(None, help="A share.")
     bound: float = options.field(0.0, help="A bound.", may_be_infinite=True)
-    rates: list[float] = options.field([1.0], help="Rates.")
+    rates: list[float] = options.field([1.0], help="Rates.", most=1000)
+    rows: int = options.field(1, help="Rows.", most=1_000_000)
     is_on: bool = options.field(True, help="A switch.")
     kind: str = options.field("a", choices=("a", "b"), help="A kind.")
     output_dir: str | None = options.field(None, help="A folder.")
@@ -36,6 +37,10 @@ def main(given):
         open("/no/such/file")
     if given.path == "/gone":
         open(given.path)
+    if given.path == "large":
+        bytearray(2**62)
+    if given.path == "larger":
+        raise type("ResourceExhaustedError", (Exception,), {})("OOM for 9 GB; more\\nof it")
     if given.path == "stop":
         raise KeyboardInterrupt
     if given.path == "bug":
@@ -78,7 +83,7 @@ def test_flags_become_fields(program):
     assert status == 0
     assert said == (
         "Options(names=['x', 'y'], path='p', count=3, share=1.0, bound=0.0, rates=[1.0], "
-        "is_on=False, kind='a', output_dir=None)\n"
+        "rows=1, is_on=False, kind='a', output_dir=None)\n"
     )
 
 
@@ -108,6 +113,16 @@ def test_flags_become_fields(program):
         ),
         ([f"--count={2**63}"], 2, f"--count={2**63}: must be from -2^63 to 2^63 - 1"),
         ([f"--count={'9' * 400}"], 2, f"--count={'9' * 400}: must be from -2^63"),
+        (
+            ["--rates=1,1001"],
+            2,
+            "--rates=1,1001: '1001', one of the list, must be at mos",
+        ),
+        (
+            ["--rows=1000001"],
+            2,
+            "--rows=1000001: must be at most 1,000,000 (see job.py",
+        ),
         (["--is_on=maybe"], 2, "--is_on=maybe: must be true or false (see"),
         (
             ["--is_on", "True"],
@@ -130,6 +145,12 @@ def test_flags_become_fields(program):
         (["--names=x", "--path=gone"], 1, "error: /no/such/file: No such file or"),
         (["--names=x", "--path=/gone"], 1, "error: --path=/gone: No such file or dir"),
         (["--names=x", "--path=stop"], 130, "interrupted"),
+        (["--names=x", "--path=large"], 1, "error: not enough memory; lower the sizes"),
+        (
+            ["--names=x", "--path=larger"],
+            1,
+            "error: not enough memory; lower the sizes and batch sizes (OOM for 9 GB)",
+        ),
     ],
     ids=str,
 )

@@ -22,7 +22,7 @@ import numpy as np
 
 import options
 from text.errors import UserError
-from text.files import inputs, local, sources, tables
+from text.files import inputs, local, protected, sources, tables
 from text.progress import Progress
 from text.tokenizers.kinds import TokenizerOptions
 
@@ -52,7 +52,9 @@ class Options(TokenizerOptions):
         help="The columns to rewrite. For pairs, list both, or the one to rewrite.",
     )
     num_copies: int = options.field(
-        20, help="How many versions of a row to draw; those that repeat are left out."
+        20,
+        help="How many versions of a row to draw; those that repeat are left out.",
+        most=10_000,
     )
     keep_original: bool = options.field(
         True, help="Write every row itself before its copies."
@@ -71,7 +73,9 @@ class Options(TokenizerOptions):
         help="Maximum number of tokens in a row of the network, which contains a text "
         "twice; of longer texts, it reads the part around a word.",
     )
-    batch_size: int = options.field(64, help="Rows of the network per batch.")
+    batch_size: int = options.field(
+        64, help="Rows of the network per batch.", most=options.MOST_ROWS
+    )
     random_seed: int = options.field(12345, help="Seed of all random choices.")
 
     def __post_init__(self):
@@ -273,7 +277,7 @@ def _check_paths(given):
     if os.path.isdir(path):
         raise UserError(f"{path}: is a folder; name a file in it")
     read = [given.input_file, given.vocab_file, given.bert_config_file]
-    local.refuse_inputs([path], filter(None, read))
+    protected.refuse([path], [*read, given.init_checkpoint])
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise UserError(

@@ -29,7 +29,7 @@ import options
 from text import progress
 from text.corpus import formats
 from text.errors import UserError
-from text.files import inputs, local, sources
+from text.files import inputs, local, protected, sources
 from text.tokenizers import (
     bpe_learning,
     byte_bpe,
@@ -280,7 +280,8 @@ def _count(paths, chosen):
 
 def main(chosen: Options) -> None:
     paths = inputs.expand(chosen.input_file)
-    local.refuse_inputs([chosen.output_file], paths)
+    outputs = filter(None, (chosen.output_file, chosen.merges_file))
+    protected.refuse(list(outputs), paths)
     os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
     if chosen.is_sentencepiece:
         _build_sentencepiece(paths, chosen)
@@ -289,7 +290,6 @@ def main(chosen: Options) -> None:
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(local.replacing(chosen.output_file, "w"))
         if chosen.merges_file:
-            local.refuse_inputs([chosen.merges_file], paths)
             merges_file = stack.enter_context(local.replacing(chosen.merges_file, "w"))
         counts = _count(paths, chosen)
         print("learning pieces", file=sys.stderr)

@@ -18,7 +18,7 @@ import os
 import options
 from text.corpus import documentation
 from text.errors import UserError
-from text.files.local import replacing
+from text.files import local, protected
 from text.progress import Progress
 
 _FEWEST_SENTENCES = 2  # per module; a pair needs two
@@ -60,7 +60,9 @@ class Options:
         for name in ("package_sentences", "package_dev_sentences"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name}={getattr(self, name)}: must be at least 1")
-        if self.held_out_file == self.output_file:
+        if self.held_out_file and (
+            os.path.realpath(self.held_out_file) == os.path.realpath(self.output_file)
+        ):
             raise UserError(
                 f"{self.output_file}: --output_file and --held_out_file must differ"
             )
@@ -74,6 +76,8 @@ from training import run_folder
 
 def main(given: Options) -> None:
     files = documentation.source_files()
+    outputs = filter(None, (given.output_file, given.held_out_file))
+    protected.refuse(outputs, [path for _, path in files])
     if 0 < given.max_modules < len(files):
         step = len(files) / given.max_modules
         files = [files[int(i * step)] for i in range(given.max_modules)]
@@ -105,7 +109,7 @@ def main(given: Options) -> None:
 
 
 def _write(path, modules):
-    with replacing(path, "w") as file:
+    with local.replacing(path, "w") as file:
         for _, sentences in modules:
             file.write("\n".join(sentences) + "\n\n")
     total = sum(len(sentences) for _, sentences in modules)

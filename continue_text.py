@@ -43,7 +43,9 @@ class Options(TokenizerOptions):
         "draws from all.",
     )
     num_samples: int = options.field(
-        1, help="With --temperature: how many continuations to draw for each text."
+        1,
+        help="With --temperature: how many continuations to draw for each text.",
+        most=10_000,
     )
     seed: int = options.field(12345, help="With --temperature: the seed.")
     start_token: bool = options.field(

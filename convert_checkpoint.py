@@ -152,7 +152,14 @@ class Options(kinds.TokenizerOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import checkpoint, checkpoint_contents, run, run_folder, whole_model
+from training import (
+    capacity,
+    checkpoint,
+    checkpoint_contents,
+    run,
+    run_folder,
+    whole_model,
+)
 from training.backend import tf
 from text.files import anywhere, inputs, local, sources
 from training.layouts import (
@@ -234,6 +241,13 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     text = _text(prefixes[0], tokenizer)
     # A run reads the settings of text in task.json, if there is one.
     return Model(found, config, tokenizer, files, task and text | task, text)
+
+
+def _check_capacity(given, config):
+    for name in ("vocab_size", "max_position_embeddings"):
+        if value := getattr(given, name):
+            longer = dataclasses.replace(config, **{name: value})
+            capacity.check_network(longer, f"--{name}={value}")
 
 
 def _task(prefix) -> dict:
@@ -407,6 +421,7 @@ def main(given: Options) -> int:
     if given.add_words_file:
         _add_words(model, given)
     encoder = whole_model.network(model.config).encoder
+    _check_capacity(given, model.config)
     if given.vocab_size:
         model.config = tables.add_words(model.tensors, encoder, given.vocab_size)
     if given.max_position_embeddings:

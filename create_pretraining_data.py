@@ -13,6 +13,7 @@ import dataclasses
 import importlib.util
 import logging
 import os
+import re
 
 import options
 from text.errors import UserError
@@ -42,6 +43,7 @@ class Options(GenerationOptions):
     num_workers: int = options.field(
         0,
         help="Number of processes; 0 uses one per core. The records do not depend on it.",
+        most=4096,
     )
     num_shards: int = options.field(
         1,
@@ -114,6 +116,8 @@ class Options(GenerationOptions):
 
 
 _MUCH_UNKNOWN = 0.05
+_NUMBER = re.compile(r"[+-]?\d+")  # of files, after "@"
+_MOST_FILES = 99_999  # their numbers have five digits
 
 
 def main(given: Options) -> None:
@@ -170,10 +174,12 @@ def _output_files(patterns, may_be_remote):
     files = []
     for pattern in patterns:
         name, at, count = pattern.rpartition("@")
-        if at and count.isdigit() and name:
+        if at and name and _NUMBER.fullmatch(count):
             total = int(count)
-            if not total:
-                raise UserError(f"--output_file={pattern}: must name at least one file")
+            if not 1 <= total <= _MOST_FILES:
+                raise UserError(
+                    f"--output_file={pattern}: must name from 1 to {_MOST_FILES:,} files"
+                )
             files += [f"{name}-{i:05d}-of-{total:05d}" for i in range(total)]
         else:
             files.append(pattern)

@@ -28,7 +28,7 @@ import sys
 import options
 from modeling.encoders.features import EMBEDDINGS, MIX
 from text.errors import UserError
-from text.files import inputs, local, sources
+from text.files import inputs, local, protected, sources
 from text.instances import packing
 from text.progress import Progress
 from text.tokenizers import kinds
@@ -69,7 +69,9 @@ class Options(TokenizerOptions):
     max_seq_length: int = options.field(
         128, help="Maximum number of tokens per row, including special tokens."
     )
-    batch_size: int = options.field(32, help="Rows per batch, over all replicas.")
+    batch_size: int = options.field(
+        32, help="Rows per batch, over all replicas.", most=options.MOST_ROWS
+    )
     use_tpu: bool = options.field(False, help="Same as --distribution=tpu.")
     master: str | None = options.field(None, help="The TPU's address.")
     num_tpu_cores: int = options.field(
@@ -254,7 +256,7 @@ def _say(message):
 
 def _check_paths(given):
     """Refuses now what would otherwise fail at the end."""
-    read = [path for path in (given.vocab_file, given.bert_config_file) if path]
+    read = [given.init_checkpoint, given.vocab_file, given.bert_config_file]
     if given.input_file != inputs.STANDARD_INPUT:
         found = inputs.expand([given.input_file])
         if found != [given.input_file]:
@@ -269,7 +271,7 @@ def _check_paths(given):
         raise UserError(f"{path}: HDF5 can only be written to a file; name one")
     if path == _STANDARD_OUTPUT:
         return
-    local.refuse_inputs([path], read)
+    protected.refuse([path], read)
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise UserError(

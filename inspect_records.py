@@ -14,7 +14,7 @@ import sys
 
 import options
 from text.errors import UserError
-from text.files import inputs, local, sources
+from text.files import inputs, protected, sources
 from text.inspection import inspect, report, words
 from text.records import descriptions
 from text.tokenizers import kinds
@@ -55,7 +55,7 @@ def main(given: Options) -> int:
     vocabulary = kinds.load_vocabulary(given.vocab_file)
     paths = descriptions.records_among(inputs.expand(given.input_file))
     if given.report_file:
-        local.refuse_inputs([given.report_file], [*paths, given.vocab_file])
+        protected.refuse([given.report_file], [*paths, given.vocab_file])
         sources.refuse_remote(given.report_file)
         os.makedirs(os.path.dirname(given.report_file) or ".", exist_ok=True)
     found = inspect.Inspection(

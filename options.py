@@ -19,6 +19,7 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import math
 import os
 import re
 import sys
@@ -29,20 +30,33 @@ from absl import app, flags
 
 from text.errors import UserError
 
+MOST_ROWS = 1 << 20  # in a batch; TensorFlow makes room for all of them at once
+_OUT_OF_MEMORY = "not enough memory; lower the sizes and batch sizes"
 _REQUIRED = dataclasses.MISSING
 # Characters that end a line or move a terminal's cursor.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def field(default=_REQUIRED, *, help: str, choices: tuple[str, ...] | None = None):
-    """Declares one option; without a default, the flag is required.
+def field(
+    default=_REQUIRED,
+    *,
+    help: str,
+    choices: tuple[str, ...] | None = None,
+    most: float | None = None,
+    may_be_infinite: bool = False,
+):
+    """Declares one option; without a default, the flag is required and may not be empty.
 
     Args:
         default: the value if the flag is absent.
         help: the text shown by --help.
         choices: the allowed values of a string flag.
+        most: the largest value of a number, or of each in a list, that makes sense. The
+            smallest, and what depends on other flags, is checked by the class.
+        may_be_infinite: whether a float flag takes inf and -inf; none takes nan.
     """
-    metadata = {"help": help, "choices": choices}
+    bounds = {"most": most, "may_be_infinite": may_be_infinite}
+    metadata = {"help": help, "choices": choices, "bounds": bounds}
     if isinstance(default, list):
         return dataclasses.field(
             default_factory=lambda: list(default), metadata=metadata
@@ -59,17 +73,27 @@ def _value_type(annotation):
 
 
 class _Number(flags.ArgumentParser):
-    """Parses a number."""
+    """Parses a number that TensorFlow and JSON can hold: finite, of 64 bits."""
 
-    def __init__(self, number_type):
+    def __init__(self, number_type, most=None, may_be_infinite=False):
         self._type = number_type
+        self._most = most
+        self._may_be_infinite = may_be_infinite
         self.syntactic_help = {int: "a whole number", float: "a number"}[number_type]
 
     def parse(self, argument):
         try:
-            return self._type(argument)
+            number = self._type(argument)
         except ValueError:
             raise ValueError(f"must be {self.syntactic_help}") from None
+        if self._type is int:
+            if not -(2**63) <= number < 2**63:
+                raise ValueError("must be from -2^63 to 2^63 - 1")
+        elif math.isnan(number) or (math.isinf(number) and not self._may_be_infinite):
+            raise ValueError("must be a finite number")
+        if self._most is not None and number > self._most:
+            raise ValueError(f"must be at most {self._most:,}")
+        return number
 
     def flag_type(self):
         return self._type.__name__
@@ -78,21 +102,35 @@ class _Number(flags.ArgumentParser):
 class _Numbers(flags.ArgumentParser):
     """Parses a comma-separated list of numbers."""
 
-    def __init__(self, number_type):
+    def __init__(self, number_type, **bounds):
         self._type = number_type
+        self._number = _Number(number_type, **bounds)
         names = {int: "whole numbers", float: "numbers"}
         self.syntactic_help = f"a comma-separated list of {names[number_type]}"
 
     def parse(self, argument):
         if isinstance(argument, list):  # a default
             return argument
+        return [self._item(item) for item in argument.split(",")]
+
+    def _item(self, item):
         try:
-            return [self._type(number) for number in argument.split(",")]
-        except ValueError:
-            raise ValueError(f"{argument!r} is not {self.syntactic_help}") from None
+            return self._number.parse(item)
+        except ValueError as error:
+            raise ValueError(f"{item!r}, one of the list, {error}") from None
 
     def flag_type(self):
         return f"comma-separated list of {self._type.__name__}"
+
+
+class _Switch(flags.BooleanParser):
+    """Parses true and false."""
+
+    def parse(self, argument):
+        try:
+            return super().parse(argument)
+        except ValueError:
+            raise ValueError("must be true or false") from None
 
 
 class _Texts(flags.ListParser):
@@ -139,17 +177,18 @@ def define(options_class, flag_values: flags.FlagValues = flags.FLAGS) -> None:
             flags.DEFINE_enum(enum_values=item.metadata["choices"], **common)
         elif value_type is bool:
             flags.DEFINE_bool(**common)
+            flag_values[item.name].parser = _Switch()
         elif value_type in (int, float):
-            flags.DEFINE(_Number(value_type), **common)
+            parser = _Number(value_type, **item.metadata["bounds"])
+            flags.DEFINE(parser, **common)
         elif value_type is str:
             flags.DEFINE_string(**common)
         elif value_type == list[str]:
             flags.DEFINE(_Texts(), serializer=flags.CsvListSerializer(","), **common)
         elif value_type in (list[int], list[float]):
             (number_type,) = typing.get_args(value_type)
-            flags.DEFINE(
-                _Numbers(number_type), serializer=flags.CsvListSerializer(","), **common
-            )
+            parser = _Numbers(number_type, **item.metadata["bounds"])
+            flags.DEFINE(parser, serializer=flags.CsvListSerializer(","), **common)
         else:
             raise TypeError(f"{item.name}: no flag supports the type {value_type}")
 
@@ -171,12 +210,12 @@ def _is_required(item):
     return item.default is _REQUIRED and item.default_factory is dataclasses.MISSING
 
 
-def _missing(options_class, flag_values=flags.FLAGS):
-    """The required flags that were not set."""
+def _required_but(values, options_class, flag_values=flags.FLAGS):
+    """The required flags that have one of some values."""
     return [
         f"--{item.name}"
         for item in dataclasses.fields(options_class)
-        if _is_required(item) and flag_values[item.name].value is None
+        if _is_required(item) and flag_values[item.name].value in values
     ]
 
 
@@ -221,6 +260,7 @@ def run(main, options_class) -> None:
     # What has been loaded stays. Looking through all of TensorFlow for garbage, again and
     # again, takes a fourteenth of a short run.
     gc.freeze()
+    sys.stdout.reconfigure(errors="surrogateescape")  # names may be any bytes
 
     def call(argv):
         with _one_line_errors(options_class):
@@ -231,8 +271,31 @@ def run(main, options_class) -> None:
 
 def _check_output_dir(given):
     path = getattr(given, "output_dir", None)
+    if path == "":
+        raise UserError("--output_dir=: is empty; name a folder")
+    if path and not _is_utf8(path):
+        raise _not_utf8(f"--output_dir={path}")
     if path and os.path.exists(path) and not os.path.isdir(path):
         raise UserError(f"--output_dir={path}: is a file; name a folder")
+
+
+def _is_utf8(path):
+    # Python represents other bytes of a name by surrogates, which TensorFlow refuses.
+    return not re.search("[\udc80-\udcff]", path)
+
+
+def _name_in(text, options_class, flag_values=flags.FLAGS):
+    """The name of a file in a text that cannot be encoded, with its flag; None if none."""
+    for item in dataclasses.fields(options_class):
+        value = flag_values[item.name].value
+        for path in value if isinstance(value, list) else [value]:
+            if isinstance(path, str) and not _is_utf8(path) and path in text:
+                return f"--{item.name}={path}"
+    return text if not _is_utf8(text) and os.path.lexists(text) else None
+
+
+def _not_utf8(path):
+    return UserError(f"{path}: the name is not valid UTF-8; rename it")
 
 
 def _read_command_line(options_class):
@@ -248,10 +311,23 @@ def _read_command_line(options_class):
         except BrokenPipeError:  # from `head`; Python would report it when it exits
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    if missing := _missing(options_class):
+    if unexpected := arguments[1:]:  # flags after it were not read
+        _refuse(unexpected[0], sys.argv[-len(unexpected) - 1])
+    if missing := _required_but([None], options_class):
         _fail(2, f"{', '.join(missing)} required (see {program} --help)")
-    if len(arguments) > 1:
-        _fail(2, f"unexpected argument {arguments[1]!r}; every option is a --flag")
+    if empty := _required_but(["", []], options_class):
+        _fail(2, f"{empty[0]}= is empty (see {program} --help)")
+
+
+def _refuse(argument, before):
+    """Refuses what is not a flag, after another argument."""
+    name = before.lstrip("-")
+    hint = "every option is a --flag"
+    is_switch = name in flags.FLAGS and flags.FLAGS[name].boolean
+    if is_switch and argument.lower() in ("true", "false", "1", "0"):
+        short = name if argument.lower() in ("true", "1") else f"no{name}"
+        hint = f"write --{short} or --{name}={argument}"
+    _fail(2, f"unexpected argument {argument!r}; {hint}")
 
 
 @contextlib.contextmanager
@@ -266,6 +342,16 @@ def _one_line_errors(options_class):
         if error.filename:
             where = f"{_flag_of(error.filename, options_class)}{error.filename}: "
         _fail(1, f"error: {where}{error.strerror or error}")
+    except UnicodeEncodeError as error:
+        if not (path := _name_in(error.object, options_class)):
+            raise
+        _fail(1, f"error: {_not_utf8(path)}")
+    except MemoryError as error:
+        _fail(1, f"error: {_OUT_OF_MEMORY} ({error or 'no more'})")
+    except Exception as error:
+        if type(error).__name__ != "ResourceExhaustedError":  # TensorFlow's
+            raise
+        _fail(1, f"error: {_OUT_OF_MEMORY} ({str(error).partition('; ')[0]})")
     except KeyboardInterrupt as interrupt:
         _fail(130, str(interrupt) or "interrupted")
 

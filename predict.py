@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 import options
 from text.errors import UserError
-from text.files import inputs, local, sources, tables
+from text.files import inputs, local, protected, sources, tables
 from text.progress import Progress
 
 _WINDOW = 64  # batches whose rows are sorted by length together
@@ -51,7 +51,9 @@ class Options:
         None,
         help="Write the answers here as JSON lines; by default, to standard output.",
     )
-    batch_size: int = options.field(32, help="Number of rows to process at once.")
+    batch_size: int = options.field(
+        32, help="Number of rows to process at once.", most=options.MOST_ROWS
+    )
     serve: int | None = options.field(
         None,
         help="Serve a page and TensorFlow Serving's JSON API on this port instead.",
@@ -92,7 +94,7 @@ def main(given: Options) -> int | None:
         return _serve(given)
     if given.output_file:
         sources.refuse_remote(given.output_file)
-        local.refuse_inputs([given.output_file], [given.input_file])
+        protected.refuse([given.output_file], [given.input_file, given.model_dir])
     predictor = Predictor(given.model_dir)
     table = Table(given.input_file, given.input_format, predictor)
     # A bad line in a file is found before work begins; in a pipe, when it arrives.

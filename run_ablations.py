@@ -110,7 +110,7 @@ class Options(TokenizerOptions):
         help="Flags for run_ner.py where the encoder is frozen, besides --ner_flags.",
     )
     jobs: int = options.field(
-        1, help="Number of processes at a time; they share the cores."
+        1, help="Number of processes at a time; they share the cores.", most=4096
     )
 
     def __post_init__(self):

@@ -116,6 +116,7 @@ class Options(PooledOptions):
             raise UserError(f"--labels={self.labels[0]}: list at least two")
         if self.labels and self.label_kind == "number":
             raise UserError("--labels does not go with --label_kind=number; remove it")
+        tables.check_different(self, "text_a_column", "text_b_column", "label_column")
         if not self.label_separator:
             raise UserError("--label_separator: must not be empty")
         if self.label_separator != "," and self.label_kind != "several":

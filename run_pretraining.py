@@ -35,14 +35,16 @@ class Options(
         20, help="Number of masked positions in each record."
     )
     train_batch_size: int = options.field(
-        32, help="Records per update, over all replicas and micro-batches."
+        32,
+        help="Records per update, over all replicas and micro-batches.",
+        most=options.MOST_ROWS,
     )
     learning_rate: float = options.field(5e-5, help="The peak learning rate.")
     num_train_steps: int = options.field(
-        100_000, help="Number of updates of the whole run."
+        100_000, help="Number of updates of the whole run.", most=2**31 - 1
     )
     num_warmup_steps: int = options.field(
-        10_000, help="Updates over which the learning rate rises."
+        10_000, help="Updates over which the learning rate rises.", most=2**31 - 1
     )
     max_eval_steps: int = options.field(
         100,

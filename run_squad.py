@@ -81,6 +81,7 @@ class Options(FineTuningOptions):
         help='With --version_2_with_negative: answer "" if its score exceeds that of the '
         "best text by more than this or, with a --span_head other than independent, if the "
         "logit of no answer exceeds this. --do_eval finds the best value for its set.",
+        may_be_infinite=True,
     )
     span_head: str = options.field(
         "independent",
@@ -102,8 +103,7 @@ class Options(FineTuningOptions):
     def __post_init__(self):
         super().__post_init__()
         self.check_at_least(1, "n_best_size", "max_answer_length")
-        tops = ("start_n_top", "end_n_top")
-        tops = [name for name in tops if getattr(self, name) is not None]
+        tops = [n for n in ("start_n_top", "end_n_top") if getattr(self, n) is not None]
         self.check_at_least(1, *tops)
         if tops and self.span_head == "independent":
             raise UserError(

@@ -64,7 +64,9 @@ class Options(PooledOptions):
     test_file: str = options.field("test.csv", help="Test set; labels optional.")
     # The paper's values for SWAG.
     train_batch_size: list[int] = options.field(
-        [16], help="Questions per update, over all replicas; a list is searched."
+        [16],
+        help="Questions per update, over all replicas; a list is searched.",
+        most=options.MOST_ROWS,
     )
     learning_rate: list[float] = options.field(
         [2e-5], help="The peak learning rate; a list is searched."

@@ -88,6 +88,7 @@ class Options(FineTuningOptions):
             self._refuse("train_file", "dev_file", "test_file")
         if self.task != "custom":
             self._refuse("input_column", "target_column")
+        tables.check_different(self, "input_column", "target_column")
         if self.task == "squad":
             self._refuse("skip_bad_lines")
         if self.do_predict and self.task in _FILES:

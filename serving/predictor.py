@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from serving import forms
 from text.errors import UserError
-from text.files import anywhere, local
+from text.files import anywhere, local, protected
 
-DESCRIPTION = "export.json"
+DESCRIPTION = protected.EXPORT_DESCRIPTION
 FOLDER = "export"  # in an output_dir
 _KINDS = {"text": "a string", "list": "a list of strings"}
 _LIBRARIES = ("tensorflow_text",)

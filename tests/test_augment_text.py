@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -235,6 +236,15 @@ def test_refusals(tmp_path, flags, message):
     with pytest.raises(UserError, match=message):
         augment(tmp_path, **flags)
     assert not (tmp_path / "out.tsv").exists()
+
+
+def test_a_part_of_the_model_is_not_replaced(tmp_path):
+    for path in (tests.GOLDEN / "checkpoint").glob("[bv]*"):
+        shutil.copy(path, tmp_path)
+    given = {"init_checkpoint": str(tmp_path), "out": "bert_config.json"}
+    with pytest.raises(UserError, match="bert_config.json: is a part of the model in"):
+        augment(tmp_path, **given)
+    assert json.loads((tmp_path / "bert_config.json").read_text())
 
 
 def test_a_vocabulary_of_parts_of_words_is_refused(tmp_path, monkeypatch):

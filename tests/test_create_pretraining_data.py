@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import pathlib
 import random
@@ -213,7 +214,9 @@ REFUSED = {
         r"text\.txt:1: not a JSON object with a string 'text'",
     ),
     "many outputs": ({"output_file": ["o@999"]}, "instances for 999 output files"),
-    "no outputs": ({"output_file": ["o@0"]}, "o@0: must name at least one file"),
+    "no outputs": ({"output_file": ["o@0"]}, "o@0: must name from 1 to 99,999 f"),
+    "fewer outputs": ({"output_file": ["o@-1"]}, "o@-1: must name from 1 to 99,999 f"),
+    "all outputs": ({"output_file": ["o@999999999"]}, "o@999999999: must name from 1"),
     "empty output": ({"output_file": ["o", ""]}, "a name is empty"),
     "output twice": ({"output_file": ["o", "./o"]}, "named twice"),
     "output is input": (
@@ -252,6 +255,13 @@ REFUSED = {
     "no passes": ({"dupe_factor": 0}, "--dupe_factor=0: must be from 1"),
     "probability": ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5: .* 0 to 1"),
     "no probability": ({"masked_lm_prob": 0.0}, "nothing to predict"),
+    **{
+        f"{name}, not a number": (
+            {name: math.nan},
+            f"--{name}=nan: must be from 0 to 1",
+        )
+        for name in ("masked_lm_prob", "short_seq_prob", "mask_share", "keep_share")
+    },
     "shares": ({"mask_share": 0.9}, "add up to 1.1; they must add up to 1"),
     "spaces alone": ({"word_boundaries": "spaces"}, "needs --do_whole_word_mask"),
     "n-grams": ({"ngram": 0}, "--ngram=0: must be from 1 to 32"),
@@ -285,6 +295,15 @@ def test_a_description_or_a_link_is_not_written_over_an_input():
             )
     assert pathlib.Path("o.description.json").read_text() == TEXT
     assert sorted(os.listdir()) == ["link", "o.description.json"]
+
+
+def test_a_part_of_a_model_is_not_written_over():
+    write("text.txt", TEXT)
+    for name in ("model.safetensors", "config.json"):
+        write(name, "{}")
+    with pytest.raises(UserError, match="config.json: is a part of the model in"):
+        make(output_file=["config.json"], overwrite=True)
+    assert pathlib.Path("config.json").read_text() == "{}"
 
 
 def test_a_bad_line_in_a_later_piece_is_counted_from_the_file_s_start(monkeypatch):

@@ -59,6 +59,13 @@ def output_is_input(folder):
     return {"input_file": write(folder, "a"), "output_file": str(folder / "texts.txt")}
 
 
+def output_is_read(folder):
+    """The vocabulary that is found next to the weights."""
+    for path in (GOLDEN / "checkpoint").glob("[bv]*"):
+        shutil.copy(path, folder)
+    return {"init_checkpoint": str(folder), "output_file": str(folder / "vocab.txt")}
+
+
 def output_under_a_file(folder):
     (folder / "file").write_text("")
     return {"output_file": str(folder / "file" / "output")}
@@ -167,6 +174,7 @@ BAD = {
         "cased_L-12_H-768_A-12 was trained on cased text; pass --do_lower_case=false",
     ),
     "output is input": (output_is_input, "texts.txt: is also an input"),
+    "output is read": (output_is_read, "vocab.txt: is a part of the model in"),
     "output is a folder": (
         lambda folder: {"output_file": str(folder)},
         "is a folder; name a file in it",

@@ -323,6 +323,11 @@ def test_the_report_never_replaces_the_records(copy, capsys):
     with pytest.raises(UserError, match="is also an input"):
         inspect(copy, capsys=capsys, report_file=str(copy))
     assert copy.read_bytes() == before
+    description = pathlib.Path(f"{copy}.description.json")
+    before = description.read_bytes()
+    with pytest.raises(UserError, match="is a part of the records of"):
+        inspect(copy, capsys=capsys, report_file=str(description))
+    assert description.read_bytes() == before
 
 
 def test_a_pattern_may_match_what_lies_beside_the_records(made, capsys):

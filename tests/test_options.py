@@ -21,6 +21,9 @@ class Options:
     path: str = options.field(help="A path.")
     count: int = options.field(3, help="A count.")
     share: float | None = options.field(None, help="A share.")
+    bound: float = options.field(0.0, help="A bound.", may_be_infinite=True)
+    rates: list[float] = options.field([1.0], help="Rates.", most=1000)
+    rows: int = options.field(1, help="Rows.", most=1_000_000)
     is_on: bool = options.field(True, help="A switch.")
     kind: str = options.field("a", choices=("a", "b"), help="A kind.")
     output_dir: str | None = options.field(None, help="A folder.")
@@ -34,10 +37,18 @@ def main(given):
         open("/no/such/file")
     if given.path == "/gone":
         open(given.path)
+    if given.path == "large":
+        bytearray(2**62)
+    if given.path == "larger":
+        raise type("ResourceExhaustedError", (Exception,), {})("OOM for 9 GB; more\\nof it")
     if given.path == "stop":
         raise KeyboardInterrupt
     if given.path == "bug":
         raise ValueError("our mistake")
+    if given.path.endswith("encode"):
+        given.path.encode()
+    if given.path == "print":
+        given = given.names[0]
     print(given)
 
 if __name__ == "__main__":
@@ -52,12 +63,12 @@ def program(tmp_path_factory):
     return path
 
 
-def run(program, *arguments):
+def run(program, *arguments, text=True):
     result = subprocess.run(
         [sys.executable, str(program), *arguments],
         env={"PYTHONPATH": options.__file__.rpartition("/")[0]},
         capture_output=True,
-        text=True,
+        text=text,
         timeout=60,
     )
     return result.returncode, result.stdout, result.stderr
@@ -71,8 +82,8 @@ def test_flags_become_fields(program):
     status, said, _ = run(program, "--names=x,y", "--path=p", "--nois_on", "--share=1")
     assert status == 0
     assert said == (
-        "Options(names=['x', 'y'], path='p', count=3, share=1.0, is_on=False, kind='a', "
-        "output_dir=None)\n"
+        "Options(names=['x', 'y'], path='p', count=3, share=1.0, bound=0.0, rates=[1.0], "
+        "rows=1, is_on=False, kind='a', output_dir=None)\n"
     )
 
 
@@ -84,6 +95,48 @@ def test_flags_become_fields(program):
         (["--nmaes=x"], 2, "Unknown command line flag 'nmaes'. Did you mean: names ?"),
         (["--count=many"], 2, "--count=many: must be a whole number (see"),
         (["--share=half"], 2, "--share=half: must be a number (see job.py --help)"),
+        (
+            ["--share=nan"],
+            2,
+            "--share=nan: must be a finite number (see job.py --help)",
+        ),
+        (["--share=-1e999"], 2, "--share=-1e999: must be a finite number (see"),
+        (
+            ["--bound=nan"],
+            2,
+            "--bound=nan: must be a finite number (see job.py --help)",
+        ),
+        (
+            ["--rates=1,inf"],
+            2,
+            "--rates=1,inf: 'inf', one of the list, must be a finite",
+        ),
+        ([f"--count={2**63}"], 2, f"--count={2**63}: must be from -2^63 to 2^63 - 1"),
+        ([f"--count={'9' * 400}"], 2, f"--count={'9' * 400}: must be from -2^63"),
+        (
+            ["--rates=1,1001"],
+            2,
+            "--rates=1,1001: '1001', one of the list, must be at mos",
+        ),
+        (
+            ["--rows=1000001"],
+            2,
+            "--rows=1000001: must be at most 1,000,000 (see job.py",
+        ),
+        (["--is_on=maybe"], 2, "--is_on=maybe: must be true or false (see"),
+        (
+            ["--is_on", "True"],
+            2,
+            "unexpected argument 'True'; write --is_on or --is_on=T",
+        ),
+        (["--is_on", "0"], 2, "unexpected argument '0'; write --nois_on or --is_on=0"),
+        (["--names=", "--path=p"], 2, "--names= is empty (see job.py --help)"),
+        (["--names=x", "--path="], 2, "--path= is empty (see job.py --help)"),
+        (
+            ["--names=x", "--path=p", "--output_dir="],
+            1,
+            "error: --output_dir=: is empty",
+        ),
         (["--names=x,", "--path=p"], 2, "--names=x,: a name is missing"),
         (["--kind=c"], 2, "--kind=c: value should be one of <a|b>"),
         (["--names=x", "--path=p", "y"], 2, "unexpected argument 'y'; every option is"),
@@ -92,6 +145,12 @@ def test_flags_become_fields(program):
         (["--names=x", "--path=gone"], 1, "error: /no/such/file: No such file or"),
         (["--names=x", "--path=/gone"], 1, "error: --path=/gone: No such file or dir"),
         (["--names=x", "--path=stop"], 130, "interrupted"),
+        (["--names=x", "--path=large"], 1, "error: not enough memory; lower the sizes"),
+        (
+            ["--names=x", "--path=larger"],
+            1,
+            "error: not enough memory; lower the sizes and batch sizes (OOM for 9 GB)",
+        ),
     ],
     ids=str,
 )
@@ -100,6 +159,25 @@ def test_what_a_user_can_mend_is_one_line(program, arguments, status, line):
     assert found == status and said == ""
     assert complained.startswith(f"job.py: {line}")
     assert complained.count("\n") == 1
+
+
+def test_a_bound_may_be_infinite(program):
+    assert "bound=-inf" in run(program, "--names=x", "--path=p", "--bound=-inf")[1]
+
+
+def test_a_name_need_not_be_utf_8(program):
+    """It is used as it is, or refused where TensorFlow would encode it."""
+    name = os.fsencode("na\xefve".encode("latin-1"))
+    status, said, _ = run(program, b"--names=" + name, "--path=print", text=False)
+    assert (status, said) == (0, name + b"\n")
+    for flag, arguments in {
+        b"--path=": [b"--path=" + name + b"encode", "--names=x"],
+        b"--output_dir=": [b"--output_dir=" + name, "--names=x", "--path=p"],
+    }.items():
+        status, _, complained = run(program, *arguments, text=False)
+        assert status == 1 and complained.count(b"\n") == 1
+        assert complained.startswith(b"job.py: error: " + flag + rb"na\udcefve")
+        assert complained.endswith(b": the name is not valid UTF-8; rename it\n")
 
 
 def test_an_output_dir_is_a_folder(program):

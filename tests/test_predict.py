@@ -344,6 +344,9 @@ def test_files_that_cannot_be(exported, tmp_path):
     path = write(tmp_path / "a.txt", b"good\n")
     with pytest.raises(UserError, match="is also an input"):
         main(input_file=path, output_file=path)
+    part = os.path.join(exported("label"), "export.json")
+    with pytest.raises(UserError, match="export.json: is a part of the export in"):
+        main(input_file=path, output_file=part)
     with pytest.raises(UserError, match="is not a regular file"):
         main(input_file=str(tmp_path))
     with pytest.raises(FileNotFoundError):

@@ -31,6 +31,7 @@ def folder(tmp_path):
         ({"lm_loss_weight": 0.5}, "--lm_loss_weight does not go with"),
         ({"export_formats": ["onnx"]}, "--export_formats does not go with"),
         ({"task_name": "rte", "dev_file": "a"}, "--dev_file does not go with .*=rte"),
+        ({"target_column": "input"}, "--input_column and --target_column are both"),
         ({"task_name": "squad", "input_column": "a"}, "--input_column does not go"),
         ({"task_name": "squad", "skip_bad_lines": True}, "--skip_bad_lines does not"),
         ({"do_predict": False}, "nothing to do"),

@@ -170,6 +170,9 @@ REFUSED_TRAININGS = {
         TRAIN,
         only("export/mine.txt"),
     ),
+    "a file for a folder": Case(
+        "classifier", TRAIN, "best: is a file, but runs make", arrange=only("best")
+    ),
     "squad": Case("squad", ALL, "dev.json", arrange=no("dev.json")),
     "swag": Case("swag", ALL, "test.csv", arrange=no("test.csv")),
     "text": Case("text", ALL, "dev.tsv", arrange=no("dev.tsv")),
@@ -179,6 +182,9 @@ REFUSED_TRAININGS = {
     ),
     "pre-train, damaged": Case(
         "pretraining", PRETRAIN | DAMAGED, "is damaged", TRAIN | START, damaged
+    ),
+    "pre-train, a file for a folder": Case(
+        "pretraining", PRETRAIN, "eval: is a file, but runs make", arrange=only("eval")
     ),
     "pre-train, in use": Case("pretraining", PRETRAIN, "in use by", arrange=held),
     "pre-train, other settings": Case(

@@ -53,7 +53,9 @@ class RunOptions:
         help="Also write the network in any of these formats: "
         f"{', '.join(portable.FORMATS)}. Each needs its requirements/*.txt.",
     )
-    eval_batch_size: int = options.field(8, help="Rows per evaluation batch.")
+    eval_batch_size: int = options.field(
+        8, help="Rows per evaluation batch.", most=options.MOST_ROWS
+    )
     save_checkpoints_steps: int = options.field(
         1000, help="Updates between checkpoints."
     )

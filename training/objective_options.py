@@ -78,6 +78,7 @@ class ObjectiveOptions:
         help="For permuted, on records of create_pretraining_data.py "
         "--instances=contiguous: how many positions of the rows before it a row sees. "
         "XLNet's release has 384.",
+        most=1 << 20,
     )
     noise_density: float = options.field(
         0.15, help="For span_corruption: the share of tokens that a text loses."

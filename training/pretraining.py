@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from training import (
+    capacity,
     discriminator_export,
     distribution,
     dry_run,
@@ -54,6 +55,7 @@ def pretrain(given) -> None:
     # Must precede anything that makes TensorFlow look for devices.
     strategy = given.strategy()
     _check_divisions(given, strategy.num_replicas_in_sync)
+    _check_capacity(given, config)
     paths = shards.find([*given.input_file, *given.eval_input_file])
     described = xlnet_release.find(paths) | descriptions.find(paths)
     objective, schema, drawn = pretraining_records.choose_objective(
@@ -149,6 +151,17 @@ def _check_divisions(given, replicas):
             given.gradient_accumulation_steps,
         )
     run.check_division("eval_batch_size", given.eval_batch_size, replicas)
+
+
+def _check_capacity(given, config):
+    """Refuses rows and memory that cannot fit: the outputs of all layers, in 16 bits."""
+    if given.do_train and not given.uses_tpu:
+        rows = given.train_batch_size // given.gradient_accumulation_steps
+        for name in ("max_seq_length", "mem_len"):
+            tokens = rows * getattr(given, name)
+            states = tokens * config.num_hidden_layers * config.hidden_size
+            flags = f"--train_batch_size={given.train_batch_size} with --{name}="
+            capacity.check(f"{flags}{getattr(given, name)}", 2 * states)
 
 
 # --- The run -------------------------------------------------------------------------

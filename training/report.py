@@ -18,11 +18,13 @@ class Report:
     """Writes what the loop measured to all outputs.
 
     Args:
-        directory: where the files go.
+        directory: where the files go; looked at now, before an hour's work.
         total_steps: updates of the whole run, for the time left.
         batch_size: examples of one update.
         active: False on hosts that only compute.
         model: what its lines begin with, where a command has several models.
+    Raises:
+        UserError: a file is in the way of a folder.
     """
 
     def __init__(
@@ -34,6 +36,8 @@ class Report:
         active: bool = True,
         model: str = "",
     ):
+        if active:
+            run_folder.check_subfolders(directory)
         self._directory = directory
         self._total_steps = total_steps
         self._batch_size = batch_size
@@ -89,7 +93,9 @@ class Report:
             self._flush()
         # Like the Estimator, puts held-out values in their own folder, so that
         # TensorBoard draws both in one chart.
-        folder = os.path.join(self._directory, "eval" if kind == "eval" else "")
+        folder = os.path.join(
+            self._directory, run_folder.EVAL if kind == "eval" else ""
+        )
         with anywhere.access(folder):
             if kind not in self._events:
                 self._events[kind] = tf.summary.create_file_writer(folder)

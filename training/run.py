@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from training import (
+    capacity,
     checkpoint,
     distribution,
     flags,
@@ -44,7 +45,8 @@ def read_config(given: flags.RunOptions) -> EncoderConfig:
     """Reads the architecture, which must have a position for every token of a row.
 
     Raises:
-        UserError: the file cannot be read, is not a config, or has too few positions.
+        UserError: the file cannot be read, is not a config, has too few positions, or
+            describes more than fits into memory.
     """
     path = given.bert_config_file
     config = checkpoint.read_config(path)
@@ -61,6 +63,9 @@ def read_config(given: flags.RunOptions) -> EncoderConfig:
             f"longest row in {path}; pass that or less"
         )
     _check_same_network(config, given)
+    if not given.uses_tpu:
+        numbers = 2 if given.do_train else 1
+        capacity.check_network(config, path, numbers_per_weight=numbers)
     return config
 
 
@@ -90,6 +95,7 @@ def read_config_of(given, folder: str) -> EncoderConfig:
     if given.bert_config_file:
         remedy = "use that file, or move it away if it does not belong to the weights"
         _compare(config, given.bert_config_file, folder or ".", remedy)
+    capacity.check_network(config, given.bert_config_file or folder or ".")
     return config
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from training import run_settings
 from training.backend import tf
 from text.errors import UserError
-from text.files import anywhere, local, sources
+from text.files import anywhere, local, protected, sources
 from text.tokenizers.tokenizer import Tokenizer
 
 # What early stopping leaves: its history, and a folder with the best weights.
@@ -33,8 +33,11 @@ MISTAKES = "mistakes.html"
 # How a student compares with its teacher.
 DISTILLATION, DISTILLATION_JSON = "distillation.html", "distillation.json"
 OUTCOME, SEARCH = "outcome.json", "search.json"  # of one run of a search, of all
+# Folders of a run: held-out values for TensorBoard, the runs of a search, what a student
+# learns from, and the one that learned from no teacher.
+EVAL, RUNS, TEACHER, ALONE = "eval", "runs", "teacher", "without_teacher"
 SKIPPED_BATCH = "skipped_batch.npz"
-RECORD = ".made~bert~record"
+RECORD = protected.RUN_RECORD
 # The files of a checkpoint, in the order in which they appear: .index completes it.
 PARTS = (".data-00000-of-00001", ".index")
 
@@ -135,6 +138,20 @@ def _state(directory):
         return ""
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
         return file.read().decode(errors="replace")
+
+
+def check_subfolders(directory: str) -> None:
+    """Raises:
+    UserError: a file has the name of a folder that runs make there.
+    """
+    for name in (EVAL, BEST, RUNS, TEACHER, ALONE):
+        path = os.path.join(directory, name)
+        with anywhere.access(path):
+            if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
+                raise UserError(
+                    f"{path}: is a file, but runs make a folder of this name; move it, or "
+                    "choose another --output_dir"
+                )
 
 
 # --- What this program made ----------------------------------------------------------

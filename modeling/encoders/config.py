@@ -14,6 +14,7 @@ from types import NoneType
 DEFAULT_ARCHITECTURE = "bert"
 POOLINGS = ("first", "last", "mean")
 _KEY = "architecture"
+_MOST_LAYERS = 1000  # of the deepest Transformers; more take minutes to build
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +162,11 @@ class EncoderConfig:
         elif field.endswith("_prob"):
             allowed, fits = "at least 0 and below 1", 0 <= value < 1
         elif field.endswith("_id"):
-            allowed, fits = "at least 0", value >= 0
+            allowed, fits = "at least 0 and below 2^31", 0 <= value < 2**31
+        elif field.endswith("_layers"):
+            allowed, fits = f"from 1 to {_MOST_LAYERS}", 0 < value <= _MOST_LAYERS
+        elif kind is int:
+            allowed, fits = "above 0 and below 2^31", 0 < value < 2**31
         else:
             allowed, fits = "above 0 and finite", 0 < value < float("inf")
         if not fits:

@@ -45,6 +45,11 @@ def expand(patterns: list[str]) -> list[str]:
                     "write its text to a file"
                 )
         if not found:
+            if sources.exists(joined := ",".join(patterns)):
+                raise UserError(
+                    f"{joined}: a comma separates names; rename the file, or write ? for "
+                    f"each comma, as in {joined.replace(',', '?')!r}"
+                )
             raise UserError(
                 f"no file matches {pattern!r} (in {os.getcwd()}); "
                 "separate names and globs with commas"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from text.errors import UserError
+from text.files import sources
 
 # The files this program makes next to another have a mark in their names that no one else
 # uses, and a leading dot, so that a glob for the file does not find them.
@@ -74,15 +75,26 @@ def read_json(path: str):
 
 
 def refuse_inputs(outputs: Iterable[str], read: Iterable[str]) -> None:
-    """Prevents outputs from replacing inputs.
+    """Prevents outputs from replacing inputs, however these are spelled or linked.
 
     Raises:
         UserError: an output is also an input.
     """
-    inputs = {os.path.realpath(path) for path in read}
-    for path in outputs:
-        if os.path.realpath(path) in inputs:
-            raise UserError(f"{path}: is also an input; choose another output")
+    there = {identity: path for path in outputs if (identity := _identity(path))}
+    # Mostly there is none, and there may be millions of inputs.
+    for path in read if there else ():
+        if same := there.get(_identity(path)):
+            raise UserError(f"{same}: is also an input; choose another output")
+
+
+def _identity(path):
+    """What a file that exists shares with no other file; the path of a remote one."""
+    if sources.is_remote(path):
+        return path
+    with contextlib.suppress(OSError):
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
+    return None
 
 
 def take_folder(folder: str, mark: str) -> None:

@@ -9,6 +9,7 @@ import errno
 import glob
 import io
 import os
+import stat
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -84,8 +85,17 @@ def status(path: str) -> tuple[int, int]:
 
 
 def opened(path: str) -> io.BufferedIOBase:
-    """The file, to read bytes from."""
-    return _remote.opened(path) if is_remote(path) else open(path, "rb")
+    """The file, to read bytes from.
+
+    Raises:
+        UserError: it is a device, which may have no end.
+        OSError: it cannot be opened.
+    """
+    if is_remote(path):
+        return _remote.opened(path)
+    if stat.S_ISCHR(os.stat(path).st_mode):
+        raise UserError(f"{path}: is a device; name a file")
+    return open(path, "rb")
 
 
 class _TensorFlowFiles:

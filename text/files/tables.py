@@ -55,6 +55,19 @@ def form_of(path: str) -> str | None:
     return suffix if suffix in FORMS else None
 
 
+def check_different(given, *names: str) -> None:
+    """Raises:
+    UserError: two of these flags name the same column.
+    """
+    flags = {}
+    for name in names:
+        column = getattr(given, name)
+        if column is not None and (other := flags.setdefault(column, name)) != name:
+            raise UserError(
+                f"--{other} and --{name} are both {column!r}; name two columns"
+            )
+
+
 def header_of(place: str) -> str:
     """Where the names of the columns are of a line at `place`, both as "file:line".
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from text.errors import UserError
-from text.files import local, sources
+from text.files import local, protected, sources
 from text.instances.kinds import RowOptions
 from text.records.descriptions import Description
 
@@ -34,8 +34,8 @@ def refuse_overlaps(settings) -> None:
     """Keeps a run's outputs apart from its inputs and from its other files.
 
     Raises:
-        UserError: an output is an input, the vocabulary or the description, or is in the
-            folder of the unfinished work.
+        UserError: an output is an input, the vocabulary or the description, is in the
+            folder of the unfinished work, or is a part of a model, a run or an export.
     """
     work_folder = os.path.realpath(settings.work_folder)
     description = os.path.realpath(settings.description_file)
@@ -51,23 +51,8 @@ def refuse_overlaps(settings) -> None:
                 f"{path}: {settings.work_folder} is the folder for unfinished work; choose "
                 "another --output_file"
             )
-    read = (settings.vocab_file, *settings.input_files)
-    if same := set(filter(sources.is_remote, settings.output_files)).intersection(read):
-        raise UserError(f"{min(same)}: is also an input; choose another --output_file")
-    there = {}
-    for path in _paths(settings):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            there[_identity(os.stat(path))] = path
-    if there:  # otherwise no output can be one of what may be millions of inputs
-        for path in _local(read):
-            if output := there.get(_identity(os.stat(path))):
-                raise UserError(
-                    f"{output}: is also an input; choose another --output_file"
-                )
-
-
-def _identity(status):
-    return status.st_dev, status.st_ino
+    local.refuse_inputs(_paths(settings), settings.input_files)
+    protected.refuse(_paths(settings), [settings.vocab_file], replaces_records=True)
 
 
 def refuse_folders(settings) -> None:

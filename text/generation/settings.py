@@ -108,7 +108,8 @@ class GenerationOptions(TokenizerOptions, RowOptions):
         """
         for name in names:
             value = getattr(self, name)
-            if value < least or (most is not None and value > most):
+            # Not turned around: nan is in no range.
+            if not (value >= least and (most is None or value <= most)):
                 wanted = f"at least {least}"
                 if most is not None:
                     wanted = f"from {least} to {most}"

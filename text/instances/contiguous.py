@@ -91,7 +91,8 @@ class Contiguous(Instances):
         steps = max((part - size) // reuse + 1, 0)
         begin, stop = (stream.begin(document) for document in (first, last))
         planned, random = [], 0
-        for number in range(begin // max(part, 1), self.recipe.rows_per_batch):
+        parts = range(begin // max(part, 1), self.recipe.rows_per_batch)
+        for number in parts if steps else ():
             base = number * part
             if base >= stop:
                 break

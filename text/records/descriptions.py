@@ -7,11 +7,9 @@ import os
 from collections.abc import Iterable
 
 from text.errors import UserError
-from text.files import local, sources
+from text.files import local, protected, sources
 
-SUFFIX = ".description.json"
-
-
+SUFFIX = protected.DESCRIPTION_SUFFIX
 UNFINISHED = ".work"  # the folder of an unfinished run
 # The "offsets" of an output are the bytes at which its records 0, 1024, 2048, ... begin.
 OFFSET_EVERY = 1 << 10

@@ -12,7 +12,7 @@ from training import loop, run_folder
 from modeling.objectives.distilled import SCOPE
 from training.finetuning.experiment import Experiment
 
-ALONE = "without_teacher"  # in output_dir
+ALONE = run_folder.ALONE
 TEACHER, STUDENT, WITHOUT_TEACHER = "teacher", "student", "without the teacher"
 _ROUNDS = 3  # of speed; the models take turns
 _BATCHES = 20  # of each round

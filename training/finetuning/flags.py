@@ -20,14 +20,18 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
     vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
     do_predict: bool = options.field(False, help="Predict the test set at the end.")
     train_batch_size: list[int] = options.field(
-        [32], help="Rows per update, over all replicas; a list is searched."
+        [32],
+        help="Rows per update, over all replicas; a list is searched.",
+        most=options.MOST_ROWS,
     )
-    predict_batch_size: int = options.field(8, help="Rows per prediction batch.")
+    predict_batch_size: int = options.field(
+        8, help="Rows per prediction batch.", most=options.MOST_ROWS
+    )
     learning_rate: list[float] = options.field(
         [5e-5], help="The peak learning rate; a list is searched."
     )
     num_train_epochs: list[float] = options.field(
-        [3.0], help="Passes over the training set; a list is searched."
+        [3.0], help="Passes over the training set; a list is searched.", most=1e6
     )
     warmup_proportion: float = options.field(
         0.1, help="Share of the updates over which the learning rate rises."
@@ -46,6 +50,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
         1,
         help="Number of seeds to try, starting with --seed. The best run on the dev set "
         "is kept; the mean, the deviation and failed runs are reported.",
+        most=10_000,
     )
     early_stopping_patience: int = options.field(
         0,
@@ -71,9 +76,10 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
         0,
         help="Number of BiLSTM layers to train between the encoder and the head, as in "
         "the paper's table 5.",
+        most=100,
     )
     lstm_size: int | None = options.field(
-        None, help="Units per BiLSTM layer and direction; 768 by default."
+        None, help="Units per BiLSTM layer and direction; 768 by default.", most=1 << 17
     )
 
     features: str | None = options.field(

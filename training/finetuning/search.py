@@ -68,7 +68,7 @@ def _rank(outcome):
 
 
 def _trial_directory(given, name):
-    return os.path.join(given.output_dir, "runs", name)
+    return os.path.join(given.output_dir, run_folder.RUNS, name)
 
 
 def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:

@@ -31,7 +31,7 @@ from training.finetuning.experiment import Experiment
 from training.finetuning.trials import every_trial
 from training.layouts import hugging_face, hugging_face_tokenizers
 
-FOLDER = "teacher"  # in output_dir: rows and answers
+FOLDER = run_folder.TEACHER  # its rows and answers
 _ANSWERS = "answers" + answer_files.SUFFIX  # there
 _EXAMPLES = "examples_sha256"  # in the note of answers
 

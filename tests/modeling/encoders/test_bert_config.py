@@ -40,6 +40,8 @@ def test_config_reads_the_release_and_round_trips(tmp_path):
         ({"vocab_size": "9"}, "vocab_size is '9'.*int"),
         ({"vocab_size": True}, "vocab_size is True.*int"),
         ({"vocab_size": 0}, "vocab_size is 0.*above 0"),
+        ({"vocab_size": 2**31}, "vocab_size is 2147483648.* below 2\\^31"),
+        ({"vocab_size": 9, "num_hidden_layers": 2**70}, "from 1 to 1000"),
         ({"vocab_size": 9, "hidden_dropout_prob": 1.0}, "hidden_dropout_prob is 1.0"),
         ({"vocab_size": 9, "hidden_act": "swish"}, "hidden_act is 'swish'.*gelu_erf"),
         ({"vocab_size": 9, "hidden_size": 100}, "100.*12 attention heads"),

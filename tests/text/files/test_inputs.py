@@ -43,6 +43,14 @@ def test_what_is_no_file_is_refused(folder, pattern, message):
         inputs.expand(["a.txt", pattern])
 
 
+def test_a_comma_in_a_name_is_explained(folder):
+    (folder / "odd,real.txt").write_text("a\n")
+    message = r"odd,real.txt: a comma separates names; .* as in 'odd\?real.txt'"
+    with pytest.raises(UserError, match=message):
+        inputs.expand(["odd", "real.txt"])
+    assert inputs.expand(["odd?real.txt"]) == ["odd,real.txt"]
+
+
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_only_a_line_feed_ends_a_line(tmp_path, name):
     content = b"\xef\xbb\xbfone\r\ntwo\x0c\xe2\x80\xa8x\n\nlast"

@@ -192,6 +192,7 @@ def test_records_are_written_in_order_and_sound(tmp_path, capsys):
             "contiguous is not for --runner",
         ),
         ({"max_seq_length": 512}, "is too short for rows that continue each other"),
+        ({"rows_per_batch": 10**12}, "is too short for rows that continue each other"),
         (
             {"vocab_file": str(tests.GOLDEN / "checkpoint" / "vocab.txt")},
             "needs a vocabulary whose rows end with",

@@ -1,0 +1,161 @@
+"""Knows which files a command must not replace: what it reads, and parts of our folders."""
+
+import fnmatch
+import functools
+import os
+from collections.abc import Iterable
+
+from text.errors import UserError
+from text.files import local
+
+RUN_RECORD = ".made~bert~record"  # of a run's folder: what is in it
+EXPORT_DESCRIPTION = "export.json"
+DESCRIPTION_SUFFIX = ".description.json"  # of what records are
+_SAVED_MODEL = "saved_model.pb"
+_OF_EXPORT = {EXPORT_DESCRIPTION, "model.onnx", "model.tflite"}
+_WEIGHTS = (
+    "*.index",
+    "*.data-?????-of-?????",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "pytorch_model*.bin",
+    "params_*",
+)
+# What scripts look for next to weights, and what other programs do.
+_WITH_WEIGHTS = (
+    "*.meta",
+    "*config*.json",
+    "added_tokens.json",
+    "checkpoint",
+    "encoder_bpe*.json",
+    "merges.txt",
+    "*options.json",
+    "*.model",
+    "run.json",
+    "special_tokens_map.json",
+    "task.json",
+    "text.json",
+    "tokenizer*.json",
+    "vocab*.bpe",
+    "vocab.json",
+    "vocab.txt",
+    "words.txt",
+)
+
+
+def refuse(
+    outputs: Iterable[str],
+    read: Iterable[str | None],
+    *,
+    replaces_records: bool = False,
+) -> None:
+    """Prevents outputs from replacing what a command reads, or a part of what others read.
+
+    A file is known by its identity, however it is spelled or linked to.
+
+    Args:
+        outputs: local files to write.
+        read: files, folders and prefixes of checkpoints that flags name.
+        replaces_records: whether the command may replace records and their description.
+    Raises:
+        UserError: an output is also an input, or a part of a model, a run, an export or
+            a set of records.
+    """
+    outputs, read = list(outputs), [path for path in read if path]
+    local.refuse_inputs(outputs, read)
+    there = [p for p in outputs if os.path.isfile(p) and not local.is_stream(p)]
+    models = _models(read) if there else set()
+    folders = {}
+    for path in there:
+        where, name = os.path.split(os.path.realpath(path))
+        folder = folders.setdefault(where, _Folder(where))
+        names = folder.names(name)
+        whole = folder.made_of(names, models)
+        if not whole and not replaces_records:
+            whole = folder.described(names)
+        if whole:
+            raise UserError(f"{path}: is a part of {whole}; choose another output")
+
+
+def _models(read):
+    """The folders of the models that a command reads."""
+    parts = _WEIGHTS + _WITH_WEIGHTS
+    folders = {path for path in read if os.path.isdir(path)}
+    folders |= {
+        os.path.dirname(p) for p in read if _match([os.path.basename(p)], parts)
+    }
+    return set(map(os.path.realpath, folders))
+
+
+class _Folder:
+    """What a folder holds."""
+
+    def __init__(self, path: str):
+        self._path = path
+
+    @functools.cached_property
+    def _numbers(self):
+        return {entry.name: entry.inode() for entry in os.scandir(self._path)}
+
+    def names(self, name: str) -> set[str]:
+        """All names of a file: where case does not matter, it may be spelled otherwise."""
+        number = os.stat(os.path.join(self._path, name)).st_ino
+        return {name, *(n for n, inode in self._numbers.items() if inode == number)}
+
+    def made_of(self, names: set[str], models: set[str]) -> str | None:
+        """What a file is a part of, but for records.
+
+        Args:
+            models: folders in which every file that a model may have is one.
+        """
+        if names & self._made:
+            return f"the run in {self._path}"
+        if self._is_saved_model or (self._is_export and names & _OF_EXPORT):
+            return f"the export in {self._path}"
+        is_model = self._path in models or _match(self._numbers, _WEIGHTS)
+        if _match(names, _WEIGHTS) or (is_model and _match(names, _WITH_WEIGHTS)):
+            return f"the model in {self._path}"
+        return None
+
+    @functools.cached_property
+    def _made(self):
+        made = _json(os.path.join(self._path, RUN_RECORD))
+        return {RUN_RECORD, *(map(str, made) if isinstance(made, list) else ())}
+
+    @functools.cached_property
+    def _is_export(self):
+        return EXPORT_DESCRIPTION in self._numbers
+
+    @functools.cached_property
+    def _is_saved_model(self):
+        # In it are folders: variables, assets.
+        places = self._path, os.path.dirname(self._path)
+        return any(os.path.exists(os.path.join(p, _SAVED_MODEL)) for p in places)
+
+    def described(self, names: set[str]) -> str | None:
+        """The records that a file is a part of."""
+        for name in self._numbers:
+            if name.endswith(DESCRIPTION_SUFFIX):
+                path = os.path.join(self._path, name)
+                if names & {name, *_files(_json(path))}:
+                    return f"the records of {path}"
+        return None
+
+
+def _files(description):
+    outputs = description.get("outputs") if isinstance(description, dict) else None
+    outputs = outputs if isinstance(outputs, list) else []
+    return {str(each.get("file")) for each in outputs if isinstance(each, dict)}
+
+
+def _match(names, patterns):
+    return any(
+        fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns
+    )
+
+
+def _json(path):
+    try:
+        return local.read_json(path)
+    except (OSError, ValueError, RecursionError):
+        return None

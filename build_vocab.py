@@ -251,7 +251,8 @@ def _lines(paths, chosen, what):
     every = round(1 / chosen.heldout_share) if chosen.heldout_share else 0
     line_format = "jsonl" if chosen.input_format == "jsonl" else "sentences"
     size = sum(map(sources.size, paths))
-    pieces = formats.pieces(paths, line_format, size)
+    files = ((path, sources.status(path)) for path in paths)
+    pieces = formats.pieces(files, line_format, size)
     number = 0
     with progress.Progress(what, size, "MB", scale=1e6) as shown:
         for span in (span for piece in pieces for span in piece):

@@ -27,6 +27,7 @@ class Span(NamedTuple):
         start, stop: its bytes, in the unpacked file; a stop of None is the end of the file.
         size: the number of bytes it takes on disk.
         block: its text, if the file had to be unpacked to find the span.
+        status: that of the file; None if it does not matter whether it changes.
     """
 
     path: str
@@ -34,9 +35,12 @@ class Span(NamedTuple):
     stop: int | None
     size: int
     block: bytes | None = None
+    status: sources.Status | None = None
 
 
-def pieces(paths: Iterable[str], input_format: str, total: int) -> Iterator[list[Span]]:
+def pieces(
+    files: Iterable[tuple[str, sources.Status]], input_format: str, total: int
+) -> Iterator[list[Span]]:
     """Cuts the input into pieces of some megabytes, independently of who reads them.
 
     Small files share a piece. A large file, packed or not, is cut between lines; in the
@@ -44,12 +48,13 @@ def pieces(paths: Iterable[str], input_format: str, total: int) -> Iterator[list
     may continue in the next piece.
 
     Args:
+        files: paths, and what `read` compares the status of each with.
         total: the size of all files in bytes.
     """
     piece, size = [], 0
-    for path in paths:
-        for span in _spans(path, input_format, total):
-            piece.append(span)
+    for path, status in files:
+        for span in _spans(path, status.size, input_format, total):
+            piece.append(span._replace(status=status))
             size += max(span.size, len(span.block or b""))
             if size >= _PIECE_BYTES or len(piece) == _PIECE_FILES:
                 yield piece
@@ -58,8 +63,7 @@ def pieces(paths: Iterable[str], input_format: str, total: int) -> Iterator[list
         yield piece
 
 
-def _spans(path, input_format, total):
-    size = sources.size(path)
+def _spans(path, size, input_format, total):
     if path.endswith(".gz"):
         if size > max(_PIECE_BYTES // 4, total // _MANY_FILES):
             yield from _unpacked(path, input_format, size)
@@ -132,9 +136,24 @@ def read(
             per line, each a document, with its text in json_field.
         ends_at_file_end: whether the end of a file ends a document.
     Raises:
+        ChangedFileError: the file is not the one that the span was cut from.
         UserError: text is not UTF-8 or not JSON, or the field is missing or not a string;
             names file and line.
     """
+    try:
+        yield from _read(span, input_format, json_field, ends_at_file_end)
+    except UserError:
+        _refuse_change(span)  # which may be the reason
+        raise
+    _refuse_change(span)
+
+
+def _refuse_change(span):
+    if span.status:
+        sources.refuse_change(span.path, span.status)
+
+
+def _read(span, input_format, json_field, ends_at_file_end):
     lines = inputs.lines(span.path, span.start, span.stop, span.block)
     ends_file = span.stop is None
     if input_format == "jsonl":

@@ -32,23 +32,28 @@ def ranges(
 
 
 def _spans(path, input_format, most_bytes):
-    size = sources.size(path)
-    start = 0
+    # The reader may be on another machine, where the file has another identity.
+    status = sources.status(path)._replace(identity=0)
+    size, start = status.size, 0
     if not path.endswith(".gz") and input_format != "files":
         while size - start > most_bytes:
-            yield Span(path, start, start + most_bytes, most_bytes)
+            yield Span(path, start, start + most_bytes, most_bytes, status=status)
             start += most_bytes
-    yield Span(path, start, None, size - start)
+    yield Span(path, start, None, size - start, status=status)
 
 
 def whole_documents(span: Span, input_format: str) -> Span | None:
     """The documents that begin in a span; None if none does.
 
     A document that reaches into the next span, or across several, belongs to the first.
+
+    Raises:
+        ChangedFileError: the file has changed since the span was cut.
     """
     start, stop = span.start, span.stop
+    status = sources.refuse_change(span.path, span.status)
     if start or stop is not None:
-        size = sources.size(span.path)
+        size = status.size
         with sources.opened(span.path) as file:
             if start:
                 start = _next_document(file, start, input_format, stop)
@@ -60,7 +65,7 @@ def whole_documents(span: Span, input_format: str) -> Span | None:
             stop = None  # the end of the file may have to end a document
         if start == (size if stop is None else stop):
             return None
-    return Span(span.path, start, stop, span.size)
+    return Span(span.path, start, stop, span.size, status=status)
 
 
 def _next_document(file, position, input_format, limit=None):

@@ -14,7 +14,7 @@ _AS_IT_IS = CompressionTypes.UNCOMPRESSED
 
 
 class BeamFiles:
-    """For `sources.reach_with`. Remembers what it has listed, so inputs must not change."""
+    """For `sources.reach_with`. Remembers the status of what it has listed."""
 
     def __init__(self):
         self._listed = {}  # path to metadata
@@ -34,11 +34,12 @@ class BeamFiles:
         self._listed |= listed
         return sorted(listed)
 
-    def status(self, path: str) -> tuple[int, int]:
+    def status(self, path: str) -> sources.Status:
         found = self._listed.get(path)
         if found is None:
             found = FileSystems.get_filesystem(path).metadata(path)
-        return found.size_in_bytes, int(1e9 * (found.last_updated_in_seconds or 0))
+        changed = int(1e9 * (found.last_updated_in_seconds or 0))
+        return sources.Status(found.size_in_bytes, changed)
 
     def opened(self, path: str) -> io.BufferedIOBase:
         return FileSystems.open(path, compression_type=_AS_IT_IS)

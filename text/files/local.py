@@ -9,6 +9,7 @@ import json
 import os
 import re
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,9 @@ _MARK = "~bert~"
 _TEMPORARY = re.compile(
     rf"\.(?P<name>.+){_MARK}(?P<host>[^~]+)~(?P<process>\d+)(\..*)?", re.DOTALL
 )
+LOCK = f"{_MARK}lock"  # how the name of a lock ends
 _LONGEST_NAME = 100  # bytes; a file system allows 255, including all additions
+_HOLDER = re.compile(r"process (\d+) on ([^,]+),")  # a line of a lock
 # What flock raises if the file system has no locks.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
@@ -142,7 +145,7 @@ def _shortened(name):
 def is_own(name: str) -> bool:
     """Whether it is the name of any process's temporary file or lock."""
     return temporary_parts(name) is not None or bool(
-        re.fullmatch(rf"\..+{_MARK}lock", name, re.DOTALL)
+        re.fullmatch(rf"\..+{LOCK}", name, re.DOTALL)
     )
 
 
@@ -209,11 +212,11 @@ def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[N
     folder, name = os.path.split(os.path.abspath(path))
     if len(os.fsencode(name)) > _LONGEST_NAME:  # others may begin the same way
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
-    place = os.path.join(folder, f".{name}{_MARK}lock")
+    place = os.path.join(folder, f".{name}{LOCK}")
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     with contextlib.ExitStack() as stack:
         while True:
-            file = stack.enter_context(open(place, "a+", encoding="utf-8"))
+            file = stack.enter_context(_open_lock(place))
             if not try_lock(file, kind, place, wait):
                 file.seek(0)
                 raise UserError(
@@ -221,6 +224,9 @@ def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[N
                     "choose another output"
                 )
             if _is_at(file, place):
+                file.seek(0)
+                if not all(map(_HOLDER.match, file)):
+                    raise _not_a_lock(place)
                 break
             # The holder removed it between our opening and our locking.
             stack.close()
@@ -235,15 +241,36 @@ def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[N
             yield
         finally:
             # Others who share it still need it.
-            if not shared or try_lock(file, fcntl.LOCK_EX):
+            if _is_at(file, place) and (not shared or try_lock(file, fcntl.LOCK_EX)):
                 with contextlib.suppress(OSError):
                     os.remove(place)
+
+
+def _open_lock(place):
+    """The file of a lock, made if need be; never the file that a link leads to."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        number = os.open(place, flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise _not_a_lock(place) from error
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise _not_a_lock(place)
+    return open(number, "a+", encoding="utf-8", errors="replace")
+
+
+def _not_a_lock(place):
+    return UserError(
+        f"{place}: this name is for a lock, but what is there is not one; move it away"
+    )
 
 
 def _holder(noted):
     """The last noted process that is still running, as far as this host can tell."""
     for line in reversed(noted.splitlines()):
-        match = re.match(r"process (\d+) on ([^,]+),", line)
+        match = _HOLDER.match(line)
         if match and (match[2], int(match[1])) == (host(), os.getpid()):
             return line
         if match and not is_left_over(("", match[2], int(match[1]))):
@@ -278,6 +305,6 @@ def try_lock(file, kind, place=None, wait=False):
 
 def _is_at(file, place):
     try:
-        return os.path.samestat(os.fstat(file.fileno()), os.stat(place))
+        return os.path.samestat(os.fstat(file.fileno()), os.lstat(place))
     except FileNotFoundError:
         return False

@@ -11,9 +11,28 @@ import io
 import os
 import stat
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from text.errors import UserError
+
+
+class Status(NamedTuple):
+    """What shows that a file has changed.
+
+    Attributes:
+        size: in bytes.
+        changed: the time of the last change, in nanoseconds.
+        identity: which file has the name, on this machine; 0 if that cannot be known, as
+            of remote files.
+    """
+
+    size: int
+    changed: int
+    identity: int = 0
+
+
+class ChangedFileError(UserError):
+    """A file has changed while it was read."""
 
 
 class RemoteFiles(Protocol):
@@ -22,7 +41,7 @@ class RemoteFiles(Protocol):
     def exists(self, path: str) -> bool: ...
     def is_folder(self, path: str) -> bool: ...
     def matching(self, pattern: str) -> list[str]: ...
-    def status(self, path: str) -> tuple[int, int]: ...
+    def status(self, path: str) -> Status: ...
     def opened(self, path: str) -> io.BufferedIOBase: ...
 
 
@@ -76,12 +95,31 @@ def size(path: str) -> int:
     return status(path)[0]
 
 
-def status(path: str) -> tuple[int, int]:
-    """Size in bytes, and time of the last change in nanoseconds."""
+def status(path: str) -> Status:
     if is_remote(path):
         return _remote.status(path)
     found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
+    identity = hash((found.st_dev, found.st_ino))
+    return Status(found.st_size, found.st_mtime_ns, identity)
+
+
+def refuse_change(path: str, before: Status) -> Status:
+    """Returns the status of a file that must be as it was.
+
+    Raises:
+        ChangedFileError: it is not.
+    """
+    now = status(path)
+    known = len(now) if now.identity and before.identity else len(now) - 1
+    if now[:known] == before[:known]:
+        return now
+    how = "it was written to or replaced"
+    if now.size != before.size:
+        how = f"it had {before.size:,} bytes and now has {now.size:,}"
+    raise ChangedFileError(
+        f"{path}: has changed while it was read ({how}); when nothing changes it any more, "
+        "run the same command again"
+    )
 
 
 def opened(path: str) -> io.BufferedIOBase:
@@ -116,7 +154,7 @@ class _TensorFlowFiles:
     def status(self, path):
         with _gfile(path) as gfile:
             found = gfile.stat(path)
-            return found.length, found.mtime_nsec
+            return Status(found.length, found.mtime_nsec)
 
     def opened(self, path):
         return io.BufferedReader(_RemoteFile(path), buffer_size=1 << 20)

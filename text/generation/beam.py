@@ -23,7 +23,8 @@ from text.records.descriptions import Description
 _DIRECT = ["--default_sdk_harness_log_level=CRITICAL", "--allow_unsafe_triggers"]
 # Errors of workers come as text, with their type, a traceback and the name of the step.
 _RAISED = re.compile(
-    r"(?:User|OS|Permission|FileNotFound|BeamIO)Error: (.*?)(?: \[while running|$)",
+    r"(?:User|ChangedFile|OS|Permission|FileNotFound|BeamIO)Error: "
+    r"(.*?)(?: \[while running|$)",
     re.MULTILINE,
 )
 
@@ -69,7 +70,6 @@ class Pipeline:
         Raises:
             UserError: the text or the outputs do not allow it.
         """
-        tokenizer = settings.make_tokenizer()
         for path in (*settings.input_files, *settings.output_files):
             if not self._shares_disks and not sources.is_remote(path):
                 raise UserError(
@@ -77,10 +77,10 @@ class Pipeline:
                     "gs:// for input and output"
                 )
         outputs.refuse_overlaps(settings)
-        origin = outputs.origin(settings, tokenizer.vocabulary)
-        origin[outputs.ENGINE] = "beam"
-        outputs.make_folders(settings)
         with outputs.locked(settings):
+            tokenizer = settings.make_tokenizer()
+            origin = outputs.origin(settings, tokenizer.vocabulary)
+            origin[outputs.ENGINE] = "beam"
             if description := outputs.finished(settings, origin):
                 return description, True
             if not overwrite:

@@ -129,16 +129,22 @@ def build(pipeline: beam.Pipeline, job: Job) -> None:
 
 def _ranges(patterns, job):
     """Yields numbered ranges of the input files."""
-    sources.reach_with(beam_files.BeamFiles())
+    paths = _unchanged(patterns, job)
+    yield from enumerate(
+        ranges.ranges(paths, job.settings.input_format, job.range_bytes)
+    )
+
+
+def _unchanged(patterns, job):
+    """The input files, which must be those that the pipeline was started with."""
+    sources.reach_with(beam_files.BeamFiles())  # which lists them anew
     paths = inputs.expand(list(patterns))
     if outputs.summary(paths) != job.description.origin["inputs"]:
         raise UserError(
             f"{','.join(patterns)}: input files have changed since the pipeline was "
             "started, or differ on its workers; start it again"
         )
-    yield from enumerate(
-        ranges.ranges(paths, job.settings.input_format, job.range_bytes)
-    )
+    return paths
 
 
 class _Tokenize(beam.DoFn):
@@ -208,6 +214,7 @@ class _Text(NamedTuple):
 
     @classmethod
     def of(cls, notes: list[tuple[int, dict]], job: Job) -> "_Text":
+        _unchanged(job.patterns, job)  # now that all are read
         notes = [counts for _, counts in sorted(notes, key=lambda note: note[0])]
         total = collections.Counter()
         for counts in notes:

@@ -18,9 +18,10 @@ import numpy as np
 from text.corpus import sample
 from text.errors import UserError
 from text.files import local
-from text.generation import outputs, stages
+from text.generation import outputs, stages, work
 from text.generation.settings import Settings
 from text.progress import duration, size
+from text.tokenizers.vocabulary import Vocabulary
 
 _PASSES = 20  # at most; documents draw their lengths anew in each
 _POSITIONS = 1 << 20  # of the records written, or a few batches
@@ -95,12 +96,12 @@ def estimate(settings: Settings, num_workers: int = 1, num_shards: int = 1) -> N
         UserError: the text does not allow it, as far as the sample shows.
         OSError: a file cannot be read, or the temporary folder cannot be written.
     """
-    settings.make_tokenizer()  # it checks what it makes
+    vocabulary = settings.make_tokenizer().vocabulary
     outputs.refuse_overlaps(settings)
     outputs.refuse_folders(settings)
     with tempfile.TemporaryDirectory(prefix="dry_run-") as folder:
         try:
-            return _Trial(settings, folder).needs(num_workers, num_shards)
+            return _Trial(settings, folder, vocabulary).needs(num_workers, num_shards)
         finally:
             stages.forget()
 
@@ -108,14 +109,15 @@ def estimate(settings: Settings, num_workers: int = 1, num_shards: int = 1) -> N
 class _Trial:
     """The stages, done with a sample; sizes in bytes, times of the processor."""
 
-    def __init__(self, settings: Settings, folder: str):
+    def __init__(self, settings: Settings, folder: str, vocabulary: Vocabulary):
         self._real = settings
         self._settings = dataclasses.replace(
             settings, output_files=(f"{folder}/records",)
         )
         self._folder = self._settings.work_folder
         self._file = self._settings.settings_file
-        os.makedirs(self._folder)
+        origin = {"vocab_sha256": vocabulary.digest}  # all that the stages look at
+        work.Folder(self._folder, origin, stages.MADE).begin()
         flags = dataclasses.replace(self._settings, input_files=())
         local.write_json(self._file, dataclasses.asdict(flags))
         self._instances = settings.make()

@@ -12,7 +12,7 @@ import json
 import os
 import resource
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -67,33 +67,57 @@ def refuse_folders(settings) -> None:
             )
 
 
-def make_folders(settings) -> None:
-    """Creates the folders of the outputs.
+@contextlib.contextmanager
+def _folders(settings):
+    """Creates the folders of the outputs, and removes those that stay empty.
 
     Raises:
         UserError: an output is a folder, or its folder is a file.
     """
     refuse_folders(settings)
-    for path in _local(settings.output_files):
-        try:
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise UserError(
-                f"{error.filename}: is not a folder, so {path} cannot be written; choose "
-                "another --output_file"
-            ) from error
+    with contextlib.ExitStack() as stack:
+        for path in _local(settings.output_files):
+            for folder in _missing(os.path.dirname(path)):
+                stack.callback(_remove_if_empty, folder)
+            _make_folder(path)
+        yield
+
+
+def _missing(folder):
+    """The folders above and at a path that do not exist, the highest first."""
+    if not folder or os.path.lexists(folder):
+        return []
+    return [*_missing(os.path.dirname(folder)), folder]
+
+
+def _remove_if_empty(folder):
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
+def _make_folder(path):
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UserError(
+            f"{error.filename}: is not a folder, so {path} cannot be written; choose "
+            "another --output_file"
+        ) from error
 
 
 @contextlib.contextmanager
 def locked(settings) -> Iterator[None]:
     """Keeps other processes from writing any of the outputs, except remote ones.
 
+    Creates the folders of the outputs, and removes those that stay empty.
+
     Raises:
-        UserError: another process is writing one, or there are more than may be open.
+        UserError: another process is writing one, there are more than may be open, or one
+            cannot be written.
     """
     paths = sorted(set(map(os.path.realpath, _local(_paths(settings)))))
     _allow_open_files(len(paths) + _OTHER_FILES)
-    with contextlib.ExitStack() as stack:
+    with _folders(settings), contextlib.ExitStack() as stack:
         for path in paths:
             stack.enter_context(local.locked(path))
         yield
@@ -129,9 +153,33 @@ def origin(settings, vocabulary) -> dict:
     return json.loads(json.dumps(made_of))
 
 
-def summary(paths: Iterable[str]) -> dict:
-    """Identifies input files by the path, size and modification time of each."""
-    return _summary((path, *sources.status(path)) for path in paths)
+def summary(
+    paths: Iterable[str], statuses: Iterable[sources.Status] | None = None
+) -> dict:
+    """Identifies input files by the path, size and modification time of each.
+
+    Args:
+        statuses: those of the files, if they are known.
+    """
+    statuses = map(sources.status, paths) if statuses is None else statuses
+    listed = zip(paths, statuses, strict=True)
+    return _summary((path, size, changed) for path, (size, changed, _) in listed)
+
+
+def statuses(paths: Sequence[str], origin: dict) -> np.ndarray:
+    """int64 [files, 3]: the `sources.Status` of each input file.
+
+    Raises:
+        ChangedFileError: they are not those of the origin.
+    """
+    kind = np.dtype((np.int64, len(sources.Status._fields)))
+    found = np.fromiter(map(sources.status, paths), kind, len(paths))
+    if summary(paths, found.tolist()) != origin["inputs"]:
+        raise sources.ChangedFileError(
+            f"{', '.join(paths[:3])}: input files have changed while they were read; when "
+            "nothing changes them any more, run the same command again"
+        )
+    return found
 
 
 def _summary(listed: Iterable[tuple[str, int, int]]) -> dict:

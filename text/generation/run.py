@@ -7,18 +7,18 @@ describes the records and removes the folder. The others join in.
 import contextlib
 import dataclasses
 import errno
-import functools
 import os
 import time
 
 from text.errors import UserError
-from text.files import local
+from text.files import local, sources
 from text.generation import outputs, stages, work
 from text.generation.settings import Settings
 from text.records.descriptions import Description
 
 # In which shard 0, started again with another number of shards, notes that number.
 _SECONDS_TO_AGREE = 20.0
+_SECONDS_BETWEEN_LOOKS = 60.0
 
 
 def generate(
@@ -42,11 +42,15 @@ def generate(
         OSError: a file cannot be read or written.
         KeyboardInterrupt: with a line for the user.
     """
-    tokenizer = settings.make_tokenizer()
     outputs.refuse_overlaps(settings)
-    origin = outputs.origin(settings, tokenizer.vocabulary)
-    folder = work.Folder(settings.work_folder, origin, stages.MADE)
-    with _disk_full_explained(folder):
+    with contextlib.ExitStack() as stack:
+        if not shard[0]:
+            # First: what another process writes meanwhile must not be read.
+            stack.enter_context(outputs.locked(settings))
+        tokenizer = settings.make_tokenizer()
+        origin = outputs.origin(settings, tokenizer.vocabulary)
+        folder = work.Folder(settings.work_folder, origin, stages.MADE)
+        stack.enter_context(_disk_full_explained(folder))
         if shard[0]:
             return _join_in(settings, folder, num_workers, overwrite, shard), False
         return _lead(settings, folder, tokenizer, num_workers, overwrite, shard)
@@ -54,39 +58,44 @@ def generate(
 
 def _lead(settings, folder, tokenizer, num_workers, overwrite, shard):
     """Begins the work, does its share, describes the records, removes the work."""
-    outputs.make_folders(settings)
-    with outputs.locked(settings):
-        unfinished = outputs.summarized(folder.unfinished_origin())
-        is_resumed = unfinished == folder.origin and not folder.failure()
-        if description := outputs.finished(settings, folder.origin):
-            if is_resumed or not (unfinished or folder.strangers()):
-                folder.remove()
-            return description, True
-        folder.refuse_strangers()
-        if not is_resumed:
-            if not overwrite:
-                outputs.refuse_what_is_there(settings, folder)
+    unfinished = outputs.summarized(folder.unfinished_origin())
+    is_resumed = unfinished == folder.origin and not folder.failure()
+    if description := outputs.finished(settings, folder.origin):
+        if is_resumed or not (unfinished or folder.strangers()):
+            folder.remove()
+        return description, True
+    folder.refuse_strangers()
+    if not is_resumed:
+        if not overwrite:
+            outputs.refuse_what_is_there(settings, folder)
+        folder.refuse_shards()
+        folder.begin()
+    folder.share_among(shard[1])
+    flags = dataclasses.asdict(dataclasses.replace(settings, input_files=()))
+    local.write_json(settings.settings_file, flags)
+
+    def check():
+        _check_failure(folder)
+        watch()
+
+    watch = _TextWatch(settings, folder)
+    share = work.Share(*shard, check)
+    try:
+        with _working(settings, num_workers, share) as workers:
+            counts, written = stages.make_all(settings, folder, workers)
+    except sources.ChangedFileError:
+        raise  # what is noted is of the text as it was, and good if it is restored
+    except UserError as error:
+        # The input or a flag must change, so the work so far is useless.
+        if share.count == 1:
+            folder.remove()
+        else:
             folder.begin()
-        folder.share_among(shard[1])
-        flags = dataclasses.asdict(dataclasses.replace(settings, input_files=()))
-        local.write_json(settings.settings_file, flags)
-        share = work.Share(*shard, functools.partial(_check_failure, folder))
-        try:
-            with _working(settings, num_workers, share) as workers:
-                counts, written = stages.make_all(settings, folder, workers)
-        except UserError as error:
-            # The input or a flag must change, so the work so far is useless.
-            if share.count == 1:
-                folder.remove()
-            else:
-                folder.begin()
-                folder.fail(str(error))  # for runs that start later
-            raise
-        description = stages.describe(
-            settings, folder.origin, tokenizer, counts, written
-        )
-        description.write(settings.description_file)
-        folder.remove()
+            folder.fail(str(error))  # for runs that start later
+        raise
+    description = stages.describe(settings, folder.origin, tokenizer, counts, written)
+    description.write(settings.description_file)
+    folder.remove()
     return description, False
 
 
@@ -119,27 +128,33 @@ def _join_in(settings, folder, num_workers, overwrite, shard):
 
     def check_within():
         check()
+        watch()
         if not is_begun():
             check()  # it may have finished between the two looks
             raise UserError(
                 f"{folder.path}: shard 0 has ended without finishing; see its message"
             )
 
+    watch = _TextWatch(settings, folder)
     try:
         work.Share(*shard, check_before).wait_until(is_ready, "shard 0 to begin")
         _agree(folder, shard, check)
         share = work.Share(*shard, check_within)
+        # What is refused before it holds this is not one of the job's runs.
         with local.locked(f"{folder.path}/shard-{index}"):
-            with _working(settings, num_workers, share) as workers:
-                stages.make_all(settings, folder, workers)
+            try:
+                with _working(settings, num_workers, share) as workers:
+                    stages.make_all(settings, folder, workers)
+            except sources.ChangedFileError:
+                raise  # the others find it themselves
+            except UserError as error:
+                if is_begun() and not folder.failure():
+                    folder.fail(f"shard {index}: {error}")
+                raise
             # So that this run fails if the leading one does.
             share.wait_until(lambda: False, "shard 0 to end")
     except _Finished as finished:
         return finished.description
-    except UserError as error:
-        if is_begun() and not folder.failure():
-            folder.fail(f"shard {index}: {error}")
-        raise
     except FileNotFoundError:
         check()
         raise
@@ -171,6 +186,27 @@ class _Finished(Exception):
     def __init__(self, description: Description):
         super().__init__()
         self.description = description
+
+
+class _TextWatch:
+    """Looks once a minute, while the text is needed, whether it is still the same.
+
+    The shard that finds a change ends, and the others must not wait for it.
+    """
+
+    def __init__(self, settings, folder):
+        self._settings, self._folder = settings, folder
+        self._looked = time.monotonic()
+
+    def __call__(self):
+        """Raises:
+        ChangedFileError: it is not.
+        """
+        if time.monotonic() - self._looked < _SECONDS_BETWEEN_LOOKS:
+            return
+        self._looked = time.monotonic()
+        if work.noted(stages.corpus_path(self._folder)) is None:
+            outputs.statuses(self._settings.input_files, self._folder.origin)
 
 
 def _check_failure(folder):

@@ -25,6 +25,7 @@ import numpy as np
 
 from text.corpus import formats, store
 from text.errors import UserError
+from text.files import sources
 from text.files.local import read_json, replacing
 from text.generation import outputs, work
 from text.generation.permutation import permute, round_keys
@@ -87,8 +88,13 @@ def describe(
     )
 
 
+def corpus_path(folder: work.Folder) -> str:
+    """The prefix of the tokenized text; noted when the text is needed no longer."""
+    return f"{folder.path}/corpus"
+
+
 def _tokenize_all(settings, folder, workers, counts):
-    path = f"{folder.path}/corpus"
+    path = corpus_path(folder)
     noted = work.noted(path)
     if noted is None:
         prefixes, found = _tokenize_pieces(settings, folder, workers)
@@ -118,9 +124,14 @@ def _tokenize_pieces(settings, folder, workers):
     """Returns the prefixes of the pieces' files, and what they contain together."""
     total = folder.origin["inputs"]["bytes"]
     prefixes = []
+    before = outputs.statuses(settings.input_files, folder.origin)
+
+    def files():
+        for path, status in zip(settings.input_files, before, strict=True):
+            yield path, sources.Status(*status.tolist())
 
     def tasks():
-        pieces = formats.pieces(settings.input_files, settings.input_format, total)
+        pieces = formats.pieces(files(), settings.input_format, total)
         for number, piece in enumerate(pieces):
             prefixes.append(f"{folder.path}/piece-{number:06d}")
             size = sum(span.size for span in piece)
@@ -129,6 +140,8 @@ def _tokenize_pieces(settings, folder, workers):
     counts = collections.Counter()
     for noted in workers.do_all(tasks(), total, "1/3 tokenizing", "MB", scale=1e6):
         counts.update(noted)
+    for path, status in files():
+        sources.refuse_change(path, status)
     return prefixes, counts
 
 
@@ -239,12 +252,19 @@ class _Shared:
         for name in ("input_files", "output_files"):
             flags[name] = tuple(flags[name])
         self.settings = Settings(**flags)
-
         self.instances = self.settings.make()
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        return self.settings.load_tokenizer(self.settings.vocab_file)
+        path = self.settings.vocab_file
+        tokenizer = self.settings.load_tokenizer(path)
+        expected = work.origin(self.settings.work_folder)["vocab_sha256"]
+        if tokenizer.vocabulary.digest != expected:
+            raise sources.ChangedFileError(
+                f"{path}: has changed while it was used; restore it and run the same "
+                "command again, or add --overwrite to start over"
+            )
+        return tokenizer
 
     @functools.cached_property
     def corpus(self) -> store.Corpus:

@@ -28,6 +28,7 @@ _ENDED = "ended~bert~.json"  # the origin of a job whose files are being removed
 _FAILED = "failed.json"  # why a run that shares the job has given up
 _SHARDS = "shards.json"  # among how many runs the job is shared
 _EARLIER_LOCK = "lock"  # an empty file made by earlier versions
+_SHARD_LOCK = re.compile(rf"\.(?P<shard>shard-\d+){local.LOCK}")
 _POLL_SECONDS = 0.2
 _NEWS_SECONDS = 60.0
 
@@ -98,6 +99,17 @@ class Folder:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return read_json(self._file(_SHARDS))["number"]
 
+    def refuse_shards(self) -> None:
+        """Raises:
+        UserError: a run that shares the job is at work; what it writes would be taken for
+            that of the next job.
+        """
+        names = os.listdir(self.path) if os.path.isdir(self.path) else ()
+        for name in names:
+            if found := _SHARD_LOCK.fullmatch(name):
+                with local.locked(self._file(found["shard"])):
+                    pass
+
     def begin(self) -> None:
         """Starts the job over, removing what an earlier one left in the folder."""
         os.makedirs(self.path, exist_ok=True)
@@ -147,6 +159,11 @@ class Folder:
 
     def _file(self, name):
         return os.path.join(self.path, name)
+
+
+def origin(path: str) -> dict:
+    """That of the job in a folder."""
+    return read_json(os.path.join(path, _ORIGIN))
 
 
 def _some(names):

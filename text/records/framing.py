@@ -12,11 +12,19 @@ from text.errors import UserError
 from text.files import sources
 
 FRAME = 16  # bytes around a record: its length, and two checksums
+_HEADER = 12  # of these, the length and its checksum
 
 
-def length_at(content, position: int) -> int:
-    """The length of the record whose frame begins at a position; not checked."""
-    return struct.unpack_from("<Q", content, position)[0]
+def length_at(content, position: int) -> int | None:
+    """The length of the record whose frame begins at a position.
+
+    None if its checksum is wrong, or the file's content ends before the record does.
+    """
+    (length,) = struct.unpack_from("<Q", content, position)
+    if position + FRAME + length > len(content):
+        return None
+    header = content[position : position + _HEADER]
+    return length if header == _header(length) else None
 
 
 def _masked(crc):

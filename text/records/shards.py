@@ -137,7 +137,7 @@ def count(path, compression):
 
 
 def _lengths(path):
-    """Yields the lengths of records in a plain file on this machine, unchecked."""
+    """Yields the lengths of records in a plain local file, up to a damaged one."""
     with (
         open(path, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
@@ -145,6 +145,8 @@ def _lengths(path):
         position = 0
         while position + framing.FRAME <= len(content):
             length = framing.length_at(content, position)
+            if length is None:
+                return
             yield length
             position += framing.FRAME + length
 

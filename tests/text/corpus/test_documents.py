@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from text.corpus import formats
 from text.corpus.formats import Span
 from text.errors import UserError
-from text.files import inputs
+from text.files import inputs, sources
 
 
 @pytest.fixture
@@ -21,7 +21,8 @@ def small_pieces(monkeypatch):
 
 def cut(*paths, input_format):
     total = sum(path.stat().st_size for path in paths)
-    return list(formats.pieces(list(map(str, paths)), input_format, total))
+    files = [(str(path), sources.status(str(path))) for path in paths]
+    return list(formats.pieces(files, input_format, total))
 
 
 def read(pieces, input_format, ends_at_file_end=True):

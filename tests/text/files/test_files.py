@@ -99,6 +99,40 @@ def test_a_killed_holder_is_no_hindrance(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_lock_is_not_taken_through_a_link(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    lock = tmp_path / ".a~bert~lock"
+    for make in (lock.symlink_to, lock.hardlink_to):
+        make(precious)
+        with pytest.raises(UserError, match="is for a lock, but what is there is not"):
+            with local.locked(str(tmp_path / "a")):
+                pass
+        assert precious.read_text() == "precious" and lock.exists()
+        lock.unlink()
+    lock.symlink_to(tmp_path / "new")  # which would be made
+    with pytest.raises(UserError, match="is not one; move it away"):
+        with local.locked(str(tmp_path / "a"), shared=True):
+            pass
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_pipe_in_the_place_of_a_lock_is_refused(tmp_path):
+    os.mkfifo(tmp_path / ".a~bert~lock")
+    with pytest.raises(UserError, match="is not one; move it away"):
+        with local.locked(str(tmp_path / "a")):
+            pass
+
+
+def test_the_lock_of_another_process_is_not_removed(tmp_path):
+    path = tmp_path / "a"
+    with local.locked(str(path)):
+        (tmp_path / ".a~bert~lock").unlink()  # by someone who cleans up
+        second = hold(path)
+    assert (tmp_path / ".a~bert~lock").exists()
+    end(second)
+
+
 def test_readers_share_and_keep_writers_out(tmp_path):
     path = tmp_path / "a"
     first, second = hold(path, "shared"), hold(path, "shared")

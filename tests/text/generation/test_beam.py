@@ -186,6 +186,36 @@ def test_text_without_records_is_refused(folder, content, changed, message):
     assert not made_in(folder)
 
 
+@pytest.mark.parametrize("change", ["appended", "replaced", "after the last was read"])
+def test_text_that_changes_while_it_is_read_is_refused(folder, monkeypatch, change):
+    text = folder / "text.txt"
+    calls = []
+
+    def whole_documents(span, *rest, original=beam_steps.ranges.whole_documents):
+        whole = original(span, *rest)
+        calls.extend([whole] if whole else [])
+        if change == "appended" and len(calls) == 3:
+            with open(text, "a") as file:
+                file.write("One more line.\n")
+        if change == "replaced" and len(calls) == 3:
+            times = text.stat().st_mtime_ns
+            (folder / "other").write_text(text.read_text()[:-3] + "xyz")
+            os.utime(folder / "other", ns=(times, times))
+            os.replace(folder / "other", text)
+        return whole
+
+    def checked(notes, job, original=beam_steps._Text.of):
+        if change == "after the last was read":
+            text.touch()
+        return original(notes, job)
+
+    monkeypatch.setattr(beam_steps.ranges, "whole_documents", whole_documents)
+    monkeypatch.setattr(beam_steps._Text, "of", checked)
+    with pytest.raises(UserError, match=r"text.txt: (input files have|has) changed"):
+        generate(make(folder))
+    assert not made_in(folder)
+
+
 def _dying(grouped, checked, job, original=beam_steps._written):
     if grouped[0] == 2:
         raise MemoryError("of this worker")

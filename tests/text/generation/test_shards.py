@@ -73,22 +73,28 @@ def test_shards_that_disagree_on_their_number_are_refused(
     settings, folder, monkeypatch
 ):
     monkeypatch.setattr(generation_run, "_SECONDS_TO_AGREE", 0.5)
-    ended = {}
-
-    def lead():
-        try:
-            generate(settings, shard=(0, 2))
-        except UserError as error:
-            ended[0] = str(error)
-
-    leading = threading.Thread(target=lead, daemon=True)
+    leading = threading.Thread(
+        target=generate, args=(settings,), kwargs={"shard": (0, 2)}, daemon=True
+    )
     leading.start()
     message = "--num_shards=3, but shard 0 has --num_shards=2; all must have the same"
     with pytest.raises(UserError, match=message):
         generate(settings, shard=(1, 3))
+    assert leading.is_alive()  # it waits for a shard that is not refused
+    description, _ = generate(settings, shard=(1, 2))
     leading.join(60)
-    assert message in ended[0]  # it would wait for ever
-    ended = together(settings, 3)  # another number, once all are started again
+    assert description == generate(settings)[0]
+
+
+def test_another_number_of_shards_continues_the_work(settings, folder):
+    work_folder = work.Folder(
+        settings.work_folder,
+        outputs.origin(settings, settings.load_tokenizer(VOCAB_FILE).vocabulary),
+        stages.MADE,
+    )
+    work_folder.begin()
+    work_folder.share_among(2)
+    ended = together(settings, 3)
     assert not any(isinstance(result, UserError) for result in ended.values())
 
 
@@ -205,9 +211,22 @@ def test_the_same_shard_does_not_run_twice(settings, folder):
     work.Folder(settings.work_folder, origin, stages.MADE).begin()
     local.write_json(settings.settings_file, {})
     with local.locked(f"{settings.work_folder}/shard-1"):
+        before = sorted(os.listdir(settings.work_folder))
         with pytest.raises(UserError, match="shard-1: in use by process"):
             generate(settings, shard=(1, 2))
+        # No trace: the shards at work would take it for their end.
+        assert sorted(os.listdir(settings.work_folder)) == before
     shutil.rmtree(settings.work_folder)
+
+
+def test_a_shard_at_work_keeps_others_from_starting_over(settings, folder):
+    origin = outputs.origin(settings, settings.load_tokenizer(VOCAB_FILE).vocabulary)
+    work.Folder(settings.work_folder, origin, stages.MADE).begin()
+    other = make_settings(folder, output_files=settings.output_files, dupe_factor=5)
+    with local.locked(f"{settings.work_folder}/shard-1"):
+        with pytest.raises(UserError, match="shard-1: in use by process"):
+            generate(other, overwrite=True, shard=(0, 2))
+    generate(other, overwrite=True)
 
 
 @pytest.mark.slow

@@ -204,6 +204,17 @@ def test_broken_files_are_named_with_the_record(tmp_path):
         opened(str(path)).check()
 
 
+@pytest.mark.parametrize("bit", range(0, 96, 3))
+def test_a_flipped_bit_in_a_length_is_named(tmp_path, bit):
+    size = 256  # a wrong length may lead to where another record begins
+    content = bytearray(framing.frame([bytes(size - framing.FRAME)] * 8))
+    content[2 * size + bit // 8] ^= 1 << bit % 8
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="x: record 3: the length's checksum is wrong"):
+        shards.survey([str(path)], {})
+
+
 def test_foreign_records_are_refused(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(framing.frame([b"\xff\xff\xff"]))

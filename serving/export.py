@@ -11,9 +11,9 @@ An export is a folder that appears when it is complete:
 
 Both SavedModels are laid out for TensorFlow Serving, and use only core TensorFlow
 operations, but for a tokenizer that needs other `libraries`; export.json names them. Before
-the folder appears, another process loads both and must give the answers that this process
-computed with text/ and the script. export.json is written last and lists the files; a
-folder that contains others is never removed.
+the folder appears, another process loads both, in Python and as TensorFlow Serving does,
+and must give the answers that this process computed with text/ and the script. export.json
+is written last and lists the files; a folder that contains others is never removed.
 """
 
 import base64
@@ -43,6 +43,11 @@ from text.tokenizers.tokenizer import Tokenizer
 
 TEXT, TENSORS = os.path.join("text", "1"), os.path.join("tensors", "1")
 _RELOAD = os.path.join(os.path.dirname(__file__), "reload.py")
+# The loaders of reload.py, and how messages begin.
+_LOADERS = {
+    "functions": "once loaded, it",
+    "session": "once loaded as TensorFlow Serving does, it",
+}
 # How much numbers may differ.
 _TOLERANCE = {"float32": 1e-5, "mixed_bfloat16": 0.05}
 
@@ -286,25 +291,25 @@ def _check(product: Product, directory: str) -> None:
     examples = {"examples": ("bytes", [len(examples)], examples)}
     expected = [outputs for _, outputs in product.more.values()]
     expected += [product.outputs] * 4
-    answered, *found = _reload(
-        directory,
-        product.tokenizer.libraries,
+    calls = [
         (TEXT, "serving_default", requests),
         *((TEXT, name, requests) for name in product.more),
         (TEXT, "tensors", batch),
         (TEXT, "examples", examples),
         (TENSORS, "serving_default", batch),
         (TENSORS, "examples", examples),
-    )
-    for here, there in zip(expected, found, strict=True):
-        _compare_arrays("once loaded, it returns different", here, there, product.dtype)
-    if product.dtype != "float32":
-        return  # rounding may change a near tie
-    answers = forms.answers(product.form, answered, product.requests)
-    for request, here, there in zip(
-        product.requests, product.answers, answers, strict=True
-    ):
-        _compare_answers(request, here, there)
+    ]
+    libraries = product.tokenizer.libraries
+    for how, (answered, *found) in _reload(directory, libraries, calls).items():
+        for here, there in zip(expected, found, strict=True):
+            _compare_arrays(f"{how} returns different", here, there, product.dtype)
+        if product.dtype != "float32":
+            continue  # rounding may change a near tie
+        answers = forms.answers(product.form, answered, product.requests)
+        for request, here, there in zip(
+            product.requests, product.answers, answers, strict=True
+        ):
+            _compare_answers(how, request, here, there)
 
 
 def _compare_arrays(what, expected, found, dtype="float32"):
@@ -325,15 +330,15 @@ def _compare_arrays(what, expected, found, dtype="float32"):
             )
 
 
-def _compare_answers(request, expected, found):
+def _compare_answers(how, request, expected, found):
     if not _differ(expected, found):
         return
     shown = [
         json.dumps(x, ensure_ascii=False)[:300] for x in (request, found, expected)
     ]
     raise UserError(
-        "the export was removed: once loaded, it answers {} with {}, but {} was expected; "
-        "an untrained model may have ties, which can go either way".format(*shown)
+        "the export was removed: {} answers {} with {}, but {} was expected; an "
+        "untrained model may have ties, which can go either way".format(how, *shown)
     )
 
 
@@ -361,27 +366,32 @@ def _strings(values, kind):
     return "string", shape, values
 
 
-def _reload(directory, libraries, *calls) -> list[dict[str, np.ndarray]]:
-    """The answers of a process that has only the files."""
-    calls = [
+def _reload(directory, libraries, calls) -> dict[str, list[dict[str, np.ndarray]]]:
+    """The answers of a process that has only the files, by the name of the loader."""
+    described = [
         {
             "model": os.path.join(directory, model),
+            "loader": loader,
             "libraries": libraries if model == TEXT else (),
             "signature": name,
             "inputs": inputs,
         }
+        for loader in _LOADERS
         for model, name, inputs in calls
     ]
     with tempfile.TemporaryDirectory() as scratch:
         asked, answered = (os.path.join(scratch, n) for n in ("calls.json", "answers"))
         with open(asked, "w", encoding="utf-8") as file:
-            json.dump(calls, file)
+            json.dump(described, file)
         # -P: must not import files from the program's folder.
         command = [sys.executable, "-P", _RELOAD, asked, answered]
         process = subprocess.run(command, capture_output=True, text=True)
         if process.returncode:
             _refuse_to_load(process)
-        return [_outputs(os.path.join(answered, str(i))) for i in range(len(calls))]
+        paths = (os.path.join(answered, str(i)) for i in range(len(described)))
+        return {
+            name: [_outputs(next(paths)) for _ in calls] for name in _LOADERS.values()
+        }
 
 
 def _refuse_to_load(process):

@@ -89,9 +89,17 @@ def finished(line: list[str], **given) -> subprocess.CompletedProcess:
 
 
 def run(command, *, capture_output, text) -> subprocess.CompletedProcess:
-    """As `subprocess.run`, where serving/export.py checks an export."""
+    """As `subprocess.run`, where serving/export.py checks an export.
+
+    So every export that a test makes is also loaded by what TensorFlow Serving loads with.
+    """
+    from tests import graph_session
+
     assert command[1] == "-P" and capture_output and text
-    return finished([command[0], *command[2:]])
+    done = finished([command[0], *command[2:]])
+    if not done.returncode:
+        graph_session.check_calls(*command[3:])
+    return done
 
 
 def hosts_finished(cluster: dict[str, list[list[str]]]):

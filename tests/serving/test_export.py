@@ -1,8 +1,10 @@
 """Exports: raw text gives the script's own answers to whoever loads it, or go."""
 
 import dataclasses
+import functools
 import json
 import os
+import pathlib
 import random
 import shutil
 import subprocess
@@ -19,7 +21,7 @@ import run_classifier
 from training.backend import tf
 from serving import export, portable
 from serving.predictor import FOLDER, Predictor
-from tests import jobs
+from tests import graph_session, jobs
 from tests.serving.test_export_folder import left_by_a_killed_process
 from tests.serving.texts import TINY, real_texts, write_words
 from text.errors import UserError
@@ -249,6 +251,63 @@ def test_an_export_that_answers_otherwise_leaves_nothing(copied, monkeypatch):
         run(copied, do_train=False, do_export=True)
     assert (copied / "output" / "export" / "export.json").read_bytes() == before
     assert not list((copied / "output").glob(".export~bert~*"))
+
+
+@pytest.mark.slow
+def test_an_export_that_only_python_can_use_leaves_nothing(copied, monkeypatch):
+    made = tf.lookup.StaticHashTable
+    anonymous = functools.partial(made, experimental_is_anonymous=True)
+    monkeypatch.setattr(tf.lookup, "StaticHashTable", anonymous)
+    shutil.rmtree(copied / "output" / "export")
+    with pytest.raises(
+        UserError, match="removed: serving_default, loaded as session: "
+    ):
+        run(copied, do_train=False, do_export=True)
+    assert not list((copied / "output").glob("*export*"))
+
+
+@pytest.mark.slow
+def test_a_server_answers_by_every_signature_as_python_does(exported, predictor):
+    directory = exported / "output" / "export"
+    ids = np.array([[2, 5, 6, 3] + [0] * 28], np.int32)
+    batch = {"input_ids": ids, "input_mask": (ids > 0).astype(np.int32)}
+    batch["segment_ids"] = np.zeros_like(ids)
+    example = tf.train.Example()
+    for name, values in batch.items():
+        example.features.feature[name].int64_list.value.extend(values[0])
+    given = {
+        "serving_default": {"text": np.array(["a cat sat", "", "Σας."])},
+        "tensors": batch,
+        "examples": {"examples": np.array([example.SerializeToString()], object)},
+    }
+    tensors = {"serving_default": batch, "examples": given["examples"]}
+    for part, calls in ((export.TEXT, given), (export.TENSORS, tensors)):
+        functions = tf.saved_model.load(str(directory / part)).signatures
+        with graph_session.loaded(directory / part) as session:
+            assert session.signatures.keys() == calls.keys()
+            for name, inputs in calls.items():
+                inputs_ = {k: tf.constant(v) for k, v in inputs.items()}
+                for key, value in functions[name](**inputs_).items():
+                    found = session.run(name, inputs)[key]
+                    if value.dtype == tf.string:
+                        assert found.tolist() == value.numpy().tolist()
+                    else:
+                        np.testing.assert_allclose(found, value, rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_tensorflows_own_program_runs_it(exported, predictor):
+    command = [
+        str(pathlib.Path(sys.executable).parent / "saved_model_cli"),
+        "run",
+        f"--dir={exported / 'output' / 'export' / export.TEXT}",
+        "--tag_set=serve",
+        "--signature_def=serving_default",
+        "--input_exprs=text=['a cat sat']",
+    ]
+    done = jobs.finished(command, env=os.environ)
+    (answer,) = predictor.predict([{"text": "a cat sat"}])
+    assert f"predicted:\n[b'{answer['predicted']}']" in done.stdout, done.stderr
 
 
 @pytest.mark.slow

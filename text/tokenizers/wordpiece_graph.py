@@ -3,6 +3,7 @@
 It equals text/tokenizers/wordpiece.py.
 """
 
+import hashlib
 import itertools
 
 import tensorflow as tf
@@ -144,20 +145,35 @@ def _write(vocabulary: Vocabulary, path: str) -> int:
 
 def _table(vocab_file, key):
     """Token to id or id to token; -1 and "" for missing ones."""
-    line, number = (
-        tf.lookup.TextFileIndex.WHOLE_LINE,
-        tf.lookup.TextFileIndex.LINE_NUMBER,
-    )
-    initializer = tf.lookup.TextFileInitializer(
-        vocab_file,
-        key_dtype=key,
-        key_index=line if key == tf.string else number,
-        value_dtype=tf.int64 if key == tf.string else tf.string,
-        value_index=number if key == tf.string else line,
-    )
-    # With a name, two models in one process would share the first one's table.
-    return tf.lookup.StaticHashTable(
-        initializer,
-        -1 if key == tf.string else "",
-        experimental_is_anonymous=True,
-    )
+    initializer = _LinesOfFile(vocab_file, key)
+    return tf.lookup.StaticHashTable(initializer, -1 if key == tf.string else "")
+
+
+class _LinesOfFile(tf.lookup.TextFileInitializer):
+    """Fills a table, and names it by its content.
+
+    A table without a name (`experimental_is_anonymous`) is a new, empty one in each run of
+    a graph session, as in TensorFlow Serving. Tables of one name are one table in a
+    process; so models with different vocabularies need different names, and equal exports
+    equal ones.
+    """
+
+    def __init__(self, vocab_file, key):
+        line, number = (
+            tf.lookup.TextFileIndex.WHOLE_LINE,
+            tf.lookup.TextFileIndex.LINE_NUMBER,
+        )
+        with tf.io.gfile.GFile(vocab_file, "rb") as file:
+            digest = hashlib.sha256(file.read()).hexdigest()
+        self._name_of_table = f"vocabulary_{digest}_{key.name}"
+        super().__init__(
+            vocab_file,
+            key_dtype=key,
+            key_index=line if key == tf.string else number,
+            value_dtype=tf.int64 if key == tf.string else tf.string,
+            value_index=number if key == tf.string else line,
+        )
+
+    @property
+    def _shared_name(self):
+        return self._name_of_table

@@ -117,6 +117,7 @@ _MUCH_UNKNOWN = 0.05
 
 
 def main(given: Options) -> None:
+    given = given.completed(given.vocab_file)
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(given, name) for name in names}
     values |= kinds.kind_of(given.vocab_file).resolved(given, given.vocab_file)

@@ -38,6 +38,8 @@ _CJK = re.compile(
     "\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
 )
 
+_SWITCHES = ("do_lower_case", "strip_accents", "split_cjk")
+
 _UNCASED_RELEASES = (
     "uncased_L-24_H-1024_A-16",
     "uncased_L-12_H-768_A-12",
@@ -137,13 +139,12 @@ class WordSplitter:
     def of(cls, options) -> "WordSplitter":
         """Makes the splitter for `TokenizerOptions`."""
         lowers = options.do_lower_case is not False
-        return cls(lowers, options.strip_accents, options.split_cjk)
+        return cls(lowers, options.strip_accents, options.split_cjk is not False)
 
     @property
     def settings(self) -> dict[str, bool]:
         """The options by the names of their flags."""
-        names = ("do_lower_case", "strip_accents", "split_cjk")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _SWITCHES}
 
     def chunks(self, text: str) -> list[str]:
         """Splits at spaces only; the words of a chunk do not depend on other chunks."""
@@ -220,6 +221,7 @@ class WordPiece(WordByWord):
         self._longest_piece = max(map(len, vocabulary.tokens)) + len("##")
 
     vocabulary_file = "vocab.txt"
+    text_flags = _SWITCHES
     hugging_face_classes = (
         None,  # not said
         "BertTokenizer",
@@ -251,7 +253,7 @@ class WordPiece(WordByWord):
             vocabulary,
             do_lower_case=options.do_lower_case is not False,
             strip_accents=options.strip_accents,
-            split_cjk=options.split_cjk,
+            split_cjk=options.split_cjk is not False,
         )
 
     @property

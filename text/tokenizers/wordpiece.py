@@ -33,6 +33,14 @@ _COMPOSED = re.compile(
     )
 )
 
+# Letters of a Hangul syllable in Unicode's form D, as file systems and tools of macOS write
+# them: the first and the second one, or a syllable of these two, and the last one.
+_OPEN = "".join(map(chr, range(0xAC00, 0xD7A4, 28)))
+_LETTERS = re.compile(
+    rf"(?:[\u1100-\u1112][\u1161-\u1175]|[{_OPEN}])(?:[\u11a8-\u11c2])?"
+)
+_MAY_COMPOSE = re.compile("[\u1161-\u1175\u11a8-\u11c2]")
+
 _CJK = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f"
     "\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
@@ -114,6 +122,7 @@ class WordSplitter:
         table: dict-like of code point to replacement.
         final_sigmas: whether lowercasing gives a capital sigma at the end of a word the
             form that it has there.
+        composes_hangul: whether letters become the syllables that they spell.
     """
 
     final_sigmas = True
@@ -134,6 +143,11 @@ class WordSplitter:
         self.strip_accents = do_lower_case if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
         self.table = _CodePoints(do_lower_case, self.strip_accents, split_cjk)
+
+    @property
+    def composes_hangul(self) -> bool:
+        # Differs from the release, for which these letters are unknown if accents are kept.
+        return not self.strip_accents
 
     @classmethod
     def of(cls, options) -> "WordSplitter":
@@ -165,8 +179,15 @@ class WordSplitter:
             ends[index] = end
             if parts[index] or unicodedata.category(text[index]) != "Mn":
                 end = index
-        sources = [i for i, part in enumerate(parts) for c in part if c != " "]
-        return self.words(text), sources, [ends[source] for source in sources]
+        visible = [(i, c) for i, part in enumerate(parts) for c in part if c != " "]
+        starts = [source for source, _ in visible]
+        stops = [ends[source] for source in starts]
+        if self.composes_hangul and _MAY_COMPOSE.search(text):
+            letters = "".join(c for _, c in visible)
+            for found in reversed(list(_LETTERS.finditer(letters))):
+                del starts[found.start() + 1 : found.end()]
+                del stops[found.start() : found.end() - 1]
+        return self.words(text), starts, stops
 
     def decomposed(self, text: str) -> str:
         """The text in Unicode's form D."""
@@ -195,6 +216,8 @@ class WordSplitter:
                 text = text.lower()
             if self.strip_accents:
                 text = self.decomposed(text)
+            elif self.composes_hangul and _MAY_COMPOSE.search(text):
+                text = _LETTERS.sub(lambda m: unicodedata.normalize("NFC", m[0]), text)
         return text.translate(self.table)
 
 

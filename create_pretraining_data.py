@@ -224,6 +224,8 @@ def _report(description, settings):
     vocabulary = kinds.load_vocabulary(settings.vocab_file)
     for line in instances.report(counts, settings.dupe_factor, vocabulary):
         _say(line)
+    for line in instances.advice(counts):
+        _say(line)
     if counts["empty_sentences"]:
         _say(f"Skipped {counts['empty_sentences']:,} lines without tokens")
     if counts["long_sentences"]:

@@ -79,6 +79,8 @@ def main(given: Options) -> int:
     if found.statistics:
         for name, value in found.statistics.lines():
             print(f"{name + ':':<16}{value}")
+    for line in found.advice():
+        print(line)
     if given.max_records:
         print(f"Only the first {given.max_records:,} records of each file were read.")
     for line in found.violations.lines():

@@ -43,9 +43,13 @@ class Options(TokenizerOptions):
     init_checkpoint: str = options.field(
         help="A checkpoint with a masked-LM head: prefix or directory."
     )
-    vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
+    vocab_file: str | None = options.field(
+        None, help="The vocabulary; by default, the one next to the weights."
+    )
     bert_config_file: str | None = options.field(
-        None, help="The architecture; by default, bert_config.json next to the weights."
+        None,
+        help="The architecture; by default, bert_config.json next to the weights, or the "
+        "config.json of a Hugging Face model.",
     )
     text_columns: list[str] = options.field(
         [_TEXT],
@@ -194,7 +198,7 @@ def _augmented(given, tokenizer, model, counts) -> Iterator[list[tuple]]:
     candidates = augmentation.candidates_of(vocabulary)
     if not candidates.any():
         raise UserError(
-            f"{given.vocab_file}: contains no whole words to put into a text"
+            f"{vocabulary.path}: contains no whole words to put into a text"
         )
     filler = mask_filling.Filler(
         model,

@@ -35,6 +35,7 @@ from text.tokenizers import (
     byte_bpe,
     gpt_bpe,
     kinds,
+    recorded_settings,
     sentencepiece,
     sentencepiece_learning,
     wordpiece_learning,
@@ -44,10 +45,7 @@ from text.tokenizers.gpt_bpe import GptBpe
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.sentencepiece import SentencePiece
 from text.tokenizers.tokenizer import Tokenizer
-from text.tokenizers.vocabulary import (
-    SPECIAL_TOKENS,
-    Vocabulary,
-)
+from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from text.tokenizers.word_by_word import Splitter
 from text.tokenizers.word_counts import WordCounts
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
@@ -58,6 +56,7 @@ _KINDS = {
     "sentencepiece": SentencePiece,
     "gpt_bpe": GptBpe,
 }
+_RELEASED, _UNUSED = 30522, 994  # tokens of the release, and its [unusedN] among them
 _LARGEST = 10_000_000  # tokens; far more than anyone needs, and still fits in memory
 
 
@@ -90,10 +89,10 @@ class Options(TokenizerOptions):
         "the family of a model by them. t5 keeps text as it is; when a model is read, its "
         "100 tokens <extra_id_N> are added.",
     )
-    num_unused: int = options.field(
-        994,
-        help="Number of [unusedN] tokens to reserve for your own words. The released "
-        "vocabularies have 994; choose fewer for a small vocabulary. Other "
+    num_unused: int | None = options.field(
+        None,
+        help="Number of [unusedN] tokens to reserve for your own words; by default 994, "
+        "as in the release, and fewer if --vocab_size is below 30522, in proportion. Other "
         "kinds have none.",
     )
     min_character_count: int = options.field(
@@ -131,7 +130,7 @@ class Options(TokenizerOptions):
 
     def __post_init__(self):
         for name in ("num_unused", "min_character_count", "min_frequency"):
-            if getattr(self, name) < 0:
+            if (getattr(self, name) or 0) < 0:
                 raise UserError(f"--{name}={getattr(self, name)} is less than 0")
         if not 0.9 <= self.character_coverage <= 1:
             raise UserError(
@@ -148,8 +147,11 @@ class Options(TokenizerOptions):
         if self.vocab_size is None:
             # How a frozen object gets a default that depends on another field.
             sizes = {SentencePiece: self.symbols.vocab_size, GptBpe: 40478}
-            object.__setattr__(self, "vocab_size", sizes.get(self.learned, 30522))
-        least = self.num_unused + len(SPECIAL_TOKENS)
+            object.__setattr__(self, "vocab_size", sizes.get(self.learned, _RELEASED))
+        if self.num_unused is None and self.learned is WordPiece:
+            number = min(_UNUSED, max(0, self.vocab_size) * _UNUSED // _RELEASED)
+            object.__setattr__(self, "num_unused", number)
+        least = (self.num_unused or 0) + len(SPECIAL_TOKENS)
         parts = f"special tokens plus --num_unused={self.num_unused}"
         if self.learned is GptBpe:
             least, parts = 2, "<unk> plus a line break"
@@ -190,7 +192,8 @@ class Options(TokenizerOptions):
             names = "num_unused", "min_character_count", "min_frequency", "split_cjk"
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name in names:
-            if getattr(self, name) != defaults[name]:
+            unset = (True,) if name == "split_cjk" else ()  # the only way there is
+            if getattr(self, name) not in (defaults[name], *unset):
                 raise UserError(
                     f"--{name} does not apply to {self.output_file}, which is "
                     f"{named.__name__}; leave it out"
@@ -283,6 +286,7 @@ def main(chosen: Options) -> None:
     paths = inputs.expand(chosen.input_file)
     outputs = filter(None, (chosen.output_file, chosen.merges_file))
     protected.refuse(list(outputs), paths)
+    recorded_settings.check_place(chosen.output_file)
     os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
     if chosen.is_sentencepiece:
         _build_sentencepiece(paths, chosen)
@@ -303,11 +307,16 @@ def main(chosen: Options) -> None:
             lines = ["#version: 0.2", *map(" ".join, merges)]
             merges_file.writelines(f"{line}\n" for line in lines)
     _report(counts, tokens, chosen)
-    if chosen.merges_file:
-        tokenizer = chosen.load_tokenizer(chosen.output_file)
-    else:
-        tokenizer = WordPiece.of(Vocabulary(tokens), chosen)
+    tokenizer = _load_and_record(chosen)
     _report_measured(paths, tokenizer, chosen)
+
+
+def _load_and_record(chosen) -> Tokenizer:
+    """The tokenizer that was learned, whose flags of text are noted next to it."""
+    # With these flags, whatever an earlier vocabulary of this name was learned with.
+    tokenizer = chosen.learned.load(chosen.output_file, chosen)
+    recorded_settings.write(chosen.output_file, tokenizer)
+    return tokenizer
 
 
 def _learn(counts, chosen):
@@ -353,7 +362,7 @@ def _build_sentencepiece(paths, chosen):
                 input_sentence_size=chosen.input_sentence_size,
             )
         )
-    tokenizer = chosen.load_tokenizer(chosen.output_file)
+    tokenizer = _load_and_record(chosen)
     _report_model(tokenizer, lines, characters, chosen)
     _report_measured(paths, tokenizer, chosen)
 
@@ -385,8 +394,11 @@ def _report_model(tokenizer, lines, characters, chosen):
 
 def _report(counts, tokens, chosen):
     known = set(tokens)
+    reserved = ""
+    if chosen.num_unused and chosen.learned is WordPiece:
+        reserved = f" ({chosen.num_unused} of them [unusedN], --num_unused)"
     print(
-        f"{chosen.output_file}: {len(tokens):,} tokens, learned from "
+        f"{chosen.output_file}: {len(tokens):,} tokens{reserved}, learned from "
         f"{counts.words.total():,} words, {len(counts.words):,} different"
     )
     if len(tokens) < chosen.vocab_size:

@@ -24,9 +24,13 @@ class Options(TokenizerOptions):
         help="A checkpoint that run_pretraining.py --objective=next_token trained, or a "
         "GPT: prefix or directory."
     )
-    vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
+    vocab_file: str | None = options.field(
+        None, help="The vocabulary; by default, the one next to the weights."
+    )
     bert_config_file: str | None = options.field(
-        None, help="The architecture; by default, bert_config.json next to the weights."
+        None,
+        help="The architecture; by default, bert_config.json next to the weights, or the "
+        "config.json of a Hugging Face model.",
     )
     text: str | None = options.field(
         None, help="The text to continue; by default, lines from standard input."
@@ -92,7 +96,7 @@ def main(given: Options) -> None:
     vocabulary = tokenizer.vocabulary
     if given.start_token and not vocabulary.head:
         raise UserError(
-            f"{given.vocab_file}: its rows do not begin with a token of their own; pass "
+            f"{vocabulary.path}: its rows do not begin with a token of their own; pass "
             "--start_token=false"
         )
     start = vocabulary.head if given.start_token else ()

@@ -25,7 +25,7 @@ import options
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.tasks import tags
-from text.tokenizers import kinds
+from text.tokenizers import kinds, recorded_settings
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -206,7 +206,11 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     directory = checkpoint.folder_of(prefixes[0])
     config = run.read_config_of(given, directory)
     path = given.vocab_file or kinds.find_vocabulary(directory)
-    tokenizer = path and given.load_tokenizer(path)
+    tokenizer = None
+    if path:
+        kind = kinds.kind_of(path)
+        given = given.or_else(recorded_settings.of_folder(directory, kind))
+        tokenizer = given.load_tokenizer(path)
     if tokenizer:
         where = given.bert_config_file or directory
         size = max(config.vocab_size, given.vocab_size)
@@ -320,7 +324,7 @@ def _add_words(model: Model, given: Options) -> None:
                 longer[row] = table[pieces].mean(axis=0)
             model.tensors[name] = np.moveaxis(longer, 0, axis)
     model.config = dataclasses.replace(model.config, vocab_size=size)
-    model.tokenizer = WordPiece.of(Vocabulary(tokens), given)
+    model.tokenizer = WordPiece(Vocabulary(tokens), **tokenizer.splitter.settings)
     lines = "".join(f"{token}\n" for token in tokens)
     model.vocabulary_files = {WordPiece.vocabulary_file: lines.encode()}
     for noted in (model.task, model.text):

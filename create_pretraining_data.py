@@ -121,6 +121,7 @@ _MOST_FILES = 99_999  # their numbers have five digits
 
 
 def main(given: Options) -> None:
+    given = given.completed(given.vocab_file)
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(given, name) for name in names}
     values |= kinds.kind_of(given.vocab_file).resolved(given, given.vocab_file)
@@ -228,6 +229,8 @@ def _report(description, settings):
     _say(f"Description: {settings.description_file}")
     vocabulary = kinds.load_vocabulary(settings.vocab_file)
     for line in instances.report(counts, settings.dupe_factor, vocabulary):
+        _say(line)
+    for line in instances.advice(counts):
         _say(line)
     if counts["empty_sentences"]:
         _say(f"Skipped {counts['empty_sentences']:,} lines without tokens")

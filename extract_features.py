@@ -31,7 +31,6 @@ from text.errors import UserError
 from text.files import inputs, local, protected, sources
 from text.instances import packing
 from text.progress import Progress
-from text.tokenizers import kinds
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.whole_words import SPECIAL
 
@@ -157,7 +156,7 @@ def _layer(text: str) -> int | str:
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import checkpoint, distribution, run
+from training import checkpoint, distribution, implied_flags, run
 from training.feature_files import WRITERS
 from training.features import Counts, FeatureExtractor, Mix, encode, make_rows, pool
 from training.layouts import bilm
@@ -284,6 +283,7 @@ def _source(given, prefix):
     """The config and the tokenizer; and the tensors of a released ELMo, else None."""
     if bilm.is_weights(prefix):
         return _elmo(given, prefix)
+    given = implied_flags.completed(given)
     beside = checkpoint.folder_of(prefix) or "."
     config = run.read_config_of(given, beside)
     _check_sizes(given, config)
@@ -350,13 +350,8 @@ def _check_sizes(given, config):
 
 
 def _tokenizer(given, prefix, config):
-    folder = checkpoint.folder_of(prefix)
-    path = given.vocab_file or kinds.find_vocabulary(folder)
-    path = path or os.path.join(folder, "vocab.txt")
-    if not sources.exists(path):
-        raise UserError(f"{path}: no such file; pass the model's --vocab_file")
-    tokenizer = run.make_tokenizer(dataclasses.replace(given, vocab_file=path))
-    where = given.bert_config_file or folder
+    tokenizer = run.make_tokenizer(given)
+    where = given.bert_config_file or checkpoint.folder_of(prefix)
     run.check_vocabulary(tokenizer.vocabulary, config, where)
     return tokenizer
 

@@ -20,9 +20,13 @@ class Options(TokenizerOptions):
     init_checkpoint: str = options.field(
         help="A checkpoint with a masked-LM head: prefix or directory."
     )
-    vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
+    vocab_file: str | None = options.field(
+        None, help="The vocabulary; by default, the one next to the weights."
+    )
     bert_config_file: str | None = options.field(
-        None, help="The architecture; by default, bert_config.json next to the weights."
+        None,
+        help="The architecture; by default, bert_config.json next to the weights, or the "
+        "config.json of a Hugging Face model.",
     )
     text: str | None = options.field(
         None, help="A text with [MASK]; by default, lines are read from standard input."

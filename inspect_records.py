@@ -25,7 +25,11 @@ class Options:
     input_file: list[str] = options.field(
         help="TFRecord files, plain or gzip: comma-separated names and globs."
     )
-    vocab_file: str = options.field(help="The vocabulary of the records.")
+    vocab_file: str | None = options.field(
+        None,
+        help="The vocabulary of the records; by default, the one that their description "
+        "names, if it is still there.",
+    )
     num_shown: int = options.field(3, help="Number of records to print as text.")
     max_records: int = options.field(
         0, help="Number of records to read from each file's beginning; 0 reads all."
@@ -52,15 +56,17 @@ class Options:
 def main(given: Options) -> int:
     # A file's name need not be valid UTF-8.
     sys.stdout.reconfigure(errors="backslashreplace")
-    vocabulary = kinds.load_vocabulary(given.vocab_file)
     paths = descriptions.records_among(inputs.expand(given.input_file))
+    described = inspect.find_descriptions(paths)
+    vocab_file = given.vocab_file or _vocabulary_of(described)
+    vocabulary = kinds.load_vocabulary(vocab_file)
     if given.report_file:
-        protected.refuse([given.report_file], [*paths, given.vocab_file])
+        protected.refuse([given.report_file], [*paths, vocab_file])
         sources.refuse_remote(given.report_file)
         os.makedirs(os.path.dirname(given.report_file) or ".", exist_ok=True)
     found = inspect.Inspection(
         vocabulary,
-        inspect.find_descriptions(paths),
+        described,
         masked_lm_prob=given.masked_lm_prob,
         max_records=given.max_records,
         num_shown=given.num_shown,
@@ -73,6 +79,8 @@ def main(given: Options) -> int:
     if found.statistics:
         for name, value in found.statistics.lines():
             print(f"{name + ':':<16}{value}")
+    for line in found.advice():
+        print(line)
     if given.max_records:
         print(f"Only the first {given.max_records:,} records of each file were read.")
     for line in found.violations.lines():
@@ -86,6 +94,17 @@ def main(given: Options) -> int:
         report.write(given.report_file, paths, found)
         print(f"Report: {given.report_file}")
     return int(total > 0)
+
+
+def _vocabulary_of(described) -> str:
+    """Where the vocabulary of records is; they are compared with it later."""
+    found = (description.vocab_file for description in described.values())
+    if path := next(filter(None, found), None):
+        return path
+    raise UserError(
+        "--vocab_file is required: there is no description of these records, or the "
+        "vocabulary that it names is not there"
+    )
 
 
 if __name__ == "__main__":

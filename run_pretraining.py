@@ -61,8 +61,9 @@ class Options(
     )
     vocab_file: str | None = options.field(
         None,
-        help="The vocabulary of the records; checked, and copied to output_dir. "
-        "--do_export needs it.",
+        help="The vocabulary of the records; checked, and copied to output_dir. By "
+        "default, the one that their description names, if it is still there. --do_export "
+        "needs it.",
     )
 
     def __post_init__(self):
@@ -74,8 +75,7 @@ class Options(
             raise UserError("--do_train and --do_eval need --input_file")
         if self.dry_run and not self.do_train:
             raise UserError("--dry_run tells what a training takes; pass --do_train")
-        if self.do_export and not self.vocab_file:
-            raise UserError("--do_export needs the --vocab_file of the records")
+        self.check_supplied("bert_config_file")
         self.check_at_least(
             1,
             "max_predictions_per_seq",

@@ -134,6 +134,51 @@ def test_the_text_is_not_replaced_by_its_vocabulary(build, tmp_path):
     assert (tmp_path / "text.txt").read_text("utf-8") == TEXT
 
 
+def test_how_it_was_learned_is_noted_next_to_it(build, tmp_path):
+    path = tmp_path / "made" / "vocab.txt"
+    build(TEXT, strip_accents=False, do_lower_case=False, vocab_size=200)
+    tokenizer = TokenizerOptions().load_tokenizer(str(path))
+    assert tokenizer.tokenize("Él")[0][:1] == "É"
+    # What the user says goes; of another vocabulary, nothing is known.
+    flags = TokenizerOptions(do_lower_case=True, strip_accents=True)
+    assert flags.load_tokenizer(str(path)).splitter.words("Él") == ["el"]
+    with path.open("a") as file:
+        file.write("another\n")
+    again = TokenizerOptions().load_tokenizer(str(path))
+    assert again.splitter.words("Él") == ["el"]
+    build(
+        TEXT
+    )  # it is replaced with its vocabulary, and does not change what is learned
+    again = TokenizerOptions().load_tokenizer(str(path))
+    assert again.splitter.words("Él") == ["el"]
+
+
+def test_a_users_file_in_the_place_of_that_note_stays(build, tmp_path):
+    note = tmp_path / "made" / "vocab.txt.text.json"
+    note.parent.mkdir()
+    note.write_text('{"mine": 1}')
+    with pytest.raises(
+        UserError, match="vocab.txt.text.json: exists and does not note"
+    ):
+        build(TEXT)
+    assert [path.name for path in note.parent.iterdir()] == [note.name]
+
+
+@pytest.mark.parametrize(
+    ("size", "number"), [(30522, 994), (119547, 994), (8000, 260), (150, 4)]
+)
+def test_small_vocabularies_reserve_fewer_tokens(size, number):
+    given = {"input_file": ["a"], "output_file": "vocab.txt", "vocab_size": size}
+    assert Options(**given).num_unused == number
+
+
+def test_reserved_tokens_are_counted(build, capsys):
+    build(TEXT, num_unused=None, vocab_size=150)
+    assert "tokens (4 of them [unusedN], --num_unused), learned" in (
+        capsys.readouterr().out
+    )
+
+
 @pytest.fixture
 def byte_level(build, tmp_path):
     """Builds vocab.json; returns its folder."""

@@ -126,8 +126,9 @@ def test_what_stands_beside_and_does_not_fit_is_refused(
     made(tmp_path, CLASSIFIER)
     (tmp_path / name).write_text(content)
     output = tmp_path / "new"
+    there = {"output_dir": str(output), "layout": "hugging_face"}
     with pytest.raises(UserError, match=message):
-        convert(input=[str(tmp_path)], output_dir=str(output), layout="hugging_face")
+        convert(input=[str(tmp_path)], do_lower_case=True, **there)
     assert not output.exists()
 
 
@@ -137,9 +138,9 @@ def test_a_tokenizer_of_another_case_is_not_written(tmp_path):
     convert(input=[str(tmp_path / "a")], do_lower_case=False, **there)
     there["output_dir"] = str(tmp_path / "c")
     with pytest.raises(UserError, match="pass --do_lower_case=false"):
-        convert(input=[str(tmp_path / "b")], **there)
+        convert(input=[str(tmp_path / "b")], do_lower_case=True, **there)
     assert not (tmp_path / "c").exists()
-    convert(input=[str(tmp_path / "b")], do_lower_case=False, **there)
+    convert(input=[str(tmp_path / "b")], **there)  # which knows it
     for name in ("vocab.txt", "tokenizer_config.json", "config.json"):
         contents = [(tmp_path / folder / name).read_bytes() for folder in "bc"]
         assert contents[0] == contents[1]

@@ -244,7 +244,8 @@ def test_hugging_face_directory_is_all_it_takes(tmp_path):
     )
     (model / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     with pytest.raises(UserError, match="pass --do_lower_case=false"):
-        run(tmp_path, **changes)
+        run(tmp_path, do_lower_case=True, **changes)
+    assert lines_of(run(tmp_path, **changes)) != found  # text keeps its capitals
 
 
 def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
@@ -260,7 +261,7 @@ def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
     with pytest.raises(
         UserError, match="task.json: the model was trained with another --do_lower"
     ):
-        run(tmp_path, **source)
+        run(tmp_path, do_lower_case=True, **source)
 
 
 def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):

@@ -63,7 +63,12 @@ def test_help_loads_no_tensorflow(script):
     [
         (["--no_such_flag"], 2, "Unknown command line flag 'no_such_flag'"),
         (["--pooling=median"], 2, "--pooling=median: value should be one of"),
-        (["--do_train"], 2, "--bert_config_file, --output_dir, --vocab_file"),
+        (["--do_train"], 2, "--output_dir, --data_dir required"),
+        (
+            ["--do_train", "--output_dir=/nowhere", "--data_dir=/nowhere"],
+            1,
+            "error: --vocab_file, --bert_config_file required: there is no --init_",
+        ),
         ([*(f"--{k}={v}" for k, v in SWAG.items())], 1, "error: nothing to do; pass"),
         (
             [
@@ -75,7 +80,7 @@ def test_help_loads_no_tensorflow(script):
             "",
         ),
     ],
-    ids=["unknown", "wrong value", "missing", "combination", "only checked"],
+    ids=["unknown", "wrong value", "missing", "unsupplied", "combined", "only checked"],
 )
 def test_mistakes_load_no_tensorflow(arguments, status, answer):
     found, packages, done = loaded("run_swag.py", *arguments)

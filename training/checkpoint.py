@@ -30,6 +30,9 @@ from training.layouts import bilm, hugging_face, kinds, networks, openai
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 _OTHERS = (hugging_face, openai, bilm)  # formats of other libraries
 
+# What Hugging Face and the releases of BERT, ALBERT and XLNet call the config of a model.
+_CONFIGS = "bert_config.json", "config.json", "albert_config.json", "xlnet_config.json"
+
 # --- Reading -------------------------------------------------------------------------
 
 
@@ -276,8 +279,7 @@ def read_config(path: str) -> config.EncoderConfig:
     """
     folder = path
     if tf.io.gfile.isdir(path):
-        names = [os.path.join(path, n) for n in ("bert_config.json", "config.json")]
-        path = next(filter(tf.io.gfile.exists, names), names[0])
+        path = find_config(path) or os.path.join(path, _CONFIGS[0])
     if not tf.io.gfile.exists(path):
         if folder != path and (released := bilm.find(folder)):
             bilm.shapes(released)  # refuses it
@@ -287,6 +289,12 @@ def read_config(path: str) -> config.EncoderConfig:
             return config.read(path, architectures.config_from_dict, tf.io.gfile.GFile)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def find_config(folder: str) -> str | None:
+    """The config in the folder of a model, if there is one."""
+    paths = (os.path.join(folder, name) for name in _CONFIGS)
+    return next(filter(tf.io.gfile.exists, paths), None)
 
 
 def digest(weights: Mapping[str, object]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training import checkpoint, mask_filling, run, run_folder
+from training import checkpoint, implied_flags, mask_filling, run, run_folder
 from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.masked_lm import MaskedLMModel
@@ -25,6 +25,7 @@ def load(given) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
         UserError: a file is missing, they do not fit each other, or the checkpoint is not
             of a language model from left to right.
     """
+    given = implied_flags.completed(given)
     tokenizer = run.make_tokenizer(given)
     prefix = checkpoint.resolve(given.init_checkpoint)
     folder = checkpoint.folder_of(prefix)

@@ -10,6 +10,7 @@ import options
 from modeling.recipe import HAVE_LOWEST_RATE, OPTIMIZERS, WITHOUT, Recipe
 from serving import portable
 from text.errors import UserError
+from text.files import sources
 
 _LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
 
@@ -18,9 +19,11 @@ _LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
 class RunOptions:
     """The flags shared by all of the release's training scripts, then ours."""
 
-    bert_config_file: str = options.field(
+    bert_config_file: str | None = options.field(
+        None,
         help="The architecture: a bert_config.json or a Hugging Face config.json. It is "
-        "copied to output_dir, where other tools look for it."
+        "copied to output_dir, where other tools look for it. By default, the one next to "
+        "--init_checkpoint, or that of the run in --output_dir.",
     )
     output_dir: str = options.field(help="Folder for checkpoints and reports.")
     init_checkpoint: str | None = options.field(
@@ -232,6 +235,20 @@ class RunOptions:
         """Keys of the config that flags change."""
         del config
         return {}
+
+    def check_supplied(self, *names: str) -> None:
+        """Raises:
+        UserError: one of these flags is absent, and so is all that could supply it.
+        """
+        absent = [f"--{name}" for name in names if getattr(self, name) is None]
+        is_new = not sources.is_remote(self.output_dir) and not sources.is_folder(
+            self.output_dir
+        )
+        if absent and is_new and not self.init_checkpoint:
+            raise UserError(
+                f"{', '.join(absent)} required: there is no --init_checkpoint, and no run "
+                "in --output_dir, that would supply them"
+            )
 
     def check_at_least(self, lowest, *names: str) -> None:
         """Raises:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training import checkpoint, run, run_folder
+from training import checkpoint, implied_flags, run, run_folder
 from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives import masked_lm
@@ -23,6 +23,7 @@ def load(given) -> tuple[Tokenizer, EncoderConfig, masked_lm.MaskedLMModel]:
         UserError: a file is missing, they do not fit each other, or the checkpoint does not
             fill masks.
     """
+    given = implied_flags.completed(given)
     tokenizer = run.make_tokenizer(given)
     prefix = checkpoint.resolve(given.init_checkpoint)
     folder = checkpoint.folder_of(prefix)

@@ -16,6 +16,7 @@ from training import (
     distribution,
     dry_run,
     encoder_export,
+    implied_flags,
     loop,
     next_token_export,
     pretraining_records,
@@ -49,15 +50,17 @@ def pretrain(given) -> None:
     Raises:
         UserError: flags, config, records or checkpoints do not match.
     """
+    given = implied_flags.with_config(given)
     config = run.read_config(given)
     _check_objective(given, config)
-    tokenizer = _tokenizer(given, config) if given.vocab_file else None
     # Must precede anything that makes TensorFlow look for devices.
     strategy = given.strategy()
     _check_divisions(given, strategy.num_replicas_in_sync)
     _check_capacity(given, config)
     paths = shards.find([*given.input_file, *given.eval_input_file])
     described = xlnet_release.find(paths) | descriptions.find(paths)
+    given, text = _with_vocabulary(given, described)
+    tokenizer = _tokenizer(given, config) if given.vocab_file else None
     objective, schema, drawn = pretraining_records.choose_objective(
         given, config, paths, described, tokenizer
     )
@@ -71,7 +74,6 @@ def pretrain(given) -> None:
     pretraining_records.check_vocabularies(described, given, tokenizer)
     if given.do_train:
         pretraining_records.check_batches(data, given)
-    text = pretraining_records.described_text_settings(described)
     text = tokenizer.settings if tokenizer else text
     teacher = None
     if given.distill_from and given.do_train:
@@ -353,6 +355,17 @@ def _write_results(given, values: dict, log: report.Report) -> None:
     lines = run.results_lines(values)
     run_folder.write_file(path, lines)
     log.say(f"evaluation written to {path}: {', '.join(lines.splitlines())}")
+
+
+def _with_vocabulary(given, described):
+    """The flags with the vocabulary of the records, and what is known of their text."""
+    text = pretraining_records.described_text_settings(described)
+    needs = given.do_export or given.make_objective().needs_vocabulary
+    paths = {description.vocab_file for description in described.values()}
+    given = implied_flags.with_records(given, text, sorted(paths - {None}), needs)
+    if given.do_export and not given.vocab_file:
+        raise UserError("--do_export needs the --vocab_file of the records")
+    return given, text
 
 
 def _tokenizer(given, config):

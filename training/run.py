@@ -12,6 +12,7 @@ from training import (
     checkpoint,
     distribution,
     flags,
+    implied_flags,
     lease,
     load_report,
     loop,
@@ -48,6 +49,8 @@ def read_config(given: flags.RunOptions) -> EncoderConfig:
         UserError: the file cannot be read, is not a config, has too few positions, or
             describes more than fits into memory.
     """
+    given = implied_flags.with_config(given)
+    implied_flags.check(given, "bert_config_file")
     path = given.bert_config_file
     config = checkpoint.read_config(path)
     try:
@@ -124,10 +127,14 @@ def _compare(config, said, path, remedy):
 def make_tokenizer(given) -> Tokenizer:
     """Makes the tokenizer that the flags describe; checks it against --init_checkpoint.
 
+    What the flags leave out is as `implied_flags` says.
+
     Raises:
-        UserError: the vocabulary cannot be read, or init_checkpoint needs another one or
-            other flags.
+        UserError: the vocabulary cannot be read or is not known, or init_checkpoint needs
+            another one or other flags.
     """
+    given = implied_flags.completed(given)
+    implied_flags.check(given, "vocab_file")
     tokenizer = given.load_tokenizer(given.vocab_file)
     tokenizer.check_release(given.init_checkpoint)
     if given.init_checkpoint:

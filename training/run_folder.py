@@ -17,6 +17,7 @@ from training import run_settings
 from training.backend import tf
 from text.errors import UserError
 from text.files import anywhere, local, protected, sources
+from text.tokenizers import recorded_settings
 from text.tokenizers.tokenizer import Tokenizer
 
 # What early stopping leaves: its history, and a folder with the best weights.
@@ -25,8 +26,7 @@ BEST = "best"
 METRICS = "metrics.jsonl"
 CURVES = "curves.png"
 CONFIG = "bert_config.json"
-TASK = "task.json"  # what a fine-tuned model was trained to do, and on which text
-TEXT = "text.json"  # how the text of a pre-trained model became ids
+TASK, TEXT = recorded_settings.TASK, recorded_settings.TEXT
 RESULTS = "eval_results.txt"  # as in the release; the same as JSON:
 RESULTS_JSON = "eval_results.json"
 MISTAKES = "mistakes.html"
@@ -111,18 +111,9 @@ def holds_weights(directory: str) -> bool:
 
 
 def text_settings(directory: str) -> tuple[str, dict]:
-    """How the text that a run was trained on became ids.
-
-    Returns:
-        the file that says so, and `Tokenizer.settings` with whatever else it contains;
-        an empty dict if the run noted nothing.
-    """
-    for name in (TASK, TEXT):
-        path = os.path.join(directory, name)
-        noted = anywhere.read_json(path)
-        if isinstance(noted, dict):  # else absent, or somebody else's
-            return path, noted
-    return path, {}
+    """See `recorded_settings.noted_by_run`."""
+    with anywhere.access(directory):
+        return recorded_settings.noted_by_run(directory)
 
 
 def newest_of(directory: str) -> str | None:

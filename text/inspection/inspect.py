@@ -143,6 +143,11 @@ class Inspection:
             for rule, found in self.statistics.implausible():
                 self.violations.add(rule, f"{where}: {rule}; {found}")
 
+    def advice(self) -> list[str]:
+        """Lines about records that are correct, but poor."""
+        counts = sum(self._sums.values(), collections.Counter())
+        return self.instances.advice(counts) if counts["instances"] else []
+
     def _read_file(self, path, size, progress):
         opened, position, number = [], 0, 0
 
@@ -242,13 +247,13 @@ class Inspection:
             examples = [examples[row] for row in sound]
         if sound:
             self.statistics.add(batch, layout, examples, instances.recipe)
-        if is_described:
-            self._sums[self.descriptions[path].path].update(
-                instances=len(sound),
-                instance_tokens=int(layout.lengths.sum()),
-                predictions=int(layout.is_predicted.sum()),
-                **instances.sums(batch),
-            )
+        described = self.descriptions[path].path if is_described else None
+        self._sums[described].update(
+            instances=len(sound),
+            instance_tokens=int(layout.lengths.sum()),
+            predictions=int(layout.is_predicted.sum()),
+            **instances.sums(batch),
+        )
 
     def _keep_shown(self, path, number, batch, faults):
         for row in range(len(batch["input_ids"])):

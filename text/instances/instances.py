@@ -17,6 +17,9 @@ from text.instances.figures import Figures
 from text.records.schema import Feature
 from text.tokenizers.vocabulary import Vocabulary
 
+# Mean share of a row with tokens, below which shorter rows are better.
+_POORLY_FILLED = 0.5
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -205,10 +208,12 @@ class Instances(abc.ABC):
         in_order: whether records are read in their order, in batches of `rows_per_batch`.
         has_backward_half: whether the second half of the rows of a batch is text in
             reverse order.
+        crosses_documents: whether a row continues into the next document.
     """
 
     in_order = False
     has_backward_half = False
+    crosses_documents = False
     planned: np.dtype
     suffix: str
     sentence_task: str = ""
@@ -341,3 +346,20 @@ class Instances(abc.ABC):
     ) -> list[str]:
         """Lines about a finished text: what happened to its tokens and sentences."""
         return []
+
+    def advice(self, counts: dict[str, int]) -> list[str]:
+        """Lines about records that training would make poor use of."""
+        length = self.recipe.max_seq_length
+        mean = counts["instance_tokens"] / max(1, counts["instances"])
+        if mean >= _POORLY_FILLED * length:
+            return []
+        shorter = -(-int(1.5 * mean) // 32) * 32
+        ways = [f"--max_seq_length={shorter}"] if shorter < length else []
+        if not self.crosses_documents:
+            ways.append("--instances=full_sentences, which fills rows across documents")
+        if not ways:
+            return []
+        return [
+            f"advice: records have {mean:.1f} of {length} tokens, and training computes "
+            f"the padding, too; use {', or '.join(ways)}"
+        ]

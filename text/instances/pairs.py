@@ -32,6 +32,7 @@ PAIR = np.dtype(
     ]
 )
 
+_MOSTLY_RANDOM = 0.75  # share of random next sentences; half is usual
 _WINDOW = 1 << 16  # sentences of one document held at a time
 _RANDOM_SPANS = 1 << 12  # looked up at a time
 
@@ -167,6 +168,18 @@ class Pairs(Instances):
                 "and were skipped"
             )
         return lines
+
+    def advice(self, counts):
+        share = counts["random_next"] / max(1, counts["instances"])
+        if share <= _MOSTLY_RANDOM:
+            return super().advice(counts)
+        return [
+            *super().advice(counts),
+            f"advice: {share:.0%} of the records have a random next sentence (usually "
+            "half), because most sentences have no next one in their document or record; "
+            "put an empty line only after documents, add --input_format=paragraphs if "
+            "lines are paragraphs, or use --instances=full_sentences, which has no pairs",
+        ]
 
     def _label_report(self, counts) -> str:
         share = counts["random_next"] / counts["instances"]

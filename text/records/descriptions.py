@@ -92,6 +92,18 @@ class Description:
         value = getattr(self, name, None)
         return self.flags.get(name, default) if value is None else value
 
+    @property
+    def vocab_file(self) -> str | None:
+        """Where the vocabulary was; None if it is not there now.
+
+        Another one may be there; see `vocab_sha256`.
+        """
+        path = self.flags.get("vocab_file")
+        # Looking for remote files takes long where there is no network.
+        if not path or sources.is_remote(path) > sources.is_remote(self.path):
+            return None
+        return path if sources.exists(path) else None
+
     def output(self, file: str) -> dict:
         """What it says about a file: "instances", "bytes", and "offsets" if plain."""
         name = os.path.basename(file)

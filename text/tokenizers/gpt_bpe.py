@@ -24,7 +24,7 @@ import tokenizers
 
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers import bpe_files, gpt_words
+from text.tokenizers import bpe_files, gpt_words, recorded_settings
 from text.tokenizers.gpt_words import HuggingFaceWords, OpenAiWords
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import Splitter, WordByWord
@@ -62,7 +62,7 @@ class GptBpe(WordByWord):
         "PreTrainedTokenizerFast",
     )
     finds_answers_by_offset = True
-    flags = ("gpt_words",)
+    flags = text_flags = ("gpt_words",)
     words = "hugging_face"
 
     def __init__(
@@ -97,6 +97,7 @@ class GptBpe(WordByWord):
         if sources.exists(path) and cls.reads(path):
             return path
         found = sources.matching(os.path.join(glob.escape(folder), "encoder_bpe*.json"))
+        found = [path for path in found if not path.endswith(recorded_settings.SUFFIX)]
         return found[0] if len(found) == 1 else None
 
     @classmethod
@@ -109,7 +110,7 @@ class GptBpe(WordByWord):
         allowed = {
             "do_lower_case": (None, True),
             "strip_accents": (None,),
-            "split_cjk": (True,),
+            "split_cjk": (None, True),
         }
         for name, values in allowed.items():
             if getattr(options, name) not in values:
@@ -118,7 +119,7 @@ class GptBpe(WordByWord):
                     "lowercased; leave it out, and see --gpt_words"
                 )
         words = options.gpt_words or _words_found()
-        return {"do_lower_case": True, "gpt_words": words}
+        return {"do_lower_case": True, "split_cjk": True, "gpt_words": words}
 
     @classmethod
     def load(cls, vocab_file, options):

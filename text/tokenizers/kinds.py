@@ -6,11 +6,13 @@ A new kind is a file next to this one and an entry in TOKENIZERS, before WordPie
 import contextlib
 import dataclasses
 import re
+import typing
+from collections.abc import Mapping
 
 import options
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers import sentencepiece_files
+from text.tokenizers import recorded_settings, sentencepiece_files
 from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.gpt_bpe import GptBpe
 from text.tokenizers.sentencepiece import SentencePiece
@@ -112,23 +114,29 @@ def find_vocabulary(folder: str) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerOptions:
-    """The flags that determine how text becomes tokens, the same for every script."""
+    """The flags that determine how text becomes tokens, the same for every script.
+
+    One that is not given (None) is as the files next to the weights or to the vocabulary
+    say, and otherwise as in the release.
+    """
 
     do_lower_case: bool | None = options.field(
         None,
-        help="Lowercase the text, for uncased vocabularies; by default true, but false for "
-        "a SentencePiece model with XLNet's special tokens. --do_lower_case, "
-        "--strip_accents and --split_cjk do not apply to a byte-level vocabulary "
-        "(vocab.json) or T5's, which keep text as it is.",
+        help="Lowercase the text, for uncased vocabularies. By default, this and the other "
+        "flags of text are as the checkpoint, the records or the vocabulary say; if they "
+        "say nothing, this one is true, but false for a SentencePiece model with XLNet's "
+        "special tokens. --do_lower_case, --strip_accents and --split_cjk do not apply to "
+        "a byte-level vocabulary (vocab.json) or T5's, which keep text as it is.",
     )
     strip_accents: bool | None = options.field(
         None,
         help="Remove accents and decompose Hangul; by default, the same as "
         "--do_lower_case, but always with SentencePiece, as in the releases.",
     )
-    split_cjk: bool = options.field(
-        True,
-        help="Make every Chinese character a separate word. Not for SentencePiece.",
+    split_cjk: bool | None = options.field(
+        None,
+        help="Make every Chinese character a separate word; by default true. Not for "
+        "SentencePiece.",
     )
     gpt_words: str | None = options.field(
         None,
@@ -137,6 +145,26 @@ class TokenizerOptions:
         "openai: as the released weights were trained, with the packages ftfy and spaCy; "
         "by default, if they are installed. hugging_face: as BERT's, like transformers.",
     )
+
+    def completed(self, vocab_file: str) -> typing.Self:
+        """These flags; what is not given is as the files next to a vocabulary say.
+
+        Args, Raises: see `load_tokenizer`.
+        """
+        vocab_file = _file(vocab_file)
+        kind = kind_of(vocab_file)
+        if all(getattr(self, name) is not None for name in kind.text_flags):
+            return self  # nothing is looked for
+        with _named_for_what_it_is(vocab_file):
+            return self.or_else(recorded_settings.of_vocabulary(vocab_file, kind))
+
+    def or_else(self, known: Mapping[str, object]) -> typing.Self:
+        """These flags; those not given have the `known` values, by name."""
+        names = {field.name for field in dataclasses.fields(TokenizerOptions)}
+        absent = {name for name in names & known.keys() if getattr(self, name) is None}
+        if not absent:
+            return self
+        return dataclasses.replace(self, **{name: known[name] for name in absent})
 
     def load_tokenizer(self, vocab_file: str) -> Tokenizer:
         """The tokenizer for a vocabulary, a file or its folder, and these flags.
@@ -154,4 +182,4 @@ class TokenizerOptions:
                     "leave it out"
                 )
         with _named_for_what_it_is(vocab_file):
-            return kind.load(vocab_file, self)
+            return kind.load(vocab_file, self.completed(vocab_file))

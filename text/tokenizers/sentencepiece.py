@@ -190,6 +190,7 @@ class SentencePiece(Tokenizer):
     )
     libraries = ("tensorflow_text",)
     finds_answers_by_offset = True
+    text_flags = ("do_lower_case", "strip_accents")
 
     def __init__(self, path: str, *, do_lower_case: bool | None, strip_accents: bool):
         """Args:
@@ -240,13 +241,12 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def resolved(cls, options, vocab_file):
-        settings = cls.load(vocab_file, options).settings
-        names = ("do_lower_case", "strip_accents")
-        return {name: settings[name] for name in names if name in settings}
+        settings = cls.load(vocab_file, options).settings | {"split_cjk": True}
+        return {name: settings[name] for name in settings if name != "vocab_sha256"}
 
     @classmethod
     def load(cls, vocab_file, options):
-        if not options.split_cjk:
+        if options.split_cjk is False:
             raise UserError(
                 f"{vocab_file}: --split_cjk=false does not apply to a SentencePiece model, "
                 "whose pieces follow from the text it was learned from; leave it out"

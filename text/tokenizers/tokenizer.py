@@ -25,6 +25,7 @@ class Tokenizer(abc.ABC):
         finds_answers_by_offset: whether the ids of a part of a word depend on the rest of
             it, so that an answer is found in its text by characters and not by ids.
         flags: the `TokenizerOptions` that are for this kind alone.
+        text_flags: the `TokenizerOptions` that change its ids.
     """
 
     vocabulary: Vocabulary
@@ -33,6 +34,7 @@ class Tokenizer(abc.ABC):
     libraries: tuple[str, ...] = ()
     finds_answers_by_offset = False
     flags: tuple[str, ...] = ()
+    text_flags: tuple[str, ...] = ()
 
     @classmethod
     @abc.abstractmethod
@@ -64,6 +66,7 @@ class Tokenizer(abc.ABC):
         return {
             "do_lower_case": options.do_lower_case is not False,
             "strip_accents": cls.strips_accents(options),
+            "split_cjk": options.split_cjk is not False,
         }
 
     @classmethod

@@ -17,7 +17,7 @@ _SPECIAL_TOKENS = SpecialTokens(names=(PAD, UNK, BEGIN, END, None), continuation
 class SpaceSplitter(WordSplitter):
     """Cuts text at white space, and changes nothing."""
 
-    final_sigmas = False
+    final_sigmas = composes_hangul = False
 
     def __init__(self, do_lower_case=False, strip_accents=False, split_cjk=False):
         super().__init__(False, False, False)

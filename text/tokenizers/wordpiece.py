@@ -33,10 +33,20 @@ _COMPOSED = re.compile(
     )
 )
 
+# Letters of a Hangul syllable in Unicode's form D, as file systems and tools of macOS write
+# them: the first and the second one, or a syllable of these two, and the last one.
+_OPEN = "".join(map(chr, range(0xAC00, 0xD7A4, 28)))
+_LETTERS = re.compile(
+    rf"(?:[\u1100-\u1112][\u1161-\u1175]|[{_OPEN}])(?:[\u11a8-\u11c2])?"
+)
+_MAY_COMPOSE = re.compile("[\u1161-\u1175\u11a8-\u11c2]")
+
 _CJK = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f"
     "\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
 )
+
+_SWITCHES = ("do_lower_case", "strip_accents", "split_cjk")
 
 _UNCASED_RELEASES = (
     "uncased_L-24_H-1024_A-16",
@@ -112,6 +122,7 @@ class WordSplitter:
         table: dict-like of code point to replacement.
         final_sigmas: whether lowercasing gives a capital sigma at the end of a word the
             form that it has there.
+        composes_hangul: whether letters become the syllables that they spell.
     """
 
     final_sigmas = True
@@ -133,17 +144,21 @@ class WordSplitter:
         self.split_cjk = split_cjk
         self.table = _CodePoints(do_lower_case, self.strip_accents, split_cjk)
 
+    @property
+    def composes_hangul(self) -> bool:
+        # Differs from the release, for which these letters are unknown if accents are kept.
+        return not self.strip_accents
+
     @classmethod
     def of(cls, options) -> "WordSplitter":
         """Makes the splitter for `TokenizerOptions`."""
         lowers = options.do_lower_case is not False
-        return cls(lowers, options.strip_accents, options.split_cjk)
+        return cls(lowers, options.strip_accents, options.split_cjk is not False)
 
     @property
     def settings(self) -> dict[str, bool]:
         """The options by the names of their flags."""
-        names = ("do_lower_case", "strip_accents", "split_cjk")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _SWITCHES}
 
     def chunks(self, text: str) -> list[str]:
         """Splits at spaces only; the words of a chunk do not depend on other chunks."""
@@ -164,8 +179,15 @@ class WordSplitter:
             ends[index] = end
             if parts[index] or unicodedata.category(text[index]) != "Mn":
                 end = index
-        sources = [i for i, part in enumerate(parts) for c in part if c != " "]
-        return self.words(text), sources, [ends[source] for source in sources]
+        visible = [(i, c) for i, part in enumerate(parts) for c in part if c != " "]
+        starts = [source for source, _ in visible]
+        stops = [ends[source] for source in starts]
+        if self.composes_hangul and _MAY_COMPOSE.search(text):
+            letters = "".join(c for _, c in visible)
+            for found in reversed(list(_LETTERS.finditer(letters))):
+                del starts[found.start() + 1 : found.end()]
+                del stops[found.start() : found.end() - 1]
+        return self.words(text), starts, stops
 
     def decomposed(self, text: str) -> str:
         """The text in Unicode's form D."""
@@ -194,6 +216,8 @@ class WordSplitter:
                 text = text.lower()
             if self.strip_accents:
                 text = self.decomposed(text)
+            elif self.composes_hangul and _MAY_COMPOSE.search(text):
+                text = _LETTERS.sub(lambda m: unicodedata.normalize("NFC", m[0]), text)
         return text.translate(self.table)
 
 
@@ -220,6 +244,7 @@ class WordPiece(WordByWord):
         self._longest_piece = max(map(len, vocabulary.tokens)) + len("##")
 
     vocabulary_file = "vocab.txt"
+    text_flags = _SWITCHES
     hugging_face_classes = (
         None,  # not said
         "BertTokenizer",
@@ -251,7 +276,7 @@ class WordPiece(WordByWord):
             vocabulary,
             do_lower_case=options.do_lower_case is not False,
             strip_accents=options.strip_accents,
-            split_cjk=options.split_cjk,
+            split_cjk=options.split_cjk is not False,
         )
 
     @property

@@ -34,6 +34,12 @@ _POINT_BITS, _CLASS_BITS = 21, 8
 _DROPPED = 1 << (_POINT_BITS + _CLASS_BITS)
 
 
+# Hangul: the first letters, those in the middle, the code point before the last ones, and
+# the syllables of all of them; source: the Unicode Standard, 3.12.
+_FIRST, _SECOND, _NO_THIRD, _SYLLABLES = 0x1100, 0x1161, 0x11A7, 0xAC00
+_FIRSTS, _SECONDS, _THIRDS = 19, 21, 28
+
+
 class WordsGraph(GraphTokenizer):
     """Splits text into words as a `WordSplitter` does, and each word on its own."""
 
@@ -46,6 +52,7 @@ class WordsGraph(GraphTokenizer):
         self._text_starts = tf.constant(text_starts, tf.int32)
         self._final_sigmas = splitter.do_lower_case and splitter.final_sigmas
         self._decomposes = splitter.strip_accents
+        self._composes_hangul = splitter.composes_hangul
 
     @abc.abstractmethod
     def word_pieces(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
@@ -55,6 +62,9 @@ class WordsGraph(GraphTokenizer):
         decoded = tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
         points, rows = decoded.flat_values, row_numbers(decoded.row_limits())
         points, sources, properties = self._replaced(points, rows)
+        last_sources = sources
+        if self._composes_hangul:
+            points, sources, last_sources = _composed_hangul(points, sources, rows)
         words, word_rows, word_starts = _words(points, tf.gather(rows, sources))
         # Words repeat, so each distinct word is split once.
         distinct, numbers = tf.unique(words)
@@ -66,9 +76,10 @@ class WordsGraph(GraphTokenizer):
         word_of_piece = row_numbers(ids.row_limits())
         before -= tf.gather(tf.gather(before, ids.row_starts()), word_of_piece)
         first = tf.gather(word_starts, word_of_piece) + before
-        visible = tf.boolean_mask(sources, points != _SPACE)
-        starts = tf.gather(visible, first)
-        lasts = tf.gather(visible, first + sizes.flat_values - 1)
+        visible = points != _SPACE
+        starts = tf.gather(tf.boolean_mask(sources, visible), first)
+        lasts = first + sizes.flat_values - 1
+        lasts = tf.gather(tf.boolean_mask(last_sources, visible), lasts)
         ends = _ends(properties, rows, tf.cast(decoded.row_limits(), tf.int32))
         begins = tf.gather(tf.cast(decoded.row_starts(), tf.int32), rows)
         of_rows = tf.gather(word_rows, word_of_piece)
@@ -240,6 +251,52 @@ def _composed_in_order(values, sources, rows):
     points = tf.cond(tf.reduce_any(classes > 0), in_order, lambda: points)
     keeps = values < _DROPPED
     return tf.boolean_mask(points, keeps), tf.boolean_mask(sources, keeps)
+
+
+def _composed_hangul(points, sources, rows):
+    """Letters of Hangul as the syllables that they spell; see `WordSplitter`.
+
+    Returns:
+        int32 [n]: code points, and the first and the last source of each.
+    """
+    lasts = sources
+    is_second = (points >= _SECOND) & (points < _SECOND + _SECONDS)
+    is_third = (points > _NO_THIRD) & (points < _NO_THIRD + _THIRDS)
+
+    def joined(points, sources, lasts, is_begin, is_end, values):
+        """Replaces each two neighbours of a text, a begin and an end."""
+        of_row = tf.gather(rows, sources)
+        is_pair = is_begin[:-1] & is_end[1:] & (of_row[:-1] == of_row[1:])
+        none = tf.zeros([1], tf.bool)
+        begins = tf.concat([is_pair, none], 0)
+        kept = ~tf.concat([none, is_pair], 0)
+        values = tf.where(begins, values(points, tf.roll(points, -1, 0)), points)
+        lasts = tf.where(begins, tf.roll(lasts, -1, 0), lasts)
+        return tuple(tf.boolean_mask(x, kept) for x in (values, sources, lasts))
+
+    def composed():
+        is_first = (points >= _FIRST) & (points < _FIRST + _FIRSTS)
+        made = joined(
+            points,
+            sources,
+            lasts,
+            is_first,
+            is_second,
+            lambda first, second: (
+                _SYLLABLES + ((first - _FIRST) * _SECONDS + second - _SECOND) * _THIRDS
+            ),
+        )
+        place = made[0] - _SYLLABLES
+        is_open = (place >= 0) & (place < _FIRSTS * _SECONDS * _THIRDS)
+        is_open &= place % _THIRDS == 0
+        is_end = (made[0] > _NO_THIRD) & (made[0] < _NO_THIRD + _THIRDS)
+        return joined(
+            *made, is_open, is_end, lambda open, third: open + third - _NO_THIRD
+        )
+
+    return tf.cond(
+        tf.reduce_any(is_second | is_third), composed, lambda: (points, sources, lasts)
+    )
 
 
 def _words(points, rows):

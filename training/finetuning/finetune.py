@@ -14,7 +14,7 @@ import os
 
 import numpy as np
 
-from training import distribution, loop, run, run_folder
+from training import distribution, implied_flags, loop, run, run_folder
 from serving import export
 from text.errors import UserError
 from training.finetuning import comparison, mistakes, teacher
@@ -41,7 +41,7 @@ def finetune(task: Task, given: FineTuningOptions) -> None:
         )
     if given.do_export:
         task.tokenizer.check_graph()
-    experiment = Experiment(task, given)
+    experiment = Experiment(task, implied_flags.completed(given))
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(experiment.sets))
         if given.do_train and given.distill_from:

@@ -17,7 +17,11 @@ from training.finetuning.trials import every_trial
 class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions):
     """The flags of every fine-tuning script: the release's, then ours."""
 
-    vocab_file: str = options.field(help="The vocabulary of the checkpoint.")
+    vocab_file: str | None = options.field(
+        None,
+        help="The vocabulary of the checkpoint; by default, the one next to "
+        "--init_checkpoint, or that of the run in --output_dir.",
+    )
     do_predict: bool = options.field(False, help="Predict the test set at the end.")
     train_batch_size: list[int] = options.field(
         [32],
@@ -113,6 +117,7 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, flags.RunOptions)
                 "nothing to do; pass at least one of --do_train, --do_eval, --do_predict "
                 "and --do_export"
             )
+        self.check_supplied("vocab_file", "bert_config_file")
         if self.init_encoder_only and not (self.do_train and self.init_checkpoint):
             raise UserError(
                 "--init_encoder_only needs --do_train and --init_checkpoint: without a "

@@ -1,13 +1,10 @@
 """What the tokenizer_config.json next to a Hugging Face model says about its text."""
 
-import json
 import os
 from collections.abc import Callable, Container, Mapping
 
-import tensorflow as tf
-
 from text.errors import UserError
-from text.files import anywhere
+from text.tokenizers import recorded_settings
 from text.tokenizers.tokenizer import Tokenizer
 from training.layouts.hugging_face import is_weights
 
@@ -17,21 +14,9 @@ def settings_of(path: str, read: Callable[[Mapping], Mapping]) -> dict:
 
     Arguments as for `check`.
     """
-    _, said = _tokenizer_config(path)
-    known = {} if said is None else read(said)
-    return {name: value for name, value in known.items() if value is not None}
-
-
-def _tokenizer_config(path):
-    """The tokenizer_config.json next to weights, and its content; None without one."""
-    config = os.path.join(os.path.dirname(path), "tokenizer_config.json")
-    if not is_weights(path) or not tf.io.gfile.exists(config):
-        return config, None
-    try:
-        with anywhere.access(config), tf.io.gfile.GFile(config, "rb") as file:
-            return config, dict(json.loads(file.read()))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise UserError(f"{config}: not a tokenizer's JSON ({error})") from error
+    if not is_weights(path):
+        return {}
+    return recorded_settings.hugging_face(os.path.dirname(path), read)
 
 
 def check(
@@ -49,7 +34,9 @@ def check(
     Raises:
         UserError: names the flags to pass.
     """
-    config, said = _tokenizer_config(path)
+    folder = os.path.dirname(path)
+    config = os.path.join(folder, recorded_settings.TOKENIZER_CONFIG)
+    said = recorded_settings.tokenizer_config(folder) if is_weights(path) else None
     if said is None:
         return
     if (theirs := said.get("tokenizer_class")) not in classes:
@@ -60,8 +47,8 @@ def check(
         )
     flags = [
         f"--{name}={str(value).lower()}"
-        for name, value in read(said).items()
-        if value is not None and value != settings.get(name, value)
+        for name, value in recorded_settings.hugging_face(folder, read).items()
+        if value != settings.get(name, value)
     ]
     if flags:
         raise UserError(

@@ -132,6 +132,38 @@ def test_hangul_and_voiced_kana_stay_whole_without_stripping():
     assert words("한 が", strip_accents=False) == ["한", "が"]
 
 
+def hangul(text):
+    """Pieces and offsets of a text with a vocabulary of NFC syllables and some letters."""
+    characters = "가각나한글a\u1100\u1161\u11a8\u1113\u0301"
+    tokens = [*SPECIAL_TOKENS, *characters, *(f"##{c}" for c in characters)]
+    tokenizer = WordPiece(Vocabulary(tokens), strip_accents=False)
+    assert tokenizer.encode(text) == tokenizer.encode_with_offsets(text)[0]
+    ids, *spans = tokenizer.encode_with_offsets(text)
+    return list(zip([tokens[id] for id in ids], *spans, strict=True))
+
+
+@pytest.mark.parametrize(
+    "text, pieces",
+    [
+        ("\u1112\u1161\u11ab\u1100\u1173\u11af", [("한", 0, 3), ("##글", 3, 6)]),
+        ("가\u11a8a", [("각", 0, 2), ("##a", 2, 3)]),
+        ("\u1100\u1161\u11a8\u11a8", [("각", 0, 3), ("##\u11a8", 3, 4)]),
+        ("각\u11a8", [("각", 0, 1), ("##\u11a8", 1, 2)]),
+        # What is deleted does not separate; a space, a mark and old letters do.
+        ("\u1100\u200d\u1161", [("가", 0, 3)]),
+        ("\u1100 \u1161", [("\u1100", 0, 1), ("\u1161", 2, 3)]),
+        (
+            "\u1100\u0301\u1161",
+            [("\u1100", 0, 1), ("##\u0301", 1, 2), ("##\u1161", 2, 3)],
+        ),
+        ("\u1113\u1161", [("\u1113", 0, 1), ("##\u1161", 1, 2)]),
+        ("한글", [("한", 0, 1), ("##글", 1, 2)]),
+    ],
+)
+def test_hangul_is_composed_if_accents_are_kept(text, pieces):
+    assert hangul(text) == pieces
+
+
 @pytest.mark.parametrize("text", ["가", "힣", "が", "ポ", "abc ヴ"])
 def test_decomposition_is_announced(text):
     assert tokenizer().decomposes(text)

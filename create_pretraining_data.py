@@ -119,7 +119,7 @@ _MUCH_UNKNOWN = 0.05
 def main(given: Options) -> None:
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(given, name) for name in names}
-    values |= kinds.kind_of(given.vocab_file).resolved(given, given.vocab_file)
+    values |= given.resolved(given.vocab_file)
     pipeline = _pipeline(given) if given.runner else None
     settings = Settings(
         input_files=tuple(inputs.expand(given.input_file)),

@@ -1,7 +1,13 @@
-"""Reads SentencePiece's .model files."""
+"""Reads and makes SentencePiece's .model files.
+
+They are messages of Protocol Buffers. The numbers of fields are those of
+sentencepiece_model.proto.
+"""
 
 import ctypes
+import enum
 import functools
+import struct
 import sys
 import warnings
 from collections.abc import Iterable
@@ -59,15 +65,40 @@ def tokens(content: bytes) -> list[str]:
     return [model.id_to_piece(id) for id in range(len(model))]
 
 
-def extended(model: bytes, pieces: Iterable[str]) -> bytes:
-    """A model with more pieces, each of which is one wherever it occurs.
+class Piece(enum.IntEnum):
+    """What a piece is for."""
 
-    Messages of Protocol Buffers are joined by joining their bytes. The numbers are those of
-    sentencepiece_model.proto: ModelProto.pieces is 1; piece 1, score 2, type 3, of which
-    USER_DEFINED is 4.
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4  # is one piece wherever it occurs
+
+
+def extended(model: bytes, pieces: Iterable[str]) -> bytes:
+    """A model with more user-defined pieces; messages are joined by joining their bytes."""
+    return model + b"".join(_piece(piece, 0.0, Piece.USER_DEFINED) for piece in pieces)
+
+
+def model(pieces: Iterable[tuple[str, float, Piece]], charsmap: bytes) -> bytes:
+    """A Unigram model that cleans up spaces and begins a text with one.
+
+    Args:
+        pieces: texts, scores and kinds by id.
+        charsmap: the compiled map of characters, empty for none.
     """
-    for piece in pieces:
-        text = piece.encode()
-        message = b"\x0a%c%b\x15\0\0\0\0\x18\x04" % (len(text), text)
-        model += b"\x0a%c%b" % (len(message), message)
-    return model
+    normalizer = _field(2, charsmap) if charsmap else b""
+    return b"".join(_piece(*piece) for piece in pieces) + _field(3, normalizer)
+
+
+def _piece(text, score, kind) -> bytes:
+    scored = b"\x15%b\x18%c" % (struct.pack("<f", score), kind)
+    return _field(1, _field(1, text.encode()) + scored)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of bytes, its number and length before it."""
+    length, size = len(content), b""
+    while length > 127:
+        size += bytes((length & 127 | 128,))
+        length >>= 7
+    return bytes((number << 3 | 2,)) + size + bytes((length,)) + content

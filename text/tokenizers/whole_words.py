@@ -68,8 +68,8 @@ class WholeWords(WordByWord):
         return next(iter(inputs.lines(vocab_file)), "").strip() == PAD
 
     @classmethod
-    def find(cls, folder):
-        path = super().find(folder)
+    def find_own_file(cls, folder):
+        path = super().find_own_file(folder)
         return path if path and cls.reads(path) else None
 
     @classmethod

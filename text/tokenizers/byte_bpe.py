@@ -18,7 +18,7 @@ import tokenizers
 
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers import bpe_files, tokenizer_json
+from text.tokenizers import bpe_files, tokenizer_json, tokenizer_json_writing
 from text.tokenizers.tokenizer import GENERIC_CLASSES, Tokenizer
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
@@ -149,6 +149,10 @@ class ByteBpe(Tokenizer):
                 f"{cls.vocabulary_file} and {MERGES}",
             )
         return dict(zip((cls.vocabulary_file, MERGES), contents, strict=True))
+
+    @property
+    def hugging_face_json(self):
+        return tokenizer_json_writing.byte_bpe(self.vocabulary, self.merges)
 
     def encode(self, text):
         return self._plain.encode(_clean(text)).ids

@@ -24,7 +24,12 @@ import tokenizers
 
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers import bpe_files, gpt_words, tokenizer_json
+from text.tokenizers import (
+    bpe_files,
+    gpt_words,
+    tokenizer_json,
+    tokenizer_json_writing,
+)
 from text.tokenizers.gpt_words import HuggingFaceWords, OpenAiWords
 from text.tokenizers.tokenizer import GENERIC_CLASSES
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
@@ -174,6 +179,10 @@ class GptBpe(WordByWord):
             )
         return dict(zip((cls.vocabulary_file, MERGES), contents, strict=True))
 
+    @property
+    def hugging_face_json(self):
+        return tokenizer_json_writing.gpt(self.vocabulary, self.merges, END)
+
     def split(self, word):
         pieces = self._model.tokenize(word)
         ids = [piece.id for piece in pieces]
@@ -199,6 +208,13 @@ class OpenAiGptBpe(GptBpe):
         UserError: a package is missing.
         """
         super().__init__(vocabulary, merges, OpenAiWords())
+
+    @property
+    def hugging_face_difference(self):
+        return (
+            "transformers finds words as --gpt_words=hugging_face does, and not as OpenAI; "
+            "pass it token ids instead of text"
+        )
 
     def encode_with_offsets(self, text):
         """See `Tokenizer`: a character that was repaired has the offsets of its original;

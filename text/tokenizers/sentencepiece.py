@@ -22,7 +22,12 @@ from typing import NamedTuple
 
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers import sentencepiece_files, sentencepiece_json, tokenizer_json
+from text.tokenizers import (
+    sentencepiece_files,
+    sentencepiece_json,
+    sentencepiece_json_writing,
+    tokenizer_json,
+)
 from text.tokenizers.cleaner import Cleaner, Verbatim, loses_voicing
 from text.tokenizers.tokenizer import GENERIC_CLASSES, Tokenizer
 from text.tokenizers.vocabulary import (
@@ -175,6 +180,7 @@ class SentencePiece(Tokenizer):
         family: the `Family`.
         sizes: int of each piece, its characters without \u2581; that of the unknown is -1.
         splits: id to the `Split` that replaces it; see `Family.adds_spaces`.
+        composes_hangul: whether the model does.
     Source: google-research/albert@b772393 tokenization.py, and zihangdai/xlnet@bbaa3a6
         prepro_utils.py, encode_ids.
     """
@@ -214,7 +220,7 @@ class SentencePiece(Tokenizer):
         self._encode = self._processor.encode
         self._is_blank = _Blanks(self._processor.normalize)
         self._starts = frozenset(i for i, t in enumerate(tokens) if t[:1] == SPACE)
-        self._composes_hangul = self._processor.normalize("\u1100\u1161")[-1:] == "가"
+        self.composes_hangul = self._processor.normalize("\u1100\u1161")[-1:] == "가"
 
     @classmethod
     def reads(cls, vocab_file):
@@ -285,25 +291,19 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def hugging_face_settings(cls, said):
-        keeps = said.get("keep_accents")
-        return {
-            "do_lower_case": said.get("do_lower_case"),
-            "strip_accents": None if keeps is None else not keeps,
-        }
+        return sentencepiece_json_writing.settings_of_config(said)
 
     @property
     def hugging_face_config(self):
-        if self.family.keeps_text:
-            return {
-                "tokenizer_class": self.family.hugging_face_class,
-                "extra_ids": self.family.num_sentinels,
-            }
-        return {
-            "tokenizer_class": self.family.hugging_face_class,
-            "do_lower_case": self.cleaner.do_lower_case,
-            "keep_accents": not self.cleaner.strip_accents,
-            "remove_space": True,
-        }
+        return sentencepiece_json_writing.config(self)
+
+    @property
+    def hugging_face_json(self):
+        return sentencepiece_json_writing.written(self)
+
+    @property
+    def hugging_face_difference(self):
+        return sentencepiece_json_writing.difference(self)
 
     @property
     def files(self):
@@ -374,7 +374,7 @@ class SentencePiece(Tokenizer):
         """See `Tokenizer`; most models compose Hangul again."""
         if not self.cleaner.strip_accents or text.isascii():
             return False
-        if not self._composes_hangul and _HANGUL.search(text):
+        if not self.composes_hangul and _HANGUL.search(text):
             return True
         return loses_voicing(text)
 

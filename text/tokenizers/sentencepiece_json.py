@@ -9,8 +9,12 @@ import re
 from collections.abc import Mapping
 
 from text.errors import UserError
-from text.tokenizers import sentencepiece_files, tokenizer_json
-from text.tokenizers.sentencepiece_files import Piece
+from text.tokenizers import (
+    sentencepiece_files,
+    sentencepiece_json_writing,
+    tokenizer_json,
+)
+from text.tokenizers.sentencepiece_files import Piece, Specification
 from text.tokenizers.vocabulary import sentinel
 
 _SPACE = "\u2581"
@@ -58,19 +62,55 @@ def model(path: str, family) -> bytes:
         path, "model.unk_id", unigram["unk_id"], [tokens.index(unknown)]
     )
     tokenizer_json.check_layout(path, content, special)
-    _check_words(path, content)
-    charsmap = _charsmap(path, content, family)
-    scores = dict(unigram["vocab"])
+    said = _specification(content)
+    if not _is_ours(content, family, said):
+        _check_words(path, content)
+        _check_steps(path, content, family)
     kinds = {token: Piece.CONTROL for token in special.tokens}
     for added in content["added_tokens"]:
         kind = Piece.CONTROL if added["special"] else Piece.USER_DEFINED
         kinds.setdefault(added["content"], kind)
     kinds[unknown] = Piece.UNKNOWN
+    scores = dict(unigram["vocab"])
     pieces = (
-        (token, scores.get(token, 0.0), kinds.get(token, Piece.NORMAL))
+        (
+            token.removesuffix(sentencepiece_json_writing.MARK),
+            scores.get(token, 0.0),
+            kinds.get(token, Piece.NORMAL),
+        )
         for token in tokens
     )
-    return sentencepiece_files.model(pieces, charsmap)
+    return sentencepiece_files.model(pieces, said)
+
+
+def _specification(content) -> Specification:
+    """What the model does with a text."""
+    steps = {step["type"]: step for step in tokenizer_json.steps(content["normalizer"])}
+    encoded = steps.get("Precompiled", {}).get("precompiled_charsmap", "")
+    return Specification(base64.b64decode(encoded))
+
+
+def _is_ours(content, family, said) -> bool:
+    """Whether text is split as `sentencepiece_json_writing` writes it."""
+    flags = tokenizer_json.settings(content)
+    cleaner = family.cleaner(
+        flags.get("do_lower_case"), flags.get("strip_accents", True)
+    )
+    composes = "NFC" in (s["type"] for s in tokenizer_json.steps(content["normalizer"]))
+    written = sentencepiece_json_writing.normalizer(cleaner, said, composes)
+    return content["pre_tokenizer"] is None and (
+        _without_tables(content["normalizer"]) == _without_tables(written)
+    )
+
+
+def _without_tables(normalizer) -> list[dict]:
+    """The steps, but for the characters of classes, which depend on Python's version."""
+    return [
+        step | {"pattern": {"Regex": "[]"}}
+        if "\\x{" in str(step.get("pattern", ""))
+        else step
+        for step in tokenizer_json.steps(normalizer)
+    ]
 
 
 def _without_sentinels(path, tokens, number):
@@ -96,8 +136,7 @@ def _check_words(path, content):
     tokenizer_json.check(path, scheme, where, ["always", "first"])
 
 
-def _charsmap(path, content, family) -> bytes:
-    """The model's map of characters; checks the steps before it."""
+def _check_steps(path, content, family):
     steps = {_name(step): step for step in tokenizer_json.steps(content["normalizer"])}
     allowed = _OF_THE_MODEL if family.keeps_text else _STEPS
     needed = set(_QUOTES if family.joins_quotes else ())
@@ -109,9 +148,6 @@ def _charsmap(path, content, family) -> bytes:
             f"kind of vocabulary supports {', '.join(allowed)}, in this order; the text of "
             "such a model cannot be split exactly, so use another model"
         )
-    if "Precompiled" not in steps:
-        return b""
-    return base64.b64decode(steps["Precompiled"]["precompiled_charsmap"])
 
 
 def _name(step: Mapping) -> str:

@@ -146,6 +146,16 @@ class Tokenizer(abc.ABC):
     def hugging_face_config(self) -> Mapping[str, object]:
         """What their tokenizer_config.json says of such a tokenizer."""
 
+    @property
+    @abc.abstractmethod
+    def hugging_face_json(self) -> str | None:
+        """Their tokenizer.json, which gives our ids; None if it cannot describe them."""
+
+    @property
+    def hugging_face_difference(self) -> str | None:
+        """Which ids `hugging_face_json` does not give, for a warning, if there are any."""
+        return None  # but for what docs/differences.md says
+
     @classmethod
     def hugging_face_settings(cls, said: Mapping) -> Mapping[str, object]:
         """The `settings` that their tokenizer_config.json asks for.

@@ -74,12 +74,10 @@ def settings(content: Mapping) -> dict[str, bool]:
             "strip_accents": bert["lowercase"] if strips is None else strips,
             "split_cjk": bert["handle_chinese_chars"],
         }
-    if not by_type.keys() & {"NFKD", "StripAccents", "Lowercase"}:
-        return {}  # the text is kept as it is, as for RoBERTa and T5
-    return {
-        "do_lower_case": "Lowercase" in by_type,
-        "strip_accents": "StripAccents" in by_type,
-    }
+    tokens = {token for token, *_ in content["model"]["vocab"]}
+    if not is_unigram(content) or tokens.isdisjoint(("[CLS]", "<cls>")):
+        return {}  # RoBERTa's and T5's text is kept as it is
+    return {"do_lower_case": "Lowercase" in by_type, "strip_accents": "NFKD" in by_type}
 
 
 def is_wordpiece(content: Mapping) -> bool:

@@ -108,6 +108,10 @@ class WholeWords(WordByWord):
         raise UserError("Hugging Face has no tokenizer for a vocabulary of whole words")
 
     @property
+    def hugging_face_json(self):
+        return self.hugging_face_config  # it refuses
+
+    @property
     def settings(self):
         return {"vocab_sha256": self.vocabulary.digest}
 

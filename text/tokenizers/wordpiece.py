@@ -11,7 +11,7 @@ import re
 import unicodedata
 
 from text.errors import UserError
-from text.tokenizers import tokenizer_json
+from text.tokenizers import tokenizer_json, tokenizer_json_writing
 from text.tokenizers.tokenizer import GENERIC_CLASSES
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import WordByWord
@@ -280,6 +280,12 @@ class WordPiece(WordByWord):
             "strip_accents": self.splitter.strip_accents,
             "tokenize_chinese_chars": self.splitter.split_cjk,
         }
+
+    @property
+    def hugging_face_json(self):
+        return tokenizer_json_writing.wordpiece(
+            self.vocabulary, self.splitter.settings, LONGEST_WORD
+        )
 
     def graph(self, folder):
         # It loads TensorFlow, which workers that write records do not need.

@@ -41,6 +41,7 @@ from text.tokenizers import (
     wordpiece_learning,
 )
 from text.tokenizers.byte_bpe import ByteBpe, ByteSplitter
+from text.tokenizers.cleaner import loses_voicing
 from text.tokenizers.gpt_bpe import GptBpe
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.sentencepiece import SentencePiece
@@ -346,7 +347,7 @@ def _build_sentencepiece(paths, chosen):
             characters.update(unicodedata.normalize("NFKC", clean))  # as the model does
             lines += 1
             if cleaner.strip_accents and not warned:
-                warned = sentencepiece.loses_voicing(line)
+                warned = loses_voicing(line)
                 if warned:
                     print(f"warning: {kinds.DECOMPOSITION_WARNING}", file=sys.stderr)
             yield clean

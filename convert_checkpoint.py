@@ -17,6 +17,7 @@ import dataclasses
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -25,7 +26,7 @@ import options
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.tasks import tags
-from text.tokenizers import kinds, recorded_settings
+from text.tokenizers import kinds, recorded_settings, tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -374,6 +375,8 @@ def _write(model: Model, given: Options, sources: str) -> None:
         written = os.path.join(directory, _BUNDLE)
         checkpoint.write_bundle(written, model.tensors)
     else:
+        if model.tokenizer and (described := model.tokenizer.hugging_face_json):
+            beside[tokenizer_json.NAME] = described
         written = hugging_face.write(
             directory,
             model.tensors,
@@ -385,6 +388,9 @@ def _write(model: Model, given: Options, sources: str) -> None:
         )
     size = sum(value.size for value in model.tensors.values())
     print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {sources}")
+    if model.tokenizer and given.layout == "hugging_face":
+        if difference := model.tokenizer.hugging_face_difference:
+            print(f"warning: {directory}: {difference}", file=sys.stderr)
     if not model.tokenizer:
         print(
             "no vocabulary was next to the input, so none is here; --vocab_file adds one"

@@ -124,7 +124,7 @@ def main(given: Options) -> None:
     given = given.completed(given.vocab_file)
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
     values = {name: getattr(given, name) for name in names}
-    values |= kinds.kind_of(given.vocab_file).resolved(given, given.vocab_file)
+    values |= given.resolved(given.vocab_file)
     pipeline = _pipeline(given) if given.runner else None
     settings = Settings(
         input_files=tuple(inputs.expand(given.input_file)),

@@ -23,7 +23,7 @@ from training.backend import tf
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
-from text.tokenizers import bpe_files, kinds
+from text.tokenizers import bpe_files, kinds, tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from training.layouts import hugging_face_tokenizers
@@ -188,10 +188,9 @@ def _check_ids(tokenizer, folder):
         return
     if tf.io.gfile.isdir(path):
         return
-    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
+    files = _files_at(tokenizer, path)
     try:
-        known = tokenizer.parse(content)
+        known = tokenizer.parse(files.pop(tokenizer.vocabulary_file))
     except ValueError:  # a compressed file, for example
         return
     for id, (token, learned) in enumerate(zip(vocabulary.tokens, known, strict=False)):
@@ -201,16 +200,29 @@ def _check_ids(tokenizer, folder):
                 "next to the checkpoint; use that file, or move it away if it does not "
                 "belong to the checkpoint"
             )
-    for name, content in tokenizer.files.items():
-        other = os.path.join(os.path.dirname(path), name)
-        if name != os.path.basename(path) and tf.io.gfile.exists(other):
+    for name, content in files.items():
+        if not bpe_files.same_merges(content, tokenizer.files[name]):
+            raise UserError(
+                f"{vocabulary.path}: has other merges than the {name} of {path}, next to "
+                "the checkpoint; use those files, or move them away if they do not belong "
+                "to the checkpoint"
+            )
+
+
+def _files_at(tokenizer, path):
+    """The files of the vocabulary at a path, as far as they are there, by name."""
+    if tokenizer_json.is_path(path):
+        return tokenizer.read_files(path)
+    paths = {
+        name: os.path.join(os.path.dirname(path), name) for name in tokenizer.files
+    }
+    paths[tokenizer.vocabulary_file] = path
+    contents = {}
+    for name, other in paths.items():
+        if tf.io.gfile.exists(other):
             with anywhere.access(other), tf.io.gfile.GFile(other, "rb") as file:
-                if not bpe_files.same_merges(file.read(), content):
-                    raise UserError(
-                        f"{vocabulary.path}: has other merges than {other}, next to the "
-                        "checkpoint; use those files, or move them away if they do not "
-                        "belong to the checkpoint"
-                    )
+                contents[name] = file.read()
+    return contents
 
 
 def _refuse_other_kind(tokenizer, folder):

@@ -60,6 +60,20 @@ def test_a_hugging_face_folder_is_enough(tmp_path):
     assert tokenizer.tokenize("The caf\u00e9") == ["The", "caf\u00e9"]
 
 
+def test_a_folder_of_transformers_5_is_enough(tmp_path):
+    """It has a tokenizer.json, and no vocab.txt."""
+    path = hugging_face(tmp_path / "a", tokenize_chinese_chars=False)
+    given = options(tmp_path, init_checkpoint=path)
+    content = run.make_tokenizer(given).hugging_face_json
+    (tmp_path / "a" / "vocab.txt").unlink()
+    (tmp_path / "a" / "tokenizer.json").write_text(content)
+    said = {"tokenizer_class": "TokenizersBackend"}
+    (tmp_path / "a" / "tokenizer_config.json").write_text(json.dumps(said))
+    tokenizer = run.make_tokenizer(given)
+    assert settings(tokenizer) == KNOWN
+    assert tokenizer.tokenize("The caf\u00e9") == ["The", "caf\u00e9"]
+
+
 @pytest.mark.parametrize("name", [run_folder.TEXT, run_folder.TASK])
 def test_the_folder_of_a_run_is_enough(tmp_path, name):
     folder = run_of(tmp_path / "a", name=name)

@@ -35,22 +35,28 @@ def tokens_by_id(content: bytes) -> list[str]:
     return tokens
 
 
-def read(path: str, merges_path: str, what: str) -> tuple[list[str], bytes, bytes]:
+def contents(path: str, merges_path: str, what: str) -> tuple[bytes, bytes]:
     """Reads both files.
 
     Args:
         what: a sentence about the two files, for the error.
-    Returns:
-        the tokens by id, and the contents.
     Raises:
-        UserError: a file is missing, or the first one is malformed.
+        UserError: a file is missing.
     """
     for needed in (path, merges_path):
         if not sources.is_file(needed):
             raise UserError(f"{needed}: no such file; {what}")
-    vocabulary, merges = content(path), content(merges_path)
+    return content(path), content(merges_path)
+
+
+def read(path: str, content: bytes) -> list[str]:
+    """The tokens by id; arguments as for `merges`.
+
+    Raises:
+        UserError: the file is malformed.
+    """
     try:
-        return tokens_by_id(vocabulary), vocabulary, merges
+        return tokens_by_id(content)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not a vocabulary: {error}") from error
 

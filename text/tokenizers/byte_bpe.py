@@ -18,8 +18,8 @@ import tokenizers
 
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers import bpe_files
-from text.tokenizers.tokenizer import Tokenizer
+from text.tokenizers import bpe_files, tokenizer_json, tokenizer_json_writing
+from text.tokenizers.tokenizer import GENERIC_CLASSES, Tokenizer
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 
 MERGES = "merges.txt"
@@ -82,7 +82,7 @@ class ByteBpe(Tokenizer):
         None,  # not said
         "RobertaTokenizer",
         "RobertaTokenizerFast",
-        "PreTrainedTokenizerFast",
+        *GENERIC_CLASSES,
     )
 
     def __init__(self, vocabulary: Vocabulary, merges: list[tuple[str, str]]):
@@ -101,6 +101,10 @@ class ByteBpe(Tokenizer):
     @classmethod
     def reads(cls, vocab_file):
         return vocab_file.endswith(".json")
+
+    @classmethod
+    def reads_json(cls, content):
+        return tokenizer_json.is_byte_level(content)
 
     @classmethod
     def load(cls, vocab_file, options):
@@ -132,11 +136,23 @@ class ByteBpe(Tokenizer):
         kind = {"__type": "AddedToken", "normalized": False, "single_word": False}
         return {"tokenizer_class": "RobertaTokenizer", "mask_token": kind | mask}
 
+    @classmethod
+    def read_files(cls, vocab_file):
+        if tokenizer_json.is_path(vocab_file):
+            contents = tokenizer_json.byte_bpe_files(vocab_file, ROBERTA)
+        else:
+            merges = os.path.join(os.path.dirname(vocab_file), MERGES)
+            contents = bpe_files.contents(
+                vocab_file,
+                merges,
+                "a byte-level vocabulary is two files in one folder, "
+                f"{cls.vocabulary_file} and {MERGES}",
+            )
+        return dict(zip((cls.vocabulary_file, MERGES), contents, strict=True))
+
     @property
-    def files(self):
-        path = self.vocabulary.path
-        paths = {self.vocabulary_file: path, MERGES: _merges_path(path)}
-        return {name: bpe_files.content(path) for name, path in paths.items()}
+    def hugging_face_json(self):
+        return tokenizer_json_writing.byte_bpe(self.vocabulary, self.merges)
 
     def encode(self, text):
         return self._plain.encode(_clean(text)).ids
@@ -174,23 +190,14 @@ def _clean(text):
 # === Files ===========================================================================
 
 
-def _merges_path(vocab_file):
-    return os.path.join(os.path.dirname(vocab_file), MERGES)
-
-
 def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
-    """Reads vocab.json and the merges.txt next to it.
+    """Reads vocab.json and the merges.txt next to it, or a tokenizer.json.
 
     Raises:
         UserError: a file is missing or malformed, or they do not fit each other.
     """
-    merges_path = _merges_path(path)
-    tokens, content, merges_content = bpe_files.read(
-        path,
-        merges_path,
-        "a byte-level vocabulary is two files in one folder, "
-        f"{ByteBpe.vocabulary_file} and {MERGES}",
-    )
+    content, merges_content = ByteBpe.read_files(path).values()
+    tokens = bpe_files.read(path, content)
     known = set(tokens)
     if missing := [token for token in ROBERTA.names if token not in known]:
         raise UserError(
@@ -204,6 +211,7 @@ def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
             f"{characters[missing[0]]!r} for {missing[0]:#04x}; it is not a byte-level "
             "vocabulary"
         )
+    merges_path = os.path.join(os.path.dirname(path), MERGES)
     merges = bpe_files.merges(
         merges_path, merges_content, known, ByteBpe.vocabulary_file
     )

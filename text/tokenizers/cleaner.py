@@ -9,6 +9,9 @@ _CHARACTER_OR_QUOTES = re.compile("``|''|.", re.DOTALL)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
+_VOICING = re.compile("[\u3099\u309a]")  # marks of kana
+
+
 class _Marks(dict):
     """Code point to code point, or None for a combining mark; filled as they occur."""
 
@@ -23,6 +26,13 @@ _marks = _Marks()
 def decomposed(text: str) -> str:
     """The text decomposed (NFKD), without its combining marks."""
     return unicodedata.normalize("NFKD", text).translate(_marks)
+
+
+def loses_voicing(text: str) -> bool:
+    """Whether it has kana with marks of voicing, which accent stripping removes."""
+    if text.isascii():
+        return False
+    return _VOICING.search(unicodedata.normalize("NFD", text)) is not None
 
 
 class Cleaner:

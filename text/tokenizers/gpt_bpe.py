@@ -24,8 +24,15 @@ import tokenizers
 
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers import bpe_files, gpt_words, recorded_settings
+from text.tokenizers import (
+    bpe_files,
+    gpt_words,
+    recorded_settings,
+    tokenizer_json,
+    tokenizer_json_writing,
+)
 from text.tokenizers.gpt_words import HuggingFaceWords, OpenAiWords
+from text.tokenizers.tokenizer import GENERIC_CLASSES
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import Splitter, WordByWord
 
@@ -59,7 +66,7 @@ class GptBpe(WordByWord):
         None,  # not said
         "OpenAIGPTTokenizer",
         "OpenAIGPTTokenizerFast",
-        "PreTrainedTokenizerFast",
+        *GENERIC_CLASSES,
     )
     finds_answers_by_offset = True
     flags = text_flags = ("gpt_words",)
@@ -92,7 +99,11 @@ class GptBpe(WordByWord):
         return f'{END}"'.encode() in bpe_files.content(vocab_file)
 
     @classmethod
-    def find(cls, folder):
+    def reads_json(cls, content):
+        return tokenizer_json.is_gpt(content)
+
+    @classmethod
+    def find_own_file(cls, folder):
         path = os.path.join(folder, cls.vocabulary_file)
         if sources.exists(path) and cls.reads(path):
             return path
@@ -157,11 +168,22 @@ class GptBpe(WordByWord):
             "gpt_words": self.words,
         }
 
+    @classmethod
+    def read_files(cls, vocab_file):
+        if tokenizer_json.is_path(vocab_file):
+            contents = tokenizer_json.gpt_files(vocab_file, GPT)
+        else:
+            contents = bpe_files.contents(
+                vocab_file,
+                merges_path(vocab_file),
+                "GPT's vocabulary is two files in one folder, encoder_bpe_40000.json and "
+                f"vocab_40000.bpe, or {cls.vocabulary_file} and {MERGES}",
+            )
+        return dict(zip((cls.vocabulary_file, MERGES), contents, strict=True))
+
     @property
-    def files(self):
-        path = self.vocabulary.path
-        paths = {self.vocabulary_file: path, MERGES: merges_path(path)}
-        return {name: bpe_files.content(path) for name, path in paths.items()}
+    def hugging_face_json(self):
+        return tokenizer_json_writing.gpt(self.vocabulary, self.merges, END)
 
     def split(self, word):
         pieces = self._model.tokenize(word)
@@ -188,6 +210,13 @@ class OpenAiGptBpe(GptBpe):
         UserError: a package is missing.
         """
         super().__init__(vocabulary, merges, OpenAiWords())
+
+    @property
+    def hugging_face_difference(self):
+        return (
+            "transformers finds words as --gpt_words=hugging_face does, and not as OpenAI; "
+            "pass it token ids instead of text"
+        )
 
     def encode_with_offsets(self, text):
         """See `Tokenizer`: a character that was repaired has the offsets of its original;
@@ -247,18 +276,13 @@ def merges_path(vocab_file: str) -> str:
 
 
 def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
-    """Reads a vocabulary and the merges next to it.
+    """Reads a vocabulary and the merges next to it, or a tokenizer.json.
 
     Raises:
         UserError: a file is missing or malformed, or they do not fit each other.
     """
-    second = merges_path(path)
-    tokens, content, merges_content = bpe_files.read(
-        path,
-        second,
-        "GPT's vocabulary is two files in one folder, encoder_bpe_40000.json and "
-        f"vocab_40000.bpe, or {GptBpe.vocabulary_file} and {MERGES}",
-    )
+    content, merges_content = GptBpe.read_files(path).values()
+    tokens = bpe_files.read(path, content)
     known = set(tokens)
     if UNKNOWN not in known:
         raise UserError(f"{path}: has no token {UNKNOWN}, which GPT's vocabulary has")
@@ -267,7 +291,7 @@ def _read(path) -> tuple[Vocabulary, list[tuple[str, str]]]:
             f"{path}: no character has a token with {END}; it is not a vocabulary of GPT"
         )
     name = os.path.basename(path)
-    merges = bpe_files.merges(second, merges_content, known, name)
+    merges = bpe_files.merges(merges_path(path), merges_content, known, name)
     tokens += [token for token in GPT.tokens if token not in known]
     special = set(GPT.tokens)
     vocabulary = Vocabulary(

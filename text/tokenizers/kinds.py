@@ -12,7 +12,11 @@ from collections.abc import Mapping
 import options
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers import recorded_settings, sentencepiece_files
+from text.tokenizers import (
+    recorded_settings,
+    sentencepiece_files,
+    tokenizer_json,
+)
 from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.gpt_bpe import GptBpe
 from text.tokenizers.sentencepiece import SentencePiece
@@ -46,10 +50,20 @@ def kind_of(vocab_file: str) -> type[Tokenizer]:
     """The kind of tokenizer that a vocabulary file is for, or one in a folder.
 
     Raises:
-        UserError: a folder contains none.
+        UserError: a folder contains none, or a tokenizer.json is of no kind.
     """
     vocab_file = _file(vocab_file)
-    return next(kind for kind in TOKENIZERS if kind.reads(vocab_file))
+    if not tokenizer_json.is_path(vocab_file):
+        return next(kind for kind in TOKENIZERS if kind.reads(vocab_file))
+    content = tokenizer_json.read(vocab_file)
+    for kind in TOKENIZERS:
+        if kind.reads_json(content):
+            return kind
+    raise UserError(
+        f"{vocab_file}: model.type is {content['model']['type']}, which is not supported "
+        "with this pre_tokenizer; use a model with BERT's WordPiece, RoBERTa's or GPT's "
+        "BPE, or Unigram"
+    )
 
 
 def load_vocabulary(vocab_file: str) -> Vocabulary:
@@ -99,6 +113,7 @@ def _file(path):
     found = find_vocabulary(path)
     if not found:
         names = dict.fromkeys(kind.vocabulary_file for kind in reversed(TOKENIZERS))
+        names[tokenizer_json.NAME] = None
         raise UserError(
             f"{path}: contains no {' or '.join(names)}; pass the vocabulary's own path"
         )
@@ -107,9 +122,11 @@ def _file(path):
 
 def find_vocabulary(folder: str) -> str | None:
     """The vocabulary in the folder of a checkpoint, if there is one."""
-    return next(
-        filter(None, (kind.find(folder) for kind in reversed(TOKENIZERS))), None
-    )
+    for kind in reversed(TOKENIZERS):
+        if found := kind.find_own_file(folder):
+            return found
+    path = tokenizer_json.path_in(folder)
+    return path if tokenizer_json.is_path(path) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,11 +169,11 @@ class TokenizerOptions:
         Args, Raises: see `load_tokenizer`.
         """
         vocab_file = _file(vocab_file)
-        kind = kind_of(vocab_file)
-        if all(getattr(self, name) is not None for name in kind.text_flags):
-            return self  # nothing is looked for
+        kind, chosen = kind_of(vocab_file), self.following(vocab_file)
+        if all(getattr(chosen, name) is not None for name in kind.text_flags):
+            return chosen  # nothing is looked for
         with _named_for_what_it_is(vocab_file):
-            return self.or_else(recorded_settings.of_vocabulary(vocab_file, kind))
+            return chosen.or_else(recorded_settings.of_vocabulary(vocab_file, kind))
 
     def or_else(self, known: Mapping[str, object]) -> typing.Self:
         """These flags; those not given have the `known` values, by name."""
@@ -183,3 +200,28 @@ class TokenizerOptions:
                 )
         with _named_for_what_it_is(vocab_file):
             return kind.load(vocab_file, self.completed(vocab_file))
+
+    def resolved(self, vocab_file: str) -> Mapping[str, object]:
+        """See `Tokenizer.resolved`; raises as `load_tokenizer` does."""
+        chosen = self.completed(vocab_file)
+        values = kind_of(vocab_file).resolved(chosen, vocab_file)
+        return {"split_cjk": chosen.split_cjk, **values}
+
+    def following(self, vocab_file: str) -> typing.Self:
+        """These options, and what the vocabulary says if it is a tokenizer.json.
+
+        Raises:
+            UserError: they contradict it.
+        """
+        vocab_file = _file(vocab_file)
+        if not tokenizer_json.is_path(vocab_file):
+            return self
+        decided = tokenizer_json.settings(tokenizer_json.read(vocab_file))
+        for name, value in decided.items():
+            is_default = getattr(self, name) == getattr(TokenizerOptions, name)
+            if not is_default and getattr(self, name) != value:
+                raise UserError(
+                    f"{vocab_file}: its normalizer splits text differently; leave out "
+                    f"--{name}, or pass --{name}={str(value).lower()}"
+                )
+        return dataclasses.replace(self, **decided)

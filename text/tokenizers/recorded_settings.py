@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from text.errors import UserError
 from text.files import local, sources
+from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 
 TASK = "task.json"  # what a fine-tuned model was trained to do, and on which text
@@ -108,10 +109,12 @@ def hugging_face(folder: str, read) -> dict:
     Raises:
         UserError: see `tokenizer_config`.
     """
-    # tokenizer.json, too, says it, and is to be read here.
     said = tokenizer_config(folder)
     known = {} if said is None else read(said)
-    return {name: value for name, value in known.items() if value is not None}
+    known = {name: value for name, value in known.items() if value is not None}
+    path = tokenizer_json.path_in(folder)  # which decides there, if it says anything
+    decided = tokenizer_json.is_path(path) and tokenizer_json.read(path)
+    return known | (tokenizer_json.settings(decided) if decided else {})
 
 
 def tokenizer_config(folder: str) -> Mapping | None:

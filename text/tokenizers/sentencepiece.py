@@ -17,15 +17,19 @@ import hashlib
 import os
 import re
 import string
-import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
 from text.errors import UserError
 from text.files import sources
-from text.tokenizers import sentencepiece_files
-from text.tokenizers.cleaner import Cleaner, Verbatim
-from text.tokenizers.tokenizer import Tokenizer
+from text.tokenizers import (
+    sentencepiece_files,
+    sentencepiece_json,
+    sentencepiece_json_writing,
+    tokenizer_json,
+)
+from text.tokenizers.cleaner import Cleaner, Verbatim, loses_voicing
+from text.tokenizers.tokenizer import GENERIC_CLASSES, Tokenizer
 from text.tokenizers.vocabulary import (
     NUM_SENTINELS,
     SpecialTokens,
@@ -35,7 +39,6 @@ from text.tokenizers.vocabulary import (
 
 SPACE = "\u2581"
 _HANGUL = re.compile("[\uac00-\ud7a3]")
-_VOICING = re.compile("[\u3099\u309a]")  # marks of kana
 
 
 def begins_word_in_albert(piece: str) -> bool:
@@ -177,6 +180,7 @@ class SentencePiece(Tokenizer):
         family: the `Family`.
         sizes: int of each piece, its characters without \u2581; that of the unknown is -1.
         splits: id to the `Split` that replaces it; see `Family.adds_spaces`.
+        composes_hangul: whether the model does.
     Source: google-research/albert@b772393 tokenization.py, and zihangdai/xlnet@bbaa3a6
         prepro_utils.py, encode_ids.
     """
@@ -186,7 +190,7 @@ class SentencePiece(Tokenizer):
         None,  # not said
         *(family.hugging_face_class for family in FAMILIES.values()),
         *(f"{family.hugging_face_class}Fast" for family in FAMILIES.values()),
-        "PreTrainedTokenizerFast",
+        *GENERIC_CLASSES,
     )
     libraries = ("tensorflow_text",)
     finds_answers_by_offset = True
@@ -200,14 +204,12 @@ class SentencePiece(Tokenizer):
         Raises:
             UserError: it is not a model, or of none of the FAMILIES.
         """
-        self.model = sentencepiece_files.content(path)
+        (self.model,) = self.read_files(path).values()
         try:
             tokens = sentencepiece_files.tokens(self.model)
         except ValueError as error:
             raise UserError(f"{path}: {error}") from error
-        self.family = _family(tokens)
-        if self.family is None:
-            raise UserError(_no_family(path))
+        self.family = _known_family(path, tokens)
         self.extended_model = self.family.extended(self.model, tokens)
         self._processor = sentencepiece_files.processor(self.extended_model)
         tokens = sentencepiece_files.tokens(self.extended_model)
@@ -219,14 +221,23 @@ class SentencePiece(Tokenizer):
         self._encode = self._processor.encode
         self._is_blank = _Blanks(self._processor.normalize)
         self._starts = frozenset(i for i, t in enumerate(tokens) if t[:1] == SPACE)
-        self._composes_hangul = self._processor.normalize("\u1100\u1161")[-1:] == "가"
+        self.composes_hangul = self._processor.normalize("\u1100\u1161")[-1:] == "가"
 
     @classmethod
     def reads(cls, vocab_file):
         return vocab_file.endswith(".model")
 
     @classmethod
-    def find(cls, folder):
+    def reads_json(cls, content):
+        return tokenizer_json.is_unigram(content)
+
+    @classmethod
+    def files_of_json(cls, path):
+        family = _known_family(path, sentencepiece_json.tokens_of(path))
+        return {cls.vocabulary_file: sentencepiece_json.model(path, family)}
+
+    @classmethod
+    def find_own_file(cls, folder):
         """See `Tokenizer`; the release's file is 30k-clean.model."""
         path = os.path.join(folder, cls.vocabulary_file)
         if sources.exists(path):
@@ -280,25 +291,19 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def hugging_face_settings(cls, said):
-        keeps = said.get("keep_accents")
-        return {
-            "do_lower_case": said.get("do_lower_case"),
-            "strip_accents": None if keeps is None else not keeps,
-        }
+        return sentencepiece_json_writing.settings_of_config(said)
 
     @property
     def hugging_face_config(self):
-        if self.family.keeps_text:
-            return {
-                "tokenizer_class": self.family.hugging_face_class,
-                "extra_ids": self.family.num_sentinels,
-            }
-        return {
-            "tokenizer_class": self.family.hugging_face_class,
-            "do_lower_case": self.cleaner.do_lower_case,
-            "keep_accents": not self.cleaner.strip_accents,
-            "remove_space": True,
-        }
+        return sentencepiece_json_writing.config(self)
+
+    @property
+    def hugging_face_json(self):
+        return sentencepiece_json_writing.written(self)
+
+    @property
+    def hugging_face_difference(self):
+        return sentencepiece_json_writing.difference(self)
 
     @property
     def files(self):
@@ -369,7 +374,7 @@ class SentencePiece(Tokenizer):
         """See `Tokenizer`; most models compose Hangul again."""
         if not self.cleaner.strip_accents or text.isascii():
             return False
-        if not self._composes_hangul and _HANGUL.search(text):
+        if not self.composes_hangul and _HANGUL.search(text):
             return True
         return loses_voicing(text)
 
@@ -407,24 +412,17 @@ class _Blanks(dict):
 # === Files ===========================================================================
 
 
-def loses_voicing(text: str) -> bool:
-    """Whether it has kana with marks of voicing, which accent stripping removes."""
-    if text.isascii():
-        return False
-    return _VOICING.search(unicodedata.normalize("NFD", text)) is not None
-
-
 def _family(tokens):
     known = set(tokens)
     families = (f for f in FAMILIES.values() if known.issuperset(f.special.tokens))
     return next(families, None)
 
 
-def _no_family(path):
-    wanted = " or ".join(
-        " ".join(family.special.tokens) for family in FAMILIES.values()
-    )
-    return (
+def _known_family(path, tokens):
+    if family := _family(tokens):
+        return family
+    wanted = " or ".join(" ".join(each.special.tokens) for each in FAMILIES.values())
+    raise UserError(
         f"{path}: has no pieces {wanted}, the special tokens of ALBERT, XLNet and T5; use "
         "a model that has them, or learn one with build_vocab.py --kind=sentencepiece"
     )

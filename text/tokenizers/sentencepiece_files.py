@@ -1,10 +1,17 @@
-"""Reads SentencePiece's .model files."""
+"""Reads and makes SentencePiece's .model files.
+
+They are messages of Protocol Buffers. The numbers of fields are those of
+sentencepiece_model.proto.
+"""
 
 import ctypes
+import enum
 import functools
+import struct
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from text.files import sources
 
@@ -59,15 +66,107 @@ def tokens(content: bytes) -> list[str]:
     return [model.id_to_piece(id) for id in range(len(model))]
 
 
-def extended(model: bytes, pieces: Iterable[str]) -> bytes:
-    """A model with more pieces, each of which is one wherever it occurs.
+class Piece(enum.IntEnum):
+    """What a piece is for."""
 
-    Messages of Protocol Buffers are joined by joining their bytes. The numbers are those of
-    sentencepiece_model.proto: ModelProto.pieces is 1; piece 1, score 2, type 3, of which
-    USER_DEFINED is 4.
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4  # is one piece wherever it occurs
+
+
+class Specification(NamedTuple):
+    """What a model does with a text.
+
+    Attributes:
+        charsmap: the compiled map of characters, empty for none.
+        adds_space: whether a text begins with a space.
+        removes_spaces: whether spaces are single, and none is first or last.
+        model_type: how it chooses pieces, 1 for Unigram.
     """
-    for piece in pieces:
-        text = piece.encode()
-        message = b"\x0a%c%b\x15\0\0\0\0\x18\x04" % (len(text), text)
-        model += b"\x0a%c%b" % (len(message), message)
-    return model
+
+    charsmap: bytes = b""
+    adds_space: bool = True
+    removes_spaces: bool = True
+    model_type: int = 1
+
+
+def specification(model: bytes) -> Specification:
+    """Reads what a model says of itself."""
+    fields = dict(_fields(model))  # the last one of each number
+    trainer, normalizer = (dict(_fields(fields.get(number, b""))) for number in (2, 3))
+    return Specification(
+        normalizer.get(2, b""),
+        bool(normalizer.get(3, True)),
+        bool(normalizer.get(4, True)),
+        trainer.get(3, 1),
+    )
+
+
+def pieces(model: bytes) -> list[tuple[str, float, bool]]:
+    """The pieces by id, their scores, and whether they are not for text."""
+    loaded = processor(model)
+    return [
+        (
+            loaded.id_to_piece(id),
+            loaded.get_score(id),
+            loaded.is_control(id) or loaded.is_unknown(id),
+        )
+        for id in range(len(loaded))
+    ]
+
+
+def extended(model: bytes, pieces: Iterable[str]) -> bytes:
+    """A model with more user-defined pieces; messages are joined by joining their bytes."""
+    return model + b"".join(_piece(piece, 0.0, Piece.USER_DEFINED) for piece in pieces)
+
+
+def model(pieces: Iterable[tuple[str, float, Piece]], said: Specification) -> bytes:
+    """A Unigram model that cleans up spaces and begins a text with one.
+
+    Args:
+        pieces: texts, scores and kinds by id.
+        said: only its map of characters counts.
+    """
+    normalizer = _field(2, said.charsmap) if said.charsmap else b""
+    return b"".join(_piece(*piece) for piece in pieces) + _field(3, normalizer)
+
+
+def _piece(text, score, kind) -> bytes:
+    scored = b"\x15%b\x18%c" % (struct.pack("<f", score), kind)
+    return _field(1, _field(1, text.encode()) + scored)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message: numbers, and their values."""
+    place = 0
+
+    def integer():
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = message[place]
+            place += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while place < len(message):
+        number, kind = divmod(integer(), 8)
+        if kind == 0:
+            yield number, integer()
+            continue
+        size = {1: 8, 5: 4}.get(kind)
+        size = integer() if size is None else size
+        yield number, message[place : place + size]
+        place += size
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of bytes, its number and length before it."""
+    length, size = len(content), b""
+    while length > 127:
+        size += bytes((length & 127 | 128,))
+        length >>= 7
+    return bytes((number << 3 | 2,)) + size + bytes((length,)) + content

@@ -7,10 +7,14 @@ import typing
 from collections.abc import Mapping
 
 from text.files import sources
+from text.tokenizers import tokenizer_json
 from text.tokenizers.vocabulary import Vocabulary
 
 if typing.TYPE_CHECKING:  # workers that write records load no TensorFlow
     from text.tokenizers.graph_tokenizer import GraphTokenizer
+
+# What tokenizer_config.json calls a tokenizer that tokenizer.json alone describes.
+GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
 class Tokenizer(abc.ABC):
@@ -45,8 +49,26 @@ class Tokenizer(abc.ABC):
         """
 
     @classmethod
+    def reads_json(cls, content: Mapping) -> bool:
+        """Whether what `tokenizer_json.read` returns is of this kind."""
+        return False  # a kind that Hugging Face does not have
+
+    @classmethod
     def find(cls, folder: str) -> str | None:
-        """The vocabulary of this kind in the folder of a checkpoint, if there is one."""
+        """The vocabulary of this kind in the folder of a checkpoint, if there is one.
+
+        Raises:
+            UserError: there is only a tokenizer.json, and it is damaged.
+        """
+        if found := cls.find_own_file(folder):
+            return found
+        path = tokenizer_json.path_in(folder)
+        is_one = tokenizer_json.is_path(path)
+        return path if is_one and cls.reads_json(tokenizer_json.read(path)) else None
+
+    @classmethod
+    def find_own_file(cls, folder: str) -> str | None:
+        """Like `find`, of the files that this kind writes."""
         path = os.path.join(folder, cls.vocabulary_file)
         return path if sources.exists(path) else None
 
@@ -98,15 +120,44 @@ class Tokenizer(abc.ABC):
             ValueError: it is not such a file.
         """
 
+    @classmethod
+    def read_files(cls, vocab_file: str) -> dict[str, bytes]:
+        """Reads the files of a vocabulary, by name, which a tokenizer.json may stand for.
+
+        Raises:
+            UserError: one is missing, or the tokenizer.json asks for what this kind does
+                not do.
+            OSError: one cannot be read.
+        """
+        if tokenizer_json.is_path(vocab_file):
+            return cls.files_of_json(vocab_file)
+        with sources.opened(vocab_file) as file:
+            return {cls.vocabulary_file: file.read()}
+
+    @classmethod
+    def files_of_json(cls, path: str) -> dict[str, bytes]:
+        """The files that a tokenizer.json stands for; raises as `read_files` does."""
+        raise NotImplementedError(f"{cls.__name__}.reads_json is false")
+
     @property
-    @abc.abstractmethod
     def files(self) -> Mapping[str, bytes]:
         """The files of the vocabulary by name, from which `load` makes this tokenizer."""
+        return self.read_files(self.vocabulary.path)
 
     @property
     @abc.abstractmethod
     def hugging_face_config(self) -> Mapping[str, object]:
         """What their tokenizer_config.json says of such a tokenizer."""
+
+    @property
+    @abc.abstractmethod
+    def hugging_face_json(self) -> str | None:
+        """Their tokenizer.json, which gives our ids; None if it cannot describe them."""
+
+    @property
+    def hugging_face_difference(self) -> str | None:
+        """Which ids `hugging_face_json` does not give, for a warning, if there are any."""
+        return None  # but for what docs/differences.md says
 
     @classmethod
     def hugging_face_settings(cls, said: Mapping) -> Mapping[str, object]:

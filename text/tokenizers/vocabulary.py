@@ -270,8 +270,8 @@ class Vocabulary:
         return len(self.tokens)
 
     @classmethod
-    def load(cls, path: str) -> "Vocabulary":
-        """Reads a vocabulary file.
+    def load(cls, path: str, content: bytes | None = None) -> "Vocabulary":
+        """Reads a vocabulary file, or its content from another file at `path`.
 
         As in the release, lines are stripped (so CRLF is fine), a token that occurs twice
         has its later id (with a warning), and an empty line keeps its id, so that the ids
@@ -282,15 +282,18 @@ class Vocabulary:
             OSError: the file cannot be read.
         Source: google-research/bert@eedf571 tokenization.py, load_vocab.
         """
-        with sources.opened(path) as file:
-            digest = hashlib.sha256(file.read()).hexdigest()
-        tokens = [line.strip() for line in inputs.lines(path)]
+        lines = inputs.lines(path, block=content)
+        if content is None:
+            with sources.opened(path) as file:
+                content = file.read()
+        tokens = [line.strip() for line in lines]
         # Differs from the release: empty lines at the end are not tokens. No text becomes
         # one, but masking could draw their ids, for which the model has no row.
         while tokens and not tokens[-1]:
             tokens.pop()
         if not tokens:
             raise UserError(f"{path}:1: the vocabulary is empty")
+        digest = hashlib.sha256(content).hexdigest()
         vocabulary = cls(tokens, path=path, digest=digest)
         _report_repeated(vocabulary)
         return vocabulary

@@ -68,8 +68,8 @@ class WholeWords(WordByWord):
         return next(iter(inputs.lines(vocab_file)), "").strip() == PAD
 
     @classmethod
-    def find(cls, folder):
-        path = super().find(folder)
+    def find_own_file(cls, folder):
+        path = super().find_own_file(folder)
         return path if path and cls.reads(path) else None
 
     @classmethod
@@ -106,6 +106,10 @@ class WholeWords(WordByWord):
     @property
     def hugging_face_config(self):
         raise UserError("Hugging Face has no tokenizer for a vocabulary of whole words")
+
+    @property
+    def hugging_face_json(self):
+        return self.hugging_face_config  # it refuses
 
     @property
     def settings(self):

@@ -11,8 +11,9 @@ import re
 import unicodedata
 
 from text.errors import UserError
-from text.files import sources
-from text.tokenizers.vocabulary import Vocabulary
+from text.tokenizers import tokenizer_json, tokenizer_json_writing
+from text.tokenizers.tokenizer import GENERIC_CLASSES
+from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import WordByWord
 
 LONGEST_WORD = 200  # characters; longer words are [UNK] (D27)
@@ -249,7 +250,9 @@ class WordPiece(WordByWord):
         None,  # not said
         "BertTokenizer",
         "BertTokenizerFast",
-        "PreTrainedTokenizerFast",
+        "ElectraTokenizer",
+        "ElectraTokenizerFast",
+        *GENERIC_CLASSES,
     )
 
     @classmethod
@@ -257,8 +260,19 @@ class WordPiece(WordByWord):
         return True  # a vocab.txt may have any name
 
     @classmethod
+    def reads_json(cls, content):
+        return tokenizer_json.is_wordpiece(content)
+
+    @classmethod
+    def files_of_json(cls, path):
+        return {cls.vocabulary_file: tokenizer_json.vocab_txt(path, SpecialTokens())}
+
+    @classmethod
     def load_vocabulary(cls, vocab_file):
-        return Vocabulary.load(vocab_file)
+        if not tokenizer_json.is_path(vocab_file):
+            return Vocabulary.load(vocab_file)
+        (content,) = cls.files_of_json(vocab_file).values()
+        return Vocabulary.load(vocab_file, content)
 
     @classmethod
     def parse(cls, content):
@@ -267,7 +281,7 @@ class WordPiece(WordByWord):
 
     @classmethod
     def load(cls, vocab_file, options):
-        return cls.of(Vocabulary.load(vocab_file), options)
+        return cls.of(cls.load_vocabulary(vocab_file), options)
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, options) -> "WordPiece":
@@ -293,9 +307,10 @@ class WordPiece(WordByWord):
         }
 
     @property
-    def files(self):
-        with sources.opened(self.vocabulary.path) as file:
-            return {self.vocabulary_file: file.read()}
+    def hugging_face_json(self):
+        return tokenizer_json_writing.wordpiece(
+            self.vocabulary, self.splitter.settings, LONGEST_WORD
+        )
 
     def graph(self, folder):
         # It loads TensorFlow, which workers that write records do not need.

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tokenizers
 from safetensors.numpy import load_file
 
 import tests
@@ -365,6 +366,8 @@ def test_byte_pairs_go_along_as_they_are(tmp_path):
     said = json.loads((tmp_path / "theirs" / "tokenizer_config.json").read_text())
     assert said["tokenizer_class"] == "RobertaTokenizer"
     assert said["model_max_length"] == 24
+    described = tokenizers.Tokenizer.from_file(f"{tmp_path}/theirs/tokenizer.json")
+    assert described.get_vocab_size() == size
     assert said["mask_token"]["content"] == "<mask>" and said["mask_token"]["lstrip"]
     (tmp_path / "words.txt").write_text("word\n")
     with pytest.raises(UserError, match="needs the --vocab_file of a WordPiece model"):

@@ -1,0 +1,394 @@
+"""A tokenizer.json as transformers 5 writes it is a vocabulary, and says how to split."""
+
+import base64
+import json
+import pathlib
+import unicodedata
+
+import pytest
+import tokenizers
+
+import tests
+from text.errors import UserError
+from text.tokenizers import kinds, sentencepiece_files
+from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.sentencepiece_files import Piece
+from text.tokenizers.vocabulary import SPECIAL_TOKENS
+
+WORDPIECE = tests.GOLDEN / "tokenization"
+BYTES = tests.GOLDEN / "byte_bpe"
+GPT = tests.GOLDEN / "gpt_bpe"
+PIECES = tests.GOLDEN / "sentencepiece"
+
+SPACE = "\u2581"
+TEXT = "Ὦ Élan 3.5 漢字 1,000 (x) don't"
+WORDS = [{"type": "WhitespaceSplit"}] + [
+    {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always"}
+]
+
+
+def rows(single: str, pair: str) -> dict:
+    """A post-processor."""
+
+    def parts(row):
+        return [
+            {"Sequence" if name in "AB" else "SpecialToken": {"id": name, "type_id": 0}}
+            for name in row.split()
+        ]
+
+    names = {name for name in pair.split() if name not in "AB"}
+    known = {name: {"id": name, "ids": [0], "tokens": [name]} for name in names}
+    return {
+        "type": "TemplateProcessing",
+        "single": parts(single),
+        "pair": parts(pair),
+        "special_tokens": known,
+    }
+
+
+def added(ids: dict[str, int], special: bool = True) -> list[dict]:
+    kept = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return [
+        {"id": id, "content": token, "special": special} | kept
+        for token, id in ids.items()
+    ]
+
+
+def write(folder: pathlib.Path, **content) -> pathlib.Path:
+    """A tokenizer.json of these parts in a folder."""
+    parts = dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor", "decoder"))
+    content = {"version": "1.0", "added_tokens": []} | parts | content
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    return folder
+
+
+def bert(**flags) -> dict:
+    """The parts of BERT's; flags of its normalizer."""
+    tokens = (WORDPIECE / "uncased_vocab.txt").read_text(encoding="utf-8").split("\n")
+    ids = {token: id for id, token in enumerate(tokens[:-1])}
+    chosen = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
+    return {
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": ids,
+        },
+        "normalizer": {"type": "BertNormalizer", "lowercase": True} | chosen | flags,
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": rows("[CLS] A [SEP]", "[CLS] A [SEP] B [SEP]"),
+        "added_tokens": added({token: ids[token] for token in SPECIAL_TOKENS}),
+    }
+
+
+def bpe(folder: pathlib.Path, vocabulary: str, merges: str, **parts) -> dict:
+    lines = (folder / merges).read_text(encoding="utf-8").split("\n")
+    model = {
+        "type": "BPE",
+        "vocab": json.loads((folder / vocabulary).read_text(encoding="utf-8")),
+        "merges": [line for line in lines if line and not line.startswith("#version")],
+    }
+    return {"model": model | parts}
+
+
+def roberta() -> dict:
+    ends = {"sep": ["</s>", 2], "cls": ["<s>", 0]}
+    flags = {"trim_offsets": True, "add_prefix_space": False}
+    return bpe(BYTES, "vocab.json", "merges.txt") | {
+        "pre_tokenizer": {"type": "ByteLevel", "use_regex": True} | flags,
+        "post_processor": {"type": "RobertaProcessing"} | ends | flags,
+    }
+
+
+def gpt() -> dict:
+    flags = {"unk_token": "<unk>", "end_of_word_suffix": "</w>"}
+    parts = bpe(GPT, "encoder_bpe_40000.json", "vocab_40000.bpe", **flags)
+    return bert() | {"post_processor": None, "added_tokens": []} | parts
+
+
+def unigram(name: str, row: tuple[str, str], steps: list[dict]) -> dict:
+    content = (PIECES / f"{name}.model").read_bytes()
+    model = sentencepiece_files.processor(content)
+    pieces = [[model.id_to_piece(i), model.get_score(i)] for i in range(len(model))]
+    return {
+        "model": {"type": "Unigram", "unk_id": model.unk_id(), "vocab": pieces},
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": WORDS},
+        "post_processor": rows(*row),
+    }
+
+
+def replace(old: str, new: str) -> dict:
+    return {"type": "Replace", "pattern": {"String": old}, "content": new}
+
+
+QUOTES = [replace("``", '"'), replace("''", '"')]
+ACCENTS = [{"type": "NFKD"}, {"type": "StripAccents"}]
+LOWER = [{"type": "Lowercase"}]
+
+
+def albert(steps=(*QUOTES, *ACCENTS, *LOWER)) -> dict:
+    layout = "[CLS] A [SEP]", "[CLS] A [SEP] B [SEP]"
+    return unigram("tiny", layout, list(steps))
+
+
+def xlnet(steps=(*QUOTES, *ACCENTS)) -> dict:
+    layout = "A <sep> <cls>", "A <sep> B <sep> <cls>"
+    return unigram("xlnet", layout, list(steps))
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({}, {}),
+        ({"lowercase": False}, {"do_lower_case": False}),
+        ({"strip_accents": False}, {"strip_accents": False}),
+        ({"handle_chinese_chars": False}, {"split_cjk": False}),
+        (
+            {"lowercase": False, "strip_accents": True},
+            {"do_lower_case": False, "strip_accents": True},
+        ),
+    ],
+)
+def test_wordpiece_splits_as_the_normalizer_says(tmp_path, flags, expected):
+    folder = write(tmp_path, **bert(**flags))
+    path = str(folder / "tokenizer.json")
+    assert kinds.find_vocabulary(str(folder)) == path
+    ours = TokenizerOptions().load_tokenizer(str(folder))
+    vocabulary = str(WORDPIECE / "uncased_vocab.txt")
+    same = TokenizerOptions(**expected).load_tokenizer(vocabulary)
+    assert ours.encode(TEXT) == same.encode(TEXT)
+    assert ours.settings == same.settings  # also that the vocabulary is the same
+    assert ours.files == same.files
+    assert kinds.load_vocabulary(path).tokens == same.vocabulary.tokens
+    assert TokenizerOptions().resolved(path).items() <= ours.settings.items()
+    repeated = TokenizerOptions(**expected).load_tokenizer(path)
+    assert repeated.settings == same.settings
+
+
+def test_a_flag_that_contradicts_it_is_refused(tmp_path):
+    folder = write(tmp_path, **bert(lowercase=False))
+    for flag in ({"do_lower_case": True}, {"strip_accents": True}):
+        with pytest.raises(UserError, match=f"--{next(iter(flag))}=false"):
+            TokenizerOptions(**flag).load_tokenizer(str(folder))
+    folder = write(tmp_path, **bert())
+    with pytest.raises(UserError, match="--split_cjk=true"):
+        TokenizerOptions(split_cjk=False).load_tokenizer(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("parts", "own"),
+    [(roberta(), BYTES), (gpt(), GPT / "encoder_bpe_40000.json")],
+    ids=["roberta", "gpt"],
+)
+def test_bpe_is_that_of_the_two_files(tmp_path, parts, own):
+    folder = write(tmp_path, **parts)
+    flags = TokenizerOptions(gpt_words="hugging_face" if own != BYTES else None)
+    ours, same = (flags.load_tokenizer(str(path)) for path in (folder, own))
+    assert type(ours) is type(same)
+    assert ours.encode(TEXT) == same.encode(TEXT)
+    assert ours.vocabulary.tokens == same.vocabulary.tokens
+    for name, content in ours.files.items():
+        (tmp_path / name).write_bytes(content)
+    assert flags.load_tokenizer(str(tmp_path)).settings == ours.settings
+
+
+@pytest.mark.parametrize(
+    ("parts", "name", "flags"),
+    [
+        (albert(), "tiny", {}),
+        (albert(QUOTES + LOWER), "tiny", {"strip_accents": False}),
+        (albert(QUOTES + ACCENTS), "tiny", {"do_lower_case": False}),
+        (xlnet(), "xlnet", {}),
+        (xlnet((*QUOTES, *ACCENTS, *LOWER)), "xlnet", {"do_lower_case": True}),
+    ],
+)
+def test_unigram_is_sentencepiece(tmp_path, parts, name, flags):
+    folder = write(tmp_path, **parts)
+    ours = TokenizerOptions().load_tokenizer(str(folder))
+    path = str(PIECES / f"{name}.model")
+    same = TokenizerOptions(**flags).load_tokenizer(path)
+    assert ours.vocabulary.tokens == same.vocabulary.tokens
+    assert ours.splits == same.splits
+    text = (
+        "Élan ÉLAN  ``x'' U.S. co-op 3.5 1,000 (x) don't"  # needs no map of characters
+    )
+    assert ours.encode(text) == same.encode(text)
+    noted = {k: v for k, v in ours.settings.items() if k != "vocab_sha256"}
+    assert noted.items() <= same.settings.items()
+
+
+def test_the_map_of_characters_goes_along(tmp_path):
+    content = (PIECES / "tiny.model").read_bytes()
+    parts = albert([*QUOTES, *ACCENTS, *LOWER, {"type": "Precompiled"}])
+    parts["normalizer"]["normalizers"][-1]["precompiled_charsmap"] = charsmap(content)
+    ours = TokenizerOptions().load_tokenizer(str(write(tmp_path, **parts)))
+    same = TokenizerOptions().load_tokenizer(str(PIECES / "tiny.model"))
+    for text in (TEXT, "½ ﬁ ™ \u3000x\u200b", "\u1112\u1161\u11ab 한국어"):
+        assert ours.encode(text) == same.encode(text)
+
+
+def test_t5_keeps_its_sentinels(tmp_path):
+    pieces = ["<pad>", "</s>", "<unk>", SPACE, "a", "b", f"{SPACE}a"]
+    vocabulary = [[piece, -float(number)] for number, piece in enumerate(pieces)]
+    vocabulary += [[f"<extra_id_{n}>", 0.0] for n in reversed(range(100))]
+    parts = {
+        "model": {"type": "Unigram", "unk_id": 2, "vocab": vocabulary},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": WORDS},
+        "post_processor": rows("A </s>", "A </s> B </s>"),
+    }
+    ours = TokenizerOptions().load_tokenizer(str(write(tmp_path, **parts)))
+    assert ours.vocabulary.sentinels == list(range(106, 6, -1))
+    assert ours.encode("ab  a ") == [6, 5, 6]
+    del parts["model"]["vocab"][-1]
+    with pytest.raises(UserError, match="does not end with <extra_id_99>"):
+        TokenizerOptions().load_tokenizer(str(write(tmp_path, **parts)))
+
+
+def changed(parts: dict, name: str, **values) -> dict:
+    return parts | {name: parts[name] | values}
+
+
+def with_tokens(parts: dict, special: bool, **ids) -> dict:
+    return parts | {"added_tokens": parts["added_tokens"] + added(ids, special)}
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (changed(bert(), "normalizer", clean_text=False), "clean_text is false"),
+        (bert() | {"normalizer": {"type": "NFC"}}, r'normalizer is \["NFC"\]'),
+        (bert() | {"normalizer": None}, r"normalizer is \[\]"),
+        (bert() | {"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer is"),
+        (bert() | {"post_processor": None}, "post_processor is"),
+        (bert() | {"post_processor": rows("[CLS] A", "A B")}, "post_processor is"),
+        (changed(bert(), "model", max_input_chars_per_word=9), "per_word is 9"),
+        (changed(bert(), "model", continuing_subword_prefix="@@"), "prefix is"),
+        (changed(bert(), "model", vocab={"[UNK]": 0, "a": 2}), "are not 0 to"),
+        (with_tokens(bert(), False, sine=2400), "added_tokens has 'sine'"),
+        (with_tokens(bert(), True, E1=2400), "added_tokens has 'E1'"),
+        (changed(roberta(), "pre_tokenizer", add_prefix_space=True), "add_prefix"),
+        (roberta() | {"normalizer": {"type": "NFC"}}, "normalizer is"),
+        (changed(roberta(), "model", dropout=0.1), "model.dropout is 0.1"),
+        (changed(gpt(), "normalizer", lowercase=False), "lowercase is false"),
+        (albert([*QUOTES, *LOWER, *ACCENTS]), "normalizer has the steps"),
+        (albert([*QUOTES, ACCENTS[0], *LOWER]), "normalizer has the steps"),
+        (albert([{"type": "NFKC"}]), "steps NFKC, but"),
+        (xlnet(ACCENTS), "normalizer has the steps"),
+        (xlnet([replace("``", "''"), QUOTES[1]]), "normalizer has the steps"),
+        (changed(xlnet(), "model", unk_id=1), "unk_id is 1"),
+        (changed(xlnet(), "model", byte_fallback=True), "byte_fallback is true"),
+        (xlnet() | {"pre_tokenizer": None}, "pre_tokenizer is"),
+        (xlnet() | {"added_tokens": added({".": 9}, False)}, r"added_tokens has '\.'"),
+        (
+            {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}},
+            "Level",
+        ),
+        ({"model": {"type": "Unigram", "vocab": [["a", 0]], "unk_id": 0}}, "no pieces"),
+        ({"model": 3}, "not a tokenizer.json"),
+    ],
+)
+def test_what_is_not_done_exactly_is_refused_by_name(tmp_path, parts, said):
+    folder = write(tmp_path, **parts)
+    with pytest.raises(UserError, match=f"tokenizer.json: .*({said})") as caught:
+        TokenizerOptions().load_tokenizer(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+# --- Writing -------------------------------------------------------------------------
+
+TEXTS = (
+    TEXT,
+    "3.5 U.S. co-op (x) \"q\" ``quoted'' 1,000,000 $5",
+    "굿 한국어 \u1112\u1161\u11ab \u1100\u116e\u11bafx",
+    "ΟΔΟΣ ΣΊΣΥΦΟΣ. İstanbul Straße e\u0301 q\u0323 ½ ﬁ ™ Ⅷ x²",
+    " two  spaces\tand\nlines\u3000here\x85\u2028\u200b ",
+    "हिन्दी ภาษาไทย 👩\u200d👩\u200d👧 👍🏽 ﷺ \u2581a ガ カ\u3099",
+    "",
+)
+WRITTEN = {
+    "uncased": (WORDPIECE / "uncased_vocab.txt", {}),
+    "cased": (WORDPIECE / "cased_vocab.txt", {"do_lower_case": False}),
+    "korean": (WORDPIECE / "uncased_vocab.txt", {"strip_accents": False}),
+    "unspaced": (WORDPIECE / "uncased_vocab.txt", {"split_cjk": False}),
+    "roberta": (BYTES, {}),
+    "gpt": (GPT / "encoder_bpe_40000.json", {"gpt_words": "hugging_face"}),
+    "albert": (PIECES / "tiny.model", {}),
+    "albert cased": (PIECES / "tiny.model", {"do_lower_case": False}),
+    "albert accents": (PIECES / "tiny.model", {"strip_accents": False}),
+    "xlnet": (PIECES / "xlnet.model", {}),
+    "xlnet uncased": (PIECES / "xlnet.model", {"do_lower_case": True}),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_gives_our_ids_and_is_read_back(tmp_path, name):
+    path, flags = WRITTEN[name]
+    ours = TokenizerOptions(**flags).load_tokenizer(str(path))
+    content = ours.hugging_face_json
+    theirs = tokenizers.Tokenizer.from_str(content)
+    for text in TEXTS:
+        if "Σ" in text and "model" not in path.name:
+            text = text.replace("Σ", "S")  # BERT's final sigma is not expressed
+        if "\u1161" in text and ours.settings.get("strip_accents") is False:
+            text = unicodedata.normalize("NFC", text)  # nor is composed Hangul
+        encoded = theirs.encode(text, add_special_tokens=False)
+        assert encoded.ids == ours.encode(text), text
+    if name != "gpt":  # whose rows transformers does not have
+        vocabulary = ours.vocabulary
+        first, second = ours.encode("a b"), ours.encode("c")
+        row = [*vocabulary.head, *first, *vocabulary.between, *second, *vocabulary.tail]
+        assert theirs.encode("a b", "c").ids == row
+    mask = ours.vocabulary.special_ids.get("[MASK]")
+    if mask is not None:
+        assert mask in theirs.encode(f"the {ours.vocabulary.mask}.").ids
+    (tmp_path / "tokenizer.json").write_text(content)
+    again = TokenizerOptions(gpt_words=flags.get("gpt_words"))
+    again = again.load_tokenizer(str(tmp_path))
+    assert again.vocabulary.tokens == ours.vocabulary.tokens
+    assert again.settings.keys() == ours.settings.keys()
+    for key, value in again.settings.items():
+        assert key == "vocab_sha256" or value == ours.settings[key]
+    for text in TEXTS:
+        assert again.encode(text) == ours.encode(text)
+
+
+def test_t5_is_written_with_its_sentinels(tmp_path):
+    pieces = ["<pad>", "</s>", "<unk>", SPACE, "a", "b", f"{SPACE}a"]
+    kinds_of = {"<unk>": Piece.UNKNOWN, "<pad>": Piece.CONTROL, "</s>": Piece.CONTROL}
+    listed = [
+        (p, -1.0 - i, kinds_of.get(p, Piece.NORMAL)) for i, p in enumerate(pieces)
+    ]
+    model = sentencepiece_files.model(listed, sentencepiece_files.Specification())
+    (tmp_path / "t5.model").write_bytes(model)
+    ours = TokenizerOptions().load_tokenizer(str(tmp_path / "t5.model"))
+    theirs = tokenizers.Tokenizer.from_str(ours.hugging_face_json)
+    assert theirs.encode("a <extra_id_0>  b a").ids == [6, 106, 3, 5, 6, 1]
+    assert theirs.encode("a b", add_special_tokens=False).ids == ours.encode("a b")
+    (tmp_path / "tokenizer.json").write_text(ours.hugging_face_json)
+    (tmp_path / "t5.model").unlink()
+    again = TokenizerOptions().load_tokenizer(str(tmp_path))
+    assert again.vocabulary.tokens == ours.vocabulary.tokens
+
+
+def test_what_cannot_be_written_is_said():
+    digits = TokenizerOptions().load_tokenizer(str(PIECES / "xlnet_digits.model"))
+    assert "a number and a comma" in digits.hugging_face_difference
+    theirs = tokenizers.Tokenizer.from_str(digits.hugging_face_json)
+    # A piece like 5, is never chosen there: mostly, that is the same.
+    text = "a 1,000 or 12."
+    encoded = theirs.encode(text, add_special_tokens=False)
+    assert encoded.ids == digits.encode(text)
+    xlnet = TokenizerOptions().load_tokenizer(str(PIECES / "xlnet.model"))
+    assert xlnet.hugging_face_difference is None
+
+
+def charsmap(model: bytes) -> str:
+    """The map of characters of a SentencePiece model, as a tokenizer.json has it."""
+    sentencepiece_files.library()  # which imports it without its warnings
+    from sentencepiece import sentencepiece_model_pb2
+
+    content = sentencepiece_model_pb2.ModelProto.FromString(model)
+    charsmap = content.normalizer_spec.precompiled_charsmap
+    return base64.b64encode(charsmap).decode()

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import sys
 
 import pytest
@@ -75,3 +76,31 @@ def untraced():
 
     with jobs.untraced():
         yield
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser, for tests of what a person sees on a page.
+
+    Needs Chromium and its driver (on Debian: apt-get install chromium chromium-driver).
+    With BROWSER=required in the environment, as where a machine checks, missing ones are a
+    failure.
+    """
+    from selenium import webdriver
+
+    programs = [shutil.which("chromium"), shutil.which("chromedriver")]
+    if None in programs:
+        needed = (
+            "needs chromium and chromedriver (apt-get install chromium chromium-driver)"
+        )
+        if os.environ.get("BROWSER") == "required":
+            pytest.fail(needed)
+        pytest.skip(needed)
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[0]
+    for argument in ("headless", "no-sandbox", "disable-dev-shm-usage"):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(programs[1])
+    with webdriver.Chrome(options=options, service=service) as driver:
+        yield driver

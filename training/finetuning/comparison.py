@@ -10,23 +10,13 @@ import time
 import options
 from training import loop, run_folder
 from modeling.objectives.distilled import SCOPE
+from text import report_page
 from training.finetuning.experiment import Experiment
 
 ALONE = "without_teacher"  # in output_dir
 TEACHER, STUDENT, WITHOUT_TEACHER = "teacher", "student", "without the teacher"
 _ROUNDS = 3  # of speed; the models take turns
 _BATCHES = 20  # of each round
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
-       padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid #8884; text-align: right;
-         font-variant-numeric: tabular-nums; white-space: nowrap; }
-:is(th, td):first-child { text-align: left; }
-code { overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-"""
 _READING = (
     "The KL divergence is 0 where the probabilities are the teacher’s. Without the "
     "teacher, the student sees the labeled examples alone. Speeds are medians of three "
@@ -171,20 +161,12 @@ def _number(value):
 
 
 def _page(facts: dict, name: str) -> str:
-    titles, *rows = (
-        "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
-        for cells, tag in zip(_cells(facts), ["th", *["td"] * 3], strict=False)
-    )
-    title = html.escape(f"Distillation in {name}: {facts['split']}")
+    titles, *rows = ([html.escape(cell) for cell in row] for row in _cells(facts))
     used = {name: value for name, value in facts["losses"].items() if value}
     used = {"distill_from": facts["teacher"], **used}
-    losses = " ".join(options.words(**used))
-    body = "".join(f"<tr>{row}</tr>\n" for row in [titles, *rows])
-    return (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style>\n<h1>{title}</h1>\n"
-        f'<div class="wide"><table>\n{body}</table></div>\n'
-        f"<p>Trained with <code>{html.escape(losses)}</code>.</p>\n"
-        f"<p>{_READING}</p>\n</html>\n"
+    losses = html.escape(" ".join(options.words(**used)))
+    return report_page.render(
+        f"Distillation in {name}: {facts['split']}",
+        f"{report_page.numbers(titles, rows)}<p>Trained with <code>{losses}</code>.</p>\n"
+        f"<p>{_READING}</p>\n",
     )

@@ -2,8 +2,11 @@
 
 import gc
 import os
+import select
 import shutil
 import sys
+import termios
+import types
 
 import pytest
 
@@ -64,6 +67,42 @@ def no_fsync(monkeypatch):
 def in_a_folder(tmp_path, monkeypatch):
     """The working directory is the folder of the test."""
     monkeypatch.chdir(tmp_path)
+
+
+class _Terminal:
+    """What is shown on a terminal, as a user's program would write it there."""
+
+    def __init__(self):
+        self._screen, device = os.openpty()
+        self.columns = 60
+        termios.tcsetwinsize(device, (24, self.columns))
+        self.file = open(device, "w", encoding="utf-8")
+
+    def read(self) -> str:
+        """What was written since the last time."""
+        found = b""
+        while select.select([self._screen], [], [], 0)[0]:
+            found += os.read(self._screen, 1 << 16)
+        return found.decode()
+
+    def close(self):
+        self.file.close()
+        os.close(self._screen)
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """stderr is a terminal."""
+    from text import progress
+
+    terminal = _Terminal()
+    # pytest takes sys.stderr itself for every test.
+    monkeypatch.setattr(
+        "text.progress.sys", types.SimpleNamespace(stderr=terminal.file)
+    )
+    yield terminal
+    progress.clear()
+    terminal.close()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Frames the HTML pages that programs write: one look, one self-contained file each."""
 
 import html
+from collections.abc import Iterable
 
 _STYLE = """
 :root {
@@ -48,7 +49,7 @@ def render(title: str, body: str, style: str = "") -> str:
     )
 
 
-def facts(rows: list[tuple[str, object]]) -> str:
+def facts(rows: Iterable[tuple[str, object]]) -> str:
     """A card with a table of names and values."""
     cells = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"

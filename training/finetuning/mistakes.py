@@ -21,7 +21,7 @@ class Page(NamedTuple):
     """What is shown for one set."""
 
     split: str
-    values: dict[str, float]
+    values: dict[str, str]  # the losses and scores, as people read them
     judgements: list[Judgement]
     has_classes: bool = True  # rather than free text
 
@@ -51,8 +51,7 @@ def render(pages: list[Page], title: str) -> str:
 
 def _section(page: Page, has_heading: bool) -> str:
     heading = f"<h2>{html.escape(page.split)}</h2>\n" if has_heading else ""
-    values = [(name, f"{value:.4f}") for name, value in page.values.items()]
-    parts = [heading, report_page.facts(values)]
+    parts = [heading, report_page.facts(page.values.items())]
     if page.judgements:
         if page.has_classes:
             parts.append(_matrix(page.judgements))

@@ -255,29 +255,45 @@ def _draw(rows: list[dict], path: str) -> None:
     # Margins by hand: to find them takes as long as to draw everything else.
     figure = Figure(figsize=(12, 8))
     axes = figure.subplots(2, 2)
-    figure.subplots_adjust(left=0.08, right=0.98, bottom=0.07, top=0.97, wspace=0.2)
+    figure.subplots_adjust(left=0.08, right=0.98, bottom=0.07, top=0.97, wspace=0.25)
     for axis, (panel, names) in zip(axes.flat, _names(rows).items(), strict=True):
+        small = _small(rows, names) if panel == "loss" else ()
+        right = axis.twinx() if small else axis
         for color, name in enumerate(names):
-            for kind, style in (("train", "-"), ("eval", "o--")):
-                points = [
-                    (row["step"], row[name])
-                    for row in rows
-                    if row["kind"] == kind and name in row
-                ]
-                if points:
-                    legend = name if kind == "train" else f"{name}, held out"
-                    x, y = zip(*points, strict=True)
-                    # A line needs two points.
-                    style = style if len(points) > 1 else "o"
-                    axis.plot(
-                        x, y, style, color=f"C{color}", label=legend, markersize=4
-                    )
+            if name in small:
+                _plot(right, rows, name, f"C{color}", " (right)")
+            else:
+                _plot(axis, rows, name, f"C{color}")
         axis.set_xlabel("updates")
         axis.set_ylabel(_PANELS[panel][0])
-        axis.ticklabel_format(axis="y", scilimits=(-3, 4))  # short: fits the margin
+        for side in {axis, right}:
+            side.ticklabel_format(axis="y", scilimits=(-3, 4))  # short: fits the margin
         axis.grid(alpha=0.3)
-        if axis.lines:
-            axis.legend()
+        if lines := [*axis.lines, *(right.lines if small else ())]:
+            right.legend(handles=lines)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=100)
     run_folder.write_file(path, picture.getvalue())
+
+
+def _small(rows, names) -> set[str]:
+    """Losses that would be flat lines below the others."""
+    highest = {name: max(row[name] for row in rows if name in row) for name in names}
+    return {n for n, value in highest.items() if value < max(highest.values()) / 4}
+
+
+def _plot(axis, rows, name, color, suffix=""):
+    for kind, style in (("train", "-"), ("eval", "o--")):
+        points = [
+            (row["step"], row[name])
+            for row in rows
+            if row["kind"] == kind and name in row
+        ]
+        if points:
+            legend = (
+                f"{name}{suffix}" if kind == "train" else f"{name}, held out{suffix}"
+            )
+            x, y = zip(*points, strict=True)
+            # A line needs two points.
+            style = style if len(points) > 1 else "o"
+            axis.plot(x, y, style, color=color, label=legend, markersize=4)

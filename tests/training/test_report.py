@@ -2,6 +2,8 @@
 
 import json
 
+from matplotlib.figure import Figure
+
 from training import report, run_folder
 from training.backend import tf
 from text.files import sources
@@ -91,6 +93,27 @@ def test_a_log_has_a_line_a_minute_instead(tmp_path, capsys, monkeypatch):
     (line,) = captured.out.splitlines()
     assert line[9:] == "step 2/400 (0%): loss 8.5, 6.4 examples/s, 33m 10s left"
     assert captured.err == ""
+
+
+def test_each_loss_can_be_followed_and_read(tmp_path, monkeypatch, drawn):
+    """The small one of two losses is not a flat line, and no axis is logarithmic."""
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    for step in range(1, 9):
+        values = {"loss": 9.7 - step, "masked_lm_loss": 9.0 - step}
+        values["next_sentence_loss"] = 0.7 - step / 50
+        log.training(step, values, updates=1, seconds=1.0)
+    log.draw()
+    assert {axis.get_yscale() for axis in figures[0].axes} == {"linear"}
+    heights = {}
+    for axis in figures[0].axes:
+        low, high = axis.get_ylim()
+        for line in axis.lines:
+            drawn = line.get_ydata()
+            heights[line.get_label()] = (max(drawn) - min(drawn)) / (high - low)
+    assert min(heights.values()) > 0.5
+    assert set(heights) == {"loss", "masked_lm_loss", "next_sentence_loss (right)"}
 
 
 def test_a_run_too_short_for_a_report_has_its_evaluations_drawn():

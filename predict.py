@@ -99,7 +99,7 @@ def main(given: Options) -> int | None:
     table = Table(given.input_file, given.input_format, predictor)
     # A bad line in a file is found before work begins; in a pipe, when it arrives.
     count = sum(1 for _ in table.rows()) if table.is_file else None
-    progress = Progress("answering", count, "rows")
+    progress = Progress("answering", count, "rows", starts_slowly=True)
     if table.is_terminal:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     try:

@@ -147,6 +147,7 @@ class Squad(ServedTask):
     """Questions whose answer is a span of a text or, in version 2, may be missing."""
 
     eval_sets = test_sets = ("dev",)
+    has_percentages = True
     form = "span"
     inputs = {"question": "text", "context": "text"}
     # The release's records of a dev set contain unique_ids only.
@@ -332,33 +333,31 @@ class Squad(ServedTask):
         return found["f1"]
 
     def judge(self, predictions):
-        judgements = []
-        found = self._answers(predictions)
-        for example, answer in zip(predictions.examples, found, strict=True):
-            chosen = self._chosen(answer)
-            given = chosen.text
-            (exact,), (f1,) = squad_metrics.score(
-                [example.references], [given], version_2=self.version_2
-            )
-            gold = given if exact else " / ".join(dict.fromkeys(example.references))
-            every = list(answer.nbest)
-            if answer.nothing and self.version_2:
-                every.append(answer.nothing)
-            odds = {span.text or _NOTHING: span.probability for span in every}
-            right = set(example.references or [""])
-            odds[gold or _NOTHING] = sum(
-                span.probability for span in every if span.text in right
-            )
-            judgements.append(
-                Judgement(
-                    f"{example.question}\n{example.id}\n{example.context}",
-                    gold or _NOTHING,
-                    given or _NOTHING,
-                    error=chosen.probability * float(1 - f1),
-                    probabilities=odds,
-                )
-            )
-        return judgements
+        answers = self._answers(predictions)
+        return list(map(self._judgement, predictions.examples, answers))
+
+    def _judgement(self, example, answer):
+        chosen = self._chosen(answer)
+        given = chosen.text
+        (exact,), (f1,) = squad_metrics.score(
+            [example.references], [given], version_2=self.version_2
+        )
+        gold = given if exact else " / ".join(dict.fromkeys(example.references))
+        every = list(answer.nbest)
+        if answer.nothing and self.version_2:
+            every.append(answer.nothing)
+        odds = {span.text or _NOTHING: span.probability for span in every}
+        right = set(example.references or [""])
+        odds[gold or _NOTHING] = sum(
+            span.probability for span in every if span.text in right
+        )
+        return Judgement(
+            f"{example.question}\n{example.id}\n{example.context}",
+            gold or _NOTHING,
+            given or _NOTHING,
+            error=chosen.probability * float(1 - f1),
+            probabilities=odds,
+        )
 
     def write_predictions(self, predictions, directory):
         found = self._answers(predictions)

@@ -229,6 +229,7 @@ class Squad(TextTask):
     """Questions about a text, each with an answer: SQuAD 1.1."""
 
     metric = "f1"
+    has_percentages = True
 
     def __init__(self, given: Options, tokenizer):
         super().__init__(given, tokenizer, as_text.SQUAD)

@@ -2,7 +2,11 @@
 
 import gc
 import os
+import select
+import shutil
 import sys
+import termios
+import types
 
 import hypothesis
 import pytest
@@ -70,6 +74,42 @@ def in_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+class _Terminal:
+    """What is shown on a terminal, as a user's program would write it there."""
+
+    def __init__(self):
+        self._screen, device = os.openpty()
+        self.columns = 60
+        termios.tcsetwinsize(device, (24, self.columns))
+        self.file = open(device, "w", encoding="utf-8")
+
+    def read(self) -> str:
+        """What was written since the last time."""
+        found = b""
+        while select.select([self._screen], [], [], 0)[0]:
+            found += os.read(self._screen, 1 << 16)
+        return found.decode()
+
+    def close(self):
+        self.file.close()
+        os.close(self._screen)
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """stderr is a terminal."""
+    from text import progress
+
+    terminal = _Terminal()
+    # pytest takes sys.stderr itself for every test.
+    monkeypatch.setattr(
+        "text.progress.sys", types.SimpleNamespace(stderr=terminal.file)
+    )
+    yield terminal
+    progress.clear()
+    terminal.close()
+
+
 @pytest.fixture
 def untraced():
     """For runs of a few updates, which take less time than the tracing of functions.
@@ -80,3 +120,31 @@ def untraced():
 
     with jobs.untraced():
         yield
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser, for tests of what a person sees on a page.
+
+    Needs Chromium and its driver (on Debian: apt-get install chromium chromium-driver).
+    With BROWSER=required in the environment, as where a machine checks, missing ones are a
+    failure.
+    """
+    from selenium import webdriver
+
+    programs = [shutil.which("chromium"), shutil.which("chromedriver")]
+    if None in programs:
+        needed = (
+            "needs chromium and chromedriver (apt-get install chromium chromium-driver)"
+        )
+        if os.environ.get("BROWSER") == "required":
+            pytest.fail(needed)
+        pytest.skip(needed)
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[0]
+    for argument in ("headless", "no-sandbox", "disable-dev-shm-usage"):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(programs[1])
+    with webdriver.Chrome(options=options, service=service) as driver:
+        yield driver

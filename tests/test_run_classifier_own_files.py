@@ -267,7 +267,7 @@ def test_the_page_shows_all_labels_that_are_true_or_predicted(folder):
 
 
 def test_the_page_has_headings_where_it_shows_several_sets():
-    pages = [mistakes.Page(name, {"loss": 0.5}, []) for name in ("dev", "dev_other")]
+    pages = [mistakes.Page(name, {"loss": "0.5"}, []) for name in ("dev", "dev_other")]
     assert "<h2>" not in mistakes.render(pages[:1], "MNLI: dev")
     both = mistakes.render(pages, "MNLI: dev, dev_other")
     assert "<h2>dev</h2>" in both and "<h2>dev_other</h2>" in both

@@ -1,21 +1,60 @@
 """Reports a long job's progress and remaining time on stderr; time and bytes in words."""
 
+import os
 import sys
 import time
+import unicodedata
 
-_TERMINAL_SECONDS = 0.2
+TERMINAL_SECONDS = 0.2  # between two states of the live line
 _LOG_SECONDS = 10.0
+
+_is_shown = False  # whether the live line is on the terminal
+
+
+def is_live() -> bool:
+    """Whether there is a live line: whether stderr is a terminal."""
+    return sys.stderr.isatty()
+
+
+def show(line: str) -> None:
+    """Makes this the live line of the terminal, cut to its width; see `is_live`."""
+    global _is_shown
+    if is_live():
+        _is_shown = True
+        print(f"\r\x1b[K{_cut(line)}", end="", file=sys.stderr, flush=True)
+
+
+def clear() -> None:
+    """Removes the live line, if there is one. Call it before anything else is printed."""
+    global _is_shown
+    if _is_shown:
+        _is_shown = False
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _cut(line):
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except OSError:
+        columns = 0
+    room = (columns or 80) - 1  # in the last column, some terminals begin a new line
+    for i, letter in enumerate(line):
+        room -= 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        if room < 0:
+            return line[:i]
+    return line
 
 
 class Progress:
-    """One line on a terminal, redrawn; a line every ten seconds in a log.
+    """The live line on a terminal; a line every ten seconds in a log.
 
         with Progress("tokenizing", total_bytes, "MB", scale=1e6) as progress:
             progress.advance(count)
 
     If `total` is None, only the amount done is shown. Work done before this start counts
-    towards the share, not towards the speed. A `brief` job prints no line if it ends before
-    the first is due.
+    towards the share, not towards the speed; nor does the first work of a job that
+    `starts_slowly`, because its function is traced then. A `brief` job prints no line if it
+    ends before the first is due.
     """
 
     def __init__(
@@ -26,50 +65,54 @@ class Progress:
         scale: float = 1.0,
         *,
         brief: bool = False,
+        starts_slowly: bool = False,
     ):
         self.is_silent = brief
+        self.starts_slowly = starts_slowly
         if unit == "MB" and total is not None and total < scale:
             unit, scale = "KB", scale / 1000
         self.what, self.total, self.unit, self.scale = what, total, unit, scale
         self.done = self.already_done = 0.0
-        self.begun = time.monotonic()
+        self.begun = self.timed_from = time.monotonic()
         self.shown = self.begun
-        self.is_terminal = sys.stderr.isatty()
 
     def __enter__(self):
         return self
 
     def __exit__(self, exception_type, *_):
+        clear()
         if exception_type is None and not self.is_silent:
             self._show(finished=True)
-        elif self.is_terminal and not self.is_silent:
-            print(file=sys.stderr)
 
     def advance(self, count: float, already_done: bool = False) -> None:
         """Adds to the work done, in the unit of `total`."""
+        if self.starts_slowly and not already_done:
+            self.starts_slowly, self.timed_from = False, time.monotonic()
+            already_done = True
         self.done += count
         self.already_done += count * already_done
-        wait = _TERMINAL_SECONDS if self.is_terminal else _LOG_SECONDS
+        wait = TERMINAL_SECONDS if is_live() else _LOG_SECONDS
         if time.monotonic() - self.shown >= wait:
             self._show(finished=False)
 
     def _show(self, finished):
         self.is_silent = False
         self.shown = time.monotonic()
-        seconds = max(self.shown - self.begun, 1e-9)
-        speed = (self.done - self.already_done) / seconds
+        speed = self.done - self.already_done
+        speed /= max(self.shown - self.timed_from, 1e-9)
         line = f"{self.what}: {self.done / self.scale:,.0f} {self.unit}"
         if self.total is not None:
             line += f" ({self.done / self.total if self.total else 1.0:.0%})"
-        line += f", {speed / self.scale:,.0f} {self.unit}/s"
+        if speed:
+            line += f", {speed / self.scale:,.0f} {self.unit}/s"
         if finished:
-            line += f", took {duration(seconds)}"
+            line += f", took {duration(self.shown - self.begun)}"
         elif speed and self.total is not None:
             line += f", {duration((self.total - self.done) / speed)} left"
-        if self.is_terminal:
-            line = f"\r\x1b[K{line}"
-        end = "\n" if finished or not self.is_terminal else ""
-        print(line, end=end, file=sys.stderr, flush=True)
+        if is_live() and not finished:
+            show(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

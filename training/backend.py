@@ -12,6 +12,8 @@ import re
 import sys
 import tempfile
 
+from text import progress
+
 _NOTES = re.compile(
     rb"WARNING: All log messages before absl|I\d{4} |To enable the foll|"
     rb"E\d{4} .* cuInit: .*\(303\)"  # no driver: a machine without a GPU
@@ -45,6 +47,7 @@ def _load_tensorflow():
     # an update takes less time with them, too: benchmarks/README.md.
     if platform.machine() in ("x86_64", "AMD64"):
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    progress.show("loading TensorFlow")
     with _held_back(), tempfile.TemporaryFile() as written:
         stderr = os.dup(2)
         os.dup2(written.fileno(), 2)
@@ -58,6 +61,7 @@ def _load_tensorflow():
             gc.enable()
             os.dup2(stderr, 2)
             os.close(stderr)
+            progress.clear()
             written.seek(0)
             kept = [line for line in written if not _NOTES.match(line)]
             sys.stderr.write(b"".join(kept).decode(errors="replace"))

@@ -14,10 +14,19 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 
-from training import carried, checkpoint, compiler, distribution, report, reported
+from training import (
+    carried,
+    checkpoint,
+    compiler,
+    distribution,
+    report,
+    reported,
+    stops,
+)
 from training.backend import tf
 from modeling import derivatives, fusion, layers, losses, optimization
 from modeling.recipe import Recipe
+from text.progress import clear
 
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
@@ -360,45 +369,54 @@ class Trainer:
         Raises:
             NotFiniteError: too many updates in a row were skipped.
         """
-        settings, progress = self.settings, self.progress
-        chief = distribution.is_chief(self.strategy)
-        log.begin(progress.step)
+        log.begin(self.progress.step)
         self._warn_of_steps(log)
         batches = distribution.distribute(
-            self.strategy, lambda part: data(progress.step, part)
+            self.strategy, lambda part: data(self.progress.step, part)
         )
+        try:
+            self._train(batches, output_dir, log, held_out, enough)
+        finally:
+            clear()  # the live line: an error may be printed next
+        # No host may exit while another still waits for it or writes.
+        distribution.check_same(
+            self.strategy, self.progress.step, "the hosts ended at different steps"
+        )
+
+    def _train(self, batches, output_dir, log, held_out, enough):
+        settings, progress = self.settings, self.progress
+        chief = distribution.is_chief(self.strategy)
         sums, calls, per_call, is_first, stopping = 0.0, [], 1, True, False
         while progress.step < settings.num_train_steps and not stopping:
-            count = min(self._updates_to_next_stop(), settings.steps_per_call, per_call)
+            to_next = stops.updates_to_next(settings, progress.step)
+            count = min(to_next, settings.steps_per_call, per_call)
             began = time.perf_counter()
             sums = sums + self.run_updates(batches, count)
             duration = time.perf_counter() - began
             per_call = max(1, int(_SECONDS_PER_CALL * count / duration))
             calls.append((count, duration))
+            # The first call also traces and compiles, which the rest do not.
+            timed = calls[1:] if is_first and len(calls) > 1 else calls
+            updates, seconds = map(sum, zip(*timed, strict=True))
             # In this order, so that a run resumed from a checkpoint never lacks a report
             # of its step.
             step = progress.step
-            saving = self._is_due(settings.save_every_steps)
-            saving |= step in settings.keep_checkpoints_at
-            if saving or self._is_due(settings.log_every_steps):
-                values = reported.means(self.objective, sums) | {
+            values = reported.means(self.objective, sums)
+            saving = stops.saves(settings, step)
+            if saving or stops.is_due(settings, step, settings.log_every_steps):
+                values |= {
                     "learning_rate": float(self._learning_rate(step - 1)),
                     "skipped_updates": progress.skipped,
                 }
-                # The first call also traces and compiles, which the rest do not.
-                timed = calls[1:] if is_first and len(calls) > 1 else calls
-                updates, seconds = map(sum, zip(*timed, strict=True))
                 log.training(step, values, updates=updates, seconds=seconds)
                 sums, calls, is_first = 0.0, [], False
-            if held_out and self._is_due(settings.eval_every_steps):
+            elif len(calls) > 1 or not is_first:
+                log.live(step, values, updates=updates, seconds=seconds)
+            if held_out and stops.is_due(settings, step, settings.eval_every_steps):
                 log.evaluation(step, held_out())
                 stopping = enough()
             if (saving or stopping) and chief:
                 log.say(f"saved {self.save(output_dir)}")
-        # No host may exit while another still waits for it or writes.
-        distribution.check_same(
-            self.strategy, progress.step, "the hosts ended at different steps"
-        )
 
     def _warn_of_steps(self, log):
         for step in self.settings.keep_checkpoints_at:
@@ -424,24 +442,6 @@ class Trainer:
                 progress.step - progress.skipped_in_a_row, progress.skipped_in_a_row
             )
         return sums.numpy()
-
-    def _is_due(self, every: int) -> bool:
-        """Whether something done every `every` steps, and at the end, is due now."""
-        if not every:
-            return False
-        step = self.progress.step
-        return step % every == 0 or step == self.settings.num_train_steps
-
-    def _updates_to_next_stop(self) -> int:
-        settings, step = self.settings, self.progress.step
-        intervals = (
-            settings.log_every_steps,
-            settings.save_every_steps,
-            settings.eval_every_steps,
-        )
-        to_next = [every - step % every for every in intervals if every]
-        to_next += [at - step for at in settings.keep_checkpoints_at if at > step]
-        return min([*to_next, settings.num_train_steps - step])
 
 
 def _shape(x) -> list:

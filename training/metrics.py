@@ -6,6 +6,7 @@ scikit-learn take a second to load, so they are imported when a metric needs the
 
 import functools
 import math
+import re
 import warnings
 
 import numpy as np
@@ -107,3 +108,18 @@ FUNCTIONS = {
     "spearman": spearman,
     "mean_squared_error": mean_squared_error,
 }
+
+_SHARE = re.compile(
+    r"(^|_)(accuracy|agreement|precision|recall|f1|exact)(_(?!thresh)|$)"
+)
+
+
+def in_words(name: str, value: float, percentages: bool = False) -> str:
+    """The value of a loss or score as people read it: shares in percent.
+
+    Args:
+        percentages: whether shares are given in percent, as by SQuAD's script.
+    """
+    if not _SHARE.search(name):
+        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return f"{value if percentages else 100 * value:.2f}%"

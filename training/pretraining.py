@@ -57,7 +57,14 @@ def pretrain(given) -> None:
     strategy = given.strategy()
     _check_divisions(given, strategy.num_replicas_in_sync)
     _check_capacity(given, config)
+    log = report.Report(
+        given.output_dir,
+        total_steps=given.num_train_steps,
+        batch_size=given.train_batch_size,
+        active=distribution.is_chief(strategy) and not given.dry_run,
+    )
     paths = shards.find([*given.input_file, *given.eval_input_file])
+    log.say(f"reading {len(paths)} file(s) of records")
     described = xlnet_release.find(paths) | descriptions.find(paths)
     given, text = _with_vocabulary(given, described)
     tokenizer = _tokenizer(given, config) if given.vocab_file else None
@@ -82,12 +89,6 @@ def pretrain(given) -> None:
     if given.dry_run:
         _tell_needs(given, _make_trainer(given, config, objective, strategy), data)
         return
-    log = report.Report(
-        given.output_dir,
-        total_steps=given.num_train_steps,
-        batch_size=given.train_batch_size,
-        active=distribution.is_chief(strategy),
-    )
     distribution.on_chief(strategy, lambda: export_folder.recover(given.output_dir))
     with contextlib.ExitStack() as stack:
         prepare = None
@@ -352,9 +353,9 @@ def _run(given, config, tokenizer, trainer, data, held_out, prepare, log) -> Non
 
 def _write_results(given, values: dict, log: report.Report) -> None:
     path = os.path.join(given.output_dir, run_folder.RESULTS)
-    lines = run.results_lines(values)
-    run_folder.write_file(path, lines)
-    log.say(f"evaluation written to {path}: {', '.join(lines.splitlines())}")
+    run_folder.write_file(path, run.results_lines(values))
+    log.scores("evaluation", values)
+    log.say(f"evaluation written to {path}")
 
 
 def _with_vocabulary(given, described):

@@ -1,4 +1,8 @@
-"""Reports a run's progress: console, metrics.jsonl, TensorBoard, curves."""
+"""Reports a run's progress: console, metrics.jsonl, TensorBoard, curves.
+
+On a terminal, a live line says where a training is. In a log, it says so once a minute
+where reports are rarer.
+"""
 
 import atexit
 import io
@@ -6,12 +10,15 @@ import json
 import os
 import time
 
-from training import run_folder
+from training import metrics, run_folder
 from training.backend import tf
+from text import progress
 from text.files import anywhere, sources
 from text.progress import duration
 
 _SECONDS_PER_WRITE = 60  # on gs://, where appending rewrites the file
+_SECONDS_PER_LINE = 60  # in a log
+_LONGEST_LINE = 119
 
 
 class Report:
@@ -23,6 +30,7 @@ class Report:
         batch_size: examples of one update.
         active: False on hosts that only compute.
         model: what its lines begin with, where a command has several models.
+        percentages: whether the scores of evaluations are; see `metrics.in_words`.
     Raises:
         UserError: a file is in the way of a folder.
     """
@@ -35,6 +43,7 @@ class Report:
         batch_size: int,
         active: bool = True,
         model: str = "",
+        percentages: bool = False,
     ):
         if active:
             run_folder.check_subfolders(directory)
@@ -43,6 +52,8 @@ class Report:
         self._batch_size = batch_size
         self._active = active
         self._model = f"{model}: " if model else ""
+        self._percentages = percentages
+        self._printed = self._shown = time.monotonic()
         self._events = {}
         self._path = os.path.join(directory, run_folder.METRICS)
         self._unwritten, self._written = [], 0.0
@@ -50,10 +61,15 @@ class Report:
             atexit.register(self._flush)
 
     def begin(self, step: int) -> None:
-        """Removes later steps from metrics.jsonl, because they will be repeated."""
+        """Begins a training, whose first update takes longer than the others.
+
+        Removes later steps from metrics.jsonl, because they will be repeated.
+        """
         if self._active:
             run_folder.make_room(self._path)
             _cut(self._path, step)
+            self._print("compiling the first update")
+            progress.show(f"{self._model}{self._place(step)}")
 
     def say(self, message: str) -> None:
         """Prints a line with the time of day.
@@ -67,22 +83,66 @@ class Report:
 
     def _print(self, message):
         if self._active:
+            progress.clear()
+            self._printed = time.monotonic()
             print(f"{time.strftime('%H:%M:%S')} {self._model}{message}", flush=True)
+
+    def _place(self, step):
+        return f"step {step}/{self._total_steps} ({100 * step // self._total_steps}%)"
+
+    def _line(self, begin, values, end="", percentages=False):
+        """As many values as there is room for; metrics.jsonl has all of them."""
+        room = _LONGEST_LINE - len(f"00:00:00 {self._model}{begin}: {end}")
+        if not values.get("skipped_updates"):
+            values = {k: v for k, v in values.items() if k != "skipped_updates"}
+        first = ("loss", "skipped_updates")
+        texts = []
+        for name in sorted(values, key=lambda name: name not in first):
+            text = f"{name} {metrics.in_words(name, values[name], percentages)}"
+            room -= len(text) + 2
+            if room < 0:
+                break
+            texts.append(text)
+        return f"{begin}: {', '.join(texts + [end] * bool(end))}"
+
+    def _training_line(self, step, values, per_second):
+        left = duration((self._total_steps - step) / per_second)
+        speed = f"{per_second * self._batch_size:.4g} examples/s"
+        return self._line(self._place(step), values, f"{speed}, {left} left")
+
+    def live(
+        self, step: int, values: dict[str, float], *, updates: int, seconds: float
+    ) -> None:
+        """Shows where a training is between two reports; takes what `training` takes."""
+        now = time.monotonic()
+        if not self._active:
+            return
+        loss = {"loss": values["loss"]} if values else {}  # a terminal may be narrow
+        line = self._training_line(step, loss, updates / seconds)
+        if not progress.is_live():
+            if now - self._printed >= _SECONDS_PER_LINE:
+                self._print(line)
+        elif now - self._shown >= progress.TERMINAL_SECONDS:
+            self._shown = now
+            progress.show(f"{self._model}{line}")
 
     def training(
         self, step: int, values: dict[str, float], *, updates: int, seconds: float
     ) -> None:
         """Reports an interval, `updates` updates of which took `seconds`."""
         per_second = updates / seconds
+        self._print(self._training_line(step, values, per_second))
         values = values | {"examples_per_second": per_second * self._batch_size}
-        left = duration((self._total_steps - step) / per_second)
-        self._print(f"step {step}/{self._total_steps}, {left} left: {_line(values)}")
         self._write(step, values, kind="train")
 
     def evaluation(self, step: int, values: dict[str, float]) -> None:
         """Reports losses and metrics on held-out records."""
-        self._print(f"step {step}, held out: {_line(values)}")
+        self.scores(f"step {step}, held out", values)
         self._write(step, values, kind="eval")
+
+    def scores(self, what: str, values: dict[str, float]) -> None:
+        """Prints losses and metrics."""
+        self._print(self._line(what, values, percentages=self._percentages))
 
     def _write(self, step, values, kind):
         if not self._active:
@@ -131,12 +191,6 @@ def _write_scalar(name, value, step):
     )
     value = tf.constant(value, tf.float32)
     tf.summary.write(name, value, step=step, metadata=metadata)
-
-
-def _line(values: dict[str, float]) -> str:
-    # Lines have little room, so skipped_updates is shown only if there are any.
-    shown = {k: v for k, v in values.items() if k != "skipped_updates" or v}
-    return ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
 
 
 def _lines(path: str) -> list[tuple[bytes, dict | None]]:
@@ -207,33 +261,45 @@ def _draw(rows: list[dict], path: str) -> None:
     # Margins by hand: to find them takes as long as to draw everything else.
     figure = Figure(figsize=(12, 8))
     axes = figure.subplots(2, 2)
-    figure.subplots_adjust(left=0.08, right=0.98, bottom=0.07, top=0.97, wspace=0.2)
+    figure.subplots_adjust(left=0.08, right=0.98, bottom=0.07, top=0.97, wspace=0.25)
     for axis, (panel, names) in zip(axes.flat, _names(rows).items(), strict=True):
+        small = _small(rows, names) if panel == "loss" else ()
+        right = axis.twinx() if small else axis
         for color, name in enumerate(names):
-            for kind, style in (("train", "-"), ("eval", "o--")):
-                points = [
-                    (row["step"], row[name])
-                    for row in rows
-                    if row["kind"] == kind and name in row
-                ]
-                if points:
-                    legend = name if kind == "train" else f"{name}, held out"
-                    x, y = zip(*points, strict=True)
-                    # A line needs two points.
-                    style = style if len(points) > 1 else "o"
-                    axis.plot(
-                        x, y, style, color=f"C{color}", label=legend, markersize=4
-                    )
+            if name in small:
+                _plot(right, rows, name, f"C{color}", " (right)")
+            else:
+                _plot(axis, rows, name, f"C{color}")
         axis.set_xlabel("updates")
         axis.set_ylabel(_PANELS[panel][0])
-        drawn = [y for line in axis.lines for y in line.get_ydata()]
-        if panel == "loss" and drawn and max(drawn) > 20 * min(drawn) > 0:
-            axis.set_yscale("log")  # else one of several losses would be a flat line
-        else:
-            axis.ticklabel_format(axis="y", scilimits=(-3, 4))  # short: fits the margin
+        for side in {axis, right}:
+            side.ticklabel_format(axis="y", scilimits=(-3, 4))  # short: fits the margin
         axis.grid(alpha=0.3)
-        if axis.lines:
-            axis.legend()
+        if lines := [*axis.lines, *(right.lines if small else ())]:
+            right.legend(handles=lines)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=100)
     run_folder.write_file(path, picture.getvalue())
+
+
+def _small(rows, names) -> set[str]:
+    """Losses that would be flat lines below the others."""
+    highest = {name: max(row[name] for row in rows if name in row) for name in names}
+    return {n for n, value in highest.items() if value < max(highest.values()) / 4}
+
+
+def _plot(axis, rows, name, color, suffix=""):
+    for kind, style in (("train", "-"), ("eval", "o--")):
+        points = [
+            (row["step"], row[name])
+            for row in rows
+            if row["kind"] == kind and name in row
+        ]
+        if points:
+            legend = (
+                f"{name}{suffix}" if kind == "train" else f"{name}, held out{suffix}"
+            )
+            x, y = zip(*points, strict=True)
+            # A line needs two points.
+            style = style if len(points) > 1 else "o"
+            axis.plot(x, y, style, color=color, label=legend, markersize=4)

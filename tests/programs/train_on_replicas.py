@@ -157,6 +157,9 @@ class Log:
     def begin(self, step):
         pass
 
+    def live(self, step, values, **_):
+        pass
+
     def training(self, step, values, **_):
         self.rows.append(values)
 

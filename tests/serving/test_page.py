@@ -1,15 +1,8 @@
-"""serving/page.html in a real browser: what a person types and sees, for every form.
-
-Needs Chromium and its driver (on Debian: apt-get install chromium chromium-driver). With
-BROWSER=required in the environment, as where a machine checks, missing ones are a failure.
-"""
+"""serving/page.html in a real browser: what a person types and sees, for every form."""
 
 import contextlib
-import os
-import shutil
 
 import pytest
-from selenium import webdriver
 from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
@@ -19,26 +12,6 @@ from tests import exports
 from tests.serving.clients import serving
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def browser():
-    programs = [shutil.which("chromium"), shutil.which("chromedriver")]
-    if None in programs:
-        needed = (
-            "needs chromium and chromedriver (apt-get install chromium chromium-driver)"
-        )
-        if os.environ.get("BROWSER") == "required":
-            pytest.fail(needed)
-        pytest.skip(needed)
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[0]
-    for argument in ("headless", "no-sandbox", "disable-dev-shm-usage"):
-        options.add_argument(f"--{argument}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(programs[1])
-    with webdriver.Chrome(options=options, service=service) as driver:
-        yield driver
 
 
 class Page:

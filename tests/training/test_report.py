@@ -2,6 +2,8 @@
 
 import json
 
+from matplotlib.figure import Figure
+
 from training import report, run_folder
 from training.backend import tf
 from text.files import sources
@@ -14,10 +16,11 @@ def test_report_writes_lines_and_curves(tmp_path, capsys, drawn):
     log.training(100, {"loss": 5.5, "masked_lm_loss": 5.0}, updates=100, seconds=50.0)
     log.evaluation(100, {"loss": 5.25})
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0][9:] == (
-        "step 100/400, 2m 30s left: loss 5.5, masked_lm_loss 5, examples_per_second 64"
-    )
-    assert printed[1][9:] == "step 100, held out: loss 5.25"
+    assert [line[9:] for line in printed] == [
+        "compiling the first update",
+        "step 100/400 (25%): loss 5.5, masked_lm_loss 5, 64 examples/s, 2m 30s left",
+        "step 100, held out: loss 5.25",
+    ]
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [
         {
@@ -37,6 +40,80 @@ def test_report_writes_lines_and_curves(tmp_path, capsys, drawn):
     assert _scalars(tmp_path / "eval") == {("loss", 100): 5.25}
     assert log.draw() == f"{tmp_path}/curves.png"
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+VALUES = {
+    "loss": 7.123456,
+    **{f"a_loss_with_a_long_name_{n}": 1.0 for n in range(9)},
+    "masked_lm_accuracy": 0.5,
+}
+
+
+def test_a_line_fits_a_terminal_and_the_rest_is_in_the_file(tmp_path, capsys):
+    log = report.Report(
+        str(tmp_path), total_steps=10**6, batch_size=32, model="student"
+    )
+    values = VALUES | {"skipped_updates": 3}
+    log.training(999_999, values, updates=1, seconds=5000.0)
+    log.evaluation(999_999, VALUES)
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) < 120 for line in lines)
+    assert "loss 7.123, skipped_updates 3, " in lines[0] and "1h 23m left" in lines[0]
+    rows = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    assert [VALUES.items() <= row.items() for row in rows] == [True, True]
+
+
+def test_a_terminal_has_a_live_line_and_nothing_stays_of_it(
+    tmp_path, capsys, terminal, monkeypatch
+):
+    log = report.Report(str(tmp_path), total_steps=10**6, batch_size=32)
+    monkeypatch.setattr(report.progress, "TERMINAL_SECONDS", 0)
+    log.begin(0)
+    assert terminal.read().endswith("\r\x1b[Kstep 0/1000000 (0%)")
+    log.live(1000, VALUES, updates=100, seconds=10.0)
+    shown = terminal.read()
+    assert (
+        shown == "\r\x1b[Kstep 1000/1000000 (0%): loss 7.123, 320 examples/s, 1d 3h l"
+    )
+    assert len(shown) == len("\r\x1b[K") + terminal.columns - 1
+    log.say("saved")
+    assert terminal.read() == "\r\x1b[K"
+    assert [x[9:] for x in capsys.readouterr().out.splitlines()] == [
+        "compiling the first update",
+        "saved",
+    ]
+
+
+def test_a_log_has_a_line_a_minute_instead(tmp_path, capsys, monkeypatch):
+    log = report.Report(str(tmp_path), total_steps=400, batch_size=32)
+    log.live(1, {"loss": 9.0}, updates=1, seconds=10.0)
+    monkeypatch.setattr(report, "_SECONDS_PER_LINE", 0)
+    log.live(2, {"loss": 8.5}, updates=2, seconds=10.0)
+    captured = capsys.readouterr()
+    (line,) = captured.out.splitlines()
+    assert line[9:] == "step 2/400 (0%): loss 8.5, 6.4 examples/s, 33m 10s left"
+    assert captured.err == ""
+
+
+def test_each_loss_can_be_followed_and_read(tmp_path, monkeypatch, drawn):
+    """The small one of two losses is not a flat line, and no axis is logarithmic."""
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    log = report.Report(str(tmp_path), total_steps=9, batch_size=1)
+    for step in range(1, 9):
+        values = {"loss": 9.7 - step, "masked_lm_loss": 9.0 - step}
+        values["next_sentence_loss"] = 0.7 - step / 50
+        log.training(step, values, updates=1, seconds=1.0)
+    log.draw()
+    assert {axis.get_yscale() for axis in figures[0].axes} == {"linear"}
+    heights = {}
+    for axis in figures[0].axes:
+        low, high = axis.get_ylim()
+        for line in axis.lines:
+            drawn = line.get_ydata()
+            heights[line.get_label()] = (max(drawn) - min(drawn)) / (high - low)
+    assert min(heights.values()) > 0.5
+    assert set(heights) == {"loss", "masked_lm_loss", "next_sentence_loss (right)"}
 
 
 def test_a_run_too_short_for_a_report_has_its_evaluations_drawn():

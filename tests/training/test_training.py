@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tests
-from training import checkpoint, distribution, loop, reported, run_folder
+from training import checkpoint, distribution, loop, report, reported, run_folder
 from training.backend import tf
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert_config import BertConfig
@@ -55,6 +55,9 @@ class Log:
 
     def training(self, step, values, *, updates, seconds):
         self.rows.append({"step": step, "updates": updates, **values})
+
+    def live(self, step, values, *, updates, seconds):
+        pass
 
     def evaluation(self, step, values):
         self.held_out.append((step, values))
@@ -324,6 +327,34 @@ def test_reports_and_evaluations_come_when_asked_for():
         (5, 1),
     ]
     assert log.held_out == [(3, {"loss": 1.0}), (5, {"loss": 1.0})]
+
+
+@pytest.mark.slow
+def test_on_a_terminal_a_run_ends_with_the_bits_that_it_has_in_a_log(
+    tmp_path, monkeypatch, terminal
+):
+    """Nor do they depend on how many updates there are between two states of a line."""
+    data, saved = parsed(), []
+    monkeypatch.setattr(report.progress, "TERMINAL_SECONDS", 0)
+    for seconds in (2.0, 0.0):
+        monkeypatch.setattr(loop, "_SECONDS_PER_CALL", seconds)
+        folder = tmp_path / str(seconds)
+        folder.mkdir()
+        run = trainer(num_train_steps=6, log_every_steps=5)
+        log = report.Report(str(folder), total_steps=6, batch_size=8)
+        run.train(
+            lambda first, part: data.training(8, seed=4, first_batch=first),
+            str(folder),
+            log,
+        )
+        shown = terminal.read()
+        assert "step 0/6 (0%)" in shown and shown.endswith("\r\x1b[K")
+        rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+        speed = {"examples_per_second": 0}
+        variables = {name: v.numpy().tobytes() for name, v in run.variables.items()}
+        saved.append((variables, [row | speed for row in rows]))
+    assert "step 3/6 (50%)" in shown  # update after update
+    assert saved[0] == saved[1]
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 
+from text import report_page
 from text.files.local import replacing
 from text.inspection import words
 from text.inspection.inspect import Inspection
@@ -17,38 +18,26 @@ _MOST_FILES = 20
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 450, 220, 58, 26, 42
 
 _STYLE = """
-:root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #1c2733; background: #f5f6f8;
-  max-width: 1040px; margin: 0 auto; padding: 24px; }
-h1 { font-size: 26px; margin: 0; }
-h2 { font-size: 19px; margin: 34px 0 10px; }
-h3 { font-size: 15px; margin: 0; }
-p { margin: 4px 0 12px; }
-small, .note { color: #5d6b7a; font-size: 13px; }
-.card { background: #fff; border: 1px solid #dfe3e8; border-radius: 8px;
-  padding: 14px 16px; overflow-wrap: anywhere; }
 .grid { display: grid; gap: 16px;
   grid-template-columns: repeat(auto-fit, minmax(min(430px, 100%), 1fr)); }
+.grid .card { margin: 0; min-width: 0; }
 .good { border-left: 6px solid #2e8b57; }
 .bad { border-left: 6px solid #c0392b; }
 .bad li { font-family: ui-monospace, monospace; font-size: 13px; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: 2px 10px 2px 0; }
-th { font-weight: 600; white-space: nowrap; }
+.bars { width: 100%; }
 .bars td { padding: 1px 8px 1px 0; white-space: nowrap; }
 .bars td:nth-child(2) { width: 100%; }
 .bars td:last-child { text-align: right; font-variant-numeric: tabular-nums; }
-.bar { background: #4878a8; height: 13px; border-radius: 2px; min-width: 1px; }
+.bar { background: var(--bar); height: 13px; border-radius: 2px; min-width: 1px; }
 svg { width: 100%; height: auto; }
-svg text { font: 12px system-ui, sans-serif; fill: #5d6b7a; }
-svg rect { fill: #4878a8; }
-svg line { stroke: #dfe3e8; }
-.wide { overflow-x: auto; }
-.record { margin: 0 0 12px; }
-.mask { background: #cfe3f7; } .kept { background: #d8efd3; }
-.random { background: #fbd9c5; }
+svg text { font: 12px system-ui, sans-serif; fill: var(--quiet); }
+svg rect { fill: var(--bar); }
+svg line { stroke: var(--line); }
+.mask { background: light-dark(#cfe3f7, #24466b); }
+.kept { background: light-dark(#d8efd3, #2a5130); }
+.random { background: light-dark(#fbd9c5, #6b3d20); }
 .mask, .kept, .random { border-radius: 3px; padding: 0 3px; }
-.shown { color: #5d6b7a; font-size: 12px; }
+.shown { color: var(--quiet); font-size: 12px; }
 """
 
 
@@ -61,7 +50,7 @@ def write(path: str, files: list[str], found: Inspection) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    title = f"Pre-training records: {_escape(os.path.basename(files[0]))}"
+    title = f"Pre-training records: {os.path.basename(files[0])}"
     if len(files) > 1:
         title += f" and {len(files) - 1:,} more"
     parts = [_verdict(found), _files(files)]
@@ -73,18 +62,10 @@ def write(path: str, files: list[str], found: Inspection) -> None:
         _flags(description)
         for description in {d.path: d for d in found.descriptions.values()}.values()
     ]
-    page = (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n"
-        f"<body><h1>{title}</h1>\n" + "\n".join(parts) + "\n</body></html>\n"
-    )
+    page = report_page.render(title, "\n".join(parts), _STYLE)
     with replacing(path) as file:
         # A file's name need not be valid UTF-8.
         file.write(page.encode("utf-8", "backslashreplace"))
-
-
-_escape = html.escape
 
 
 def _verdict(found):
@@ -94,7 +75,7 @@ def _verdict(found):
             f'<p class="card good">{found.num_records:,} records were read; no problems '
             "found.</p>"
         )
-    items = "".join(f"<li>{_escape(line)}</li>" for line in lines)
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return (
         f'<div class="card bad">{found.num_records:,} records were read, with '
         f"{total:,} violation(s).<ul>{items}</ul></div>"
@@ -105,21 +86,13 @@ def _files(files):
     names = ", ".join(files[:_MOST_FILES])
     more = len(files) - _MOST_FILES
     return (
-        f'<p class="note">{len(files):,} file(s): {_escape(names)}'
+        f'<p class="note">{len(files):,} file(s): {html.escape(names)}'
         f"{f' and {more:,} more' if more > 0 else ''}</p>"
     )
 
 
-def _table(rows):
-    cells = "".join(
-        f"<tr><th>{_escape(name)}</th><td>{_escape(str(value))}</td></tr>"
-        for name, value in rows
-    )
-    return f'<div class="card wide"><table>{cells}</table></div>'
-
-
 def _numbers(statistics):
-    return "<h2>In numbers</h2>" + _table(statistics.lines())
+    return "<h2>In numbers</h2>" + report_page.facts(statistics.lines())
 
 
 # === Plots ===
@@ -140,8 +113,8 @@ def _plot(plot):
 
 def _card(title, picture, note):
     return (
-        f'<div class="card"><h3>{_escape(title)}</h3>'
-        f'<p class="note">{_escape(note)}</p>{picture}</div>'
+        f'<div class="card"><h3>{html.escape(title)}</h3>'
+        f'<p class="note">{html.escape(note)}</p>{picture}</div>'
     )
 
 
@@ -149,9 +122,9 @@ def _bars(rows):
     """Horizontal bars of (name, share, text); the longest takes the full width."""
     longest = max((share for _, share, _ in rows), default=0) or 1
     lines = "".join(
-        f"<tr><td>{_escape(name)}</td>"
+        f"<tr><td>{html.escape(name)}</td>"
         f'<td><div class="bar" style="width:{100 * share / longest:.1f}%"></div></td>'
-        f"<td>{_escape(text)}</td></tr>"
+        f"<td>{html.escape(text)}</td></tr>"
         for name, share, text in rows
     )
     return f'<div class="wide"><table class="bars">{lines}</table></div>'
@@ -224,8 +197,8 @@ def _shown(found):
         'random token dog, <span class="kept">cat</span> unchanged.</p>'
     )
     records = "".join(
-        f'<div class="card record"><small>{_escape(where)}: '
-        f"{_escape(words.heading(record, found.instances))}</small>"
+        f'<div class="card"><small>{html.escape(where)}: '
+        f"{html.escape(words.heading(record, found.instances))}</small>"
         f"{_sides(record, found)}</div>"
         for where, record in found.shown
     )
@@ -235,19 +208,19 @@ def _shown(found):
 def _sides(record, found):
     sides = words.sides(record, found.instances, found.vocabulary)
     return "".join(
-        f"<p><b>{side}</b> "
+        f"<p><b>{side}</b> <span dir='auto'>"
         + " ".join("".join(map(_piece, word)) for word in words_of_side)
-        + "</p>"
+        + "</span></p>"
         for side, words_of_side in sides.items()
     )
 
 
 def _piece(piece):
-    original = _escape(piece.original)
+    original = html.escape(piece.original)
     if piece.outcome == "text":
         return original
     if piece.outcome == "random":
-        shown = _escape(piece.shown)
+        shown = html.escape(piece.shown)
         original = f'<span class="shown">{shown}→</span>{original}'
     return f'<span class="{piece.outcome}">{original}</span>'
 
@@ -259,6 +232,6 @@ def _flags(description):
         for name, value in description.flags.items()
     ]
     return (
-        f"<h2>How they were made</h2><p class='note'>{_escape(description.path)}</p>"
-        f"{_table(flags)}<p></p>{_table(rows)}"
+        f"<h2>How they were made</h2><p class='note'>{html.escape(description.path)}</p>"
+        f"{report_page.facts(flags)}{report_page.facts(rows)}"
     )

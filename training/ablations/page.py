@@ -9,6 +9,7 @@ import os
 import statistics
 from collections.abc import Mapping
 
+from text import report_page
 from text.errors import UserError
 from text.files import local
 from training.ablations.plan import Column, Plan, Value
@@ -19,20 +20,8 @@ _INTRODUCTION = (
     "Each number is the mean of all runs, ± their standard deviation. Gray columns are "
     "the paper’s own numbers, on its dev sets and at its scale. Scores are percentages."
 )
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto;
-       padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid #8884; text-align: right;
-         font-variant-numeric: tabular-nums; white-space: nowrap; }
-th:first-child { text-align: left; }
-.paper { color: #888; }
-td.paper:not(.paper + .paper), th.paper:not(.paper + .paper)
-  { border-left: 2px solid #8888; }
-.wide { overflow-x: auto; }
-img { max-width: 100%; }
-"""
+# The papers' numbers, on the right.
+_STYLE = ".paper { color: var(--quiet); }"
 
 
 def _earlier(path: str) -> dict:
@@ -60,8 +49,8 @@ def _section(name: str, found: dict) -> tuple[str, bytes | None]:
     picture = _draw(found) if table.steps else None
     shown = _figure(picture) if picture else _rows(found)
     return (
-        f"<h2>{_escape(table.title)} ({_escape(table.paper)})</h2>\n{shown}"
-        f"<p>{_escape(table.note)}</p>\n{_scale(found['facts'], table.scale)}"
+        f"<h2>{html.escape(table.title)} ({html.escape(table.paper)})</h2>\n{shown}"
+        f"<p>{html.escape(table.note)}</p>\n{_scale(found['facts'], table.scale)}"
     ), picture
 
 
@@ -93,13 +82,8 @@ class Results:
                 with local.replacing(os.path.join(self._root, f"{name}.png")) as file:
                     file.write(picture)
         name = os.path.basename(os.path.abspath(self._root))
-        title = html.escape(f"Ablations: {name}")
-        page = (
-            '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width">'
-            f"<title>{title}</title><style>{_STYLE}</style>\n"
-            f"<h1>{title}</h1>\n<p>{_INTRODUCTION}</p>\n{''.join(parts)}</html>\n"
-        )
+        body = f"<p>{_INTRODUCTION}</p>\n{''.join(parts)}"
+        page = report_page.render(f"Ablations: {name}", body, _STYLE)
         local.write_json(os.path.join(self._root, JSON), {"tables": tables})
         with local.replacing(os.path.join(self._root, PAGE), "w") as file:
             file.write(page)
@@ -178,33 +162,29 @@ def _number(summary: dict) -> str:
 
 
 def _scale(facts: dict, there: str) -> str:
-    lines = "".join(
-        f"<tr><th>{_escape(name)}</th><td>{_escape(value)}</td></tr>"
-        for name, value in facts.items()
-    )
     return (
         "<details><summary>What differs from the paper</summary>"
-        f"<table>{lines}</table><p>In {_escape(there)}.</p></details>\n"
+        f"{report_page.facts(facts.items())}<p>In {html.escape(there)}.</p></details>\n"
     )
 
 
 def _rows(found: dict) -> str:
     here = list(found["rows"][0]["here"])
     published = list(dict.fromkeys(c for r in found["rows"] for c in r["published"]))
-    head = "".join(f"<th>{_escape(title)}</th>" for title in here)
-    head += "".join(f'<th class="paper">{_escape(title)}</th>' for title in published)
-    lines = []
-    for row in found["rows"]:
-        cells = [f"<td>{_number(row['here'][title])}</td>" for title in here]
-        cells += [
-            f'<td class="paper">{row["published"].get(title, "")}</td>'
-            for title in published
+    titles = ["", *map(html.escape, here), *(_paper(title) for title in published)]
+    rows = [
+        [
+            html.escape(row["label"]),
+            *(_number(row["here"][title]) for title in here),
+            *(_paper(row["published"].get(title, "")) for title in published),
         ]
-        lines.append(f"<tr><th>{_escape(row['label'])}</th>{''.join(cells)}</tr>\n")
-    return (
-        f'<div class="wide"><table><tr><th></th>{head}</tr>\n{"".join(lines)}'
-        "</table></div>\n"
-    )
+        for row in found["rows"]
+    ]
+    return report_page.numbers(titles, rows)
+
+
+def _paper(cell) -> str:
+    return f'<span class="paper">{html.escape(str(cell))}</span>'
 
 
 def _figure(picture: bytes) -> str:
@@ -247,7 +227,3 @@ def _draw(found: dict) -> bytes:
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=120)
     return picture.getvalue()
-
-
-def _escape(text: str) -> str:
-    return html.escape(text)

@@ -8,25 +8,15 @@ import statistics
 import time
 
 import options
-from training import loop, run_folder
+from training import loop, metrics, run_folder
 from modeling.objectives.distilled import SCOPE
+from text import report_page
 from training.finetuning.experiment import Experiment
 
 ALONE = run_folder.ALONE
 TEACHER, STUDENT, WITHOUT_TEACHER = "teacher", "student", "without the teacher"
 _ROUNDS = 3  # of speed; the models take turns
 _BATCHES = 20  # of each round
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
-       padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid #8884; text-align: right;
-         font-variant-numeric: tabular-nums; white-space: nowrap; }
-:is(th, td):first-child { text-align: left; }
-code { overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-"""
 _READING = (
     "The KL divergence is 0 where the probabilities are the teacher’s. Without the "
     "teacher, the student sees the labeled examples alone. Speeds are medians of three "
@@ -107,8 +97,9 @@ def report(student: Experiment, models: list[Model]) -> None:
     page = os.path.join(folder, run_folder.DISTILLATION)
     content = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
     run_folder.write_file(os.path.join(folder, run_folder.DISTILLATION_JSON), content)
-    run_folder.write_file(page, _page(facts, os.path.basename(os.path.abspath(folder))))
-    cells = _cells(facts)
+    cells = _cells(facts, student.task.has_percentages)
+    name = os.path.basename(os.path.abspath(folder))
+    run_folder.write_file(page, _page(facts, cells, name))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for name, *numbers in cells:
         padded = (n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True))
@@ -152,39 +143,32 @@ def _speed(model: Model, split: str) -> float:
     return rows_per_second * len(data.examples) / len(data.file)
 
 
-def _cells(facts: dict) -> list[list[str]]:
+def _cells(facts: dict, percentages: bool) -> list[list[str]]:
     """The table: titles, then a row for each model."""
     metric = facts["metric"]
     names = [metric, *(n for n in _TITLES if any(n in m for m in facts["models"]))]
     titles = ["", *(_TITLES.get(name, name) for name in names)]
     return [titles] + [
-        [row["model"], *(_number(row.get(name)) for name in names)]
+        [row["model"], *(_number(name, row.get(name), percentages) for name in names)]
         for row in facts["models"]
     ]
 
 
-def _number(value):
+def _number(name, value, percentages):
     if value is None:
         return ""
-    is_whole = isinstance(value, int) or abs(value) >= 1000
-    return f"{value:,.0f}" if is_whole else f"{value:.4g}"
+    value = round(value) if abs(value) >= 1000 else value
+    # The agreement is measured here, and a share whatever the task's scores are.
+    return metrics.in_words(name, value, percentages and name != "agreement")
 
 
-def _page(facts: dict, name: str) -> str:
-    titles, *rows = (
-        "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
-        for cells, tag in zip(_cells(facts), ["th", *["td"] * 3], strict=False)
-    )
-    title = html.escape(f"Distillation in {name}: {facts['split']}")
+def _page(facts: dict, cells: list[list[str]], name: str) -> str:
+    titles, *rows = ([html.escape(cell) for cell in row] for row in cells)
     used = {name: value for name, value in facts["losses"].items() if value}
     used = {"distill_from": facts["teacher"], **used}
-    losses = " ".join(options.words(**used))
-    body = "".join(f"<tr>{row}</tr>\n" for row in [titles, *rows])
-    return (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style>\n<h1>{title}</h1>\n"
-        f'<div class="wide"><table>\n{body}</table></div>\n'
-        f"<p>Trained with <code>{html.escape(losses)}</code>.</p>\n"
-        f"<p>{_READING}</p>\n</html>\n"
+    losses = html.escape(" ".join(options.words(**used)))
+    return report_page.render(
+        f"Distillation in {name}: {facts['split']}",
+        f"{report_page.numbers(titles, rows)}<p>Trained with <code>{losses}</code>.</p>\n"
+        f"<p>{_READING}</p>\n",
     )

@@ -161,6 +161,7 @@ class Experiment:
             batch_size=batch_size,
             active=self.chief,
             model=self.name,
+            percentages=self.task.has_percentages,
         )
 
     @property
@@ -401,7 +402,7 @@ class Experiment:
         outputs, total = {}, 0.0
         rows_ = len(data.file)
         what = ": ".join(filter(None, (self.name, f"predicting {split}")))
-        with Progress(what, rows_, "rows", brief=True) as progress:
+        with Progress(what, rows_, "rows", brief=True, starts_slowly=True) as progress:
             batches = trainer.predict(
                 lambda part: data.file.evaluation(batch_size, part=part), len(order)
             )

@@ -14,7 +14,7 @@ import os
 
 import numpy as np
 
-from training import distribution, implied_flags, loop, run, run_folder
+from training import distribution, implied_flags, loop, metrics, run, run_folder
 from serving import export
 from text.errors import UserError
 from training.finetuning import comparison, mistakes, teacher
@@ -58,6 +58,8 @@ def _run(experiment: Experiment) -> loop.Trainer:
         *(task.eval_sets if given.evaluates else ()),
         *(task.test_sets if given.do_predict else ()),
     ]
+    if splits:
+        experiment.log.say(f"reading {', '.join(splits)}")
     for split in splits:
         experiment.sets.examples(split)
     trials = every_trial(given)
@@ -146,16 +148,18 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
         known[split] = predictions
         prefix = "eval_" if split == task.eval_sets[0] else f"eval_{split}_"
         results |= {f"{prefix}{name}": value for name, value in values.items()}
+        experiment.log.scores(split, values)
         _warn_of_triviality(experiment, split, predictions, values)
         judgements = task.judge(predictions)
-        pages.append(mistakes.Page(split, values, judgements, task.has_classes))
+        pages.append(
+            mistakes.Page(split, _in_words(task, values), judgements, task.has_classes)
+        )
     results["loss"] = results["eval_loss"]
     results["global_step"] = trainer.progress.step
     if not experiment.chief:
         return known
     path = functools.partial(os.path.join, given.output_dir)
-    lines = run.results_lines(results)
-    run_folder.write_file(path(run_folder.RESULTS), lines)
+    run_folder.write_file(path(run_folder.RESULTS), run.results_lines(results))
     run_folder.write_file(
         path(run_folder.RESULTS_JSON),
         json.dumps(results, indent=2, sort_keys=True) + "\n",
@@ -163,23 +167,31 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
     name = os.path.basename(os.path.abspath(given.output_dir))
     title = f"{task.title} ({', '.join(page.split for page in pages)}): {name}"
     run_folder.write_file(path(run_folder.MISTAKES), mistakes.render(pages, title))
-    experiment.log.say(
-        f"evaluation written to {path(run_folder.RESULTS)}: "
-        f"{', '.join(lines.splitlines())}"
-    )
+    experiment.log.say(f"evaluation written to {path(run_folder.RESULTS)}")
     if any(j.gold != j.predicted for page in pages for j in page.judgements):
         experiment.log.say(f"the worst mistakes are in {path(run_folder.MISTAKES)}")
     return known
 
 
 def _warn_of_triviality(experiment, split, predictions, values):
-    trivial = experiment.task.trivial_score(predictions.examples)
-    metric = experiment.task.metric
+    task, metric = experiment.task, experiment.task.metric
+    trivial = task.trivial_score(predictions.examples)
     if trivial is not None and values[metric] <= trivial:
-        experiment.log.say(
-            f"{split}: {metric} {values[metric]:.4f} is no better than a constant answer "
-            f"({trivial:.4f}); train longer, or with another --learning_rate"
+        score, constant = (
+            metrics.in_words(metric, value, task.has_percentages)
+            for value in (values[metric], trivial)
         )
+        experiment.log.say(
+            f"{split}: {metric} {score} is no better than a constant answer ({constant}); "
+            "train longer, or with another --learning_rate"
+        )
+
+
+def _in_words(task, values):
+    return {
+        name: metrics.in_words(name, value, task.has_percentages)
+        for name, value in values.items()
+    }
 
 
 def _predict(

@@ -4,36 +4,37 @@ import collections
 import html
 from typing import NamedTuple
 
+from text import report_page
 from training.finetuning.task import Judgement
 
 _MOST_CLASSES = 40
 _MOST_MISTAKES = 100
 _LONGEST_TEXT = 1500
 _MOST_PROBABLE = 3  # answers shown with probabilities, besides the true ones
+_ERROR = (
+    "The error is the loss; for numbers, the distance; for texts, the probability times "
+    "the missing F1."
+)
 
 
 class Page(NamedTuple):
     """What is shown for one set."""
 
     split: str
-    values: dict[str, float]
+    values: dict[str, str]  # the losses and scores, as people read them
     judgements: list[Judgement]
     has_classes: bool = True  # rather than free text
 
 
+# A mistake's answers are next to its text where there is room, else below it.
 _STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto;
-       padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .3rem .6rem; text-align: left; vertical-align: top;
-         border-bottom: 1px solid #8884; }
-.matrix td { text-align: right; font-variant-numeric: tabular-nums; }
-.matrix th { font-weight: 600; }
-.wide { overflow-x: auto; }
-.text { white-space: pre-wrap; overflow-wrap: anywhere; }
-.number { text-align: right; font-variant-numeric: tabular-nums; }
-.odds { white-space: nowrap; font-variant-numeric: tabular-nums; }
+h3 { font-size: 17px; margin: 24px 0 4px; }
+.matrix tr:first-child th { white-space: normal; overflow-wrap: break-word; }
+.mistake { display: flex; flex-wrap: wrap; gap: 8px 24px; }
+.mistake > * { min-width: 0; }
+.text { flex: 3 1 340px; white-space: pre-wrap; }
+.answers { flex: 2 1 260px; }
+.answers th { font-weight: 400; color: var(--quiet); }
 """
 
 
@@ -43,24 +44,14 @@ def render(pages: list[Page], title: str) -> str:
     Args:
         title: names the run and the data.
     """
-    title = _escape(title)
     has_several = len(pages) > 1  # else the title names the set
     sections = "".join(_section(page, has_several) for page in pages)
-    return (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style>\n"
-        f"<h1>{title}</h1>\n{sections}</html>\n"
-    )
+    return report_page.render(title, sections, _STYLE)
 
 
 def _section(page: Page, has_heading: bool) -> str:
-    rows = "".join(
-        f'<tr><th>{_escape(name)}</th><td class="number">{value:.4f}</td></tr>'
-        for name, value in page.values.items()
-    )
-    heading = f"<h2>{_escape(page.split)}</h2>\n" if has_heading else ""
-    parts = [f"{heading}<table>{rows}</table>\n"]
+    heading = f"<h2>{html.escape(page.split)}</h2>\n" if has_heading else ""
+    parts = [heading, report_page.facts(page.values.items())]
     if page.judgements:
         if page.has_classes:
             parts.append(_matrix(page.judgements))
@@ -71,13 +62,13 @@ def _section(page: Page, has_heading: bool) -> str:
 def _matrix(judgements) -> str:
     counts = collections.Counter((j.gold, j.predicted) for j in judgements)
     classes = sorted({name for pair in counts for name in pair})
-    title = "Confusion matrix: a row per true answer, a column per predicted one"
+    note = "A row per true answer, a column per predicted one"
     if len(classes) > _MOST_CLASSES:
         frequent = collections.Counter(j.gold for j in judgements)
         classes = sorted(name for name, _ in frequent.most_common(_MOST_CLASSES))
-        title += f"; the {len(classes)} most frequent of {len(frequent)}"
+        note += f"; the {len(classes)} most frequent of {len(frequent)}"
     most = max(counts.values())
-    head = "".join(f"<th>{_escape(name)}</th>" for name in classes)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in classes)
     lines = []
     for gold in classes:
         cells = []
@@ -86,11 +77,11 @@ def _matrix(judgements) -> str:
             hue = 140 if gold == predicted else 10
             color = f"hsl({hue} 70% 45% / {0.6 * n / most:.2f})"
             cells.append(f'<td style="background:{color}">{n}</td>')
-        lines.append(f"<tr><th>{_escape(gold)}</th>{''.join(cells)}</tr>")
+        lines.append(f"<tr><th>{html.escape(gold)}</th>{''.join(cells)}</tr>")
     return (
-        f"<h3>{title}</h3>\n"
-        f'<div class="wide"><table class="matrix"><tr><th></th>{head}</tr>'
-        f"{''.join(lines)}</table></div>\n"
+        f'<h3>Confusion matrix</h3>\n<p class="note">{note}.</p>\n'
+        '<div class="card wide"><table class="numbers matrix">'
+        f"<tr><th></th>{head}</tr>{''.join(lines)}</table></div>\n"
     )
 
 
@@ -99,43 +90,49 @@ def _worst(judgements) -> str:
         (j for j in judgements if j.gold != j.predicted), key=lambda j: -j.error
     )
     shown = wrong[:_MOST_MISTAKES]
-    has_odds = any(j.probabilities for j in shown)
-    lines = "".join(
-        f'<tr><td class="number">{j.error:.3f}</td><td>{_escape(j.gold)}</td>'
-        f"<td>{_escape(j.predicted)}</td>{_odds(j) if has_odds else ''}"
-        f'<td class="text">{_text(j.text)}</td></tr>\n'
-        for j in shown
-    )
-    odds = "<th>probabilities</th>" if has_odds else ""
     number = f"The {len(shown)} worst of {len(wrong)}"
     if len(shown) == len(wrong):
         number = f"All {len(wrong)}"
     return (
         f"<h3>{number} mistakes in {len(judgements)} answers, the worst first</h3>\n"
-        '<div class="wide"><table><tr><th title="the loss; for numbers, the distance; for '
-        'texts, the probability times the missing F1">error</th><th>true</th>'
-        "<th>predicted</th>"
-        f"{odds}<th>text</th></tr>\n{lines}</table></div>\n"
+        f'<p class="note">{_ERROR}</p>\n{"".join(map(_mistake, shown))}'
     )
 
 
-def _odds(judgement) -> str:
-    """A cell with the most probable answers, and what is true and predicted in any case."""
+def _mistake(judgement: Judgement) -> str:
+    rows = [
+        ("true", [judgement.gold]),
+        ("predicted", [judgement.predicted]),
+        ("error", [f"{judgement.error:.3f}"]),
+    ]
+    if judgement.probabilities:
+        rows.append(("probabilities", _odds(judgement)))
+    # Each line is written in the direction of its own script.
+    lines = "".join(
+        f"<tr><th>{name}</th><td>"
+        + "".join(f'<div dir="auto">{html.escape(value)}</div>' for value in values)
+        + "</td></tr>"
+        for name, values in rows
+    )
+    return (
+        f'<div class="card mistake"><div class="text" dir="auto">{_text(judgement.text)}'
+        f'</div><div class="answers"><table>{lines}</table></div></div>\n'
+    )
+
+
+def _odds(judgement) -> list[str]:
+    """The most probable answers, and what is true and predicted in any case."""
     known = judgement.probabilities
     ranked = sorted(known, key=known.get, reverse=True)
     both = {judgement.gold, judgement.predicted}
     named = both.union(*(names.split(", ") for names in both))
-    shown = [
-        name for i, name in enumerate(ranked) if i < _MOST_PROBABLE or name in named
+    return [
+        f"{known[name]:.3f} {name}"
+        for i, name in enumerate(ranked)
+        if i < _MOST_PROBABLE or name in named
     ]
-    lines = "<br>".join(f"{known[name]:.3f} {_escape(name)}" for name in shown)
-    return f'<td class="odds">{lines}</td>'
 
 
 def _text(text: str) -> str:
     cut = " …" if len(text) > _LONGEST_TEXT else ""
-    return _escape(text[:_LONGEST_TEXT]) + cut
-
-
-def _escape(text: str) -> str:
-    return html.escape(text)
+    return html.escape(text[:_LONGEST_TEXT]) + cut

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from training import checkpoint, loop, run_folder, run_settings
+from training import checkpoint, loop, metrics, run_folder, run_settings
 from text.errors import UserError
 from text.files import anywhere
 from text.progress import duration
@@ -108,15 +108,21 @@ def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
     }
     if experiment.chief:
         run_folder.write_file(path, json.dumps(outcome, indent=2) + "\n")
-    scores = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
-    experiment.log.say(f"{trial}: {failed or scores}")
+    if failed:
+        experiment.log.say(f"{trial}: {failed}")
+    else:
+        experiment.log.scores(str(trial), values)
     return outcome
 
 
 def _score(task, outcome):
     if outcome["score"] is None:
         return "failed: its numbers were not finite"
-    return f"{task.metric} {outcome['score']:.4f}"
+    return f"{task.metric} {_in_words(task, outcome['score'])}"
+
+
+def _in_words(task, score):
+    return metrics.in_words(task.metric, score, task.has_percentages)
 
 
 def _summary(task: Task, experiment: Experiment, done: list[dict]) -> dict:
@@ -167,20 +173,20 @@ def _report_search(experiment: Experiment, summary: dict) -> None:
     for outcome in runs:
         name, seconds = outcome["name"], duration(outcome["seconds"])
         say(f"  {_score(experiment.task, outcome)}  {name}  ({seconds})")
-    if 1 < len(summary["settings"]) < len(runs):
-        for name, of in summary["settings"].items():
-            mean = f"mean {of['mean']:.4f}, deviation {of['deviation']:.4f}"
-            say(f"  {mean} over {of['runs']} seeds  {name}")
-    finished = sum(outcome["score"] is not None for outcome in runs)
-    say(
-        f"best: {summary['best']}; mean {summary['mean']:.4f}, deviation "
-        f"{summary['deviation']:.4f} over {finished} runs; all results are in {path}"
-    )
+    # Only between seeds: a mean over several learning rates says nothing about any.
+    for name, of in summary["settings"].items():
+        if of["runs"] > 1:
+            mean, deviation = (
+                _in_words(experiment.task, of[key]) for key in ("mean", "deviation")
+            )
+            say(f"  mean {mean}, deviation {deviation} over {of['runs']} seeds  {name}")
+    say(f"best: {summary['best']}; all results are in {path}")
     if degenerate := summary["degenerate"]:
         trivial = summary["trivial"]
         why = "failed"
         if trivial is not None:
-            why += f" or did no better than a constant answer ({trivial:.4f})"
+            constant = _in_words(experiment.task, trivial)
+            why += f" or did no better than a constant answer ({constant})"
         say(f"{len(degenerate)} of {len(runs)} runs {why}: {', '.join(degenerate)}")
     if experiment.is_small:
         say(

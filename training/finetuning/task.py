@@ -57,11 +57,14 @@ class Task(abc.ABC):
         eval_sets, test_sets: the splits to evaluate on and to predict. Runs are compared
             on the first of eval_sets.
         has_classes: whether `judge` names classes, which get a confusion matrix.
+        has_percentages: whether `score` returns shares in percent, as SQuAD's script does,
+            and not from 0 to 1.
         counts: what `featurize` reports about a set, such as how many texts it cut.
     """
 
     fields: Mapping[str, Field] = {}
     has_classes = False
+    has_percentages = False
     metric = "accuracy"
     eval_sets = ("dev",)
     test_sets = ("test",)

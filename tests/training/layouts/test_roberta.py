@@ -169,6 +169,9 @@ class Log:
     def begin(self, step):
         pass
 
+    def live(self, step, values, **_):
+        pass
+
     def training(self, step, values, *, updates, seconds):
         self.rows.append(values)
 

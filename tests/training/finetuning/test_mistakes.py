@@ -1,0 +1,57 @@
+"""The page of mistakes, as a person sees it in a wide and in a narrow window."""
+
+import pytest
+
+from training.finetuning import mistakes
+from training.finetuning.task import Judgement
+
+_ANSWER = (
+    "함장의 능란한 조함 능력과 냉정한 지휘만이 기록되어 있다. 함포 사격으로 성을 공격"
+)
+_JUDGEMENTS = {
+    "questions": Judgement(
+        f"함장의 이름은 무엇인가?\n6507797-1-0\n{_ANSWER * 20}",
+        "마쓰오카 바키치",
+        _ANSWER,
+        0.9,
+        {_ANSWER: 0.9, f"{_ANSWER} {_ANSWER}": 0.05, "마쓰오카 바키치": 0.01},
+    ),
+    "long words": Judgement("a" * 900, "b" * 300, "c" * 300, 0.5, {"c" * 300: 0.5}),
+    "right to left": Judgement("من كتب الرواية؟", "جين أوستن", "كاساندرا", 0.5),
+}
+
+
+@pytest.fixture(params=[1280, 400])
+def page(browser, tmp_path, request):
+    path = tmp_path / "mistakes.html"
+    judgements = list(_JUDGEMENTS.values())
+    content = mistakes.render([mistakes.Page("dev", {}, judgements, False)], "dev")
+    path.write_text(content, encoding="utf-8")
+    browser.get("about:blank")
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": request.param, "height": 900, "deviceScaleFactor": 1, "mobile": True},
+    )
+    browser.get(path.as_uri())
+    return browser
+
+
+@pytest.mark.slow
+def test_texts_and_answers_have_room_in_any_window(page):
+    of = "[...document.querySelectorAll('.text')].map((x) => x.clientWidth)"
+    window = page.execute_script("return document.documentElement.clientWidth")
+    widths = page.execute_script(f"return {of}")
+    assert len(widths) == len(_JUDGEMENTS)
+    assert min(widths) > min(500, 0.75 * window)
+    # Nothing is cut off, and only a table may be wider than the window.
+    assert page.execute_script("return document.documentElement.scrollWidth") == window
+    answers = "[...document.querySelectorAll('.answers')]"
+    fits = f"return {answers}.every((x) => x.scrollWidth <= x.clientWidth)"
+    assert page.execute_script(fits)
+
+
+@pytest.mark.slow
+def test_a_text_begins_on_the_side_of_its_script(page):
+    direction = "(x) => getComputedStyle(x).direction"
+    of = f"return [...document.querySelectorAll('.text')].map({direction})"
+    assert sorted(page.execute_script(of)) == ["ltr", "ltr", "rtl"]

@@ -1,0 +1,29 @@
+"""Says at which updates a training stops to report, save or evaluate."""
+
+
+def is_due(settings, step: int, every: int) -> bool:
+    """Whether something done every `every` steps, and at the end, is due now."""
+    return bool(every) and (step % every == 0 or step == settings.num_train_steps)
+
+
+def saves(settings, step: int) -> bool:
+    """Whether a checkpoint is due."""
+    is_kept = step in settings.keep_checkpoints_at
+    return is_kept or is_due(settings, step, settings.save_every_steps)
+
+
+def updates_to_next(settings, step: int) -> int:
+    """How many updates there are until anything is due; at least 1.
+
+    Args:
+        settings: `loop.Settings`.
+        step: less than num_train_steps.
+    """
+    intervals = (
+        settings.log_every_steps,
+        settings.save_every_steps,
+        settings.eval_every_steps,
+    )
+    to_next = [every - step % every for every in intervals if every]
+    to_next += [at - step for at in settings.keep_checkpoints_at if at > step]
+    return min([*to_next, settings.num_train_steps - step])

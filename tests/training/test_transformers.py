@@ -1,6 +1,5 @@
 """Models that go to transformers and come from it give the same logits there and here."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -23,13 +22,7 @@ from training.layouts import hugging_face
 ROOT = tests.ROOT
 SPLITTING = ROOT / "tests" / "golden" / "tokenization"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        importlib.util.find_spec("transformers") is None,
-        reason="transformers is not installed (pip install -r requirements/oracles.txt)",
-    ),
-]
+pytestmark = pytest.mark.slow
 
 LENGTH = 12
 TINY = {

@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import gc
+import importlib.util
 import os
 import select
 import shutil
@@ -28,6 +29,21 @@ hypothesis.settings.load_profile("any_time")
 def pytest_collection_modifyitems(items):
     """The longest files first: as the last, they would leave the other processes idle."""
     items.sort(key=lambda item: "training" not in item.path.parent.parts)
+    _skip_oracles(items)
+
+
+def _skip_oracles(items):
+    """Skips test_transformers*.py without transformers, unless ORACLES=required."""
+    if os.environ.get("ORACLES") == "required" or importlib.util.find_spec(
+        "transformers"
+    ):
+        return
+    skip = pytest.mark.skip(
+        reason="transformers is not installed (CONTRIBUTING.md says how to run these)"
+    )
+    for item in items:
+        if item.path.match("test_transformers*.py"):
+            item.add_marker(skip)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,8 @@
 """The config of an ALBERT, read from albert_config.json."""
 
 import dataclasses
+import typing
+from collections.abc import Mapping
 
 from modeling.encoders.bert_config import BertConfig
 
@@ -55,6 +57,28 @@ class AlbertConfig(BertConfig):
             )
 
     @classmethod
+    def from_dict(cls, values: Mapping) -> typing.Self:
+        """As that of `BertConfig`; Hugging Face's may also have other groups of layers."""
+        config = super().from_dict(values)
+        if "model_type" in values:
+            config._check_their_groups()
+        return config
+
+    def _check_their_groups(self):
+        """Hugging Face computes the group of a layer in another order, and rounds it."""
+        layers, groups = self.num_hidden_layers, self.num_hidden_groups
+        for layer in range(layers):
+            if (theirs := int(layer / (layers / groups))) != (
+                ours := self.group(layer)
+            ):
+                raise ValueError(
+                    f"num_hidden_groups is {groups} for {layers} layers, of which number "
+                    f"{layer} belongs to group {theirs} in Hugging Face's albert, but to "
+                    f"group {ours} in the release; converted, the model would compute "
+                    "something else, so use it where it was trained"
+                )
+
+    @classmethod
     def _translated(cls, values) -> dict:
         width = values.get("embedding_size", cls.embedding_size)
         is_square = width == values.get("hidden_size", cls.hidden_size)
@@ -69,6 +93,7 @@ class AlbertConfig(BertConfig):
                 f"attention_direction is {self.attention_direction!r}, for which Hugging "
                 "Face's albert has no key"
             )
+        self._check_their_groups()
         theirs = super().to_hugging_face()
         del theirs["projects_embeddings"]
         return theirs

@@ -1,6 +1,5 @@
 """Models that go to transformers and come from it give the same logits there and here."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -23,13 +22,7 @@ from training.layouts import hugging_face
 ROOT = tests.ROOT
 SPLITTING = ROOT / "tests" / "golden" / "tokenization"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        importlib.util.find_spec("transformers") is None,
-        reason="transformers is not installed (pip install -r requirements/oracles.txt)",
-    ),
-]
+pytestmark = pytest.mark.slow
 
 LENGTH = 12
 TINY = {
@@ -44,36 +37,33 @@ TINY = {
 POOLER = {"bert.pooler.dense.bias", "bert.pooler.dense.weight"}
 
 
-class Encoder:
-    """As an objective makes it."""
-
-    def model(self, config, *, seed):
-        return BertEncoder(config, seed=seed)
-
-
-# Name -> what makes our model, their class, what task.json says.
+# Name -> what makes our network, their class, what task.json says.
 HEADS = {
-    "encoder": (Encoder(), "BertModel", {}),
-    "pretraining": (pretraining.MaskedLMNextSentence(), "BertForPreTraining", {}),
+    "encoder": (BertEncoder, "BertModel", {}),
+    "pretraining": (
+        pretraining.MaskedLMNextSentence().network,
+        "BertForPreTraining",
+        {},
+    ),
     "classes": (
-        tasks.Classification(3),
+        tasks.Classification(3).network,
         "BertForSequenceClassification",
         {"labels": ["no", "ja", "좋아요"]},
     ),
     "regression": (
-        tasks.Regression(),
+        tasks.Regression().network,
         "BertForSequenceClassification",
         {"labels": None},
     ),
     "several": (
-        tasks.MultiLabel(4),
+        tasks.MultiLabel(4).network,
         "BertForSequenceClassification",
         {"labels": list("abcd"), "several_labels": True},
     ),
-    "span": (tasks.Span(), "BertForQuestionAnswering", {}),
-    "choice": (tasks.Choice(), "BertForMultipleChoice", {}),
+    "span": (tasks.Span().network, "BertForQuestionAnswering", {}),
+    "choice": (tasks.Choice().network, "BertForMultipleChoice", {}),
     "tags": (
-        tasks.Tagging(5),
+        tasks.Tagging(5).network,
         "BertForTokenClassification",
         {"entity_types": ["LOC", "PER"], "tag_scheme": "iob1"},
     ),
@@ -140,9 +130,9 @@ def convert(source, target, layout):
 
 def make_ours(head, gelu, folder):
     """A model of ours, converted; its outputs."""
-    objective, _, task = HEADS[head]
+    network, _, task = HEADS[head]
     config = BertConfig(**TINY, hidden_act=gelu)
-    model = objective.network(config, seed=0)
+    model = network(config, seed=0)
     rng = np.random.default_rng(5)
     for weights in model.weights:  # biases are 0 at first, and say nothing
         weights.assign_add(0.1 * rng.normal(size=weights.shape).astype(np.float32))
@@ -260,7 +250,7 @@ def test_what_they_save_is_read(asked, tmp_path, head, gelu):
     for source in (model, tmp_path / "released"):
         config = checkpoint.read_config(str(source))
         assert config.hidden_act == gelu
-        ours = HEADS[head][0].network(config, seed=0)
+        ours = HEADS[head][0](config, seed=0)
         report = checkpoint.load({w.path: w for w in ours.weights}, str(source))
         assert report.unused == (["output_bias"] if head == "choice" else [])
         assert [name for name in report.initial if "pooler" not in name] == []

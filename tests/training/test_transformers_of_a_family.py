@@ -1,7 +1,6 @@
 """ALBERTs and ELECTRAs for every task go to transformers and give the same logits there."""
 
 import dataclasses
-import importlib.util
 import json
 import os
 import subprocess
@@ -17,13 +16,7 @@ from modeling.objectives import tasks
 from tests.training.test_transformers import LENGTH, TINY, rows, write_rows
 from training.layouts import hugging_face
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        importlib.util.find_spec("transformers") is None,
-        reason="transformers is not installed (pip install -r requirements/oracles.txt)",
-    ),
-]
+pytestmark = pytest.mark.slow
 
 SIZES = TINY | {"embedding_size": 8}
 CONFIGS = {

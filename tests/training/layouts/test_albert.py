@@ -121,3 +121,33 @@ def test_a_direction_that_their_layout_lacks_is_not_written(tmp_path):
     config = dataclasses.replace(SQUARE, attention_direction="left_to_right")
     with pytest.raises(UserError, match="Face's albert has no key"):
         hugging_face.write(str(tmp_path / "theirs"), {}, config)
+
+
+# 22 layers in 22 groups: 15 / 22 * 22 is just below 15.
+@pytest.mark.parametrize(("layers", "groups"), [(18, 14), (22, 22)])
+def test_groups_that_they_number_otherwise_are_not_converted(tmp_path, layers, groups):
+    config = dataclasses.replace(
+        SQUARE, num_hidden_layers=layers, num_hidden_groups=groups
+    )
+    encoder = make_encoder(config, seed=1)
+    weights = {v.path: v.numpy() for v in encoder.weights}
+    with pytest.raises(
+        UserError, match=f"num_hidden_groups is {groups} for {layers} l"
+    ):
+        hugging_face.write(str(tmp_path / "theirs"), weights, config)
+    said = dataclasses.replace(config, num_hidden_groups=1).to_hugging_face()
+    (tmp_path / "config.json").write_text(
+        json.dumps(said | {"num_hidden_groups": groups})
+    )
+    with pytest.raises(
+        UserError, match=f"num_hidden_groups is {groups} for {layers} l"
+    ):
+        checkpoint.read_config(str(tmp_path))
+
+
+def test_groups_that_do_not_divide_the_layers_and_are_numbered_alike(tmp_path):
+    config = dataclasses.replace(SQUARE, num_hidden_layers=5, num_hidden_groups=2)
+    encoder = make_encoder(config, seed=1)
+    weights = {v.path: v.numpy() for v in encoder.weights}
+    hugging_face.write(str(tmp_path), weights, config)
+    assert checkpoint.read_config(str(tmp_path)).num_hidden_groups == 2

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from training import checkpoint
+import tests
+from training import checkpoint, run
 from text.errors import UserError
 from text.tokenizers.byte_bpe import ByteBpe
+from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
 from training.layouts import hugging_face_tokenizers
 
@@ -14,6 +16,27 @@ from training.layouts import hugging_face_tokenizers
 def check(path, splitter):
     classes = WordPiece.hugging_face_classes
     hugging_face_tokenizers.check(path, splitter.settings, classes)
+
+
+def test_the_tokens_of_a_tokenizer_json_next_to_weights_count(tmp_path):
+    ours, other = (
+        TokenizerOptions().load_tokenizer(str(tests.GOLDEN / name))
+        for name in ("tokenization/uncased_vocab.txt", "tokenization/cased_vocab.txt")
+    )
+    (tmp_path / "tokenizer.json").write_text(ours.hugging_face_json)
+    run._check_ids(ours, str(tmp_path))
+    with pytest.raises(UserError, match="token .* in .*tokenizer.json, next to"):
+        run._check_ids(other, str(tmp_path))
+    bytes_folder = tests.GOLDEN / "byte_bpe"
+    pieces = TokenizerOptions().load_tokenizer(str(bytes_folder))
+    (tmp_path / "tokenizer.json").write_text(pieces.hugging_face_json)
+    run._check_ids(pieces, str(tmp_path))
+    fewer = ByteBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face_json
+    (tmp_path / "tokenizer.json").write_text(fewer)
+    with pytest.raises(UserError, match="has other merges than the merges.txt of"):
+        run._check_ids(pieces, str(tmp_path))
+    with pytest.raises(UserError, match="another kind of vocabulary"):
+        run._check_ids(ours, str(tmp_path))
 
 
 def test_byte_level_models_need_a_byte_level_vocabulary(folder):

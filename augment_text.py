@@ -76,6 +76,7 @@ class Options(TokenizerOptions):
         128,
         help="Maximum number of tokens in a row of the network, which contains a text "
         "twice; of longer texts, it reads the part around a word.",
+        most=options.MOST_TOKENS,
     )
     batch_size: int = options.field(
         64, help="Rows of the network per batch.", most=options.MOST_ROWS

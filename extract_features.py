@@ -66,7 +66,9 @@ class Options(TokenizerOptions):
         "-1,-2,-3,-4, or as many as there are, and -1 with pooling.",
     )
     max_seq_length: int = options.field(
-        128, help="Maximum number of tokens per row, including special tokens."
+        128,
+        help="Maximum number of tokens per row, including special tokens.",
+        most=options.MOST_TOKENS,
     )
     batch_size: int = options.field(
         32, help="Rows per batch, over all replicas.", most=options.MOST_ROWS

@@ -31,6 +31,7 @@ from absl import app, flags
 from text.errors import UserError
 
 MOST_ROWS = 1 << 20  # in a batch; TensorFlow makes room for all of them at once
+MOST_TOKENS = 1 << 17  # in a row; attention compares each with each
 _OUT_OF_MEMORY = "not enough memory; lower the sizes and batch sizes"
 _REQUIRED = dataclasses.MISSING
 # Characters that end a line or move a terminal's cursor.

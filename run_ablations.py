@@ -81,7 +81,9 @@ class Options(TokenizerOptions):
     num_train_steps: int = options.field(
         1200, help="Pre-training updates; a tenth of them is warm-up."
     )
-    max_seq_length: int = options.field(64, help="Tokens per row, for all scripts.")
+    max_seq_length: int = options.field(
+        64, help="Tokens per row, for all scripts.", most=options.MOST_TOKENS
+    )
     max_predictions_per_seq: int = options.field(
         10, help="Maximum number of masked tokens per row."
     )

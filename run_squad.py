@@ -55,6 +55,7 @@ class Options(FineTuningOptions):
     max_seq_length: int = options.field(
         384,
         help="Maximum number of tokens per row: question, window and 3 special tokens.",
+        most=options.MOST_TOKENS,
     )
     doc_stride: int = options.field(
         128,
@@ -67,9 +68,7 @@ class Options(FineTuningOptions):
     n_best_size: int = options.field(
         20, help="Number of starts and ends to try per window, and of answers to list."
     )
-    max_answer_length: int = options.field(
-        30, help="Maximum number of tokens of an answer."
-    )
+    max_answer_length: int = options.field(30, help="Maximum tokens of an answer.")
     verbose_logging: bool = options.field(
         False, help="List each training question whose answer is not in its text."
     )

@@ -69,6 +69,7 @@ class Options(FineTuningOptions):
         32,
         help="Maximum number of tokens of a target and of what is written, with the one "
         "that ends it.",
+        most=options.MOST_TOKENS,
     )
 
     def __post_init__(self):

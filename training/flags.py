@@ -38,7 +38,9 @@ class RunOptions:
         "--init_checkpoint, such as hidden_act, num_attention_heads or "
         "attention_direction.",
     )
-    max_seq_length: int = options.field(128, help="Maximum number of tokens per row.")
+    max_seq_length: int = options.field(
+        128, help="Maximum number of tokens per row.", most=options.MOST_TOKENS
+    )
     do_train: bool = options.field(False, help="Train.")
     do_eval: bool = options.field(False, help="Evaluate at the end.")
     do_export: bool = options.field(

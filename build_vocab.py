@@ -128,11 +128,14 @@ class Options(TokenizerOptions):
     json_field: str = options.field(
         "text", help="The key of the text, with --input_format=jsonl."
     )
+    max_line_mb: int = options.field(inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP)
 
     def __post_init__(self):
         for name in ("num_unused", "min_character_count", "min_frequency"):
             if (getattr(self, name) or 0) < 0:
                 raise UserError(f"--{name}={getattr(self, name)} is less than 0")
+        if self.max_line_mb < 1:
+            raise UserError(f"--max_line_mb={self.max_line_mb}: must be at least 1")
         if not 0.9 <= self.character_coverage <= 1:
             raise UserError(
                 f"--character_coverage={self.character_coverage}: must be from 0.9 to 1"
@@ -260,7 +263,10 @@ def _lines(paths, chosen, what):
     number = 0
     with progress.Progress(what, size, "MB", scale=1e6) as shown:
         for span in (span for piece in pieces for span in piece):
-            for line in formats.read(span, line_format, chosen.json_field, False):
+            lines = formats.read(
+                span, line_format, chosen.json_field, False, chosen.max_line_mb
+            )
+            for line in lines:
                 if line is not None:
                     number += 1
                     yield line, every > 0 and number % every == 0

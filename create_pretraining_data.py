@@ -40,6 +40,7 @@ class Options(GenerationOptions):
     keep_share: float = options.field(
         0.1, help="Share of the predicted tokens that stay unchanged."
     )
+    max_line_mb: int = options.field(inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP)
     num_workers: int = options.field(
         0,
         help="Number of processes; 0 uses one per core. The records do not depend on it.",
@@ -78,7 +79,7 @@ class Options(GenerationOptions):
         self._check_runner()
         self.check_range(0, 1, "keep_share")
         self.check_range(0, None, "num_workers")
-        self.check_range(1, None, "num_shards")
+        self.check_range(1, None, "num_shards", "max_line_mb")
         self.check_range(0, self.num_shards - 1, "shard_index")
         total = self.mask_share + self.keep_share + self.random_share
         if abs(total - 1) > 1e-6:
@@ -129,6 +130,7 @@ def main(given: Options) -> None:
     settings = Settings(
         input_files=tuple(inputs.expand(given.input_file)),
         output_files=_output_files(given.output_file, pipeline is not None),
+        max_line_mb=given.max_line_mb,
         **values,
     )
     _warn_of_lost_predictions(given)

@@ -51,6 +51,7 @@ class Options:
         None,
         help="Write the answers here as JSON lines; by default, to standard output.",
     )
+    max_line_mb: int = options.field(inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP)
     batch_size: int = options.field(
         32, help="Number of rows to process at once.", most=options.MOST_ROWS
     )
@@ -67,8 +68,9 @@ class Options:
     )
 
     def __post_init__(self):
-        if self.batch_size < 1:
-            raise UserError(f"--batch_size={self.batch_size}: must be at least 1")
+        for name in ("batch_size", "max_line_mb"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name}={getattr(self, name)}: must be at least 1")
         if self.serve is None:
             return
         if not 0 <= self.serve < 2**16:
@@ -96,7 +98,7 @@ def main(given: Options) -> int | None:
         sources.refuse_remote(given.output_file)
         protected.refuse([given.output_file], [given.input_file, given.model_dir])
     predictor = Predictor(given.model_dir)
-    table = Table(given.input_file, given.input_format, predictor)
+    table = Table(given.input_file, given.input_format, predictor, given.max_line_mb)
     # A bad line in a file is found before work begins; in a pipe, when it arrives.
     count = sum(1 for _ in table.rows()) if table.is_file else None
     progress = Progress("answering", count, "rows", starts_slowly=True)
@@ -189,14 +191,22 @@ class Table:
         is_terminal: whether a user types them.
     """
 
-    def __init__(self, path: str, form: str | None, predictor: Predictor):
+    def __init__(
+        self,
+        path: str,
+        form: str | None,
+        predictor: Predictor,
+        max_line_mb: int | None = None,
+    ):
         """Args:
             path: "-" is standard input.
             form: one of --input_format; None takes it from the path.
+            max_line_mb: see `inputs.lines`.
         Raises:
             UserError: rows in this format cannot be requests to the model.
         """
         self.path, self.predictor = path, predictor
+        self.max_line_mb = max_line_mb
         self.name = inputs.name(path)
         self.is_file = path != inputs.STANDARD_INPUT
         self.is_terminal = not self.is_file and sys.stdin.isatty()
@@ -222,7 +232,12 @@ class Table:
             UserError: a line is not in the format, or not a request; names file and line.
         """
         lines = self.form == "lines"
-        rows = self._lines() if lines else tables.read(self.path, form=self.form)
+        limit = self.max_line_mb
+        rows = (
+            self._lines()
+            if lines
+            else tables.read(self.path, form=self.form, max_line_mb=limit)
+        )
         for number, row in rows:
             place = f"{self.name}:{number}"
             if self.form in ("tsv", "csv"):
@@ -265,7 +280,8 @@ class Table:
 
     def _lines(self):
         ((name, kind),) = self.predictor.parts.items()
-        for number, line in enumerate(inputs.lines(self.path), start=1):
+        lines = inputs.lines(self.path, max_line_mb=self.max_line_mb)
+        for number, line in enumerate(lines, start=1):
             text = line.removesuffix("\r")
             yield number, {name: text.split() if kind == "list" else text}
 

@@ -114,6 +114,11 @@ def test_the_decomposition_of_hangul_is_announced_once(build, capsys):
         (TEXT, {"vocab_size": 30}, "need 113; raise it"),
         ("", {}, "no words in 1 file.s."),
         (b"ok\ncaf\xe9\n", {}, "text.txt:2: not UTF-8"),
+        (
+            f"ok\n{'x' * 1_000_001}",
+            {"max_line_mb": 1},
+            "text.txt:2: the line is longer",
+        ),
         (TEXT, {"input_file": ["nothing*"]}, "no file matches 'nothing"),
         (TEXT, {"heldout_share": 2.0}, "--heldout_share=2.0: must be 0, or from"),
         (TEXT, {"num_unused": -1}, "--num_unused=-1 is less than 0"),

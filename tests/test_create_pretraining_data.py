@@ -216,6 +216,11 @@ REFUSED = {
     "no name": ({"input_file": []}, "no input file"),
     "a folder": ({"input_file": ["."]}, r"\.: is a folder; name its files"),
     "not UTF-8": ({"text": b"good\nba\xff\n"}, r"text\.txt:2: not UTF-8 \(byte 0xff"),
+    "a long line": (
+        {"text": "A line.\n" + "a " * 500_001, "max_line_mb": 1},
+        r"text\.txt:2: the line is longer than --max_line_mb=1; break it, or raise",
+    ),
+    "no line": ({"max_line_mb": 0}, "--max_line_mb=0: must be at least 1"),
     "empty": ({"text": ""}, "no line of the 1 input file.s. contains a token"),
     "blank": (
         {"text": "\n \n\x00\n"},

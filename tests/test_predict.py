@@ -250,6 +250,23 @@ BAD_FILES = [
 ]
 
 
+@pytest.mark.parametrize("form", ["lines", "jsonl", "csv"])
+def test_a_line_longer_than_the_limit_is_refused(exported, tmp_path, form):
+    rows = {
+        "lines": "a good day\n" + "x" * 1_000_001,
+        "jsonl": '{"text_a": "a"}\n{"text_a": "' + "x" * 1_000_001 + '"}',
+        "csv": "text_a\n" + "x" * 1_000_001,
+    }
+    options = predict.Options(
+        model_dir=exported("label"),
+        input_file=write(tmp_path / "rows", rows[form].encode()),
+        input_format=form,
+        max_line_mb=1,
+    )
+    with pytest.raises(UserError, match="rows:2: the line is longer than --max_line_m"):
+        predict.main(options)
+
+
 @pytest.mark.parametrize(("form", "name", "content", "message"), BAD_FILES)
 def test_bad_files_are_refused_before_any_answer(
     exported, tmp_path, capsysbinary, monkeypatch, form, name, content, message

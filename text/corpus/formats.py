@@ -116,15 +116,21 @@ def _block(file, input_format):
 
 def _to_next_cut(file, input_format):
     """Yields the rest of a line, and the lines that follow until a span may end."""
-    yield file.readline()
-    while input_format == "files" and (line := file.readline()):
-        yield line
-        if not line.strip():
-            return
+    yield from inputs.parts_of_line(file)
+    is_empty = input_format != "files"
+    while not is_empty:
+        is_empty = True  # as it is at the end of the file
+        for part in inputs.parts_of_line(file):
+            is_empty &= not part.strip()
+            yield part
 
 
 def read(
-    span: Span, input_format: str, json_field: str, ends_at_file_end: bool
+    span: Span,
+    input_format: str,
+    json_field: str,
+    ends_at_file_end: bool,
+    max_line_mb: int | None = None,
 ) -> Iterator[str | None]:
     """Yields the sentences of a span, and None wherever a document ends.
 
@@ -135,13 +141,15 @@ def read(
             between paragraphs, whose lines may be broken anywhere. "jsonl": one JSON object
             per line, each a document, with its text in json_field.
         ends_at_file_end: whether the end of a file ends a document.
+        max_line_mb: see `inputs.lines`.
     Raises:
         ChangedFileError: the file is not the one that the span was cut from.
-        UserError: text is not UTF-8 or not JSON, or the field is missing or not a string;
-            names file and line.
+        UserError: a line is too long, not UTF-8 or not JSON, or the field is missing or not
+            a string; names file and line.
     """
+    lines = inputs.lines(span.path, span.start, span.stop, span.block, max_line_mb)
     try:
-        yield from _read(span, input_format, json_field, ends_at_file_end)
+        yield from _read(span, lines, input_format, json_field, ends_at_file_end)
     except UserError:
         _refuse_change(span)  # which may be the reason
         raise
@@ -153,8 +161,7 @@ def _refuse_change(span):
         sources.refuse_change(span.path, span.status)
 
 
-def _read(span, input_format, json_field, ends_at_file_end):
-    lines = inputs.lines(span.path, span.start, span.stop, span.block)
+def _read(span, lines, input_format, json_field, ends_at_file_end):
     ends_file = span.stop is None
     if input_format == "jsonl":
         yield from _json_lines(span, lines, json_field)

@@ -7,7 +7,7 @@ to where a document begins, and neighbors agree on that place.
 from collections.abc import Iterable, Iterator
 
 from text.corpus.formats import Span
-from text.files import sources
+from text.files import inputs, sources
 
 _RANGE_FILES = 1 << 12
 
@@ -75,10 +75,12 @@ def _next_document(file, position, input_format, limit=None):
     but its reader.
     """
     file.seek(position - 1)
-    file.readline()  # whose beginning may be before
+    for _ in inputs.parts_of_line(file):  # whose beginning may be before
+        pass
     if input_format == "jsonl":  # there, every line ends one
         return file.tell()
     while limit is None or file.tell() < limit:
-        if not file.readline().strip():
+        parts = [bool(part.strip()) for part in inputs.parts_of_line(file)]
+        if not any(parts):
             return file.tell()
     return None

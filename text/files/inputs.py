@@ -12,6 +12,12 @@ from text.errors import UserError
 from text.files import sources
 
 STANDARD_INPUT = "-"
+MB = 10**6
+MAX_LINE_MB = 64  # the flag's default: a book, or a large set of them
+MAX_LINE_HELP = (
+    "Refuse lines of more MB than this. A line is held in memory as a whole and takes "
+    "about eight times its size. Raise it for larger documents in one line."
+)
 DAMAGE = gzip.BadGzipFile, EOFError, zlib.error  # what damaged gzip data raises
 
 
@@ -61,7 +67,11 @@ def expand(patterns: list[str]) -> list[str]:
 
 
 def lines(
-    path: str, start: int = 0, stop: int | None = None, block: bytes | None = None
+    path: str,
+    start: int = 0,
+    stop: int | None = None,
+    block: bytes | None = None,
+    max_line_mb: int | None = None,
 ) -> Iterator[str]:
     """Yields the lines of a UTF-8 file, unpacked if its name ends in `.gz`, or of standard
     input if it is "-".
@@ -73,21 +83,29 @@ def lines(
         start, stop: byte positions in the unpacked text; lines that begin between them are
             read, and a line must begin at `start`.
         block: the text from `start` to `stop`, if it has already been read.
+        max_line_mb: the flag that limits the length of a line; None allows any.
     Raises:
-        UserError: a line is not UTF-8, or the compressed data is damaged; the message
-            starts with `path:line:`.
+        UserError: a line is too long or not UTF-8, or the compressed data is damaged; the
+            message starts with `path:line:`.
         OSError: the file cannot be opened.
     """
     number = 0
     position = start
+    most = -1 if max_line_mb is None else max_line_mb * MB + 1
     with _open(path) if block is None else io.BytesIO(block) as file:
         try:
             if start and block is None:
                 file.seek(start)
-            for line in file:
+            while line := file.readline(most):
                 if stop is not None and position >= stop:
                     return
                 number += 1
+                if len(line) == most and not line.endswith(b"\n"):
+                    raise UserError(
+                        f"{name(path)}:{number + lines_before(path, start)}: the line is "
+                        f"longer than --max_line_mb={max_line_mb}; break it, or raise the "
+                        "limit if there is enough memory"
+                    )
                 encoding = "utf-8" if position else "utf-8-sig"
                 position += len(line)
                 yield line.decode(encoding).rstrip("\n")
@@ -103,6 +121,14 @@ def lines(
                 f"{path}:{number}: the compressed data is damaged ({error}); compress or "
                 "copy the file again"
             ) from error
+
+
+def parts_of_line(file: io.BufferedIOBase) -> Iterator[bytes]:
+    """Reads to the end of a line, a megabyte at a time, however long it is."""
+    while part := file.readline(MB):
+        yield part
+        if part.endswith(b"\n"):
+            return
 
 
 def name(path: str) -> str:

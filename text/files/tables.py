@@ -27,6 +27,7 @@ def read(
     *,
     form: str | None = None,
     skip_bad_lines: bool = False,
+    max_line_mb: int | None = None,
 ) -> Iterator[tuple[int, dict]]:
     """Yields the lines of a table: the number, and the values by column.
 
@@ -36,15 +37,19 @@ def read(
             are ordinary characters.
         header: whether the first line names the columns; if not, they are numbered from 0.
         skip_bad_lines: skip lines with a different number of columns, with a warning.
+        max_line_mb: see `inputs.lines`.
     Raises:
-        UserError: a line is not in this format or not UTF-8, or there are no lines; names
-            file and line.
+        UserError: a line is too long, not in this format or not UTF-8, or there are no
+            lines; names file and line.
         OSError: the file cannot be opened.
     """
     form = form or form_of(path) or "tsv"
+    lines = inputs.lines(path, max_line_mb=max_line_mb)
     if form == "jsonl":
-        return _json_lines(path)
-    lines = {"csv": _csv, "tsv": _tsv}[form](path)
+        return _json_lines(path, lines)
+    if form == "csv":  # an unclosed quote makes one cell of the rest of the file
+        csv.field_size_limit(max_line_mb * inputs.MB if max_line_mb else sys.maxsize)
+    lines = {"csv": _csv, "tsv": _tsv}[form](path, lines)
     return _table(inputs.name(path), lines, header, skip_bad_lines)
 
 
@@ -121,14 +126,14 @@ def text(values: Mapping, column: str, where: str, flags: str) -> str:
     return found
 
 
-def _tsv(path):
-    for number, line in enumerate(inputs.lines(path), start=1):
+def _tsv(path, lines):
+    del path
+    for number, line in enumerate(lines, start=1):
         yield number, line.removesuffix("\r").split("\t")
 
 
-def _csv(path):
-    csv.field_size_limit(sys.maxsize)
-    reader = csv.reader((f"{line}\n" for line in inputs.lines(path)), strict=True)
+def _csv(path, lines):
+    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
     begun = 1
     try:
         for cells in reader:
@@ -195,8 +200,8 @@ def _check_names(names, where):
         )
 
 
-def _json_lines(path):
-    for number, line in enumerate(inputs.lines(path), start=1):
+def _json_lines(path, lines):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:

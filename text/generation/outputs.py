@@ -141,7 +141,7 @@ def origin(settings, vocabulary) -> dict:
     flags = {
         field.name: getattr(settings, field.name)
         for field in dataclasses.fields(settings)
-        if field.name != "input_files"
+        if field.name not in ("input_files", "max_line_mb")
     }
     made_of = {
         "flags": flags,

@@ -5,6 +5,7 @@ import dataclasses
 import options
 from text.corpus import formats
 from text.errors import UserError
+from text.files import inputs
 from text.instances.kinds import RowOptions
 from text.records import descriptions
 from text.tokenizers.kinds import TokenizerOptions
@@ -118,10 +119,11 @@ class GenerationOptions(TokenizerOptions, RowOptions):
 
 @dataclasses.dataclass(frozen=True)
 class Settings(GenerationOptions):
-    """The resolved flags, the input files, and the output files."""
+    """The resolved flags, the input files, the output files, and what may be read."""
 
     input_files: tuple[str, ...] = ()
     output_files: tuple[str, ...] = ()
+    max_line_mb: int = inputs.MAX_LINE_MB
 
     @property
     def description_file(self) -> str:

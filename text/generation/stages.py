@@ -345,6 +345,7 @@ def _sentences(settings, spans):
             settings.input_format,
             settings.json_field,
             ends_at_file_end=not settings.documents_span_files,
+            max_line_mb=settings.max_line_mb,
         )
 
 

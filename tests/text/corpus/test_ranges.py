@@ -78,7 +78,7 @@ def test_a_long_document_is_read_through_by_its_own_reader_alone(tmp_path, monke
         file = original(path)
         counted = type("", (), {})()
         counted.seek, counted.tell = file.seek, file.tell
-        counted.readline = lambda: read.append(1) or file.readline()
+        counted.readline = lambda most: read.append(1) or file.readline(most)
         counted.__class__.__enter__ = lambda self: self
         counted.__class__.__exit__ = lambda self, *_: file.close()
         return counted

@@ -80,3 +80,20 @@ def test_damaged_gzip_data_is_named(tmp_path, damage):
     path.write_bytes(damage(gzip.compress(b"one\ntwo\n" * 100)))
     with pytest.raises(UserError, match=r"a.gz:\d+: the compressed data is damaged"):
         list(inputs.lines(str(path)))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+def test_a_line_longer_than_the_limit_is_named(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(inputs, "MB", 4)
+    path = tmp_path / name
+    pack = gzip.compress if name.endswith(".gz") else bytes
+    path.write_bytes(pack(b"four\nmany\n\nends"))
+    found = list(inputs.lines(str(path), max_line_mb=1))
+    assert found == ["four", "many", "", "ends"]
+    path.write_bytes(pack(b"four\nfives\nends"))
+    for start in (0, 5):
+        with pytest.raises(
+            UserError, match=f"{name}:2: .*longer than --max_line_mb=1;"
+        ):
+            list(inputs.lines(str(path), start, max_line_mb=1))
+    assert list(inputs.lines(str(path)))[1] == "fives"

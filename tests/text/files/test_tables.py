@@ -3,7 +3,7 @@
 import pytest
 
 from text.errors import UserError
-from text.files import tables
+from text.files import inputs, tables
 
 
 def test_columns_of_one_name_are_counted(tmp_path):
@@ -50,3 +50,11 @@ def test_columns_are_quoted_where_one_is_missing(place, columns, said):
         tables.cell(dict.fromkeys(columns), "label", place, "--label_column")
     assert said in str(error.value)
     assert str(error.value).endswith("; check --label_column")
+
+
+def test_a_cell_longer_than_the_limit_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "MB", 20)
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\na,b\n"never\n' + "closed\n" * 9)
+    with pytest.raises(UserError, match="a.csv:3: .*field larger .*an unclosed quote"):
+        list(tables.read(str(path), max_line_mb=1))

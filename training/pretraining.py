@@ -57,12 +57,7 @@ def pretrain(given) -> None:
     strategy = given.strategy()
     _check_divisions(given, strategy.num_replicas_in_sync)
     _check_capacity(given, config)
-    log = report.Report(
-        given.output_dir,
-        total_steps=given.num_train_steps,
-        batch_size=given.train_batch_size,
-        active=distribution.is_chief(strategy) and not given.dry_run,
-    )
+    log = _make_log(given, strategy)
     paths = shards.find([*given.input_file, *given.eval_input_file])
     log.say(f"reading {len(paths)} file(s) of records")
     described = xlnet_release.find(paths) | descriptions.find(paths)
@@ -106,6 +101,15 @@ def pretrain(given) -> None:
         if teacher:
             log.say(teacher.description)
         _run(given, config, tokenizer, trainer, data, held_out, prepare, log)
+
+
+def _make_log(given, strategy) -> report.Report:
+    return report.Report(
+        given.output_dir,
+        total_steps=given.num_train_steps,
+        batch_size=given.train_batch_size,
+        active=distribution.is_chief(strategy) and not given.dry_run,
+    )
 
 
 def _make_trainer(given, config, objective, strategy) -> loop.Trainer:

@@ -53,6 +53,7 @@ def _check_tf_config() -> None:
 
 
 def _connect_tpu(tpu, zone, project):
+    tf.get_logger().setLevel("ERROR")  # it notes every step of the connection
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=tpu, zone=zone, project=project
@@ -60,7 +61,9 @@ def _connect_tpu(tpu, zone, project):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
-        reason = " ".join(str(error).split())
+        # What follows is about TensorFlow's own operations.
+        reason = " ".join(str(error).partition("No OpKernel")[0].split())
+        reason = reason.removesuffix(" Failed in initialization:")
         raise UserError(f"TPU {tpu!r} cannot be reached: {reason}") from error
     return tf.distribute.TPUStrategy(resolver)
 

@@ -120,11 +120,13 @@ def test_tpu_of_other_machines_wants_files_that_those_reach(tmp_path, where):
 
 
 @pytest.mark.slow
-def test_tpu_that_is_not_there_is_one_line():
+def test_tpu_that_is_not_there_is_one_short_line(caplog):
     with pytest.raises(
-        UserError, match="^TPU 'local' cannot be reached: TPUs not found"
+        UserError,
+        match=r"^TPU 'local' cannot be reached: TPUs not found in the cluster\.$",
     ):
         distribution.make("tpu", tpu="local")
+    assert caplog.messages == []
 
 
 def requirements(name):

@@ -116,14 +116,18 @@ def names_of(config: EncoderConfig) -> Names:
     return NAMES[config.architecture]
 
 
+def _config_next_to(path) -> dict:
+    said = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
+    return said if isinstance(said, dict) else {}
+
+
 def _names_in(path, file) -> Names:
     """The table that knows the most tensors of a file.
 
     An encoder that was saved alone has the same names in several architectures; then the
     config.json next to it decides.
     """
-    said = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
-    model_type = said.get("model_type") if isinstance(said, dict) else None
+    model_type = _config_next_to(path).get("model_type")
 
     def known(architecture):
         names = NAMES[architecture]
@@ -164,6 +168,18 @@ def _tensors(path, file) -> dict[str, Stored]:
                 )
             transposed = bool(pair and pair.transposed)
             found[released] = Stored(name, transposed, number, len(parts))
+    for duplicate, (released, _) in names.tied.items():
+        if duplicate in found and released not in found:  # saved under this name alone
+            found[released] = found.pop(duplicate)
+    said = _config_next_to(path) if names.shared.keys() - found.keys() else {}
+    for own, (other, _) in names.shared.items():
+        # For transformers 5, a T5 shares the table even if its outputs are not scaled,
+        # unless the file has both.
+        is_shared = said.get("tie_word_embeddings") and other in found
+        is_shared = is_shared and _any_begins(found, own.partition("/")[0] + "/")
+        if is_shared and said.get("scale_decoder_outputs") is False:
+            transposed = names.of_released(own).transposed
+            found.setdefault(own, found[other]._replace(transposed=transposed))
     for released, layers in stacks.items():
         layers = tuple(sorted(layers, key=names.layer_of_theirs))
         found[released] = Stored(layers[0], False, 0, 1, layers)
@@ -292,6 +308,14 @@ def write(
         raise UserError(
             f"{directory}: the model's head reads the {config.row_pooling} of a row's "
             "tokens, and Hugging Face's reads the first; this layout cannot hold it"
+        )
+    fixed = config.their_masked_lm_act
+    if names.masked_lm in tensors and fixed not in (None, config.masked_lm_activation):
+        raise UserError(
+            f"{directory}: the activation in the model's masked-LM head is "
+            f"{config.masked_lm_activation!r}, and in Hugging Face's "
+            f"{config.architecture} it is always {fixed!r}; keep the model in the "
+            "release's layout (--layout=release)"
         )
     if said.get("is_decoder"):
         said["architectures"] = [names.causal.get(c, c) for c in said["architectures"]]

@@ -14,7 +14,7 @@ from tests import tiny
 from tests.conversion import convert
 from tests.modeling.encoders.test_gpt import read_config, weights
 from text.errors import UserError
-from training.layouts import hugging_face, openai
+from training.layouts import hugging_face, hugging_face_task, openai
 
 THEIRS = tests.GOLDEN / "gpt" / "hf"
 # As openai.write lists those of the golden model, but for what is not its encoder's.
@@ -104,7 +104,7 @@ def test_a_head_for_choices_has_theirs(tmp_path):
     name = "multiple_choice_head.summary"
     np.testing.assert_array_equal(found[f"{name}.weight"], head["output_weights"])
     np.testing.assert_array_equal(found[f"{name}.bias"], [0])
-    assert hugging_face.read_task(str(tmp_path / "model.safetensors")) == {
+    assert hugging_face_task.read_task(str(tmp_path / "model.safetensors")) == {
         "head": "choice"
     }
     both = {

@@ -166,6 +166,7 @@ from text.files import anywhere, inputs, local, sources
 from training.layouts import (
     bilm,
     hugging_face,
+    hugging_face_task,
     hugging_face_tokenizers,
     layers,
     networks,
@@ -263,7 +264,9 @@ def _task(prefix) -> dict:
         if not isinstance(task, dict):
             raise UserError(f"{path}: was not written by a run; remove it, or fix it")
         return task
-    return hugging_face.read_task(prefix) if hugging_face.is_weights(prefix) else {}
+    return (
+        hugging_face_task.read_task(prefix) if hugging_face.is_weights(prefix) else {}
+    )
 
 
 def _text(prefix, tokenizer) -> dict:

@@ -55,6 +55,8 @@ class EncoderConfig:
         truncated_weights: whether the first weights of encoder and task heads, which are
             drawn from a normal distribution, have at most two deviations.
         has_decoder: whether its pre-training also has a decoder, which writes text.
+        their_masked_lm_act: the activation in Hugging Face's masked-LM head if it is the
+            same for every hidden_act; by the names of `layers.activation`.
         their_pooled_classes: Hugging Face's classes whose head reads the first token of a
             row, whatever the direction.
     Raises:
@@ -77,6 +79,7 @@ class EncoderConfig:
     glorot_heads: typing.ClassVar[bool] = False
     truncated_weights: typing.ClassVar[bool] = True
     has_decoder: typing.ClassVar[bool] = False
+    their_masked_lm_act: typing.ClassVar[str | None] = None
     their_pooled_classes: typing.ClassVar[frozenset[str]] = frozenset()
 
     @property
@@ -111,6 +114,11 @@ class EncoderConfig:
     def embedding_range(self) -> float:
         """The deviation of the first weights of the table of word embeddings."""
         return self.initializer_range
+
+    @property
+    def masked_lm_activation(self) -> str:
+        """The activation in a masked-LM head, by the names of `layers.activation`."""
+        return self.hidden_act
 
     @property
     def token_axes(self) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.bert_config import ACTIVATIONS, BertConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,11 +21,17 @@ class RobertaConfig(BertConfig):
     class and not the released value: layer_norm_eps is 1e-12, type_vocab_size 2, and
     max_position_embeddings 512 rows.
 
+    `masked_lm_act` is the activation in the masked-LM head, by default `hidden_act`, as in
+    fairseq. Hugging Face's head has the exact GELU whatever hidden_act is, so it is set
+    where such a model is read.
+
     Source: arXiv:1907.11692; facebookresearch/fairseq@3d262bb models/roberta/model.py;
     huggingface/transformers v5.23.0 models/roberta/configuration_roberta.py.
     """
 
     architecture = "roberta"
+    choices = BertConfig.choices | {"masked_lm_act": ACTIVATIONS}
+    own_keys = BertConfig.own_keys | {"masked_lm_act"}
     keys_without_shape = (
         *BertConfig.keys_without_shape,
         "layer_norm_eps",
@@ -43,6 +49,7 @@ class RobertaConfig(BertConfig):
         for key, value in BertConfig.their_fixed_values.items()
         if key != "layer_norm_eps"
     }
+    their_masked_lm_act = "gelu_erf"
     their_pooled_classes = frozenset(
         {"RobertaForSequenceClassification", "RobertaForMultipleChoice"}
     )
@@ -51,10 +58,15 @@ class RobertaConfig(BertConfig):
     type_vocab_size: int = 1
     layer_norm_eps: float = 1e-5
     pad_token_id: int = 1
+    masked_lm_act: str | None = None
 
     @property
     def position_offset(self) -> int:
         return self.pad_token_id + 1
+
+    @property
+    def masked_lm_activation(self) -> str:
+        return self.masked_lm_act or self.hidden_act
 
     @classmethod
     def _translated(cls, values) -> dict:
@@ -62,8 +74,12 @@ class RobertaConfig(BertConfig):
         rows, padding = values["max_position_embeddings"], values["pad_token_id"]
         if isinstance(rows, int) and isinstance(padding, int):  # else refused later
             values["max_position_embeddings"] = rows - padding - 1
+        if values["hidden_act"] != cls.their_masked_lm_act:
+            values["masked_lm_act"] = cls.their_masked_lm_act
         return values
 
     def to_hugging_face(self) -> dict:
         rows = self.max_position_embeddings + self.position_offset
-        return super().to_hugging_face() | {"max_position_embeddings": rows}
+        theirs = super().to_hugging_face() | {"max_position_embeddings": rows}
+        del theirs["masked_lm_act"]
+        return theirs

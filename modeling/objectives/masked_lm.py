@@ -97,7 +97,7 @@ class MaskedLMHead(keras.layers.Layer):
             config.embedding_size,
             next(initializers),
             dtype,
-            layers.activation(config.hidden_act),
+            layers.activation(config.masked_lm_activation),
         )
         self.norm = layers.LayerNorm(config.layer_norm_eps, dtype)
 

@@ -99,7 +99,7 @@ class _Rows:
     def cls_places(self, batch):
         """int32 [b, 1]"""
         if self.cls_last:
-            return ops.sum(_mask(batch), axis=1, keepdims=True) - 1
+            return ops.max(_places(_mask(batch)), axis=1, keepdims=True)
         return ops.zeros_like(_mask(batch)[:, :1])
 
     def allowed(self, batch):
@@ -118,6 +118,12 @@ class _Rows:
         if self.cls_last:
             return layers.last_token(hidden, _mask(batch))
         return hidden[:, 0]
+
+
+def _places(mask):
+    """int32 [b, s]: the place of each token; 0 for padding, on either side of them."""
+    places = ops.arange(ops.shape(mask)[1], dtype="int32")[None]
+    return ops.where(mask > 0, places, 0)
 
 
 def _mask(batch):

@@ -19,7 +19,7 @@ from training.finetuning.sets import Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial, varied
-from training.layouts import hugging_face
+from training.layouts import hugging_face, hugging_face_task
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
 _OF_TRAINING_ALONE = (
@@ -88,7 +88,7 @@ class Experiment:
             if os.path.basename(path) == run_folder.TEXT:
                 state = {}  # pre-training notes nothing about a head
         elif hugging_face.is_weights(source):
-            state = hugging_face.read_task(source)
+            state = hugging_face_task.read_task(source)
         mine, learned = type(self.task).__name__, state.get("task")
         if learned and learned != mine:
             raise UserError(

@@ -29,7 +29,7 @@ from training.finetuning import answer_files
 from training.finetuning.comparison import TEACHER, Model
 from training.finetuning.experiment import Experiment
 from training.finetuning.trials import every_trial
-from training.layouts import hugging_face, hugging_face_tokenizers
+from training.layouts import hugging_face, hugging_face_task, hugging_face_tokenizers
 
 FOLDER = run_folder.TEACHER  # its rows and answers
 _ANSWERS = "answers" + answer_files.SUFFIX  # there
@@ -219,7 +219,7 @@ class TrainedTeacher(Teacher):
         state = run_folder.text_settings(folder)[1]
         if not state and hugging_face.is_weights(source):
             kind = kinds.kind_of(vocabulary)
-            state = hugging_face.read_task(source)
+            state = hugging_face_task.read_task(source)
             state |= hugging_face_tokenizers.settings_of(
                 source, kind.hugging_face_settings
             )

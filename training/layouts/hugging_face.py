@@ -22,6 +22,7 @@ from modeling.encoders import architectures
 from modeling.encoders.config import EncoderConfig
 from text.errors import UserError
 from text.files import anywhere
+from training.layouts.hugging_face_task import SEVERAL_LABELS
 from training.layouts.kinds import NAMES, WEIGHTS
 from training.layouts.names import Names
 from training.layouts.stored import Stored
@@ -36,8 +37,6 @@ _OTHER_WEIGHTS = re.compile(
     r"pytorch_model.*\.bin(\.index\.json)?|tf_model\.h5|flax_model\.msgpack"
 )
 _PART = re.compile(r"\.safetensors\.index\.json$|-\d{5}-of-\d{5}\.safetensors$")
-
-_SEVERAL_LABELS = "multi_label_classification"
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 
@@ -116,14 +115,18 @@ def names_of(config: EncoderConfig) -> Names:
     return NAMES[config.architecture]
 
 
+def _config_next_to(path) -> dict:
+    said = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
+    return said if isinstance(said, dict) else {}
+
+
 def _names_in(path, file) -> Names:
     """The table that knows the most tensors of a file.
 
     An encoder that was saved alone has the same names in several architectures; then the
     config.json next to it decides.
     """
-    said = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
-    model_type = said.get("model_type") if isinstance(said, dict) else None
+    model_type = _config_next_to(path).get("model_type")
 
     def known(architecture):
         names = NAMES[architecture]
@@ -164,6 +167,18 @@ def _tensors(path, file) -> dict[str, Stored]:
                 )
             transposed = bool(pair and pair.transposed)
             found[released] = Stored(name, transposed, number, len(parts))
+    for duplicate, (released, _) in names.tied.items():
+        if duplicate in found and released not in found:  # saved under this name alone
+            found[released] = found.pop(duplicate)
+    said = _config_next_to(path) if names.shared.keys() - found.keys() else {}
+    for own, (other, _) in names.shared.items():
+        # For transformers 5, a T5 shares the table even if its outputs are not scaled,
+        # unless the file has both.
+        is_shared = said.get("tie_word_embeddings") and other in found
+        is_shared = is_shared and _any_begins(found, own.partition("/")[0] + "/")
+        if is_shared and said.get("scale_decoder_outputs") is False:
+            transposed = names.of_released(own).transposed
+            found.setdefault(own, found[other]._replace(transposed=transposed))
     for released, layers in stacks.items():
         layers = tuple(sorted(layers, key=names.layer_of_theirs))
         found[released] = Stored(layers[0], False, 0, 1, layers)
@@ -286,13 +301,7 @@ def write(
     except ValueError as error:
         raise UserError(f"{directory}: {error}") from error
     weights = _under_their_names(tensors, names, said)
-    if config.row_pooling != "first" and not config.their_pooled_classes.isdisjoint(
-        said["architectures"]
-    ):
-        raise UserError(
-            f"{directory}: the model's head reads the {config.row_pooling} of a row's "
-            "tokens, and Hugging Face's reads the first; this layout cannot hold it"
-        )
+    _check_computed_alike(directory, tensors, config, said)
     if said.get("is_decoder"):
         said["architectures"] = [names.causal.get(c, c) for c in said["architectures"]]
     weights = safetensors.numpy.save(weights, {"format": "pt"})
@@ -310,6 +319,28 @@ def write(
         with anywhere.replacing(os.path.join(directory, name)) as file:
             file.write(content)
     return os.path.join(directory, WEIGHTS)
+
+
+def _check_computed_alike(directory, tensors, config, said):
+    """Refuses heads that compute something else in Hugging Face's classes."""
+    if config.row_pooling != "first" and not config.their_pooled_classes.isdisjoint(
+        said["architectures"]
+    ):
+        raise UserError(
+            f"{directory}: the model's head reads the {config.row_pooling} of a row's "
+            "tokens, and Hugging Face's reads the first; this layout cannot hold it"
+        )
+    fixed = config.their_masked_lm_act
+    if names_of(config).masked_lm in tensors and fixed not in (
+        None,
+        config.masked_lm_activation,
+    ):
+        raise UserError(
+            f"{directory}: the activation in the model's masked-LM head is "
+            f"{config.masked_lm_activation!r}, and in Hugging Face's "
+            f"{config.architecture} it is always {fixed!r}; keep the model in the "
+            "release's layout (--layout=release)"
+        )
 
 
 def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
@@ -400,45 +431,5 @@ def _said_of_labels(task, number) -> dict:
     if "labels" in task and labels is None:
         said["problem_type"] = "regression"
     elif task.get("several_labels"):
-        said["problem_type"] = _SEVERAL_LABELS
+        said["problem_type"] = SEVERAL_LABELS
     return said
-
-
-# --- Files next to the weights -------------------------------------------------------
-
-
-def read_task(path: str) -> dict:
-    """What the config.json next to weights says about a head, as `write` takes it.
-
-    Args:
-        path: of a safetensors file.
-    Raises:
-        UserError: the config.json is malformed.
-    """
-    config = os.path.join(os.path.dirname(path), "config.json")
-    if not tf.io.gfile.exists(config):
-        return {}
-    task = {}
-    with anywhere.access(config), tf.io.gfile.GFile(config, "rb") as file:
-        try:
-            said = dict(json.loads(file.read()))
-            names = dict(said.get("id2label") or {})
-            labels = [names[str(i)] for i in range(len(names))]
-            if not all(isinstance(label, str) for label in labels):
-                raise TypeError("not all are strings")
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise UserError(
-                f"{config}: id2label must have a label for each of 0, 1, 2 ... ({error!r})"
-            ) from error
-    classes = said.get("architectures")
-    for names in NAMES.values():
-        for head, name in names.heads.items():
-            if isinstance(classes, list) and name in classes:
-                task["head"] = head
-    if labels != [f"LABEL_{i}" for i in range(len(labels))]:  # the default names
-        task["labels"] = labels
-    if said.get("problem_type") == "regression":
-        task["labels"] = None
-    elif said.get("problem_type") == _SEVERAL_LABELS:
-        task["several_labels"] = True
-    return task

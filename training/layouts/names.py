@@ -153,14 +153,17 @@ class Names:
             name: as in the file; may be one of `renamed`, lack the encoder's module, or
                 use the older names gamma and beta.
         """
-        own, _, ending = name.rpartition(".")
-        name = f"{self._usual_modules.get(own, own)}.{ending}"
-        module, parts = self.encoder
-        if name.split(".")[0] in parts:
-            name = f"{module}.{name}"
+        own, dot, ending = name.rpartition(".")
+        own = self._usual_modules.get(own, own)
+        name = self._with_encoder(f"{own}{dot}{ending}")
         name = re.sub(r"(?<=LayerNorm\.)gamma$", "weight", name)
         name = re.sub(r"(?<=LayerNorm\.)beta$", "bias", name)
         return self._find(name, self.numbers[1], self._by_their_name)
+
+    def _with_encoder(self, name):
+        """A tensor's name with the encoder's module, which one saved alone omits."""
+        module, parts = self.encoder
+        return f"{module}.{name}" if name.split(".")[0] in parts else name
 
     def _find(self, name, number, table) -> Pair | None:
         # A number after that of the layer may be part of a name.
@@ -187,7 +190,7 @@ class Names:
 
     def layer_of_theirs(self, name: str) -> int:
         """The number of the layer in the name of a `stacked` tensor's part."""
-        return int(re.search(self.numbers[1], name)[0])
+        return int(re.search(self.numbers[1], self._with_encoder(name))[0])
 
     def parts(self, name: str) -> tuple[str, ...]:
         """The names in `modules` of a tensor's columns, in order; often its own alone."""

@@ -14,7 +14,7 @@ from tests import tiny
 from tests.conversion import convert
 from tests.modeling.encoders.test_gpt import read_config, weights
 from text.errors import UserError
-from training.layouts import hugging_face, openai
+from training.layouts import hugging_face, hugging_face_task, openai
 
 THEIRS = tests.GOLDEN / "gpt" / "hf"
 # As openai.write lists those of the golden model, but for what is not its encoder's.
@@ -104,7 +104,7 @@ def test_a_head_for_choices_has_theirs(tmp_path):
     name = "multiple_choice_head.summary"
     np.testing.assert_array_equal(found[f"{name}.weight"], head["output_weights"])
     np.testing.assert_array_equal(found[f"{name}.bias"], [0])
-    assert hugging_face.read_task(str(tmp_path / "model.safetensors")) == {
+    assert hugging_face_task.read_task(str(tmp_path / "model.safetensors")) == {
         "head": "choice"
     }
     both = {
@@ -160,3 +160,16 @@ def test_rows_for_special_tokens_are_added(tmp_path):
     assert all(np.array_equal(found[key], value) for key, value in expected.items())
     with pytest.raises(UserError, match="--vocab_size=9: the model already has 120"):
         convert(input=[source], output_dir=str(tmp_path / "less"), vocab_size=9)
+
+
+def test_a_table_saved_under_the_name_of_the_head_alone(tmp_path):
+    """As transformers 5 saves an OpenAIGPTDoubleHeadsModel."""
+    theirs = load_file(THEIRS / "model.safetensors")
+    theirs["lm_head.weight"] = theirs.pop("transformer.tokens_embed.weight")
+    save_file(theirs, tmp_path / "model.safetensors")
+    shutil.copy(THEIRS / "config.json", tmp_path)
+    convert(input=[str(tmp_path)], output_dir=str(tmp_path / "ours"))
+    found, expected = by_name(tmp_path / "ours"), weights()
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)

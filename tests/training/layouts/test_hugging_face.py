@@ -19,7 +19,7 @@ from tests.training.layouts.hugging_face import (
     loaded,
 )
 from text.errors import UserError
-from training.layouts import hugging_face
+from training.layouts import hugging_face, hugging_face_task
 from training.layouts.bert_names import BERT
 
 KEYS = ("input_ids", "input_mask", "segment_ids")
@@ -284,10 +284,10 @@ def test_missing_layer_is_refused(folder):
 def test_labels_that_are_no_texts_are_refused(folder, labels):
     change_config(folder, id2label=labels, architectures=True)
     with pytest.raises(UserError, match="config.json: id2label must have a label for"):
-        hugging_face.read_task(str(folder / "model.safetensors"))
+        hugging_face_task.read_task(str(folder / "model.safetensors"))
     change_config(folder, id2label={"0": "a"})
     path = str(folder / "model.safetensors")
-    assert hugging_face.read_task(path) == {"labels": ["a"]}
+    assert hugging_face_task.read_task(path) == {"labels": ["a"]}
 
 
 def test_shapes_are_named_as_the_release_has_them(folder):

@@ -349,6 +349,34 @@ def test_masks_are_filled_with_all_that_the_encoder_adds():
     assert_close(found["masked_lm_logits"], golden["logits"], mask)
 
 
+@pytest.mark.parametrize(("theirs", "ours"), [("relu", "relu"), ("gelu_new", "gelu")])
+def test_their_masked_lm_head_has_the_exact_gelu(tmp_path, theirs, ours):
+    """Whatever hidden_act is; of a model trained here, the head has hidden_act."""
+    folder = masked_lm_in(tmp_path)
+    change(folder, hidden_act=theirs)
+    convert(folder, tmp_path / "ours")
+    for source in (folder, tmp_path / "ours"):
+        config = checkpoint.read_config(str(source))
+        assert config.hidden_act == ours
+        model = masked_lm.MaskedLM().network(config)
+        loaded(model, source, required=model.encoder.required)
+        outputs = model(everywhere(golden_outputs("masked_lm")[0]))
+        head = model.masked_lm
+        inner = outputs["sequence_output"] @ head.dense.kernel + head.dense.bias
+        inner = head.norm(inner * (1 + tf.math.erf(inner / 2**0.5)) / 2)
+        expected = tf.matmul(inner, model.encoder.word_embeddings, transpose_b=True)
+        assert_close(outputs["masked_lm_logits"], expected + head.output_bias)
+    convert(tmp_path / "ours", tmp_path / "theirs", layout="hugging_face")
+    said = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert said["hidden_act"] == theirs and "masked_lm_act" not in said
+    tensors = hugging_face.read(str(folder / "model.safetensors"))
+    trained = dataclasses.replace(config, masked_lm_act=None)
+    with pytest.raises(UserError, match=f"masked-LM head is '{ours}'.* 'gelu_erf'"):
+        hugging_face.write(str(tmp_path / "no"), tensors, trained)
+    encoder = {k: v for k, v in tensors.items() if not k.startswith("cls/")}
+    hugging_face.write(str(tmp_path / "encoder"), encoder, trained)
+
+
 def test_byte_pairs_go_along_as_they_are(tmp_path):
     pieces = tests.GOLDEN / "byte_bpe"
     size = len(json.loads((pieces / "vocab.json").read_text()))

@@ -93,6 +93,35 @@ def test_a_v1_1_without_its_logits_is_incomplete(tmp_path):
         convert(input=[str(tmp_path)], output_dir=str(tmp_path / "no"))
 
 
+def test_logits_that_share_the_table_and_are_not_scaled(tmp_path):
+    """What transformers 5 makes from scratch with v1.1's tie_word_embeddings=False."""
+    theirs = load_file(t5.GOLDEN / "v1_1" / "model.safetensors")
+    del theirs["lm_head.weight"]
+    save_file(theirs, tmp_path / "model.safetensors")
+    said = json.loads((t5.GOLDEN / "v1_1" / "config.json").read_text())
+    said |= {"tie_word_embeddings": True, "scale_decoder_outputs": False}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    convert(input=[str(tmp_path)], output_dir=str(tmp_path / "ours"))
+    found = by_name(tmp_path / "ours")
+    assert found.keys() == t5.weights("v1_1").keys()
+    np.testing.assert_array_equal(
+        found["decoder/logits/kernel"], theirs["shared.weight"].T
+    )
+    assert not checkpoint.read_config(str(tmp_path / "ours")).scales_outputs
+    # An encoder alone still has no logits, nor a model that does not say so.
+    encoder = {k: v for k, v in theirs.items() if not k.startswith("decoder.")}
+    save_file(encoder, tmp_path / "model.safetensors")
+    convert(input=[str(tmp_path)], output_dir=str(tmp_path / "encoder"))
+    assert by_name(tmp_path / "encoder").keys() == {
+        v.path for v in make_encoder(t5.read_config("v1_1")).weights
+    }
+    save_file(theirs, tmp_path / "model.safetensors")
+    said["tie_word_embeddings"] = False
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    with pytest.raises(UserError, match="not in the checkpoint: decoder/logits/kernel"):
+        convert(input=[str(tmp_path)], output_dir=str(tmp_path / "no"))
+
+
 def test_layers_cannot_be_left_out(tmp_path):
     source = str(t5.GOLDEN / "v1_0")
     with pytest.raises(

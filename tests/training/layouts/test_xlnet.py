@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from keras import ops
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import tests
 from training import checkpoint
@@ -118,6 +118,29 @@ def test_their_questions():
     np.testing.assert_allclose(outputs["no_answer_logit"], expected, atol=1e-5)
 
 
+def test_questions_may_be_padded_on_either_side():
+    arrays, config = golden("question_answering")
+    objective = span_beams.SpanBeams(
+        *(SPAN_HEADS["xlnet"], 3, 2), document_first=True, cls_last=True
+    )
+    model = objective.network(config)
+    load(model, "question_answering")
+    padding = [(0, 0), (0, 3)]
+    row = {
+        "input_ids": arrays["input_ids"][:1, -6:],
+        "input_mask": np.ones((1, 6), np.int32),
+        "segment_ids": np.array([[0, 0, 0, 1, 1, 2]]),
+    }
+    right = model({name: np.pad(value, padding) for name, value in row.items()})
+    left = model({k: np.pad(v, [p[::-1] for p in padding]) for k, v in row.items()})
+    np.testing.assert_allclose(
+        left["start_logits"][:, 3:], right["start_logits"][:, :6], rtol=0, atol=1e-5
+    )
+    for name in ("no_answer_logit", "start_top_scores", "end_top_scores"):
+        np.testing.assert_allclose(left[name], right[name], atol=1e-5, err_msg=name)
+    np.testing.assert_array_equal(left["start_top"][0, 0], right["start_top"][0, 0] + 3)
+
+
 def test_a_released_checkpoint_is_written_as_theirs(tmp_path):
     arrays, said = golden("released")
     convert(
@@ -156,6 +179,21 @@ def test_a_model_goes_through_both_layouts_bit_for_bit(tmp_path, kind):
     for name, value in config.items():
         assert name in ("d_head", "num_labels") or said[name] == value, name
     assert config_from_dict(config) == config_from_dict(said)
+
+
+def test_an_encoder_saved_alone_has_no_prefix(tmp_path):
+    theirs = load_file(THEIRS / "lm_head" / "model.safetensors")
+    of_encoder = {k: v for k, v in theirs.items() if k.startswith("transformer.")}
+    bare = {k.removeprefix("transformer."): v for k, v in of_encoder.items()}
+    save_file(bare, tmp_path / "model.safetensors")
+    said = json.loads((THEIRS / "lm_head" / "config.json").read_text())
+    said["architectures"] = ["XLNetModel"]
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    convert(input=[str(tmp_path)], output_dir=str(tmp_path / "ours"))
+    found, expected = by_name(tmp_path / "ours"), by_name(THEIRS / "lm_head")
+    assert expected.keys() - found.keys() == {"model/lm_loss/bias"}
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
 def test_biases_that_all_layers_share_are_copied(tmp_path):

@@ -23,6 +23,8 @@ from text.generation.settings import GenerationOptions, Settings
 from text.instances.masking import prediction_counts
 from text.tokenizers import kinds
 
+_MOST_FILES = 99_999  # or commands; the numbers have five digits
+
 
 @dataclasses.dataclass(frozen=True)
 class Options(GenerationOptions):
@@ -51,6 +53,7 @@ class Options(GenerationOptions):
         help="Number of commands, such as the tasks of a job array, that write these "
         "records together, all with the same other flags and at the same time. The "
         "records do not depend on it.",
+        most=_MOST_FILES,
     )
     shard_index: int = options.field(
         0, help="Which of the --num_shards commands this is; the first is 0."
@@ -118,7 +121,6 @@ class Options(GenerationOptions):
 
 _MUCH_UNKNOWN = 0.05
 _NUMBER = re.compile(r"[+-]?\d+")  # of files, after "@"
-_MOST_FILES = 99_999  # their numbers have five digits
 
 
 def main(given: Options) -> None:

@@ -33,6 +33,7 @@ from text.errors import UserError
 MOST_ROWS = 1 << 20  # in a batch; TensorFlow makes room for all of them at once
 MOST_TOKENS = 1 << 17  # in a row; attention compares each with each
 _OUT_OF_MEMORY = "not enough memory; lower the sizes and batch sizes"
+_LARGEST_FLOAT = (2 - 2**-23) * 2.0**127  # of 32 bits, in which models compute
 _REQUIRED = dataclasses.MISSING
 # Characters that end a line or move a terminal's cursor.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -74,7 +75,7 @@ def _value_type(annotation):
 
 
 class _Number(flags.ArgumentParser):
-    """Parses a number that TensorFlow and JSON can hold: finite, of 64 bits."""
+    """Parses a finite number: an int of 64 bits, or a float within the range of 32."""
 
     def __init__(self, number_type, most=None, may_be_infinite=False):
         self._type = number_type
@@ -92,6 +93,8 @@ class _Number(flags.ArgumentParser):
                 raise ValueError("must be from -2^63 to 2^63 - 1")
         elif math.isnan(number) or (math.isinf(number) and not self._may_be_infinite):
             raise ValueError("must be a finite number")
+        elif not abs(number) <= _LARGEST_FLOAT and not math.isinf(number):
+            raise ValueError("must be from -3.4e38 to 3.4e38")
         if self._most is not None and number > self._most:
             raise ValueError(f"must be at most {self._most:,}")
         return number

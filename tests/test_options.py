@@ -100,6 +100,11 @@ def test_flags_become_fields(program):
             2,
             "--share=nan: must be a finite number (see job.py --help)",
         ),
+        (
+            ["--share=1e39"],
+            2,
+            "--share=1e39: must be from -3.4e38 to 3.4e38 (see job.py",
+        ),
         (["--share=-1e999"], 2, "--share=-1e999: must be a finite number (see"),
         (
             ["--bound=nan"],

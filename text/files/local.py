@@ -26,6 +26,8 @@ _TEMPORARY = re.compile(
 LOCK = f"{_MARK}lock"  # how the name of a lock ends
 _LONGEST_NAME = 100  # bytes; a file system allows 255, including all additions
 _HOLDER = re.compile(r"process (\d+) on ([^,]+),")  # a line of a lock
+# What writing raises if the disk, a quota or the limit of a file's size is reached.
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # What flock raises if the file system has no locks.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
@@ -38,6 +40,22 @@ def replacing(path: str, mode: str = "wb"):
     has its own temporary name, and the last one to finish wins. A link stays a link. A path
     that is not a file, such as a pipe or /dev/stdout, is written to directly.
     """
+    with _named_where_full(path):
+        yield from _replacing(path, mode)
+
+
+@contextlib.contextmanager
+def _named_where_full(path):
+    """Adds the path to an error of writing, which has none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            error.filename = path
+        raise
+
+
+def _replacing(path, mode):
     encoding = None if "b" in mode else "utf-8"
     if is_stream(path):
         with open(path, mode.replace("w", "a"), encoding=encoding) as file:

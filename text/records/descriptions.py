@@ -138,13 +138,22 @@ def find(paths: Iterable[str]) -> dict[str, Description]:
         dict of record file to its description, in the order of `paths`, without files
         that have none.
     Raises:
-        UserError: a description cannot be read.
+        UserError: a description cannot be read, and may be that of one of the files.
     """
     paths = list(paths)
     found = {}
     for folder in dict.fromkeys(map(os.path.dirname, paths)):
+        damage = None
         for name in sources.matching(os.path.join(glob.escape(folder), f"*{SUFFIX}")):
-            description = Description.read(name)
+            try:
+                description = Description.read(name)
+            except UserError as error:
+                damage = error
+                continue
             for output in description.outputs:
                 found[os.path.join(folder, output["file"])] = description
+        if damage and any(
+            os.path.dirname(p) == folder and p not in found for p in paths
+        ):
+            raise damage
     return {path: found[path] for path in paths if path in found}

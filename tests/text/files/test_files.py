@@ -24,6 +24,12 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
+def test_a_full_disk_is_named():
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        with local.replacing("/dev/full", "w") as file:
+            file.write("x")
+
+
 def test_temporary_names_are_taken_apart_and_others_are_not():
     name = os.path.basename(local.temporary_name("folder/model.ckpt-4"))
     assert local.temporary_parts(name) == ("model.ckpt-4", local.host(), os.getpid())

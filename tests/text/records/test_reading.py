@@ -390,6 +390,16 @@ def test_host_reads_its_own_blocks_only(tmp_path, monkeypatch):
     assert len(numbers(data.training(4, seed=3, first_batch=16), 16)) == 16
 
 
+def test_a_bad_description_does_not_block_other_records(tmp_path):
+    path = write(tmp_path / "good", range(3))
+    describe(tmp_path / "good.description.json", [(path, 3)])
+    (tmp_path / "bad.description.json").write_text("{")
+    assert list(descriptions.find([path])) == [path]
+    bad = write(tmp_path / "bad", range(3))
+    with pytest.raises(UserError, match="bad.description.json: is not a description"):
+        descriptions.find([path, bad])
+
+
 def test_bad_description_and_missing_file_are_named(tmp_path):
     a = write(tmp_path / "a", range(3))
     (tmp_path / "x.description.json").write_text("{}")

@@ -249,6 +249,7 @@ def parse(options_class):
         given = from_flags(options_class)
         _check_output_dir(given)
     if flags.FLAGS.only_check_args:
+        print(f"{_program()}: the flags are valid")
         sys.exit(0)
     return given
 

@@ -19,6 +19,7 @@ again to continue. More tables or seeds in the same folder reuse what is there.
 
 import dataclasses
 import os
+import shlex
 from collections.abc import Mapping
 
 import options
@@ -114,6 +115,11 @@ class Options(TokenizerOptions):
     jobs: int = options.field(
         1, help="Number of processes at a time; they share the cores.", most=4096
     )
+    dry_run: bool = options.field(
+        False,
+        help="Only list the commands that would run, say what is known of the time that "
+        "they take, and write nothing.",
+    )
 
     def __post_init__(self):
         if not self.table or set(self.table) - set(TABLES):
@@ -163,6 +169,8 @@ from training.ablations import cells, page, plan, tasks
 def main(given: Options) -> int:
     planned = make_plan(given)
     root = given.output_dir
+    if given.dry_run:
+        return _tell_needs(given, planned)
     local.take_folder(root, _MARK)
     with local.locked(os.path.join(root, _MARK)):
         results, failures = _run(given, planned)
@@ -184,11 +192,25 @@ def main(given: Options) -> int:
     return 0
 
 
+def _tell_needs(given: Options, planned: plan.Plan) -> int:
+    """Prints what --dry_run asks for."""
+    known = cells.all_finished(given.output_dir, planned.cells)
+    left = [cell for cell in planned.cells if cell.name not in known]
+    cells.check_flags(given.output_dir, left)
+    for cell in left:
+        print(f"{cell.name}: {shlex.join(cell.command(given.output_dir)[1:])}")
+    more = "" if planned.is_whole else ", and more once their speed is known"
+    print(
+        f"{len(planned.cells)} cells{more}; {len(known)} of them have finished\n"
+        f"the run: {cells.time_left(left, planned.cells, known, given.jobs)}"
+    )
+    return 0
+
+
 def _run(given: Options, planned: plan.Plan) -> tuple[page.Results, list[str]]:
     """Runs what has not finished; returns all results, and a line for each failure."""
     root = given.output_dir
-    known = {cell.name: cells.finished(root, cell) for cell in planned.cells}
-    known = {name: done for name, done in known.items() if done}
+    known = cells.all_finished(root, planned.cells)
     cells.check_flags(root, [c for c in planned.cells if c.name not in known])
     write_configs(root, planned)
     results = page.Results(root, planned, _facts(given))

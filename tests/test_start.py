@@ -92,7 +92,11 @@ def test_mistakes_load_no_tensorflow(arguments, status, answer):
     "arguments, status, said",
     [
         (["--count=1"], 0, "checked\nloaded\nOptions(count=1)\n"),
-        (["--count=1", "--only_check_args"], 0, "checked\n"),
+        (
+            ["--count=1", "--only_check_args"],
+            0,
+            "checked\njob.py: the flags are valid\n",
+        ),
         (["--count=13"], 1, "checked\n"),
         (["--count=a"], 2, ""),
         ([], 2, ""),

@@ -93,6 +93,29 @@ def finished(root: str, cell: Cell) -> dict | None:
     return done
 
 
+def all_finished(root: str, cells: Sequence[Cell]) -> dict[str, dict]:
+    """What `finished` says of the cells that have finished, by name."""
+    known = {cell.name: finished(root, cell) for cell in cells}
+    return {name: done for name, done in known.items() if done}
+
+
+def time_left(
+    left: Sequence[Cell], cells: Sequence[Cell], known: Mapping[str, dict], jobs: int
+) -> str:
+    """Estimated from finished cells of the same kind, as far as there are any."""
+    seconds = {}
+    for cell in cells:
+        if cell.name in known:
+            seconds.setdefault(cell.kind, []).append(known[cell.name]["seconds"])
+    estimates = [statistics.median(seconds[c.kind]) for c in left if c.kind in seconds]
+    unknown = len(left) - len(estimates)
+    minutes = f"about {sum(estimates) / jobs / 60:,.0f} minutes"
+    if not unknown:
+        return minutes
+    rest = f"the time of {unknown} cells is known once one of their kind has finished"
+    return f"{minutes} and more; {rest}" if estimates else rest
+
+
 def _by_name(words):
     """Flags and values; of a repeated flag, the value that counts."""
     return dict(word.partition("=")[::2] for word in words)

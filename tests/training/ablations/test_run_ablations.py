@@ -127,3 +127,30 @@ def test_the_family_is_compared_with_as_many_updates_and_as_much_time(
         *("seed_1-updates_1", "family_xlnet-updates_1"),
         *("seed_1-updates_3", "family_gpt-updates_3"),
     }
+
+
+def test_a_dry_run_lists_commands_and_time_and_writes_nothing(
+    data, monkeypatch, capsys
+):
+    monkeypatch.setattr(cells, "check_flags", lambda *_: None)
+    chosen = given(dry_run=True, output_dir="out", seeds=[1, 2])
+    before = sorted(data.rglob("*"))
+    assert run_ablations.main(chosen) == 0
+    *commands, number, time = capsys.readouterr().out.splitlines()
+    found = planned(output_dir="out", seeds=[1, 2]).cells
+    assert len(commands) == len(found)
+    for line, cell in zip(commands, found, strict=True):
+        assert line.startswith(f"{cell.name}: ") and f"/{cell.script} " in line
+    assert number == f"{len(found)} cells; 0 of them have finished"
+    assert "is known once one of their kind has finished" in time
+    assert sorted(data.rglob("*")) == before
+    # After one of each kind, the rest can be told.
+    done = {cell.kind: cell for cell in found}.values()
+    for cell in done:
+        (data / "out" / cell.name).mkdir(parents=True)
+        content = json.dumps({"words": list(cell.words), "seconds": 600.0})
+        (data / "out" / cell.name / "cell.json").write_text(content)
+    assert run_ablations.main(chosen) == 0
+    *commands, _, time = capsys.readouterr().out.splitlines()
+    assert len(commands) == len(found) - len(done)
+    assert time == f"the run: about {10 * len(commands)} minutes"

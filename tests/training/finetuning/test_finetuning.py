@@ -379,6 +379,7 @@ def test_mistakes_are_pointed_to_if_there_are_any(tmp_path, predicted):
         eval_sets=["dev"],
         metric="accuracy",
         has_classes=True,
+        has_percentages=False,
         title="title",
         judge=lambda predictions: [Judgement("text", "a", predicted, 0.5)],
         trivial_score=lambda examples: None,
@@ -388,7 +389,7 @@ def test_mistakes_are_pointed_to_if_there_are_any(tmp_path, predicted):
         task=task,
         given=types.SimpleNamespace(output_dir=str(tmp_path)),
         score=lambda *_: (types.SimpleNamespace(examples=[]), {"loss": 0.5}),
-        log=types.SimpleNamespace(say=said.append),
+        log=types.SimpleNamespace(say=said.append, scores=lambda *_: None),
         chief=True,
     )
     trainer = types.SimpleNamespace(progress=types.SimpleNamespace(step=1))

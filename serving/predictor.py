@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
 
 from serving import checksums, forms
 from text.errors import UserError
@@ -62,6 +63,16 @@ class Predictor:
                 f"{model}: takes {', '.join(sorted(served)) or 'nothing'}, but {path} "
                 f"says {', '.join(sorted(self.parts))}; use the export's own folder"
             )
+
+    def signature(self) -> dict:
+        """The tensors of serving_default, in the JSON of TensorFlow Serving's metadata."""
+        _, inputs = self._serve.structured_input_signature
+        outputs = self._serve.structured_outputs
+        return {
+            "inputs": {name: _described(spec) for name, spec in inputs.items()},
+            "outputs": {name: _described(spec) for name, spec in outputs.items()},
+            "method_name": "tensorflow/serving/predict",
+        }
 
     def warm_up(self) -> None:
         """Answers a short request; the first one takes much longer than others.
@@ -189,6 +200,18 @@ def _length(request):
     texts = [text for part in lists for text in part]
     texts += [part for part in request.values() if isinstance(part, str)]
     return max(map(len, lists), default=0), sum(map(len, texts))
+
+
+def _described(spec):
+    """JSON of a tensorflow.TensorInfo; sizes are strings there."""
+    rank = spec.shape.rank
+    sizes = [] if rank is None else spec.shape.as_list()
+    dims = [{"size": str(-1 if n is None else n), "name": ""} for n in sizes]
+    return {
+        "dtype": types_pb2.DataType.Name(spec.dtype.as_datatype_enum),
+        "tensor_shape": {"dim": dims, "unknown_rank": rank is None},
+        "name": spec.name or "",
+    }
 
 
 def _tensor(values, kind):

@@ -297,7 +297,9 @@ def _serve(given):
             f"--serve needs the package {error.name}, which is not installed; run pip "
             "install -r requirements/serve.txt"
         ) from error
-    server.run(Predictor(given.model_dir), given.host, given.serve, given.model_name)
+    predictor = Predictor(given.model_dir)
+    predictor.warm_up()
+    server.run(predictor, given.host, given.serve, given.model_name)
 
 
 if __name__ == "__main__":

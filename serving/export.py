@@ -34,7 +34,14 @@ import tensorflow as tf
 from absl import logging
 
 from modeling.encoders.config import EncoderConfig
-from serving import export_folder, forms, portable, predictor
+from serving import (
+    checksums,
+    export_folder,
+    forms,
+    portable,
+    predictor,
+    warm_up,
+)
 from text.errors import UserError
 from text.files import anywhere
 from text.records import encoding
@@ -121,10 +128,14 @@ def save(output_dir: str, product: Product) -> str:
             same folder; or the reloaded model gives other answers, and was removed.
     """
     final = os.path.join(output_dir, predictor.FOLDER)
+    print(f"exporting to {final}", flush=True)
     with export_folder.replacing(final) as directory:
         _write(product, directory)
+        _write_warm_up(product, directory)
+        print("loading the export in another process to check it", flush=True)
         _check(product, directory)
         for name in product.formats:
+            print(f"converting the network to {name} and checking it", flush=True)
             network = os.path.join(directory, TENSORS)
             with _quiet():
                 found = portable.write(name, network, directory, product.batch)
@@ -159,14 +170,33 @@ def _write(product: Product, directory: str) -> None:
         )
 
 
+def _write_warm_up(product: Product, directory: str) -> None:
+    """Of the first request alone: a sample, while later ones may be a user's texts."""
+    texts = {
+        name: _strings([product.requests[0][name]], kind)
+        for name, kind in product.inputs.items()
+    }
+    texts = {
+        name: tf.constant(values, dtype, shape)
+        for name, (dtype, shape, values) in texts.items()
+    }
+    row = {name: values[:1] for name, values in product.batch.items()}
+    calls = dict.fromkeys(("serving_default", *product.more), texts)
+    warm_up.write(os.path.join(directory, TEXT), calls | {"tensors": row})
+    warm_up.write(os.path.join(directory, TENSORS), {"serving_default": row})
+
+
 def _describe(product: Product, directory: str) -> None:
     """Writes export.json, the last file, when all others are on disk."""
     written = export_folder.files(directory)
-    for name in written:
-        if not tf.io.gfile.isdir(path := os.path.join(directory, name)):
-            anywhere.sync(path)
+    paths = {name: os.path.join(directory, name) for name in written}
+    files = [name for name, path in paths.items() if not tf.io.gfile.isdir(path)]
+    for name in files:
+        anywhere.sync(paths[name])
     description = _description(product)
     description["files"] = sorted([*written, predictor.DESCRIPTION])
+    description["checksums"] = checksums.of_files(directory, sorted(files))
+    description = checksums.sealed(description)
     content = json.dumps(description, ensure_ascii=False, indent=2) + "\n"
     with anywhere.replacing(
         os.path.join(directory, predictor.DESCRIPTION), "w"

@@ -3,10 +3,12 @@
 It loads TensorFlow when it converts, so that --help can list the formats at once.
 """
 
+import contextlib
 import importlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -76,6 +78,8 @@ def _onnx(serve, loaded, batch) -> tuple[bytes, Callable]:
     import tf2onnx
 
     logging.getLogger("tf2onnx").setLevel("ERROR")
+    # It warns of its own temporary tables; export.py sets the level back.
+    tf.get_logger().setLevel("ERROR")
     specs = [
         tf.TensorSpec([None] * values.ndim, tf.int32, name)
         for name, values in batch.items()
@@ -87,12 +91,42 @@ def _onnx(serve, loaded, batch) -> tuple[bytes, Callable]:
     model, _ = tf2onnx.convert.from_function(
         tf.function(call, autograph=False), input_signature=specs, opset=18
     )
+    _name_axes(model.graph, batch, serve(**_tensors(batch)))
     content = model.SerializeToString()
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return content, lambda batch: dict(
         zip(names, session.run(names, dict(batch)), strict=True)
     )
+
+
+def _tensors(batch):
+    import tensorflow as tf
+
+    return {name: tf.constant(values) for name, values in batch.items()}
+
+
+def _name_axes(graph, batch, outputs) -> None:
+    """Names the axes of any size in an ONNX graph, which come as numbers.
+
+    Args:
+        batch, outputs: arrays by name, whose sizes tell which axes are the same.
+    """
+    known = {}  # names by size, for the axes of the outputs
+    for value in graph.input:
+        last = "predictions" if value.name == "masked_lm_positions" else "sequence"
+        axes = value.type.tensor_type.shape.dim
+        names = ["batch", *["choices"] * (len(axes) - 2), last]
+        for axis, name, size in zip(axes, names, batch[value.name].shape, strict=True):
+            axis.dim_param = name
+            known.setdefault(size, set()).add(name)
+    for value in graph.output:
+        first, *others = value.type.tensor_type.shape.dim
+        first.dim_param = "batch"
+        for axis, size in zip(others, outputs[value.name].shape[1:], strict=True):
+            names = known.get(size, set()) - {"batch"}
+            if not axis.dim_value:
+                axis.dim_param = names.pop() if len(names) == 1 else ""
 
 
 def _litert(serve, loaded, batch) -> tuple[bytes, Callable]:
@@ -108,13 +142,30 @@ def _litert(serve, loaded, batch) -> tuple[bytes, Callable]:
     function = function.get_concrete_function(**specs)
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], loaded)
     content = converter.convert()
-    runner = Interpreter(model_content=content).get_signature_runner("serving_default")
+    with _silent():
+        runner = Interpreter(model_content=content)
+        runner = runner.get_signature_runner("serving_default")
 
     def run(batch):
-        rows = [
-            runner(**{name: values[i : i + 1] for name, values in batch.items()})
-            for i in range(len(batch["input_ids"]))
-        ]
+        with _silent():  # the first call starts more
+            rows = [
+                runner(**{name: values[i : i + 1] for name, values in batch.items()})
+                for i in range(len(batch["input_ids"]))
+            ]
         return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
     return content, run
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Drops what C++ code says on stderr, such as that it was started."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -10,13 +10,15 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
 
-from serving import forms
+from serving import checksums, forms
 from text.errors import UserError
 from text.files import anywhere, local, protected
 
 DESCRIPTION = protected.EXPORT_DESCRIPTION
 FOLDER = "export"  # in an output_dir
+_TEXT = "text/1/"  # the SavedModel for texts, in the export
 _KINDS = {"text": "a string", "list": "a list of strings"}
 _LIBRARIES = ("tensorflow_text",)
 
@@ -45,6 +47,7 @@ class Predictor:
         self.parts: Mapping[str, str] = self.description["inputs"]
         self._defaults = self.description.get("defaults", {})
         _import_libraries(self.description.get("libraries", ()), path)
+        checksums.check_files(model, _expected(self.description))
         try:
             self._loaded = tf.saved_model.load(model)  # keeps the variables alive
         except (OSError, ValueError, tf.errors.OpError) as error:
@@ -60,6 +63,25 @@ class Predictor:
                 f"{model}: takes {', '.join(sorted(served)) or 'nothing'}, but {path} "
                 f"says {', '.join(sorted(self.parts))}; use the export's own folder"
             )
+
+    def signature(self) -> dict:
+        """The tensors of serving_default, in the JSON of TensorFlow Serving's metadata."""
+        _, inputs = self._serve.structured_input_signature
+        outputs = self._serve.structured_outputs
+        return {
+            "inputs": {name: _described(spec) for name, spec in inputs.items()},
+            "outputs": {name: _described(spec) for name, spec in outputs.items()},
+            "method_name": "tensorflow/serving/predict",
+        }
+
+    def warm_up(self) -> None:
+        """Answers a short request; the first one takes much longer than others.
+
+        Raises:
+            UserError: an output is not finite.
+        """
+        words = {"text": "a", "list": ["a"]}
+        self.predict([{name: words[kind] for name, kind in self.parts.items()}])
 
     def predict(self, requests: list[Mapping], batch_size: int = 32) -> list[dict]:
         """Answers requests; those of similar length share a batch.
@@ -180,6 +202,18 @@ def _length(request):
     return max(map(len, lists), default=0), sum(map(len, texts))
 
 
+def _described(spec):
+    """JSON of a tensorflow.TensorInfo; sizes are strings there."""
+    rank = spec.shape.rank
+    sizes = [] if rank is None else spec.shape.as_list()
+    dims = [{"size": str(-1 if n is None else n), "name": ""} for n in sizes]
+    return {
+        "dtype": types_pb2.DataType.Name(spec.dtype.as_datatype_enum),
+        "tensor_shape": {"dim": dims, "unknown_rank": rank is None},
+        "name": spec.name or "",
+    }
+
+
 def _tensor(values, kind):
     """string [b], or [b, longest list] padded with ""."""
     if kind == "list":
@@ -239,6 +273,21 @@ def interrupted(final: str) -> str | None:
     return None
 
 
+def _expected(description):
+    """The checksums of what loading reads of the SavedModel for texts, by path within it.
+
+    A user may change the requests in assets.extra.
+    """
+    sums = description.get("checksums", {})  # earlier versions wrote none
+    sums = {
+        name.removeprefix(_TEXT): checksum
+        for name, checksum in sums.items()
+        if name.startswith(_TEXT)
+    }
+    read = ("saved_model.pb", "variables", "assets")
+    return {k: checksum for k, checksum in sums.items() if k.split("/")[0] in read}
+
+
 def _folders(parent):
     if not tf.io.gfile.isdir(parent):
         return []
@@ -253,7 +302,15 @@ def _read(path):
         form, parts = description["form"], description["inputs"]
         if form not in forms.FORMS or not parts or set(parts.values()) - set(_KINDS):
             raise ValueError(f"form {form!r} with inputs {parts}")
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        if not checksums.is_intact(description):
+            raise ValueError("it is damaged or was changed")
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise UserError(
             f"{path}: does not describe a known kind of export ({error}); export the model "
             "again"

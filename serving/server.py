@@ -2,16 +2,19 @@
 
     GET  /                          a page for trying the model
     GET  /v1/models/NAME            the model's status
+    GET  /v1/models/NAME/metadata   its signature
     POST /v1/models/NAME:predict    {"instances": [...]} -> {"predictions": [...]}
+                                    {"inputs": {...}} -> {"outputs": {...}}
 
-An instance is an object with the model's parts, or the part itself if there is only one. As
+An instance is an object with the model's parts, or the part itself if there is only one;
+inputs and outputs are the same by columns. /v1/models/NAME/versions/1 is the same model. As
 in TensorFlow Serving, an error is {"error": "..."}. It differs from TensorFlow Serving:
 
 * A prediction is the final answer (serving/forms.py), {"predicted": "positive",
   "probabilities": {"positive": 0.9, ...}}; TensorFlow Serving returns the row of every
   output tensor, {"predicted": "positive", "labels": [...], "probabilities": [...]}.
 * Lists may have different lengths; TensorFlow Serving wants them padded with "".
-* There is one signature and one version; {"inputs": ...} by columns is not accepted.
+* There is one signature and one version.
 * Pages from other sites are refused by their Origin and, on a loopback address, by the
   host name under which they reach this server.
 
@@ -40,6 +43,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from serving.predictor import Predictor
+from serving.request_log import RequestLog
 from text.errors import UserError
 
 MAX_BYTES = 4 << 20  # per request
@@ -131,9 +135,18 @@ def app(
         version = {"version": "1", "state": "AVAILABLE", "status": good}
         return JSONResponse({"model_version_status": [version]})
 
+    async def metadata(request: Request) -> JSONResponse:
+        spec = {"name": name, "signature_name": "", "version": "1"}
+        signatures = {"serving_default": predictor.signature()}
+        signatures = {"signature_def": {"signature_def": signatures}}
+        return JSONResponse({"model_spec": spec, "metadata": signatures})
+
     async def predict(request: Request) -> JSONResponse:
-        requests = _instances(await _body(request), predictor)
-        return JSONResponse({"predictions": await batcher.predict(requests)})
+        requests, by_columns = _instances(await _body(request), predictor)
+        answers = await batcher.predict(requests)
+        if by_columns:
+            return JSONResponse({"outputs": _columns(answers)})
+        return JSONResponse({"predictions": answers})
 
     async def show(request: Request) -> HTMLResponse:
         return page.response()
@@ -154,12 +167,8 @@ def app(
         return Response(status_code=400)  # no one reads it
 
     return Starlette(
-        routes=[
-            Route("/", show),
-            Route(f"/v1/models/{name}", status),
-            Route(f"/v1/models/{name}:predict", predict, methods=["POST"]),
-        ],
-        middleware=[Middleware(_Guard, hosts=hosts)],
+        routes=[Route("/", show), *_routes(name, status, metadata, predict)],
+        middleware=[Middleware(RequestLog), Middleware(_Guard, hosts=hosts)],
         exception_handlers={
             HTTPException: refuse,
             ClientDisconnect: gone,
@@ -167,6 +176,13 @@ def app(
         },
         lifespan=batcher.lifespan,
     )
+
+
+def _routes(name, status, metadata, predict):
+    for model in (f"/v1/models/{name}", f"/v1/models/{name}/versions/1"):
+        yield Route(model, status)
+        yield Route(f"{model}/metadata", metadata)
+        yield Route(f"{model}:predict", predict, methods=["POST"])
 
 
 # --- Who asks ----------------------------------------------------------------------------
@@ -258,18 +274,21 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _instances(body: bytes, predictor: Predictor) -> list[dict]:
-    """The requests to the model in the body of a request to the server."""
+def _instances(body: bytes, predictor: Predictor) -> tuple[list[dict], bool]:
+    """The requests to the model in the body of one to the server; whether by columns."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"not JSON: {error}") from None
-    wanted = f'{{"instances": [...]}}, each {predictor.describe_request()}'
+    expected = f'{{"instances": [...]}}, each {predictor.describe_request()}'
+    by_columns = isinstance(content, dict) and "inputs" in content
+    if by_columns and "instances" not in content:
+        content["instances"] = _rows(content.pop("inputs"), predictor)
     if not isinstance(content, dict) or not isinstance(content.get("instances"), list):
-        raise HTTPException(400, f"the request is not {wanted}")
+        raise HTTPException(400, f"the request is not {expected}")
     if others := sorted(content.keys() - {"instances", "signature_name"}):
         raise HTTPException(
-            400, f"{others[0][:40]!a} is unknown; the request must be {wanted}"
+            400, f"{others[0][:40]!a} is unknown; the request must be {expected}"
         )
     if content.get("signature_name", "serving_default") != "serving_default":
         raise HTTPException(400, "signature_name: must be serving_default")
@@ -285,7 +304,30 @@ def _instances(body: bytes, predictor: Predictor) -> list[dict]:
         instances = [x if isinstance(x, dict) else {part: x} for x in instances]
     for number, instance in enumerate(instances):
         _check(instance, f"instances[{number}]", predictor)
-    return instances
+    return instances, by_columns
+
+
+def _rows(columns, predictor):
+    """The instances in {"inputs": ...}."""
+    if not isinstance(columns, dict) and len(predictor.parts) == 1:
+        (part,) = predictor.parts
+        columns = {part: columns}
+    is_valid = isinstance(columns, dict) and columns
+    if not is_valid or not all(isinstance(x, list) for x in columns.values()):
+        names = ", ".join(predictor.parts)
+        raise HTTPException(400, f"inputs: must be an object of lists by name: {names}")
+    if len({len(column) for column in columns.values()}) > 1:
+        sizes = ", ".join(f"{k[:40]!a} {len(v)}" for k, v in columns.items())
+        raise HTTPException(400, f"inputs: the lists differ in length: {sizes}")
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _columns(answers):
+    """{"outputs": ...}: without its name if there is only one, as in TensorFlow Serving."""
+    names = answers[0] if answers else {}
+    columns = {name: [answer[name] for answer in answers] for name in names}
+    return columns if len(columns) != 1 else columns.popitem()[1]
 
 
 def _check(instance, where, predictor):

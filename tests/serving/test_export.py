@@ -22,6 +22,7 @@ from training.backend import tf
 from serving import export, portable
 from serving.predictor import FOLDER, Predictor
 from tests import graph_session, jobs
+from tests.serving import prediction_logs
 from tests.serving.test_export_folder import left_by_a_killed_process
 from tests.serving.texts import TINY, real_texts, write_words
 from text.errors import UserError
@@ -296,6 +297,26 @@ def test_a_server_answers_by_every_signature_as_python_does(exported, predictor)
 
 
 @pytest.mark.slow
+def test_warm_up_requests_are_what_the_signatures_take(exported):
+    directory = exported / "output" / "export"
+    for part in (export.TEXT, export.TENSORS):
+        (path,) = (directory / part / "assets.extra").iterdir()
+        assert path.name == "tf_serving_warmup_requests"
+        signatures = []
+        with graph_session.loaded(directory / part) as session:
+            for record in tf.data.TFRecordDataset(str(path)):
+                signature, inputs = prediction_logs.request(record.numpy())
+                session.run(signature, inputs)
+                signatures.append(signature)
+        expected = (
+            {"serving_default", "tensors"}
+            if part == export.TEXT
+            else {"serving_default"}
+        )
+        assert set(signatures) == expected
+
+
+@pytest.mark.slow
 def test_tensorflows_own_program_runs_it(exported, predictor):
     command = [
         str(pathlib.Path(sys.executable).parent / "saved_model_cli"),
@@ -363,6 +384,10 @@ def assert_onnx_and_litert_say_the_same(directory):
     serve = loaded.signatures["serving_default"]
     expected = serve(**{k: tf.constant(v) for k, v in batch.items()})["logits"].numpy()
     session = onnxruntime.InferenceSession(str(directory / "model.onnx"))
+    described = (*session.get_inputs(), *session.get_outputs())
+    shapes = {each.name: each.shape for each in described}
+    assert shapes.pop("logits") == ["batch", 3]
+    assert list(shapes.values()) == [["batch", "sequence"]] * 3
     (found,) = session.run(["logits"], batch)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
     shorter = {name: values[1:3, :20] for name, values in batch.items()}

@@ -3,13 +3,14 @@
 import functools
 import json
 import os
+import pathlib
 import shutil
 import sys
 
 import numpy as np
 import pytest
 
-from serving import forms
+from serving import checksums, forms
 from serving.predictor import Predictor
 from tests import exports, jobs
 from text.errors import UserError
@@ -291,6 +292,62 @@ def test_what_is_no_whole_export(copied, spoil, message):
     assert message in str(error.value)
     assert str(copied) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def sealed(copied):
+    """An export that is described as `serving/export.py` does."""
+    path = copied / "export.json"
+    content = json.loads(path.read_text())
+    (copied / "text" / "1" / "assets" / "vocab.txt").write_text("some\nwords\n")
+    files = [x for x in copied.glob("text/**/*") if x.is_file()]
+    names = [str(file.relative_to(copied)) for file in files]
+    content["checksums"] = checksums.of_files(str(copied), names)
+    path.write_text(json.dumps(checksums.sealed(content)))
+    return copied
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES = {
+    "text/1/saved_model.pb": (flip, "is damaged or was changed"),
+    "text/1/variables/variables.index": (flip, "is damaged or was changed"),
+    "text/1/assets/vocab.txt": (lambda path: path.write_text("some\n"), "is damaged"),
+    "text/1/variables/variables.data-00000-of-00001": (pathlib.Path.unlink, "missing"),
+    "export.json": (
+        lambda path: path.write_text(path.read_text().replace('"text_a"', '"text_b"')),
+        "is damaged or was changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_file_is_named(sealed, name):
+    damage, message = DAMAGES[name]
+    damage(sealed / name)
+    with pytest.raises(UserError) as error:
+        Predictor(str(sealed))
+    assert str(error.value).startswith(f"{sealed / name}: ")
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_description_without_an_end_is_refused(copied):
+    (copied / "export.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match="does not describe a known kind of export"):
+        Predictor(str(copied))
+
+
+def test_a_part_of_a_sealed_export_is_enough(sealed):
+    """What only others read may be missing, and the version have another number."""
+    (sealed / "text" / "1").rename(sealed / "text" / "7")
+    (sealed / "text" / "7" / "fingerprint.pb").unlink()
+    predictor = Predictor(str(sealed / "text" / "7"))
+    predictor.warm_up()
+    assert predictor.predict([{"text_a": "good"}])[0]["predicted"] == "positive"
 
 
 def test_saved_model_by_itself(copied):

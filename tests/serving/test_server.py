@@ -42,6 +42,47 @@ def test_status_is_that_of_tensorflow_serving(port):
     assert (status, content) == (200, {"model_version_status": [version]})
 
 
+def test_inputs_by_columns_become_outputs_by_columns(port):
+    body = {"inputs": {"context": ["c", ""], "endings": [["a", "bbb"], ["aa"]]}}
+    expected = {"predicted": [1, 0], "probabilities": [[0.25, 0.75], [1.0]]}
+    assert send(port("choice"), body)[:2] == (200, {"outputs": expected})
+    # A single part and a single output go without their names, as in TensorFlow Serving.
+    assert send(port("number"), {"inputs": ["four"]})[:2] == (200, {"outputs": [4.0]})
+    assert send(port("number"), {"inputs": []})[:2] == (200, {"outputs": {}})
+
+
+def test_the_version_is_the_model(port):
+    path = "/v1/models/toy/versions/1"
+    body = {"instances": ["good"]}
+    assert (
+        send(port("label"), body, f"{path}:predict")[1] == send(port("label"), body)[1]
+    )
+    assert send(port("label"), None, path, "GET")[0] == 200
+    assert send(port("label"), body, "/v1/models/toy/versions/2:predict")[0] == 404
+
+
+def test_metadata_are_those_of_tensorflow_serving(port):
+    path = "/v1/models/toy/metadata"
+    status, content, _ = send(port("choice"), None, path, "GET")
+    assert status == 200
+    assert content["model_spec"]["name"] == "toy"
+    signature = content["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    any_size = {"size": "-1", "name": ""}
+    endings = signature["inputs"]["endings"]
+    assert endings["dtype"] == "DT_STRING"
+    assert endings["tensor_shape"] == {"dim": [any_size] * 2, "unknown_rank": False}
+    assert signature["outputs"]["predicted"]["dtype"] == "DT_INT32"
+    assert signature["outputs"]["probabilities"]["dtype"] == "DT_FLOAT"
+
+
+def test_requests_are_logged_without_their_texts(port, capfd):
+    send(port("label"), {"instances": ["secret"]})
+    send(port("label"), None, "/v1/%0amodels?secret", "GET")
+    lines = capfd.readouterr().err.splitlines()
+    assert re.fullmatch(r"POST /v1/models/toy:predict 200 \d+ ms", lines[0])
+    assert re.fullmatch(r"GET /v1/%0amodels 404 \d+ ms", lines[1])
+
+
 BAD_BODIES = [
     (b"", "not JSON: "),
     (b"\xff", "not JSON: "),
@@ -54,7 +95,14 @@ BAD_BODIES = [
     ),
     ({}, "the request is not"),
     ({"instances": {}}, "the request is not"),
-    ({"inputs": {"context": ["a"]}}, "the request is not"),
+    ({"inputs": ["a"]}, "inputs: must be an object of lists by name: context, endings"),
+    ({"inputs": {"context": "a", "endings": []}}, "inputs: must be an object of lists"),
+    (
+        {"inputs": {"context": ["a"], "endings": []}},
+        "inputs: the lists differ in length: 'context' 1, 'endings' 0",
+    ),
+    ({"inputs": {"context": ["a"]}}, "instances[0]: has no endings"),
+    ({"inputs": {"context": []}, "instances": []}, "'inputs' is unknown"),
     ({"instances": [], "path": "/etc/passwd"}, "'path' is unknown"),
     (
         {"instances": [], "signature_name": "tensors"},
@@ -278,6 +326,8 @@ def test_the_command_serves_until_ctrl_c(tmp_path):
             assert content["predictions"][0]["predicted"] == "positive"
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
-            assert process.stderr.read() == "Stopped\n"
+            log, end = process.stderr.read().splitlines()
+            assert re.fullmatch(r"POST /v1/models/toy:predict 200 \d+ ms", log)
+            assert end == "Stopped"
         finally:
             process.kill()

@@ -1,0 +1,59 @@
+"""Checksums of an export's files, so that a damaged copy is refused instead of used."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+
+import google_crc32c
+import tensorflow as tf
+
+from text.errors import UserError
+
+_NAME = "checksum"  # of the description, in itself
+_CHUNK = 16 << 20  # bytes
+
+
+def of_files(folder: str, names: Iterable[str]) -> dict[str, str]:
+    """The checksums of files by their names, which are paths within the folder."""
+    return {name: _of_file(os.path.join(folder, name)) for name in names}
+
+
+def check_files(folder: str, expected: Mapping[str, str]) -> None:
+    """Raises:
+    UserError: a file is missing, or has another checksum than expected.
+    """
+    for name, checksum in expected.items():
+        path = os.path.join(folder, name)
+        if not tf.io.gfile.exists(path):
+            raise UserError(f"{path}: is missing; copy the whole export again")
+        if _of_file(path) != checksum:
+            raise UserError(
+                f"{path}: is damaged or was changed (its checksum is not the one in "
+                "export.json); copy or export the model again"
+            )
+
+
+def sealed(description: Mapping) -> dict:
+    """A description of an export with its own checksum."""
+    return {**description, _NAME: _of_description(description)}
+
+
+def is_intact(description: Mapping) -> bool:
+    """Whether a description is as `sealed` made it, or has no checksum."""
+    return description.get(_NAME, _of_description(description)) == _of_description(
+        description
+    )
+
+
+def _of_description(description):
+    content = {k: value for k, value in description.items() if k != _NAME}
+    checksum = google_crc32c.value(json.dumps(content, sort_keys=True).encode())
+    return f"{checksum:08x}"
+
+
+def _of_file(path):
+    checksum = google_crc32c.Checksum()
+    with tf.io.gfile.GFile(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            checksum.update(chunk)
+    return checksum.hexdigest().decode()

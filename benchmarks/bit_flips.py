@@ -168,7 +168,13 @@ def main(given: Options) -> int:
                 what = f"{kind}, {masking}{', packed' * packed}"
                 place = folder / f"{masking}-{packed}"
                 place.mkdir()
-                settings = records(place, kind, masking=masking, gzip_compress=packed)
+                try:
+                    settings = records(
+                        place, kind, masking=masking, gzip_compress=packed
+                    )
+                except UserError as error:  # not every kind has static masks
+                    print(f"{what}: {error}")
+                    continue
                 readers = [trained, inspected]
                 look(what, place / "out.tfrecord", given.every, readers, settings)
                 # A description is short, and any of its characters may be a number.

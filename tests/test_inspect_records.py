@@ -74,6 +74,7 @@ def alone(path):
 def change_description(path, change):
     path = path.with_name(f"{path.name}.description.json")
     description = json.loads(path.read_text())
+    description.pop("sha256", None)  # as of an earlier version
     change(description)
     path.write_text(json.dumps(description))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import glob
+import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from text.errors import UserError
 from text.files import local, protected, sources
 
 SUFFIX = protected.DESCRIPTION_SUFFIX
+_CHECKSUM = "sha256"  # of the rest; earlier versions wrote none
 UNFINISHED = ".work"  # the folder of an unfinished run
 # The "offsets" of an output are the bytes at which its records 0, 1024, 2048, ... begin.
 OFFSET_EVERY = 1 << 10
@@ -58,6 +60,8 @@ class Description:
         try:
             with sources.opened(path) as file:
                 content = json.load(file)
+            if content.pop(_CHECKSUM, None) not in (None, _checksum(content)):
+                raise ValueError("its checksum is wrong")
             names = {field.name for field in dataclasses.fields(cls)} - {"path"}
             found = {key: value for key, value in content.items() if key in names}
             description = cls(**found, path=path)
@@ -79,6 +83,7 @@ class Description:
         content = dataclasses.asdict(self)
         del content["path"]
         known = {k: v for k, v in content.items() if v is not None}
+        known[_CHECKSUM] = _checksum(known)
         with replacing(path) as file:
             file.write(f"{json.dumps(known, indent=2)}\n".encode())
 
@@ -108,6 +113,12 @@ class Description:
         """What it says about a file: "instances", "bytes", and "offsets" if plain."""
         name = os.path.basename(file)
         return next(o for o in self.outputs if o["file"] == name)
+
+
+def _checksum(content):
+    """That of a description's JSON, without the checksum itself."""
+    written = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(written.encode()).hexdigest()
 
 
 def records_among(paths: Iterable[str]) -> list[str]:

@@ -390,6 +390,21 @@ def test_host_reads_its_own_blocks_only(tmp_path, monkeypatch):
     assert len(numbers(data.training(4, seed=3, first_batch=16), 16)) == 16
 
 
+def test_a_description_that_was_altered_is_refused(tmp_path):
+    path = tmp_path / "x.description.json"
+    outputs = [{"file": "x", "instances": 1234}]
+    descriptions.Description(outputs, max_seq_length=128).write(str(path))
+    content = path.read_text()
+    for old, new in (("1234", "1235"), ("128", "129"), ("_seq_", "_seb_")):
+        path.write_text(content.replace(old, new))
+        with pytest.raises(UserError, match="x.description.json: .*checksum is wrong"):
+            descriptions.Description.read(str(path))
+    # As earlier versions wrote it.
+    without = {name: x for name, x in json.loads(content).items() if name != "sha256"}
+    path.write_text(json.dumps(without))
+    assert descriptions.Description.read(str(path)).max_seq_length == 128
+
+
 def test_a_bad_description_does_not_block_other_records(tmp_path):
     path = write(tmp_path / "good", range(3))
     describe(tmp_path / "good.description.json", [(path, 3)])

@@ -52,9 +52,9 @@ class Progress:
             progress.advance(count)
 
     If `total` is None, only the amount done is shown. Work done before this start counts
-    towards the share, not towards the speed; nor does the first work of a job that
-    `starts_slowly`, because its function is traced then. A `brief` job prints no line if it
-    ends before the first is due.
+    towards the share, not towards the speed. The time left is not judged by the first work
+    of a job that `starts_slowly`, because its function is traced then. A `brief` job prints
+    no line if it ends before the first is due.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Progress:
         if unit == "MB" and total is not None and total < scale:
             unit, scale = "KB", scale / 1000
         self.what, self.total, self.unit, self.scale = what, total, unit, scale
-        self.done = self.already_done = 0.0
+        self.done = self.already_done = self.done_slowly = 0.0
         self.begun = self.timed_from = time.monotonic()
         self.shown = self.begun
 
@@ -88,7 +88,7 @@ class Progress:
         """Adds to the work done, in the unit of `total`."""
         if self.starts_slowly and not already_done:
             self.starts_slowly, self.timed_from = False, time.monotonic()
-            already_done = True
+            self.done_slowly = count
         self.done += count
         self.already_done += count * already_done
         wait = TERMINAL_SECONDS if is_live() else _LOG_SECONDS
@@ -98,8 +98,10 @@ class Progress:
     def _show(self, finished):
         self.is_silent = False
         self.shown = time.monotonic()
-        speed = self.done - self.already_done
-        speed /= max(self.shown - self.timed_from, 1e-9)
+        done, begun = self.done - self.already_done, self.begun
+        if not finished:
+            done, begun = done - self.done_slowly, self.timed_from
+        speed = done / max(self.shown - begun, 1e-9)
         line = f"{self.what}: {self.done / self.scale:,.0f} {self.unit}"
         if self.total is not None:
             line += f" ({self.done / self.total if self.total else 1.0:.0%})"

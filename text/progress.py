@@ -53,8 +53,8 @@ class Progress:
 
     If `total` is None, only the amount done is shown. Work done before this start counts
     towards the share, not towards the speed. The time left is not judged by the first work
-    of a job that `starts_slowly`, because its function is traced then. A `brief` job prints no line if it
-    ends before the first is due.
+    of a job that `starts_slowly`, because its function is traced then. A `brief` job prints
+    no line if it ends before the first is due.
     """
 
     def __init__(

@@ -108,10 +108,10 @@ def test_rows_that_trickle_do_not_wait_for_each_other(monkeypatch):
 
 def test_input_that_breaks_off(exported, monkeypatch, capsysbinary):
     class Broken(io.BytesIO):
-        def __next__(self):
+        def readline(self, size=-1):
             if self.tell():
                 raise OSError(5, "Input/output error")
-            return super().__next__()
+            return super().readline(size)
 
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Broken(b"good\nbad\n")))
     with pytest.raises(OSError, match="Input/output error"):
@@ -151,9 +151,9 @@ def test_a_line_typed_is_answered_at_once(exported, monkeypatch, capsys):
     class Typed(io.BytesIO):
         """Notes what was printed before each line was asked for."""
 
-        def __next__(self):
+        def readline(self, size=-1):
             printed.append(capsys.readouterr().out.count("\n"))
-            return super().__next__()
+            return super().readline(size)
 
     printed = []
     monkeypatch.setattr("sys.stdin", Terminal(Typed(b"good\nbad\n")))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -79,7 +80,6 @@ def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"vocab_file": None}, "span_corruption needs --vocab_file"),
         (
             {"vocab_file": VOCAB_FILE},
             "was made with a different vocabulary than",
@@ -117,6 +117,23 @@ def test_what_it_cannot_learn_from_is_refused(given, tmp_path, change, message):
     with pytest.raises(UserError, match=message):
         run(tmp_path, **given | change)
     assert not (tmp_path / "output").exists()
+
+
+def test_a_vocabulary_that_is_gone_must_be_named(given, tmp_path):
+    """As long as it is where the records were made, it need not be."""
+    vocabulary = tmp_path / "vocab.txt"
+    shutil.copy(given["vocab_file"], vocabulary)
+    records = make_records(
+        tmp_path,
+        vocab_file=str(vocabulary),
+        instances="full_sentences",
+        masking="dynamic",
+        dupe_factor=1,
+    )
+    vocabulary.unlink()
+    changes = {"input_file": [records], "vocab_file": None}
+    with pytest.raises(UserError, match="span_corruption needs --vocab_file"):
+        run(tmp_path, **given | changes)
 
 
 def test_without_unused_tokens_rows_behind_the_vocabulary_stand_for_spans(

@@ -37,6 +37,8 @@ def of_vocabulary(path: str, kind: type[Tokenizer]) -> dict:
 
     What names another vocabulary is ignored.
     """
+    if not sources.is_file(path):
+        return {}
     folder = os.path.dirname(path)
     own = _json_object(path + SUFFIX)
     _, noted = noted_by_run(folder)

@@ -268,7 +268,7 @@ def test_configs_of_both_kinds(version):
         ({"decoder_start_token_id": 2}, "decoder_start_token_id is 2.* pad_token_id"),
         ({"relative_attention_num_buckets": 7}, "is 7; it must be even"),
         ({"relative_attention_max_distance": 4}, "is 4; .*more than half of .*, 4"),
-        ({"relative_attention_max_distance": 10**12}, "0; .* and at most 1048576"),
+        ({"relative_attention_max_distance": 2 * 10**9}, "0; .* and at most 1048576"),
         ({"eos_token_id": 64}, "eos_token_id is 64; .*vocab_size=64"),
         ({"tie_word_embeddings": "yes"}, "scale_decoder_outputs is 'yes'.*bool"),
         ({"d_kv": 0}, "attention_head_size is 0"),

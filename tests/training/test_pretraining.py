@@ -54,7 +54,7 @@ def test_every_use_is_held_to_the_text_of_the_records(
     }
     fill(trained, vocab_file)
     assert "the [MASK]" not in capsys.readouterr().err
-    # As where the vocabulary of the records was not at hand, and only its checksum is known.
+    # As where the vocabulary of the records was not at hand; its checksum is known.
     (output / "vocab.txt").unlink()
     # As many tokens in another order.
     other = str(tmp_path / "other.txt")

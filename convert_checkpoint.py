@@ -249,13 +249,6 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     return Model(found, config, tokenizer, files, task and text | task, text)
 
 
-def _check_capacity(given, config):
-    for name in ("vocab_size", "max_position_embeddings"):
-        if value := getattr(given, name):
-            longer = dataclasses.replace(config, **{name: value})
-            capacity.check_network(longer, f"--{name}={value}")
-
-
 def _task(prefix) -> dict:
     """What the head is for, if a file next to a checkpoint says so."""
     path = os.path.join(checkpoint.folder_of(prefix), run_folder.TASK)
@@ -433,14 +426,16 @@ def main(given: Options) -> int:
         )
     if given.add_words_file:
         _add_words(model, given)
-    encoder = whole_model.network(model.config).encoder
-    _check_capacity(given, model.config)
-    if given.vocab_size:
-        model.config = tables.add_words(model.tensors, encoder, given.vocab_size)
-    if given.max_position_embeddings:
-        model.config = tables.add_positions(
-            model.tensors, encoder, given.max_position_embeddings
-        )
+    for name, lengthen in (
+        ("vocab_size", tables.add_words),
+        ("max_position_embeddings", tables.add_positions),
+    ):
+        if number := getattr(given, name):
+            if name in vars(model.config):
+                longer = dataclasses.replace(model.config, **{name: number})
+                capacity.check_network(longer, f"--{name}={number}")
+            encoder = whole_model.network(model.config).encoder
+            model.config = lengthen(model.tensors, encoder, number)
     with _alone(given.output_dir):
         _write(model, given, ", ".join(prefixes))
     return 0

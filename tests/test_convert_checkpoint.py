@@ -260,7 +260,16 @@ def test_positions_are_lengthened_by_copies(tmp_path):
     old = tensors[name]
     assert np.array_equal(table, np.concatenate([old, old, old[:3]]))
     config = checkpoint.read_config(str(tmp_path / "longer"))
-    assert config == dataclasses.replace(TINY, max_position_embeddings=15)
+    longer = dataclasses.replace(TINY, max_position_embeddings=15)
+    assert config == longer
+    convert(
+        input=[str(tmp_path)],
+        output_dir=str(tmp_path / "larger"),
+        max_position_embeddings=15,
+        vocab_size=20,
+    )
+    config = checkpoint.read_config(str(tmp_path / "larger"))
+    assert config == dataclasses.replace(longer, vocab_size=20)
 
 
 @pytest.mark.slow

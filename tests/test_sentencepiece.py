@@ -25,6 +25,7 @@ import tests
 from training import run
 from training.backend import tf
 from modeling.encoders.albert_config import AlbertConfig
+from serving import checksums
 from serving.predictor import Predictor
 from tests import jobs
 from text.errors import UserError
@@ -103,7 +104,8 @@ def test_a_classifier_answers_from_an_export_that_names_what_it_needs(folder):
     for model, needs in (("text", True), ("tensors", False)):
         content = (export / model / "1" / "saved_model.pb").read_bytes()
         assert (b"Sentencepiece" in content) == needs
-    path.write_text(json.dumps(description | {"libraries": ["os"]}))
+    changed = checksums.sealed(description | {"libraries": ["os"]})
+    path.write_text(json.dumps(changed))
     with pytest.raises(UserError, match="export.json: the model needs 'os'"):
         Predictor(output)
 

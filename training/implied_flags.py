@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from training import checkpoint, run_folder
 from text.errors import UserError
+from text.files import sources
 from text.tokenizers import gpt_words, kinds, recorded_settings
 
 
@@ -76,14 +77,16 @@ def _digest(vocab_file):
 
 
 def check(given, name: str) -> None:
-    """Refuses a flag that is not given and that nothing knows.
+    """Refuses a flag that names nothing, or that is not given and that nothing knows.
 
     Args:
         name: vocab_file or bert_config_file.
     Raises:
         UserError: says where it was looked for.
     """
-    if getattr(given, name) is not None:
+    if (path := getattr(given, name)) is not None:
+        if not sources.exists(path):
+            raise UserError(f"{path}: no such file; pass the model's --{name}")
         return
     for folder in _folders(given):
         if name == "bert_config_file":

@@ -165,6 +165,8 @@ def test_bfloat16_training_of_several_labels_exports_float32_unless_asked(
     bfloat16 = {"export_dtype": "mixed_bfloat16"}
     run(folder, do_train=False, do_export=True, **bfloat16, **kind)
     written = json.loads((directory / "export.json").read_text())
+    for one in (written, description):
+        del one["checksum"], one["checksums"]
     assert written == description | {"dtype": "mixed_bfloat16"}
     loaded = tf.saved_model.load(str(directory / "tensors" / "1"))
     graph = loaded.signatures["serving_default"].graph.as_graph_def()

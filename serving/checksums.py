@@ -10,6 +10,7 @@ import tensorflow as tf
 from text.errors import UserError
 
 _NAME = "checksum"  # of the description, in itself
+_LOADED = ("saved_model.pb", "variables", "assets")
 _CHUNK = 16 << 20  # bytes
 
 
@@ -18,12 +19,23 @@ def of_files(folder: str, names: Iterable[str]) -> dict[str, str]:
     return {name: _of_file(os.path.join(folder, name)) for name in names}
 
 
-def check_files(folder: str, expected: Mapping[str, str]) -> None:
-    """Raises:
-    UserError: a file is missing, or has another checksum than expected.
+def check_model(folder: str, description: Mapping, model: str) -> None:
+    """Checks what loading reads of a SavedModel.
+
+    A user may change the requests in assets.extra.
+
+    Args:
+        folder: that of the SavedModel.
+        description: the content of export.json; earlier versions wrote no checksums.
+        model: the folder's path in the export, as text/1.
+    Raises:
+        UserError: a file is missing, or has another checksum than described.
     """
-    for name, checksum in expected.items():
-        path = os.path.join(folder, name)
+    for name, checksum in description.get("checksums", {}).items():
+        within = name.removeprefix(f"{model}/")
+        if within == name or within.split("/")[0] not in _LOADED:
+            continue
+        path = os.path.join(folder, within)
         if not tf.io.gfile.exists(path):
             raise UserError(f"{path}: is missing; copy the whole export again")
         if _of_file(path) != checksum:

@@ -42,13 +42,13 @@ from serving import (
     predictor,
     warm_up,
 )
+from serving.predictor import TENSORS, TEXT
 from text.errors import UserError
 from text.files import anywhere
 from text.records import encoding
 from text.records.rows import Layout
 from text.tokenizers.tokenizer import Tokenizer
 
-TEXT, TENSORS = os.path.join("text", "1"), os.path.join("tensors", "1")
 _RELOAD = os.path.join(os.path.dirname(__file__), "reload.py")
 # The loaders of reload.py, and how messages begin.
 _LOADERS = {

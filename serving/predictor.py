@@ -18,7 +18,7 @@ from text.files import anywhere, local, protected
 
 DESCRIPTION = protected.EXPORT_DESCRIPTION
 FOLDER = "export"  # in an output_dir
-_TEXT = "text/1/"  # the SavedModel for texts, in the export
+TEXT, TENSORS = "text/1", "tensors/1"  # the SavedModels in an export
 _KINDS = {"text": "a string", "list": "a list of strings"}
 _LIBRARIES = ("tensorflow_text",)
 
@@ -42,12 +42,12 @@ class Predictor:
         """
         self._directory = directory
         model, path = _find(directory)
-        self.description = _read(path)
+        self.description = read_description(path)
         self.title = _title(os.path.dirname(path))
         self.parts: Mapping[str, str] = self.description["inputs"]
         self._defaults = self.description.get("defaults", {})
         _import_libraries(self.description.get("libraries", ()), path)
-        checksums.check_files(model, _expected(self.description))
+        checksums.check_model(model, self.description, TEXT)
         try:
             self._loaded = tf.saved_model.load(model)  # keeps the variables alive
         except (OSError, ValueError, tf.errors.OpError) as error:
@@ -273,28 +273,19 @@ def interrupted(final: str) -> str | None:
     return None
 
 
-def _expected(description):
-    """The checksums of what loading reads of the SavedModel for texts, by path within it.
-
-    A user may change the requests in assets.extra.
-    """
-    sums = description.get("checksums", {})  # earlier versions wrote none
-    sums = {
-        name.removeprefix(_TEXT): checksum
-        for name, checksum in sums.items()
-        if name.startswith(_TEXT)
-    }
-    read = ("saved_model.pb", "variables", "assets")
-    return {k: checksum for k, checksum in sums.items() if k.split("/")[0] in read}
-
-
 def _folders(parent):
     if not tf.io.gfile.isdir(parent):
         return []
     return [name.rstrip("/") for name in sorted(tf.io.gfile.listdir(parent))]
 
 
-def _read(path):
+def read_description(path: str) -> dict:
+    """The content of an export.json.
+
+    Raises:
+        UserError: it does not describe an export, or is damaged.
+        OSError: it cannot be read.
+    """
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
     try:

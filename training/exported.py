@@ -5,12 +5,10 @@ import os
 
 from training import checkpoint, run_folder
 from training.backend import tf
-from serving import predictor
+from serving import checksums, predictor
 from text.errors import UserError
 from text.files import anywhere
 from text.tokenizers import kinds
-
-_NETWORK, _ASSETS = os.path.join("tensors", "1"), os.path.join("text", "1", "assets")
 
 
 def is_export(path: str) -> bool:
@@ -20,7 +18,7 @@ def is_export(path: str) -> bool:
 
 def vocabulary_of(export: str) -> str | None:
     """The folder of an export's vocabulary, if it has one."""
-    assets = os.path.join(export, _ASSETS)
+    assets = os.path.join(export, predictor.TEXT, "assets")
     return assets if kinds.find_vocabulary(assets) else None
 
 
@@ -30,15 +28,22 @@ def unpack(export: str, folder: str) -> None:
     Args:
         export: a folder with export.json.
     Raises:
-        UserError: the export is incomplete.
+        UserError: the export is incomplete or damaged.
     """
+    described = predictor.read_description(os.path.join(export, predictor.DESCRIPTION))
     with anywhere.access(export):
-        described = anywhere.read_json(os.path.join(export, predictor.DESCRIPTION))
-        path = os.path.join(export, _NETWORK)
+        for model in (predictor.TEXT, predictor.TENSORS):
+            checksums.check_model(os.path.join(export, model), described, model)
         try:
-            loaded = tf.saved_model.load(path)
+            loaded = tf.saved_model.load(os.path.join(export, predictor.TENSORS))
             config = dict(described["bert_config"])
-        except (OSError, KeyError, TypeError) as error:
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            tf.errors.OpError,
+        ) as error:
             raise UserError(
                 f"{export}: not a complete export ({' '.join(str(error).split())[:200]}); "
                 "pass the output_dir that it was made from"

@@ -271,6 +271,13 @@ def test_a_search_of_students_stops_early_and_exports_the_best(files, capsys):
     jobs.run(files.kind.script, files.given("searched", **flags))
     after = jobs.results(files.folder, "searched")
     assert after == pytest.approx(before)
+    # A damaged export teaches nobody.
+    (vocabulary,) = (output / "export" / "text" / "1" / "assets").iterdir()
+    vocabulary.write_bytes(vocabulary.read_bytes()[:-2])
+    with pytest.raises(
+        UserError, match=f"{vocabulary.name}: is damaged or was changed"
+    ):
+        exported.unpack(str(output / "export"), str(unpacked))
 
 
 @pytest.mark.slow

@@ -169,7 +169,7 @@ class TokenizerOptions:
         Args, Raises: see `load_tokenizer`.
         """
         vocab_file = _file(vocab_file)
-        kind, chosen = kind_of(vocab_file), self.following(vocab_file)
+        kind, chosen = kind_of(vocab_file), self._following(vocab_file)
         if all(getattr(chosen, name) is not None for name in kind.text_flags):
             return chosen  # nothing is looked for
         with _named_for_what_it_is(vocab_file):
@@ -207,7 +207,7 @@ class TokenizerOptions:
         values = kind_of(vocab_file).resolved(chosen, vocab_file)
         return {"split_cjk": chosen.split_cjk, **values}
 
-    def following(self, vocab_file: str) -> typing.Self:
+    def _following(self, vocab_file: str) -> typing.Self:
         """These options, and what the vocabulary says if it is a tokenizer.json.
 
         Raises:

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -409,13 +410,19 @@ def test_onnx_and_litert_say_the_same(exported):
 
 
 @pytest.mark.slow
-def test_onnx_and_litert_say_the_same_of_the_exact_gelu(copied, unloaded):
+def test_onnx_and_litert_say_the_same_of_the_exact_gelu(copied, unloaded, capfd):
     config = dataclasses.replace(TINY, hidden_act="gelu_erf")
     for path in (copied / "config.json", copied / "output" / "bert_config.json"):
         path.write_text(config.to_json_string())
     formats = ["onnx", "litert"]
     run(copied, do_train=False, do_export=True, export_formats=formats)
     directory = copied / "output" / "export"
+    # Conversion takes a minute for a large model: it says what it does, and nothing else.
+    out, err = capfd.readouterr()
+    steps = [f"exporting to {directory}"]
+    steps += [f"converting the network to {name} and checking it" for name in formats]
+    assert [line for line in out.splitlines() if line in steps] == steps
+    assert not re.search("WARNING|INFO|serializing", out + err)
     description = json.loads((directory / "export.json").read_text())
     assert description["bert_config"]["hidden_act"] == "gelu_erf"
     assert_onnx_and_litert_say_the_same(directory)

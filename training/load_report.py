@@ -39,7 +39,7 @@ def grouped(names: Collection[str], most: int | None = None) -> str:
     """
     found = groups(names)
     if most and len(found) > most:
-        found = groups(names, lambda name: re.sub("/.*", "/*", name))
+        found = groups(names, lambda name: re.sub("([/.]).*", r"\1*", name))
     return ", ".join(found)
 
 

@@ -1,6 +1,7 @@
 """The config of a BERT, read from bert_config.json or Hugging Face's config.json."""
 
 import dataclasses
+import typing
 from collections.abc import Mapping
 
 from absl import logging
@@ -43,6 +44,8 @@ class BertConfig(EncoderConfig):
         their_defaults: values of keys that a config.json of Hugging Face may lack.
         their_fixed_values: keys of such a file that have no field here; with other values,
             the network is another one.
+        their_heads: Hugging Face's class -> keys that its head reads, and their values; the
+            head has no others here, and the keys have no effect in other classes.
     Raises:
         ValueError: a value has the wrong type or is out of range.
     Source: google-research/bert@eedf571 modeling.py, class BertConfig.
@@ -75,6 +78,7 @@ class BertConfig(EncoderConfig):
         "pruned_heads": {},
         "quantization_config": None,
     }
+    their_heads: typing.ClassVar[Mapping[str, Mapping[str, object]]] = {}
     their_pooled_classes = frozenset(
         {
             "BertForSequenceClassification",
@@ -161,16 +165,17 @@ class BertConfig(EncoderConfig):
             found = values.get(key)
             if found is not None and found != expected:
                 raise ValueError(
-                    f"{key} is {found!r:.40}, but must be {expected!r} in a "
-                    f"{cls.architecture} of the release; use another model"
+                    f"{key} is {found!r:.40}, but must be {expected!r} in the release's "
+                    f"{cls.architecture}; use another model"
                 )
+        cls._check_their_head(values)
         _warn_of_differences(values)
         is_decoder = values.get("is_decoder")
         if is_decoder not in (None, False, True):
             raise ValueError(
                 f"is_decoder is {is_decoder!r:.40}; it must be of type bool"
             )
-        classes = values.get("architectures") or ()
+        classes = their_classes(values)
         reads_first = is_decoder and not cls.their_pooled_classes.isdisjoint(classes)
         known = {field.name for field in dataclasses.fields(cls)} - cls.own_keys
         values = cls.their_defaults | {k: values[k] for k in values if k in known}
@@ -185,6 +190,16 @@ class BertConfig(EncoderConfig):
             "attention_direction": "left_to_right" if is_decoder else "both",
             "pooling": "first" if reads_first else None,
         }
+
+    @classmethod
+    def _check_their_head(cls, values):
+        for their_class in their_classes(values):
+            for key, expected in cls.their_heads.get(their_class, {}).items():
+                if values.get(key, expected) != expected:
+                    raise ValueError(
+                        f"{key} is {values[key]!r:.40}; in an {their_class} it must be "
+                        f"{expected!r}"
+                    )
 
     def to_hugging_face(self) -> dict:
         """The equivalent keys of a Hugging Face config.json.
@@ -206,6 +221,13 @@ class BertConfig(EncoderConfig):
         }
         del values["pooling"]
         return values | _THEIR_DIRECTIONS[values.pop("attention_direction")]
+
+
+def their_classes(values: Mapping) -> list[str]:
+    """The classes that a config.json of Hugging Face names; mostly one, or none."""
+    found = values.get("architectures")
+    found = found if isinstance(found, list) else []
+    return [name for name in found if isinstance(name, str)]
 
 
 def _warn_of_differences(values):

@@ -2,17 +2,10 @@
 
 import dataclasses
 
-from modeling.encoders.bert_config import BertConfig
+from modeling.encoders.bert_config import BertConfig, their_classes
 
 # What a generator and its discriminator may have in common.
 SHARED = ("embeddings", "none", "all")
-_CHOICE = "ElectraForMultipleChoice"
-# What its head does; the keys of other classes have no effect.
-_SUMMARY = {
-    "summary_type": "first",
-    "summary_use_proj": True,
-    "summary_activation": "gelu",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +36,13 @@ class ElectraConfig(BertConfig):
     their_fixed_values = BertConfig.their_fixed_values | {
         "hidden_act": "gelu"  # of the generator's head, whatever the key says
     }
+    their_heads = {
+        "ElectraForMultipleChoice": {
+            "summary_type": "first",
+            "summary_use_proj": True,
+            "summary_activation": "gelu",
+        }
+    }
     masked_lm_scope = "generator_predictions"
     masked_lm_transform = ""
     glorot_heads = True
@@ -57,14 +57,7 @@ class ElectraConfig(BertConfig):
 
     @classmethod
     def _translated(cls, values) -> dict:
-        found = set(values.get("architectures") or ())
-        for key, expected in _SUMMARY.items() if _CHOICE in found else ():
-            if values.get(key, expected) != expected:
-                raise ValueError(
-                    f"{key} is {values[key]!r:.40}; in an {_CHOICE} it must be "
-                    f"{expected!r}"
-                )
-        has_layer = not cls.their_pooled_classes.isdisjoint(found)
+        has_layer = not cls.their_pooled_classes.isdisjoint(their_classes(values))
         return super()._translated(values) | {
             "pooler_act": "gelu_erf" if has_layer else None
         }

@@ -56,6 +56,14 @@ class GptConfig(BertConfig):
         for key, value in BertConfig.their_fixed_values.items()
         if key != "layer_norm_eps"
     }
+    their_heads = {
+        "OpenAIGPTDoubleHeadsModel": {
+            "summary_type": "cls_index",
+            "summary_use_proj": True,
+            "summary_activation": None,
+            "summary_proj_to_labels": True,
+        }
+    }
     their_pooled_classes = frozenset()
 
     type_vocab_size: typing.ClassVar[int] = 0  # so it is not a key
@@ -64,6 +72,7 @@ class GptConfig(BertConfig):
 
     @classmethod
     def _translated(cls, values) -> dict:
+        cls._check_their_head(values)
         known = {
             key: values[theirs] for key, theirs in _THEIRS.items() if theirs in values
         }

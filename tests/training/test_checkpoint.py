@@ -287,6 +287,11 @@ def test_layers_are_folded_under_their_own_names():
     assert "(2): decoder/block_*/layer_*/EncDecAttention/q x 2" in str(report)
 
 
+def test_names_of_another_library_are_folded_by_their_first_parts():
+    names = [f"transformer.block.{n}.q.weight" for n in range(9)]
+    assert load_report.grouped(names, 4) == "transformer.* x 9"
+
+
 def test_load_reports_what_matched(tmp_path):
     prefix = checkpoint.save(str(tmp_path), 5, tensors(5), keep=5)
     model = variables()

@@ -162,3 +162,21 @@ def test_what_their_config_cannot_say(change, message):
 def test_configs_that_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         config_from_dict({"model_type": "openai-gpt"} | change)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("summary_type", "mean"),
+        ("summary_use_proj", False),
+        ("summary_activation", "tanh"),
+        ("summary_proj_to_labels", False),
+    ],
+)
+def test_a_head_for_choices_that_computes_something_else_is_refused(key, value):
+    said = {"model_type": "openai-gpt", key: value}
+    with pytest.raises(
+        ValueError, match=f"{key} is {value!r}; in an OpenAIGPTDoubleHeadsModel it must"
+    ):
+        config_from_dict(said | {"architectures": ["OpenAIGPTDoubleHeadsModel"]})
+    config_from_dict(said | {"architectures": ["OpenAIGPTLMHeadModel"]})  # of no effect

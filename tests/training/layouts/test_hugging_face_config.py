@@ -95,6 +95,12 @@ def test_a_decoder_of_theirs_reads_from_left_to_right(folder, tmp_path):
     assert not (tmp_path / "backwards").exists()
 
 
+@pytest.mark.parametrize("classes", [5, "BertModel", [["BertModel"]], {"a": 1}])
+def test_classes_that_are_no_list_of_names_say_nothing(folder, classes):
+    change_config(folder, architectures=classes, is_decoder=True)
+    assert checkpoint.read_config(str(folder)).row_pooling == "last"
+
+
 def test_null_is_their_default(folder, caplog):
     change_config(folder, layer_norm_eps=None, is_decoder=None, pruned_heads=None)
     assert checkpoint.read_config(str(folder)) == config_of()

@@ -16,7 +16,7 @@ FLOORS = {"text": {"text", "options"}, "modeling": {"modeling"}}
 FLOORS["serving"] = {"serving", "modeling", "text", "options"}
 FLOORS["training"] = {"training", "serving", "modeling", "text", "options"}
 SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - {"options"}
-LONGEST_FUNCTION, LONGEST_FILE = 60, 450  # lines
+LONGEST_FUNCTION, LONGEST_FILE = 60, 600  # lines
 OURS = {*FLOORS, *SCRIPTS, "options"}
 
 

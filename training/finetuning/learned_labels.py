@@ -57,14 +57,15 @@ def take_up(labels: Labels, state: Mapping, custom: bool, named: bool = False) -
             labels.relabel = numbers
     elif tuple(known) != mine and (are_values or not _may_be_called(labels, known)):
         hint = "remove --labels, or pass these" if custom else hint
-        if not are_values and set(known) != set(mine):
+        if not are_values and _places(labels, known) == [None] * len(mine):
             hint += (
-                "; if these are its names for the same labels in the same order, pass "
+                "; if these are names of the same labels in the same order, pass "
                 f"--label_names={listed(known).replace(', ', ',')}"
             )
+        shown = mine if are_values else labels.display_names
         raise UserError(
             f"the model was trained for the labels {listed(known)} in this order, not for "
-            f"{listed(mine)}; {hint}"
+            f"{listed(shown)}; {hint}"
         )
     # Equal to the files', they name nothing; a data set may know better.
     if names and tuple(names) != labels.names and not named:
@@ -83,12 +84,17 @@ def _are_ambiguous(names):
 
 def _may_be_called(labels: OneClass, names: Sequence[str]) -> bool:
     """Whether a model's names can be those of labels, number by number."""
-    own = labels.names, labels.display_names
-    if tuple(names) in own:
+    if tuple(names) in (labels.names, labels.display_names):
         return True
     # Numbers may be called anything, but a word that is ours must be in its place.
     are_numbers = labels.names == tuple(map(str, range(len(names))))
-    places = {name.casefold(): i for row in own for i, name in enumerate(row)}
-    found = [places.get(name.casefold()) for name in names]
-    fits = all(i == j or (j is None and are_numbers) for i, j in enumerate(found))
+    places = enumerate(_places(labels, names))
+    fits = all(i == place or (place is None and are_numbers) for i, place in places)
     return fits and len(names) == len(labels.names)
+
+
+def _places(labels: OneClass, names: Sequence[str]) -> list[int | None]:
+    """The numbers that names have among those of labels; None for other names."""
+    own = labels.names, labels.display_names
+    numbers = {name.casefold(): i for row in own for i, name in enumerate(row)}
+    return [numbers.get(name.casefold()) for name in names]

@@ -51,16 +51,25 @@ def test_names_of_another_program_go_by_number(made, names):
 @pytest.mark.parametrize(
     ("made", "names", "hint"),
     [
-        (numbered(), ["1", "0"], "folder$"),
-        (numbered(2, ("negative", "positive")), ["Positive", "Negative"], "=Pos.*,Neg"),
-        (numbered(2, ("negative", "positive")), ["positive", "other"], "=pos.*,other$"),
-        (numbered(3), NAMES, "pass --label_names=negative,positive$"),
-        (labels.OneClass(("no", "yes")), ["yes", "no"], "folder$"),
+        (numbered(), ["1", "0"], "0, 1; check.*folder$"),
+        (
+            numbered(2, tuple(NAMES)),
+            ["Positive", "Negative"],
+            "not for negative, positive; check --task_name and the model's folder$",
+        ),
+        (numbered(2, tuple(NAMES)), ["positive", "other"], "folder$"),
+        (numbered(3), NAMES, "not for 0, 1, 2; check --task_name.*folder$"),
+        (labels.OneClass(("no", "yes")), ["yes", "no"], "no, yes; check.*folder$"),
         (labels.OneClass(("no", "yes")), NAMES, "pass --label_names=negative,positive"),
         (
             labels.make(glue.TASKS["mnli"], None),
             ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"],
-            "pass --label_names=CONTRADICTION,NEUTRAL,ENTAILMENT$",
+            "not for contradiction, entailment, neutral; check.*folder$",
+        ),
+        (
+            labels.make(glue.TASKS["rte"], None),
+            ["yes", "no"],
+            "folder; if these are names .* pass --label_names=yes,no$",
         ),
     ],
 )

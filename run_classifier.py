@@ -103,6 +103,12 @@ class Options(PooledOptions):
         help="custom: all labels, in order; by default, those of the training set, "
         "sorted.",
     )
+    label_names: list[str] = options.field(
+        [],
+        help="What people call the labels, in their order, such as negative,positive for 0 "
+        "and 1: in exports, in Hugging Face's config.json and in mistakes.html. By "
+        "default, GLUE's names or those that the model knows, otherwise the labels.",
+    )
 
     def __post_init__(self):
         if self.task_name.lower() not in (*glue.TASKS, "xnli", "custom"):
@@ -110,12 +116,18 @@ class Options(PooledOptions):
                 f"--task_name={self.task_name}: not one of {', '.join(glue.TASKS)}, xnli, "
                 "custom"
             )
-        if len(set(self.labels)) < len(self.labels) or "" in self.labels:
-            raise UserError(f"--labels={','.join(self.labels)}: empty or repeated")
+        for name in ("labels", "label_names"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values) or "" in map(str.strip, values):
+                raise UserError(f"--{name}={','.join(values)}: empty or repeated")
         if len(self.labels) == 1 and self.label_kind == "single":
             raise UserError(f"--labels={self.labels[0]}: list at least two")
         if self.labels and self.label_kind == "number":
             raise UserError("--labels does not go with --label_kind=number; remove it")
+        if self.label_names and self.data_set.labels is None:
+            raise UserError(
+                "--label_names: this task predicts a number, not labels; remove it"
+            )
         tables.check_different(self, "text_a_column", "text_b_column", "label_column")
         if not self.label_separator:
             raise UserError("--label_separator: must not be empty")
@@ -143,8 +155,12 @@ class Options(PooledOptions):
     def data_set(self) -> glue.DataSet:
         name = self.task_name.lower()
         if name == "xnli":
-            return glue.xnli(self.xnli_language)
-        return glue.TASKS[name] if name in glue.TASKS else self._custom()
+            data = glue.xnli(self.xnli_language)
+        else:
+            data = glue.TASKS[name] if name in glue.TASKS else self._custom()
+        if self.label_names:
+            data = data._replace(label_names=tuple(self.label_names))
+        return data
 
     @property
     def is_custom(self) -> bool:
@@ -180,7 +196,7 @@ from text.instances import pack_graph
 from text.records.rows import Field, Row
 from text.tasks import orders_graph
 from text.tasks.in_parts import in_parts
-from training.finetuning import finetune, labels
+from training.finetuning import finetune, labels, learned_labels
 from training.finetuning.task import Judgement, ServedTask
 
 # === Reading =========================================================================
@@ -235,6 +251,9 @@ class Classifier(ServedTask):
             examples += self._read(more, table._replace(label=None), needs_label=False)
         if self.labels.names == ():
             self.labels.learn([e.label for e in examples if e.label is not None], path)
+        if not given.label_names:
+            state = run_folder.text_settings(given.output_dir)[1]
+            learned_labels.keep_names(self.labels, state)
         return examples
 
     def _read(self, path, table, needs_label):
@@ -268,17 +287,18 @@ class Classifier(ServedTask):
 
     def state(self):
         both = {"both_orders": True} if self.given.both_orders else {}
-        return labels.learned(self.labels) | both
+        return learned_labels.noted(self.labels) | both
 
     def restore(self, state):
-        if "labels" not in state:
+        if state.keys().isdisjoint(("labels", "label_names")):
             return
         if state.get("both_orders", False) != self.given.both_orders:
             flag = str(not self.given.both_orders).lower()
             raise UserError(
                 f"the model was trained otherwise; pass --both_orders={flag}"
             )
-        labels.take_up(self.labels, state, self.given.is_custom)
+        flags = self.given.is_custom, bool(self.given.label_names)
+        learned_labels.take_up(self.labels, state, *flags)
 
     # --- Rows ------------------------------------------------------------------------
 
@@ -306,7 +326,8 @@ class Classifier(ServedTask):
         if split == "train" and example.label is None:
             self.counts["have no label"] += 1
         elif split == "train" and len(self.labels.names or ()) <= labels.MOST_NAMED:
-            for name in self.labels.classes(example.label):
+            shown = self.labels.shown
+            for name in shown.classes(shown.read(example.label, split)):
                 self.counts[f"labelled {name}"] += 1
         gold = np.zeros(1) if example.label is None else self._gold([example])
         fields = {self.labels.field_name: gold[0], "is_real_example": 1}
@@ -334,11 +355,12 @@ class Classifier(ServedTask):
     def judge(self, predictions):
         if predictions.examples[0].label is None:
             return []
-        judgements = []
+        judgements, shown = [], self.labels.shown
         for example, answer in zip(
             predictions.examples, self.answers(predictions), strict=True
         ):
-            gold, predicted, loss = self.labels.compare(example.label, answer)
+            label = shown.read(example.label, predictions.split)
+            gold, predicted, loss = shown.compare(label, answer)
             text = "\n".join(filter(None, (example.text_a, example.text_b)))
             judgements.append(
                 Judgement(text, gold, predicted, loss, answer.get("probabilities", {}))
@@ -348,10 +370,12 @@ class Classifier(ServedTask):
     # --- Answers ---------------------------------------------------------------------
 
     def answers(self, predictions):
-        return self.labels.answers(predictions.outputs["logits"])
+        return self.labels.shown.answers(predictions.outputs["logits"])
 
     def write_predictions(self, predictions, directory):
-        examples, answers = predictions.examples, self.answers(predictions)
+        examples = predictions.examples
+        # What the files of the data set call the labels, as in the release.
+        answers = self.labels.answers(predictions.outputs["logits"])
         split = predictions.split
         ending = "" if split == self.test_sets[0] else f"_{split}"
         contents = {
@@ -398,7 +422,7 @@ class Classifier(ServedTask):
         pack = (orders_graph if self.given.both_orders else pack_graph).pack
         batch = pack(tokenizer, text_a, text_b, self.given.max_seq_length)
         logits = in_parts(predict, batch)["logits"]
-        return self.labels.serve(logits)
+        return self.labels.shown.serve(logits)
 
 
 def _json_line(example, answer):

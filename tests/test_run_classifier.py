@@ -209,6 +209,26 @@ def test_glue_layouts_are_read(folder, name, ending):
     assert example.index == test_line.split("\t")[0]
 
 
+# ClassLabel names of Hugging Face's data set "glue" where files have numbers.
+GLUE_NAMES = {
+    "CoLA": ("unacceptable", "acceptable"),
+    "SST-2": ("negative", "positive"),
+    "MRPC": ("not_equivalent", "equivalent"),
+    "QQP": ("not_duplicate", "duplicate"),
+    "WNLI": ("not_entailment", "entailment"),
+}
+
+
+@pytest.mark.parametrize("name", GLUE_NAMES)
+def test_names_of_glues_labels_are_known(folder, name):
+    this = task(folder, name)
+    expected = {"labels": ("0", "1"), "label_names": GLUE_NAMES[name]}
+    assert this.state() == expected
+    assert this.description().items() >= expected.items()
+    # Nothing that identifies a run has changed.
+    assert this.settings() == {"labels": ("0", "1"), "both_orders": False}
+
+
 @pytest.mark.slow
 def test_mnli_has_two_of_each_and_ax_its_answers(folder, untraced):
     header = "index\tsentence1\tsentence2\tlabel1\tgold_label"

@@ -115,6 +115,23 @@ GOOD = "text\tlabel\na cat\tx\nthe dog\ty\n" * 1
             "train.jsonl:1: label None is neither text nor a whole number",
         ),
         (GOOD, {"labels": ["x", "y", "x"]}, "--labels=x,y,x: empty or repeated"),
+        (GOOD, {"label_names": ["a", "a"]}, "--label_names=a,a: empty or repeated"),
+        (GOOD, {"label_names": ["a", " "]}, "--label_names=a, : empty or repeated"),
+        (
+            GOOD,
+            {"label_names": ["a"]},
+            "--label_names: 1 names for 2 labels; name each",
+        ),
+        (
+            GOOD,
+            {"task_name": "MNLI", "label_names": ["no", "yes"]},
+            "2 names for 3 labels; name each of contradiction, entailment, neutral, in",
+        ),
+        (
+            GOOD,
+            {"task_name": "STS-B", "label_names": ["no", "yes"]},
+            "--label_names: this task predicts a number, not labels; remove it",
+        ),
         (GOOD, {"label_separator": ""}, "--label_separator: must not be empty"),
         (
             GOOD,

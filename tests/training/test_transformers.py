@@ -18,7 +18,7 @@ from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.layouts import hugging_face
+from training.layouts import hugging_face, hugging_face_task
 
 ROOT = tests.ROOT
 SPLITTING = ROOT / "tests" / "golden" / "tokenization"
@@ -49,7 +49,7 @@ HEADS = {
     "classes": (
         tasks.Classification(3).network,
         "BertForSequenceClassification",
-        {"labels": ["no", "ja", "좋아요"]},
+        {"labels": list("012"), "label_names": ["no", "ja", "좋아요"]},
     ),
     "regression": (
         tasks.Regression().network,
@@ -158,6 +158,9 @@ def make_theirs(head, gelu, folder):
             head, 2
         ),
     }
+    if head == "classes":
+        said["id2label"] = {0: "no", 1: "ja", 2: "좋아요"}
+        del said["num_labels"]
     (folder / "config.json").write_text(json.dumps(TINY | said))
     write_rows(head, folder)
 
@@ -282,6 +285,19 @@ def test_what_outputs_mean_goes_along(asked, head, problem, labels):
     assert said.get("problem_type") == problem
     names = labels and {str(i): label for i, label in enumerate(labels)}
     assert said.get("id2label") == names
+
+
+def test_what_they_call_labels_is_read(asked, tmp_path):
+    folder, _ = asked
+    theirs = folder / "theirs classes gelu"
+    convert(theirs, tmp_path / "released", "release")
+    convert(tmp_path / "released", tmp_path / "again", "hugging_face")
+    names = ["no", "ja", "좋아요"]
+    task = hugging_face_task.read_task(str(theirs / "model.safetensors"))
+    assert task["label_names"] == names
+    assert json.loads((tmp_path / "released" / "task.json").read_text()) == task
+    said = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert said["id2label"] == dict(zip("012", names, strict=True))
 
 
 def differs_from_ours(text, name):

@@ -28,6 +28,7 @@ class DataSet(NamedTuple):
     server: dict[str, str]  # the GLUE server's name for the answers to a test set
     relabel: dict[str, str] = {}  # other spellings of labels
     bounds: tuple[float, float] | None = None  # of numbers
+    label_names: tuple[str, ...] = ()  # what people call the labels, if files do not
 
     @property
     def has_pairs(self) -> bool:
@@ -69,7 +70,8 @@ _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 _PAIR = ("sentence1", "sentence2")
 
-# Metrics are those of GLUE (arXiv:1804.07461); labels are in the release's order.
+# Metrics are those of GLUE (arXiv:1804.07461); labels are in the release's order. Names of
+# labels are those of Hugging Face's data set "glue".
 TASKS = {
     "cola": DataSet(
         Table("train.tsv", 3, None, 1, header=False),
@@ -78,17 +80,20 @@ TASKS = {
         _BINARY,
         ("matthews", "accuracy"),
         {"test": "CoLA"},
+        label_names=("unacceptable", "acceptable"),
     ),
-    "sst-2": _glue("sentence", None, "label", _BINARY, ("accuracy",), "SST-2"),
+    "sst-2": _glue("sentence", None, "label", _BINARY, ("accuracy",), "SST-2")._replace(
+        label_names=("negative", "positive")
+    ),
     "mrpc": _glue(
         "#1 String", "#2 String", "Quality", _BINARY, ("accuracy", "f1"), "MRPC"
-    ),
+    )._replace(label_names=("not_equivalent", "equivalent")),
     "sts-b": _glue(*_PAIR, "score", None, ("spearman", "pearson"), "STS-B")._replace(
         bounds=(0.0, 5.0)
     ),
     "qqp": _glue(
         "question1", "question2", "is_duplicate", _BINARY, ("f1", "accuracy"), "QQP"
-    ),
+    )._replace(label_names=("not_duplicate", "duplicate")),
     "mnli": DataSet(
         Table("train.tsv", *_PAIR, "gold_label"),
         {
@@ -105,7 +110,9 @@ TASKS = {
     ),
     "qnli": _glue("question", "sentence", "label", _ENTAILMENT, ("accuracy",), "QNLI"),
     "rte": _glue(*_PAIR, "label", _ENTAILMENT, ("accuracy",), "RTE"),
-    "wnli": _glue(*_PAIR, "label", _BINARY, ("accuracy",), "WNLI"),
+    "wnli": _glue(*_PAIR, "label", _BINARY, ("accuracy",), "WNLI")._replace(
+        label_names=("not_entailment", "entailment")
+    ),
     # Answered by a model trained on MNLI.
     "ax": DataSet(
         None,

@@ -6,6 +6,7 @@ predictions, and answers in a SavedModel.
 
 import abc
 import contextlib
+import copy
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -33,7 +34,8 @@ class Labels(abc.ABC):
     """One kind of label.
 
     Attributes:
-        names: of the classes, in order; () while none are known, None for numbers.
+        names: of the classes as files have them, in order; () while none are known, None
+            for numbers.
         form: of the answers; one of `forms.FORMS`.
         field_name, field: the field of a row that holds the label.
         unlabelled: values that mean "no label" in a test set.
@@ -76,6 +78,11 @@ class Labels(abc.ABC):
     @abc.abstractmethod
     def serve(self, logits) -> dict:
         """The same answers in a graph, from tensors [b, outputs]."""
+
+    @property
+    def shown(self) -> "Labels":
+        """The same labels as people call them; also reads what files call them."""
+        return self
 
     @abc.abstractmethod
     def compare(self, label, answer: dict) -> tuple[str, str, float]:
@@ -143,11 +150,20 @@ class OneClass(Labels):
     Args:
         names: in order; () to learn them from the training set.
         relabel: other spellings in files -> names.
+        display_names: what people call the labels; () for the names.
+    Raises:
+        UserError: there are not as many display names as names.
     """
 
     form = "label"
 
-    def __init__(self, names: tuple[str, ...], relabel: Mapping[str, str] = {}):
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        relabel: Mapping[str, str] = {},
+        display_names: tuple[str, ...] = (),
+    ):
+        self._display_names = display_names
         self.names = names
         self.relabel = relabel
 
@@ -159,6 +175,31 @@ class OneClass(Labels):
     def names(self, names):
         self._names = tuple(names)
         self._numbers = {name: number for number, name in enumerate(names)}
+        self._check_display_names()
+
+    @property
+    def display_names(self):
+        return self._display_names or self._names
+
+    @display_names.setter
+    def display_names(self, names):
+        self._display_names = tuple(names)
+        self._check_display_names()
+
+    def _check_display_names(self):
+        number = len(self.display_names)
+        if self._names and number != len(self._names):
+            raise UserError(
+                f"--label_names: {number} names for {len(self._names)} labels; name "
+                f"each of {listed(self._names)}, in this order"
+            )
+
+    @property
+    def shown(self):
+        shown = copy.copy(self)
+        shown.relabel = dict(zip(self._names, self.display_names, strict=True))
+        shown.names = self.display_names
+        return shown
 
     def read(self, value, where):
         return self._known(value, where)
@@ -258,8 +299,13 @@ class SeveralClasses(OneClass):
     form = "labels"
     unlabelled = (None,)  # "" means no classes
 
-    def __init__(self, names: tuple[str, ...], separator: str):
-        super().__init__(names)
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        separator: str,
+        display_names: tuple[str, ...] = (),
+    ):
+        super().__init__(names, display_names=display_names)
         self.separator = separator
 
     @property
@@ -269,7 +315,7 @@ class SeveralClasses(OneClass):
     def read(self, value, where):
         if isinstance(value, str):
             value = [part for part in value.split(self.separator) if part.strip()]
-        if not isinstance(value, list):
+        if not isinstance(value, list | tuple):
             raise UserError(
                 f"{where}: {value!r:.40} is neither a list of labels nor text"
             )
@@ -331,47 +377,8 @@ def make(data: DataSet, separator: str | None) -> Labels:
     if data.labels is None:
         return Number(data.bounds)
     if separator is not None:
-        return SeveralClasses(data.labels, separator)
-    return OneClass(data.labels, data.relabel)
-
-
-def learned(labels: Labels) -> dict:
-    """What a model notes of its labels, for `take_up`."""
-    several = isinstance(labels, SeveralClasses)
-    return {"labels": labels.names, **({"several_labels": True} if several else {})}
-
-
-def take_up(labels: Labels, state: Mapping, custom: bool) -> None:
-    """Gives labels the names that a trained model noted, unless they have others.
-
-    Args:
-        state: what `learned` returned, read from JSON.
-        custom: whether flags say which labels there are.
-    Raises:
-        UserError: they are others.
-    """
-    known, mine = state["labels"], labels.names
-    hint = "check --task_name and the model's folder"
-    kinds = [
-        "numbers" if names is None else "several labels" if several else "one label"
-        for names, several in (
-            (known, state.get("several_labels", False)),
-            (mine, isinstance(labels, SeveralClasses)),
-        )
-    ]
-    if kinds[0] != kinds[1]:
-        hint = "pass the same --label_kind" if custom else hint
-        raise UserError(
-            f"the model was trained for {kinds[0]} per text, not for {kinds[1]}; {hint}"
-        )
-    if mine == ():
-        labels.names = known
-    elif known != mine and tuple(known) != mine:
-        hint = "remove --labels, or pass these" if custom else hint
-        raise UserError(
-            f"the model was trained for the labels {listed(known)} in this order, not for "
-            f"{listed(mine)}; {hint}"
-        )
+        return SeveralClasses(data.labels, separator, data.label_names)
+    return OneClass(data.labels, data.relabel, data.label_names)
 
 
 def release_line(answer: Mapping) -> str:

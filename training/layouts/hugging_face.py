@@ -282,8 +282,8 @@ def write(
         tensors: released names to arrays, without those that only training uses.
         task: describes a head without a name of its own: "head", its purpose, one of
             kinds.HEADS (by default classification, or choice if it has no bias);
-            "labels" in order, None for a number; "several_labels", whether a text may
-            have more than one.
+            "labels" in order, None for a number; "label_names", what people call them, if
+            that differs; "several_labels", whether a text may have more than one.
         tokenizer: tokenizer_class and its settings: do_lower_case, strip_accents,
             tokenize_chinese_chars.
         beside: names and contents of other files to write.
@@ -413,7 +413,7 @@ def _said_of_heads(tensors, names, task) -> dict:
 
 def _said_of_labels(task, number) -> dict:
     """What config.json says about a head's outputs, `number` of them."""
-    labels = task.get("labels")
+    labels = task.get("label_names") or task.get("labels")
     said = {"num_labels": number}
     if labels:
         if len(labels) != number:

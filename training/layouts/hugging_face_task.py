@@ -41,7 +41,8 @@ def read_task(path: str) -> dict:
             if isinstance(classes, list) and name in classes:
                 task["head"] = head
     if labels != [f"LABEL_{i}" for i in range(len(labels))]:  # the default names
-        task["labels"] = labels
+        # A tagger's are the tags in files. What files call classes, only a run knows.
+        task["labels" if task.get("head") == "tagging" else "label_names"] = labels
     if said.get("problem_type") == "regression":
         task["labels"] = None
     elif said.get("problem_type") == SEVERAL_LABELS:

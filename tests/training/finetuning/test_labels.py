@@ -80,6 +80,39 @@ def test_names_are_learned_in_order_and_must_differ():
         labels.OneClass(()).learn(["b", "b"], "train.tsv")
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        labels.OneClass(("0", "1", "2"), {}, ("no", "yes", "maybe")),
+        labels.SeveralClasses(("0", "1", "2"), ",", ("no", "yes", "maybe")),
+    ],
+)
+def test_people_read_other_names_than_files_have(made):
+    """The numbers are the same, and so is everything that files say."""
+    shown, form = made.shown, made.form
+    for mine, theirs in zip(made.answers(LOGITS), shown.answers(LOGITS), strict=True):
+        assert list(mine["probabilities"]) == ["0", "1", "2"]
+        assert list(theirs["probabilities"]) == ["no", "yes", "maybe"]
+        assert [*mine["probabilities"].values()] == [*theirs["probabilities"].values()]
+        assert shown.read(mine["predicted"], "") == KINDS[form].read(
+            theirs["predicted"], ""
+        )
+    assert KINDS[form].answers(LOGITS) == shown.answers(LOGITS)
+    assert shown.serve(tf.constant(LOGITS))["labels"][0].numpy().tolist() == [
+        b"no",
+        b"yes",
+        b"maybe",
+    ]
+
+
+def test_every_label_has_a_name_of_its_own():
+    message = "--label_names: 2 names for 3 labels; name each of a, b, c, in this order"
+    with pytest.raises(UserError, match=message):
+        labels.OneClass(("a", "b", "c"), {}, ("x", "y"))
+    with pytest.raises(UserError, match=message):
+        labels.OneClass((), {}, ("x", "y")).learn([*"cba"], "train.tsv")
+
+
 def test_constant_answers_score_as_well_as_they_can():
     one = KINDS["label"]
     gold = one.encode(["yes", "yes", "no"])

@@ -287,7 +287,7 @@ def test_labels_that_are_no_texts_are_refused(folder, labels):
         hugging_face_task.read_task(str(folder / "model.safetensors"))
     change_config(folder, id2label={"0": "a"})
     path = str(folder / "model.safetensors")
-    assert hugging_face_task.read_task(path) == {"labels": ["a"]}
+    assert hugging_face_task.read_task(path) == {"label_names": ["a"]}
 
 
 def test_shapes_are_named_as_the_release_has_them(folder):

@@ -120,82 +120,43 @@ def _question(id, context, rng):
     }
 
 
+_LENGTH = "--max_seq_length=128"
+_TRAINS = (
+    "--output_dir=output",
+    "--do_train",
+    "--log_every_steps=7",
+    "--learning_rate=1e-3",
+    "--save_checkpoints_steps=10",
+    "--train_batch_size=16",
+    _LENGTH,
+)
+_EVALUATES = ("--do_eval", "--eval_every_steps=15")
+
+
 def commands(inputs: pathlib.Path, size: float = 1.0) -> dict[str, list[str]]:
     """Job -> its command, which writes to the folder "output" where it runs.
 
     Pre-training uses the records that the jobs "generation" and "dynamic" left in folders
     of these names in `inputs`.
     """
-    length = "--max_seq_length=128"
     vocabulary = f"--vocab_file={inputs}/vocab.txt"
-    trains = (
-        "--output_dir=output",
-        "--do_train",
-        "--log_every_steps=7",
-        "--learning_rate=1e-3",
-        "--save_checkpoints_steps=10",
-        "--train_batch_size=16",
-        length,
-    )
-    evaluates = ("--do_eval", "--eval_every_steps=15")
-    makes = [
-        "create_pretraining_data.py",
-        vocabulary,
-        length,
-        f"--input_file={inputs}/corpus.txt",
-        "--output_file=output/records@3",
-        "--dupe_factor=5",
-        "--num_workers=2",
-    ]
-
-    def pretrains(config, records, *more):
-        return [
-            "run_pretraining.py",
-            *trains,
-            f"--bert_config_file={inputs}/{config}.json",
-            f"--input_file={inputs}/{records}/output/records-0000[01]-of-00003",
-            f"--num_train_steps={int(120 * size)}",
-            "--num_warmup_steps=10",
-            *more,
-        ]
-
-    held_out = ("--max_eval_steps=3", *evaluates)
-    of_static = f"--eval_input_file={inputs}/generation/output/records-00002-of-00003"
-    of_dynamic = f"--eval_input_file={inputs}/dynamic/output/records-00002-of-00003"
-    fine_tunes = (
-        vocabulary,
-        f"--bert_config_file={inputs}/bert.json",
-        *trains,
-        "--do_predict",
-        "--num_train_epochs=1",
-    )
+    electra = ("--objective=replaced_tokens", "--optimizer=electra_adam")
+    t5 = ("--objective=span_corruption", "--optimizer=adafactor", vocabulary)
+    static, dynamic = (_held_out(inputs, job) for job in ("generation", "dynamic"))
     scripts = {
-        "generation": makes,
-        "dynamic": [*makes, "--masking=dynamic"],
-        "pretraining": pretrains("bert", "generation", of_static, *held_out),
-        "electra": pretrains(
-            "electra",
-            "dynamic",
-            "--objective=replaced_tokens",
-            "--optimizer=electra_adam",
-            of_dynamic,
-            *held_out,
-        ),
-        "t5": pretrains(
-            "t5",
-            "dynamic",
-            "--objective=span_corruption",
-            "--optimizer=adafactor",
-            vocabulary,
-            of_dynamic,
-            *held_out,
-        ),
-        "two_hosts": pretrains("bert", "generation"),
-        "elastic": pretrains("still", "generation"),
+        "generation": _generates(inputs),
+        "dynamic": [*_generates(inputs), "--masking=dynamic"],
+        "pretraining": [*_pretrains(inputs, size, "bert", "generation"), *static],
+        "electra": [
+            *_pretrains(inputs, size, "electra", "dynamic"),
+            *electra,
+            *dynamic,
+        ],
+        "t5": [*_pretrains(inputs, size, "t5", "dynamic"), *t5, *dynamic],
+        "two_hosts": _pretrains(inputs, size, "bert", "generation"),
+        "elastic": _pretrains(inputs, size, "still", "generation"),
         "fine_tuning": [
-            "run_classifier.py",
-            *fine_tunes,
-            *evaluates,
+            *_fine_tunes(inputs, "run_classifier.py"),
             "--task_name=custom",
             f"--data_dir={inputs}",
             "--train_file=train.tsv",
@@ -204,9 +165,7 @@ def commands(inputs: pathlib.Path, size: float = 1.0) -> dict[str, list[str]]:
             "--early_stopping_patience=1000",
         ],
         "squad": [
-            "run_squad.py",
-            *fine_tunes,
-            *evaluates,
+            *_fine_tunes(inputs, "run_squad.py"),
             f"--train_file={inputs}/train.json",
             f"--predict_file={inputs}/dev.json",
         ],
@@ -215,6 +174,46 @@ def commands(inputs: pathlib.Path, size: float = 1.0) -> dict[str, list[str]]:
         job: [sys.executable, str(ROOT / script), *flags]
         for job, (script, *flags) in scripts.items()
     }
+
+
+def _generates(inputs):
+    return [
+        "create_pretraining_data.py",
+        f"--vocab_file={inputs}/vocab.txt",
+        f"--input_file={inputs}/corpus.txt",
+        "--output_file=output/records@3",
+        "--dupe_factor=5",
+        "--num_workers=2",
+        _LENGTH,
+    ]
+
+
+def _pretrains(inputs, size, config, job):
+    return [
+        "run_pretraining.py",
+        *_TRAINS,
+        f"--bert_config_file={inputs}/{config}.json",
+        f"--input_file={inputs}/{job}/output/records-0000[01]-of-00003",
+        f"--num_train_steps={int(120 * size)}",
+        "--num_warmup_steps=10",
+    ]
+
+
+def _held_out(inputs, job):
+    records = f"{inputs}/{job}/output/records-00002-of-00003"
+    return [*_EVALUATES, f"--eval_input_file={records}", "--max_eval_steps=3"]
+
+
+def _fine_tunes(inputs, script):
+    return [
+        script,
+        *_TRAINS,
+        *_EVALUATES,
+        f"--vocab_file={inputs}/vocab.txt",
+        f"--bert_config_file={inputs}/bert.json",
+        "--do_predict",
+        "--num_train_epochs=1",
+    ]
 
 
 # --- Killing and comparing -----------------------------------------------------------

@@ -84,6 +84,18 @@ def test_two_hosts_agree_with_one(tmp_path):
 
 
 @pytest.mark.slow
+def test_hosts_of_different_speed_do_not_wait_for_each_other_for_ever(tmp_path):
+    """Each has a clock of its own, by which it decides how many updates a call makes."""
+    program = f"{ROOT}/tests/programs/host_with_own_clock.py"
+    given = flags(tmp_path, distribution="multi_worker", num_train_steps=12)
+    python, *line = command(given | {"save_checkpoints_steps": 100})
+    lines = [[python, program, seconds, *line] for seconds in ("0", "1000")]
+    for host in forked.hosts_finished({"worker": lines}):
+        assert host.returncode == 0, host.stderr
+    assert checkpoint.resolve(given["output_dir"]).endswith("model.ckpt-12")
+
+
+@pytest.mark.slow
 def test_what_the_chief_refuses_ends_every_host_in_one_line(tmp_path):
     given = flags(tmp_path, distribution="multi_worker")
     cluster = {"chief": [command(given)], "worker": [command(given)]}

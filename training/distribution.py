@@ -1,6 +1,7 @@
 """Chooses the devices of a run, and coordinates its hosts."""
 
 import contextlib
+import functools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -138,7 +139,7 @@ def total(values):
 
 
 def _everyones(strategy, number):
-    """The replicas' numbers, in order; waits for all hosts."""
+    """The replicas' numbers, in order, each a scalar; waits for all hosts."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return [number]  # one host
 
@@ -148,12 +149,25 @@ def _everyones(strategy, number):
         mine = tf.one_hot(
             context.replica_id_in_sync_group,
             strategy.num_replicas_in_sync,
-            on_value=number,
+            on_value=tf.cast(number, tf.int32),
+            off_value=0,
             dtype=tf.int32,
         )
         return total(mine)
 
-    return first(strategy, strategy.run(tf.function(gather))).numpy().tolist()
+    return tf.unstack(first(strategy, strategy.run(tf.function(gather))))
+
+
+def smallest(strategy, count):
+    """In a `tf.function`: the smallest of the hosts' counts, the same on all of them.
+
+    TensorFlow pairs what hosts exchange in a loop by the number of the iteration. If one
+    host's loop is longer, each waits for the other for ever.
+
+    Args:
+        count: int64 scalar.
+    """
+    return tf.cast(functools.reduce(tf.minimum, _everyones(strategy, count)), tf.int64)
 
 
 def any_host(strategy, value: bool) -> bool:
@@ -167,7 +181,7 @@ def check_same(strategy, number: int, message: str) -> None:
     Raises:
         UserError: with this message, on every host.
     """
-    if len(set(_everyones(strategy, number))) > 1:
+    if len({int(n) for n in _everyones(strategy, number)}) > 1:
         raise UserError(message)
 
 

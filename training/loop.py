@@ -222,7 +222,7 @@ class Trainer:
     # --- Many updates, on all replicas -----------------------------------------------
 
     def _updates(self, batches, step, count, skipped_in_a_row):
-        """Runs up to `count` updates; ends early after too many skipped in a row.
+        """Runs the smallest `count` of all hosts; less after too many skipped in a row.
 
         Returns:
             The sums of all updates, how many there were, how many of them were skipped,
@@ -231,8 +231,8 @@ class Trainer:
         # Sums of float32 in float64 are exact, so the split of updates into calls, which
         # depends on speed, does not affect what is reported.
         sums = tf.zeros([len(reported.names(self.objective)) + 1, 2], tf.float64)
-        done = tf.zeros([], tf.int64)
-        skipped = tf.zeros([], tf.int64)
+        count = distribution.smallest(self.strategy, count)
+        done = skipped = tf.zeros([], tf.int64)
         while done < count and skipped_in_a_row < self.settings.max_skipped_updates:
             result = self.strategy.run(self.update, args=(next(batches), step + done))
             more, finite = distribution.first(self.strategy, result)
@@ -388,18 +388,18 @@ class Trainer:
         chief = distribution.is_chief(self.strategy)
         sums, calls, per_call, is_first, stopping = 0.0, [], 1, True, False
         while progress.step < settings.num_train_steps and not stopping:
-            to_next = stops.updates_to_next(settings, progress.step)
-            count = min(to_next, settings.steps_per_call, per_call)
+            before = progress.step
+            to_next = stops.updates_to_next(settings, before)
             began = time.perf_counter()
-            sums = sums + self.run_updates(batches, count)
+            sums = sums + self.run_updates(batches, min(to_next, per_call))
             duration = time.perf_counter() - began
+            count = progress.step - before  # less if another host wanted less
             per_call = max(1, int(_SECONDS_PER_CALL * count / duration))
             calls.append((count, duration))
             # The first call also traces and compiles, which the rest do not.
             timed = calls[1:] if is_first and len(calls) > 1 else calls
             updates, seconds = map(sum, zip(*timed, strict=True))
-            # In this order, so that a run resumed from a checkpoint never lacks a report
-            # of its step.
+            # In this order, so that no checkpoint is without the report of its step.
             step = progress.step
             values = reported.means(self.objective, sums)
             saving = stops.saves(settings, step)

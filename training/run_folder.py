@@ -334,7 +334,7 @@ def _forget(path):
 
 
 def clear(directory: str) -> None:
-    """Removes half-written files that ended processes left in a run's directory.
+    """Removes what ended processes left half written or half removed in a run's directory.
 
     Only the process that holds the directory may call it, so that no other, on any host,
     is writing checkpoints.
@@ -352,6 +352,7 @@ def clear(directory: str) -> None:
                     local.remove_temporaries(os.path.join(directory, written))
             elif host != local.host() or local.is_left_over(parts):
                 tf.io.gfile.remove(path)
+    _drop(directory, set(_steps(made(directory))) - set(steps(directory)))
 
 
 # --- A run's settings ----------------------------------------------------------------

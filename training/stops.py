@@ -13,7 +13,7 @@ def saves(settings, step: int) -> bool:
 
 
 def updates_to_next(settings, step: int) -> int:
-    """How many updates there are until anything is due; at least 1.
+    """How many updates one call may make before anything is due; at least 1.
 
     Args:
         settings: `loop.Settings`.
@@ -26,4 +26,5 @@ def updates_to_next(settings, step: int) -> int:
     )
     to_next = [every - step % every for every in intervals if every]
     to_next += [at - step for at in settings.keep_checkpoints_at if at > step]
-    return min([*to_next, settings.num_train_steps - step])
+    to_next += [settings.num_train_steps - step, settings.steps_per_call]
+    return min(to_next)

@@ -142,7 +142,7 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatc
 
 
 # What saving 3 after 1 and 2 with keep=2 does to final names, in this order; and which
-# checkpoints are whole then, and what else is there.
+# checkpoints are whole then.
 CHANGES = {
     "replace .made~bert~record": [1, 2],
     "rename model.ckpt-3.data-00000-of-00001": [1, 2],
@@ -152,7 +152,6 @@ CHANGES = {
     "remove model.ckpt-1.data-00000-of-00001": [2, 3],
     "replace .made~bert~record again": [2, 3],
 }
-HALVES = {2: "model.ckpt-3", 5: "model.ckpt-1"}
 
 
 def record_changes(monkeypatch, allowed):
@@ -203,8 +202,8 @@ def test_killed_within_a_save_there_is_a_whole_checkpoint(
     assert named["global_step"] == (2 if allowed < 4 else 3)
 
     run_folder.clear(directory)
-    half = [f"{HALVES[allowed]}.data-00000-of-00001"] if allowed in HALVES else []
-    assert names_in(tmp_path) == sorted(["checkpoint", *half, *bundle_files(*whole)])
+    # The run may be finished: it is not cleaned by another save.
+    assert names_in(tmp_path) == ["checkpoint", *bundle_files(*whole)]
     for step in range(whole[-1] + 1, 5):
         checkpoint.save(directory, step, tensors(step), keep=2)
     assert names_in(tmp_path) == ["checkpoint", *bundle_files(3, 4)]

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs, local, protected, sources, tables
 from text.progress import Progress
 from text.tokenizers.kinds import TokenizerOptions

@@ -26,9 +26,9 @@ import unicodedata
 from collections.abc import Iterator
 
 import options
+from errors import UserError
 from text import progress
 from text.corpus import formats
-from text.errors import UserError
 from text.files import inputs, local, protected, sources
 from text.tokenizers import (
     bpe_learning,

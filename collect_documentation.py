@@ -16,8 +16,8 @@ import hashlib
 import os
 
 import options
+from errors import UserError
 from text.corpus import documentation
-from text.errors import UserError
 from text.files import local, protected
 from text.progress import Progress
 

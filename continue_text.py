@@ -13,7 +13,7 @@ import sys
 import numpy as np
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs
 from text.tokenizers.kinds import TokenizerOptions
 

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 import options
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
-from text.errors import UserError
 from text.tasks import tags
 from text.tokenizers import kinds, recorded_settings, tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer

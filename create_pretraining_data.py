@@ -16,7 +16,7 @@ import os
 import re
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs, sources
 from text.generation import dry_run, run
 from text.generation.settings import GenerationOptions, Settings

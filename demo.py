@@ -13,8 +13,8 @@ import time
 from typing import NamedTuple
 
 import options
+from errors import UserError
 from modeling.encoders.bert_config import BertConfig
-from text.errors import UserError
 from text.files import local
 from text.instances.kinds import RowOptions
 from text.progress import duration

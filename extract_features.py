@@ -26,8 +26,8 @@ import os
 import sys
 
 import options
+from errors import UserError
 from modeling.encoders.features import EMBEDDINGS, MIX
-from text.errors import UserError
 from text.files import inputs, local, protected, sources
 from text.instances import packing
 from text.progress import Progress

@@ -13,7 +13,7 @@ import os
 import sys
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs, protected, sources
 from text.inspection import inspect, report, words
 from text.records import descriptions

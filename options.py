@@ -28,7 +28,7 @@ import typing
 
 from absl import app, flags
 
-from text.errors import UserError
+from errors import UserError
 
 MOST_ROWS = 1 << 20  # in a batch; TensorFlow makes room for all of them at once
 MOST_TOKENS = 1 << 17  # in a row; attention compares each with each

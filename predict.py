@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs, local, protected, sources, tables
 from text.progress import Progress
 

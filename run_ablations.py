@@ -23,10 +23,10 @@ import shlex
 from collections.abc import Mapping
 
 import options
+from errors import UserError
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.config import EncoderConfig
 from text.corpus import formats
-from text.errors import UserError
 from text.files import inputs, local
 from text.tokenizers.kinds import TokenizerOptions
 from training.ablations.tables import TABLES

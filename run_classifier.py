@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import local, tables
 from text.instances import packing
 from text.tasks import glue, orders

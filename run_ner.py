@@ -30,7 +30,7 @@ from itertools import chain
 import numpy as np
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs
 from text.tasks import tags
 from training.finetuning.flags import FineTuningOptions

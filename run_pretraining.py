@@ -16,7 +16,7 @@ import dataclasses
 
 import options
 from training import flags
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
 from training.distillation_options import WordDistillationOptions
 from training.objective_options import ObjectiveOptions

@@ -23,8 +23,8 @@ import numpy as np
 from absl import logging
 
 import options
+from errors import UserError
 from modeling.objectives.span_heads import SPAN_HEADS, SpanHead
-from text.errors import UserError
 from text.tasks import spans, squad
 from training.finetuning.flags import FineTuningOptions
 

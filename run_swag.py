@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import tables
 from text.instances import packing
 from training.finetuning.flags import PooledOptions

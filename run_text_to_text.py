@@ -21,7 +21,7 @@ import numpy as np
 from absl import logging
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import local, tables
 from text.tasks import as_text, glue, squad
 from training.finetuning.flags import FineTuningOptions

@@ -20,7 +20,7 @@ import numpy as np
 
 import options
 from training import checkpoint
-from text.errors import UserError
+from errors import UserError
 from text.generation.run import generate
 from text.generation.settings import Settings
 from text.inspection import inspect

@@ -17,7 +17,7 @@ import sys
 
 import options
 from benchmarks import turns
-from text.errors import UserError
+from errors import UserError
 
 # Name -> what `peers_theirs.py` is asked for. "Everywhere" projects every position on the
 # vocabulary, as transformers' own model does; the others only the predicted ones.

@@ -18,7 +18,7 @@ import tempfile
 
 import options
 from benchmarks import quality, turns
-from text.errors import UserError
+from errors import UserError
 
 # Name -> settings of `peers_fine_tuning_theirs.py`.
 THEIRS = {

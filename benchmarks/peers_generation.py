@@ -18,7 +18,7 @@ import tempfile
 
 import options
 from benchmarks import turns
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs
 
 # Name -> flags of create_pretraining_data.py, or settings of the other side. Without

@@ -21,8 +21,8 @@ import sys
 import options
 from training.backend import tf
 from benchmarks import turns
+from errors import UserError
 from serving.predictor import Predictor
-from text.errors import UserError
 from text.files import inputs, tables
 
 _WARM_UP = 64

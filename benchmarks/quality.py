@@ -27,7 +27,7 @@ import numpy as np
 import options
 from training import metrics, squad_metrics
 from benchmarks import turns
-from text.errors import UserError
+from errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[1]
 SYSTEMS = ("ours", "corrected", "transformers")

@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs, tables
 
 _ROOT = pathlib.Path(__file__).parents[1]

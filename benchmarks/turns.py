@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 
-from text.errors import UserError
+from errors import UserError
 
 # === A system's own process ==========================================================
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import google_crc32c
 import tensorflow as tf
 
-from text.errors import UserError
+from errors import UserError
 
 _NAME = "checksum"  # of the description, in itself
 _LOADED = ("saved_model.pb", "variables", "assets")

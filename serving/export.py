@@ -33,6 +33,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
 from serving import (
     checksums,
@@ -43,7 +44,6 @@ from serving import (
     warm_up,
 )
 from serving.predictor import TENSORS, TEXT
-from text.errors import UserError
 from text.files import anywhere
 from text.records import encoding
 from text.records.rows import Layout

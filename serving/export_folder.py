@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from errors import UserError
 from serving import predictor
-from text.errors import UserError
 from text.files import anywhere, local, sources
 
 _REPLACED = ".replaced"

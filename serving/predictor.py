@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
+from errors import UserError
 from serving import checksums, forms
-from text.errors import UserError
 from text.files import anywhere, local, protected
 
 DESCRIPTION = protected.EXPORT_DESCRIPTION

@@ -42,9 +42,9 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from errors import UserError
 from serving.predictor import Predictor
 from serving.request_log import RequestLog
-from text.errors import UserError
 
 MAX_BYTES = 4 << 20  # per request
 MAX_INSTANCES = 1024  # per request, and per batch of several requests

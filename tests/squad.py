@@ -6,8 +6,8 @@ import random
 import pytest
 
 import run_squad
+from errors import UserError
 from tests import jobs, tiny
-from text.errors import UserError
 
 GOOD = ["gold", "silver", "ruby", "pearl"]
 PLAIN = ["mud", "sand", "clay", "dust", "ash", "rock"]

@@ -11,10 +11,10 @@ import pytest
 import augment_text
 import tests
 from training import checkpoint, mask_filling
+from errors import UserError
 from modeling.encoders.roberta_config import RobertaConfig
 from modeling.objectives import masked_lm
 from tests.given import RELEASED
-from text.errors import UserError
 from text.tasks import augmentation
 from text.tokenizers.kinds import TokenizerOptions
 

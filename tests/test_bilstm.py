@@ -15,6 +15,7 @@ import run_ner
 import run_squad
 import run_swag
 from training.backend import tf
+from errors import UserError
 from modeling import layers
 from modeling.bilstm import BiLstm
 from modeling.objectives import masked_lm, tasks
@@ -27,7 +28,6 @@ from tests import (
     swag,
     tiny,
 )
-from text.errors import UserError
 
 LENGTHS = (5, 1, 8)
 SIZE = 6

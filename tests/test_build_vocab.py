@@ -11,7 +11,7 @@ import pytest
 
 import build_vocab
 from build_vocab import Options, WordCounts
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers.byte_bpe import byte_characters
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.vocabulary import Vocabulary

@@ -23,10 +23,10 @@ import run_squad
 import run_swag
 import tests
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.roberta_config import RobertaConfig
 from serving.predictor import Predictor
 from tests import jobs
-from text.errors import UserError
 from text.tasks import squad
 from text.tasks.spans import Document
 from text.tokenizers import byte_bpe

@@ -9,11 +9,11 @@ import pytest
 import continue_text
 import tests
 from training import checkpoint, continuation
+from errors import UserError
 from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import masked_lm
 from tests import tiny
 from tests.modeling.encoders.test_gpt import golden, load, read_config
-from text.errors import UserError
 
 WORDS = ["un", "##do", "cat", "sat"]
 CONFIG = GptConfig(

@@ -10,6 +10,7 @@ import pytest
 import safetensors.numpy
 
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from tests.conversion import (
@@ -24,7 +25,6 @@ from tests.conversion import (
     of_golden,
 )
 from tests.programs import read_as_tensorflow_1
-from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from training import run_folder
+from errors import UserError
 from modeling.objectives import masked_lm, span_beams
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.conversion import CLASSIFIER, convert, made
-from text.errors import UserError
 
 
 def test_how_text_became_ids_goes_along(tmp_path):

@@ -7,13 +7,13 @@ import pytest
 from keras import ops
 
 from training import checkpoint
+from errors import UserError
 from modeling import layers
 from modeling.encoders.architectures import make_encoder
 from modeling.objectives import pretraining
 from tests.conversion import GOLDEN, TINY, TOKENS, convert, made
 from tests.modeling.encoders.test_electra import CONFIG as ELECTRA
 from tests.modeling.encoders.test_electra import golden as electra_weights
-from text.errors import UserError
 
 KEPT = [0, 2, 4, 7, 9, 11]  # DistilBERT's
 LAYER = re.compile(r"(?<=/layer_)\d+(?=/)")

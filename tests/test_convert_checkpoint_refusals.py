@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from errors import UserError
 from tests.conversion import (
     CLASSIFIER,
     GOLDEN,
@@ -13,7 +14,6 @@ from tests.conversion import (
     made,
     of_golden,
 )
-from text.errors import UserError
 
 
 @pytest.mark.parametrize(

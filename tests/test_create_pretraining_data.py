@@ -12,9 +12,9 @@ import pytest
 
 import inspect_records
 import tests
+from errors import UserError
 from tests.records import CORPUS, TEXT, VOCAB_FILE, make, write
 from text.corpus import formats
-from text.errors import UserError
 from text.tokenizers.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("in_a_folder", "no_fsync")

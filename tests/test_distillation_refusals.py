@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
+from errors import UserError
 from tests import distillation, jobs
 from tests.distillation import TRAINED
-from text.errors import UserError
 
 
 @pytest.fixture(scope="module")

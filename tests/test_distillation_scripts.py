@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from training.backend import tf
+from errors import UserError
 from tests import distillation, jobs, swag
 from tests.distillation import KINDS, TRAINED, WHOLE
-from text.errors import UserError
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pytest
 
 import run_pretraining
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import masked_lm, replaced_tokens
 from serving.predictor import Predictor
@@ -14,7 +15,6 @@ from tests import jobs
 from tests.pretraining import RECORDS, TINY, flags, results
 from tests.text.generation.settings import VOCAB_FILE
 from tests.text.instances.test_full_sentences import make_records
-from text.errors import UserError
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 

@@ -13,13 +13,13 @@ import run_classifier
 import run_ner
 import tests
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.elmo_config import ElmoConfig
 from serving import predictor
 from tests import jobs, ner
 from tests.pretraining import metrics, results, run, run_on
 from tests.test_roberta import classifier_files, classifier_flags
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
-from text.errors import UserError
 from text.tokenizers import kinds
 from text.tokenizers.whole_words import SPECIAL
 from text.tokenizers.wordpiece import WordPiece

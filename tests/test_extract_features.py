@@ -15,6 +15,7 @@ import pytest
 
 from training import checkpoint, feature_files
 from training.backend import tf
+from errors import UserError
 from tests import jobs
 from tests.features import (
     GOLDEN,
@@ -29,7 +30,6 @@ from tests.features import (
     vectors,
     write,
 )
-from text.errors import UserError
 from text.files import local
 from training.features import FeatureExtractor
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from training import checkpoint, features
+from errors import UserError
 from tests.features import GOLDEN, MODEL, run, write
-from text.errors import UserError
 from training.features import FeatureExtractor
 
 

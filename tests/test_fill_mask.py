@@ -11,9 +11,9 @@ import pytest
 import fill_mask
 import tests
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
-from text.errors import UserError
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 

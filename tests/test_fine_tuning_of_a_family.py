@@ -9,6 +9,7 @@ import pytest
 import extract_features
 import run_classifier
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.electra_config import ElectraConfig
@@ -18,7 +19,6 @@ from modeling.encoders.t5_config import T5Config
 from modeling.encoders.xlnet_config import XlnetConfig
 from tests import jobs
 from tests.test_roberta import TASKS, classifier_files, classifier_flags
-from text.errors import UserError
 
 SIZES = {
     "vocab_size": 9,

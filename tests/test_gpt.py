@@ -10,6 +10,7 @@ import continue_text
 import run_classifier
 import run_swag
 from training import checkpoint, continuation
+from errors import UserError
 from modeling.encoders.gpt_config import GptConfig
 from serving import predictor
 from tests import jobs, swag
@@ -17,7 +18,6 @@ from tests.pretraining import run, run_twice
 from tests.test_fine_tuning_of_a_family import write_start
 from tests.test_roberta import classifier_files, classifier_flags
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
-from text.errors import UserError
 
 CONFIG = GptConfig(
     vocab_size=9,

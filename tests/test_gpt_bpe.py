@@ -13,10 +13,10 @@ import run_pretraining
 import run_squad
 import tests
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.bert_config import BertConfig
 from serving.predictor import Predictor
 from tests import jobs
-from text.errors import UserError
 from text.tokenizers import gpt_bpe, gpt_words
 from text.tokenizers.kinds import TokenizerOptions
 

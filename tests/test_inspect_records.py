@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tests
+from errors import UserError
 from tests.inspection import (
     MASK,
     VOCABULARY,
@@ -20,7 +21,6 @@ from tests.inspection import (
     rewrite,
     write,
 )
-from text.errors import UserError
 from text.inspection import words
 from text.inspection.statistics import Repeats
 from text.instances.kinds import RowOptions

@@ -13,7 +13,7 @@ import options
 PROGRAM = """
 import dataclasses
 import options
-from text.errors import UserError
+from errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Options:

@@ -12,10 +12,10 @@ import pytest
 
 import predict
 import run_classifier
+from errors import UserError
 from serving import export
 from tests import exports, jobs, tiny
 from tests.prediction import asker
-from text.errors import UserError
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import time
 import pytest
 
 import predict
+from errors import UserError
 from tests import exports, jobs
 from tests.prediction import asker
-from text.errors import UserError
 
 
 @pytest.fixture(scope="module")

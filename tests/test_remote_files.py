@@ -12,8 +12,8 @@ import inspect_records
 import run_classifier
 import run_pretraining
 from training import run_folder
+from errors import UserError
 from tests import jobs, tiny
-from text.errors import UserError
 from text.files import sources
 
 SENTENCES = "the cat sat on the mat .\na dog ran in the park .\n\n"

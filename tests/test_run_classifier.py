@@ -10,10 +10,10 @@ import run_classifier
 import tests
 from training import checkpoint
 from training.backend import tf
+from errors import UserError
 from tests import jobs, tiny
 from tests.classifier import TINY, WORDS, run, task, text, write_lines
 from tests.jobs import results
-from text.errors import UserError
 
 ROOT = tests.ROOT
 GOLDEN = ROOT / "tests" / "golden"

@@ -12,10 +12,10 @@ import tests
 from training import checkpoint
 from training import run as training_run
 from training.backend import tf
+from errors import UserError
 from tests import tiny
 from tests.classifier import TINY, WORDS, custom, options, run, task, write_lines
 from tests.jobs import results
-from text.errors import UserError
 from text.tasks import glue
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.finetuning import mistakes

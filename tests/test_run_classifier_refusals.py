@@ -2,9 +2,9 @@
 
 import pytest
 
+from errors import UserError
 from tests import tiny
 from tests.classifier import TINY, WORDS, run, task, write_lines
-from text.errors import UserError
 
 
 @pytest.fixture

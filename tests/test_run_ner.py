@@ -9,13 +9,13 @@ import shutil
 import numpy as np
 import pytest
 
+from errors import UserError
 from modeling.encoders.bert import BertEncoder
 from serving import predictor
 from tests import jobs
 from tests.jobs import results
 from tests.ner import TINY, VOCABULARY, conll, run, save_encoder, write_files
 from tests.text.tasks.test_tags import conlleval
-from text.errors import UserError
 from text.tasks import tags
 
 

@@ -9,9 +9,9 @@ import pytest
 
 import run_ner
 from training import checkpoint
+from errors import UserError
 from tests import forked, jobs, tiny
 from tests.ner import DEEP, flags, run, save_encoder, write_files
-from text.errors import UserError
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import run_pretraining
 import tests
 from training import checkpoint, run_folder
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.bert_config import BertConfig
 from tests.pretraining import RECORDS, ROOT, TINY, flags, metrics, results, run
-from text.errors import UserError
 from text.records import framing
 
 GOLDEN = os.path.join(ROOT, "tests", "golden", "checkpoint")

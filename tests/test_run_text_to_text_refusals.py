@@ -6,9 +6,9 @@ import json
 import pytest
 
 import run_text_to_text
+from errors import UserError
 from tests import jobs, squad, text_to_text, tiny
 from tests.text_to_text import TINY, flags, make_task, run, write_table
-from text.errors import UserError
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import create_pretraining_data
 import inspect_records
 import run_pretraining
 import tests
+from errors import UserError
 from tests.pretraining import flags, results, run_twice
 from tests.test_albert import CONFIG
-from text.errors import UserError
 from text.inspection.rules import first_broken
 from text.instances import pairs
 from text.instances.kinds import RowOptions

@@ -24,11 +24,11 @@ import run_squad
 import tests
 from training import run
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.albert_config import AlbertConfig
 from serving import checksums
 from serving.predictor import Predictor
 from tests import jobs
-from text.errors import UserError
 from text.tokenizers import kinds, sentencepiece
 from text.tokenizers.kinds import TokenizerOptions
 

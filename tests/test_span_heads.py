@@ -9,6 +9,7 @@ import pytest
 import predict
 import run_squad
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.encoders.roberta_config import RobertaConfig
@@ -19,7 +20,6 @@ from serving.predictor import Predictor
 from tests import test_run_squad
 from tests.jobs import results
 from tests.test_run_squad import OUTPUTS, read, run, shining
-from text.errors import UserError
 
 SIZES = {
     "vocab_size": 24,

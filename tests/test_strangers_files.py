@@ -32,6 +32,7 @@ import run_pretraining
 import run_squad
 import run_swag
 import run_text_to_text
+from errors import UserError
 from serving import export
 from tests.given import (
     RELEASED,
@@ -70,7 +71,6 @@ from tests.strangers import (
     planted,
 )
 from text.corpus import documentation
-from text.errors import UserError
 from text.generation import stages
 
 

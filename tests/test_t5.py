@@ -11,6 +11,7 @@ import build_vocab
 import inspect_records
 import run_classifier
 from training import checkpoint
+from errors import UserError
 from modeling.objectives.span_corruption import SpanCorruption
 from serving import predictor
 from tests import jobs, t5, text_to_text
@@ -18,7 +19,6 @@ from tests.pretraining import metrics, results, run, run_twice
 from tests.test_fine_tuning_of_a_family import write_start
 from tests.test_roberta import classifier_files, classifier_flags
 from tests.text.instances.test_full_sentences import TEXT, VOCAB_FILE, make_records
-from text.errors import UserError
 
 NUM_SENTINELS = 8
 PRETRAINING = {

@@ -15,10 +15,10 @@ import run_squad
 import run_swag
 import tests
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.word_embeddings_config import WordEmbeddingsConfig
 from serving import predictor
 from tests import forked, jobs, ner, pretraining, squad, swag, tiny
-from text.errors import UserError
 
 LSTM = {"lstm_layers": 1, "lstm_size": 6}
 TABLE = "word_embeddings/table"

@@ -6,11 +6,11 @@ import pytest
 
 import fill_mask
 import tests
+from errors import UserError
 from modeling.encoders.xlnet_config import XlnetConfig
 from tests import jobs, tiny
 from tests.pretraining import metrics, results, run, run_on, run_twice
 from tests.text.instances.test_full_sentences import make_records
-from text.errors import UserError
 
 RECORDS = tests.GOLDEN / "xlnet" / "records"
 MODEL = tests.GOLDEN / "sentencepiece" / "xlnet.model"

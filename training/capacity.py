@@ -8,8 +8,8 @@ import re
 
 from training import whole_model
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
-from text.errors import UserError
 from text.progress import size
 
 _TABLES = ("vocab_size", "max_position_embeddings")  # of these, rows have a width

@@ -21,8 +21,8 @@ import numpy as np
 
 from training import lease, load_report, run_folder
 from training.backend import tf
+from errors import UserError
 from modeling.encoders import architectures, config
-from text.errors import UserError
 from text.files import anywhere, local
 from training.layouts import bilm, hugging_face, kinds, networks, openai
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from training import checkpoint
-from text.errors import UserError
+from errors import UserError
 
 _OF_TRAINING = re.compile(
     r"/(adam_[mv]|adagrad)$|_slot_v[rc]?$|/Adam(_1)?$|^beta[12]_power$|^global_step$|"

@@ -6,10 +6,10 @@ import numpy as np
 
 from training import checkpoint, implied_flags, mask_filling, run, run_folder
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.replaced_tokens import sample
-from text.errors import UserError
 from text.records.rows import static_lengths
 from text.tokenizers.tokenizer import Tokenizer
 

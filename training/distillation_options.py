@@ -4,8 +4,8 @@ import dataclasses
 import math
 
 import options
+from errors import UserError
 from modeling.distillation import LAYERS, LOSSES, TOKENS, Distillation
-from text.errors import UserError
 
 _WEIGHTS = (
     "distill_weight",

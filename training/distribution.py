@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from training.backend import tf
-from text.errors import UserError
+from errors import UserError
 from text.records import reading
 
 # TensorFlow's message when one host waits for another that has ended.

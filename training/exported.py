@@ -5,8 +5,8 @@ import os
 
 from training import checkpoint, run_folder
 from training.backend import tf
+from errors import UserError
 from serving import checksums, predictor
-from text.errors import UserError
 from text.files import anywhere
 from text.tokenizers import kinds
 

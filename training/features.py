@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.config import EncoderConfig
 from modeling.encoders.features import EMBEDDINGS, MIX
 from modeling.layers import last_token
-from text.errors import UserError
 from text.instances import packing
 from text.records.rows import static_lengths
 from text.tokenizers.tokenizer import Tokenizer

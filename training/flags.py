@@ -7,9 +7,9 @@ for a run import what they need.
 import dataclasses
 
 import options
+from errors import UserError
 from modeling.recipe import HAVE_LOWEST_RATE, OPTIMIZERS, WITHOUT, Recipe
 from serving import portable
-from text.errors import UserError
 from text.files import sources
 
 _LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM

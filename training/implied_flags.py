@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from training import checkpoint, run_folder
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 from text.tokenizers import gpt_words, kinds, recorded_settings
 

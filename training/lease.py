@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from training import run_folder
 from training.backend import tf
-from text.errors import UserError
+from errors import UserError
 from text.files import anywhere, local, sources
 
 _leases = []  # those that this process holds

@@ -6,9 +6,9 @@ They are arguments of its constructor, named in its row of OBJECTIVES.
 import dataclasses
 
 import options
+from errors import UserError
 from modeling.encoders.electra_config import SHARED
 from modeling.objectives.kinds import OBJECTIVES
-from text.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)

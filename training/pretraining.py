@@ -27,10 +27,10 @@ from training import (
     text_export,
     word_teacher,
 )
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.kinds import OBJECTIVES
 from serving import export_folder
-from text.errors import UserError
 from text.instances.kinds import RowOptions
 from text.records import descriptions, reading, shards, xlnet_release
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from training import run
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.kinds import OBJECTIVES
 from modeling.objectives.objective import Objective, Tokens
-from text.errors import UserError
 from text.files import anywhere
 from text.instances.kinds import RowOptions
 from text.instances.masking import prediction_counts

@@ -20,8 +20,8 @@ from training import (
     run_folder,
 )
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
-from text.errors import UserError
 from text.files import anywhere
 from text.tokenizers import bpe_files, kinds, tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer

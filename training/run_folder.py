@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from training import run_settings
 from training.backend import tf
-from text.errors import UserError
+from errors import UserError
 from text.files import anywhere, local, protected, sources
 from text.tokenizers import recorded_settings
 from text.tokenizers.tokenizer import Tokenizer

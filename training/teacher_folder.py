@@ -4,7 +4,7 @@ import os
 
 from training import checkpoint, run_folder
 from training.backend import tf
-from text.errors import UserError
+from errors import UserError
 
 
 def of(source: str, given) -> str:

@@ -4,10 +4,10 @@ import functools
 
 from training import checkpoint, checkpoint_contents, load_report
 from training.backend import keras
+from errors import UserError
 from modeling.decoders.text_to_text import TextToTextModel
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.pretraining import PretrainingModel
-from text.errors import UserError
 from training.layouts import networks
 from training.layouts.names import Names
 

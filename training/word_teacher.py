@@ -4,12 +4,12 @@ import dataclasses
 import functools
 
 from training import checkpoint, mask_filling, run_folder, teacher_folder
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
 from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.kinds import OBJECTIVES
 from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.objective import Objective
-from text.errors import UserError
 from text.tokenizers import kinds
 from training.layouts import hugging_face_tokenizers
 

@@ -8,9 +8,9 @@ from keras import ops
 
 import tests
 from training import compiler, flags
+from errors import UserError
 from modeling import adafactor, fusion, optimization
 from modeling.recipe import Recipe
-from text.errors import UserError
 
 SHAPES = {
     "factored": (130, 150),

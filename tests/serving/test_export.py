@@ -20,13 +20,13 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import run_classifier
 from training.backend import tf
+from errors import UserError
 from serving import export, portable
 from serving.predictor import FOLDER, Predictor
 from tests import graph_session, jobs
 from tests.serving import prediction_logs
 from tests.serving.test_export_folder import left_by_a_killed_process
 from tests.serving.texts import TINY, real_texts, write_words
-from text.errors import UserError
 from text.tokenizers.graph_tokenizer import GraphTokenizer
 
 

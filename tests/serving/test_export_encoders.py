@@ -11,11 +11,11 @@ import fill_mask
 import run_pretraining
 from training import checkpoint, encoder_export
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining
 from serving.predictor import Predictor
 from tests.serving.texts import GOLDEN, TINY, real_texts, write_words
-from text.errors import UserError
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 

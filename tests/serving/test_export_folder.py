@@ -6,9 +6,9 @@ import pathlib
 
 import pytest
 
+from errors import UserError
 from serving import export_folder
 from serving.predictor import _find
-from text.errors import UserError
 from text.files import local
 
 

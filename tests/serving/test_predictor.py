@@ -10,10 +10,10 @@ import sys
 import numpy as np
 import pytest
 
+from errors import UserError
 from serving import checksums, forms
 from serving.predictor import Predictor
 from tests import exports, jobs
-from text.errors import UserError
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import uvicorn
 
 import predict
 import tests
+from errors import UserError
 from serving import server
 from tests import exports
 from tests.serving.clients import PREDICT, Faulty, send, serving
-from text.errors import UserError
 
 ROOT = tests.ROOT
 

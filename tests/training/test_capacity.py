@@ -8,10 +8,10 @@ import convert_checkpoint
 import tests
 from training import capacity, pretraining
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert_config import BertConfig
 from tests import jobs, tiny
-from text.errors import UserError
 
 LARGE = {
     "tables": tiny.config(vocab_size=2**31 - 1, hidden_size=2048),

@@ -11,8 +11,8 @@ import pytest
 import tests
 from training import checkpoint, load_report, run_folder
 from training.backend import tf
+from errors import UserError
 from tests.killed import Killed
-from text.errors import UserError
 from text.files import local
 
 GOLDEN = str(tests.GOLDEN / "checkpoint")

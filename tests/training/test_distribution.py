@@ -7,9 +7,9 @@ import pytest
 import tests
 from training import distribution
 from training.backend import tf
+from errors import UserError
 from tests import forked, jobs, tiny
 from tests.programs import parity
-from text.errors import UserError
 
 ROOT = tests.ROOT
 RECORDS = ROOT / "tests" / "golden" / "pretraining" / "pretraining.tfrecord"

@@ -8,6 +8,7 @@ import pytest
 import run_pretraining
 import tests
 from training import dry_run
+from errors import UserError
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.electra_config import ElectraConfig
@@ -20,7 +21,6 @@ from modeling.objectives import (
     span_corruption,
 )
 from tests import jobs, tiny
-from text.errors import UserError
 
 RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")
 BASE = BertConfig(vocab_size=30522)

@@ -11,8 +11,8 @@ import fill_mask
 import run_classifier
 import run_pretraining
 from training import implied_flags, run, run_folder
+from errors import UserError
 from tests import pretraining, records, tiny
-from text.errors import UserError
 
 WORDS = ["The", "the", "caf\u00e9", "cafe"]
 KNOWN = {"do_lower_case": False, "strip_accents": False, "split_cjk": False}

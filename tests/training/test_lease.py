@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from training import checkpoint, lease, run_folder
-from text.errors import UserError
+from errors import UserError
 from text.files import local, sources
 
 

@@ -9,10 +9,10 @@ import convert_checkpoint
 import fill_mask
 import run_pretraining
 from training import run_folder
+from errors import UserError
 from tests import jobs
 from tests.pretraining import flags
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
-from text.errors import UserError
 from text.tokenizers.vocabulary import Vocabulary
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import tests
 from training import checkpoint, run_folder
-from text.errors import UserError
+from errors import UserError
 from text.files import local
 
 ENDED = 4194305  # no process has this number

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
+from errors import UserError
 from tests.training.layouts.hugging_face import convert
 from tests.training.transformers_configs import CLASSES, Case, case, cases
 from tests.training.transformers_models import (
@@ -27,7 +28,6 @@ from tests.training.transformers_models import (
     ours,
     theirs,
 )
-from text.errors import UserError
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from errors import UserError
 from text.corpus.sentences import split_sentences
-from text.errors import UserError
 from text.files import inputs, sources
 
 FORMATS = ("sentences", "paragraphs", "files", "jsonl")

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from errors import UserError
 from text.corpus import formats
-from text.errors import UserError
 from text.files import inputs, sources
 
 _BYTES = 4 << 20

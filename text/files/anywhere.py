@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 
-from text.errors import UserError
+from errors import UserError
 from text.files import local, sources
 
 

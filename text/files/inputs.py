@@ -8,7 +8,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 
 STANDARD_INPUT = "-"

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 
 # The files this program makes next to another have a mark in their names that no one else

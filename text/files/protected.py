@@ -5,7 +5,7 @@ import functools
 import os
 from collections.abc import Iterable
 
-from text.errors import UserError
+from errors import UserError
 from text.files import local
 
 RUN_RECORD = ".made~bert~record"  # of a run's folder: what is in it

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from text.errors import UserError
+from errors import UserError
 
 
 class Status(NamedTuple):

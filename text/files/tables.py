@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from absl import logging
 
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs
 
 FORMS = ("tsv", "csv", "jsonl")

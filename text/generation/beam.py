@@ -12,7 +12,7 @@ import shlex
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from text.errors import UserError
+from errors import UserError
 from text.files import beam_files, sources
 from text.generation import beam_steps, outputs, stages
 from text.generation.settings import Settings

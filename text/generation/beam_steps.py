@@ -24,9 +24,9 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
+from errors import UserError
 from text.corpus import ranges
 from text.corpus.store import Corpus
-from text.errors import UserError
 from text.files import beam_files, inputs, sources
 from text.generation import outputs, stages
 from text.generation.permutation import permute, round_keys

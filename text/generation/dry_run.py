@@ -15,8 +15,8 @@ import time
 
 import numpy as np
 
+from errors import UserError
 from text.corpus import sample
-from text.errors import UserError
 from text.files import local
 from text.generation import outputs, stages, work
 from text.generation.settings import Settings

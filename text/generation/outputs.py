@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from text.errors import UserError
+from errors import UserError
 from text.files import local, protected, sources
 from text.instances.kinds import RowOptions
 from text.records.descriptions import Description

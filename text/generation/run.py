@@ -10,7 +10,7 @@ import errno
 import os
 import time
 
-from text.errors import UserError
+from errors import UserError
 from text.files import local, sources
 from text.generation import outputs, stages, work
 from text.generation.settings import Settings

@@ -3,8 +3,8 @@
 import dataclasses
 
 import options
+from errors import UserError
 from text.corpus import formats
-from text.errors import UserError
 from text.files import inputs
 from text.instances.kinds import RowOptions
 from text.records import descriptions

@@ -23,8 +23,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from errors import UserError
 from text.corpus import formats, store
-from text.errors import UserError
 from text.files import sources
 from text.files.local import read_json, replacing
 from text.generation import outputs, work

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from text.errors import UserError
+from errors import UserError
 from text.files import local
 from text.files.local import read_json, write_json
 from text.progress import Progress, duration

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import itertools
 
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 from text.inspection.rules import first_broken
 from text.inspection.statistics import Statistics

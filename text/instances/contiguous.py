@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from text.errors import UserError
+from errors import UserError
 from text.instances import figures, packing
 from text.instances.instances import Instances, Rule
 

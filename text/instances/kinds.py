@@ -3,7 +3,7 @@
 import dataclasses
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.instances.contiguous import Contiguous
 from text.instances.electra_segments import ElectraSegments
 from text.instances.full_sentences import DocSentences, FullSentences

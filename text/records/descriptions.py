@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable
 
-from text.errors import UserError
+from errors import UserError
 from text.files import local, protected, sources
 
 SUFFIX = protected.DESCRIPTION_SUFFIX

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import google_crc32c
 import numpy as np
 
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 
 FRAME = 16  # bytes around a record: its length, and two checksums

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from text.errors import UserError
+from errors import UserError
 from text.records import blocks, encoding, shards
 from text.records.schema import Feature
 

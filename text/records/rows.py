@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from text.errors import UserError
+from errors import UserError
 from text.files import anywhere
 from text.records import encoding, framing, reading
 from text.records.schema import Feature

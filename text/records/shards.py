@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 
-from text.errors import UserError
+from errors import UserError
 from text.files import anywhere
 from text.records import blocks, descriptions, framing
 from text.records.descriptions import Description

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 from text.records.descriptions import Description
 from text.tokenizers.vocabulary import SPECIAL_TOKENS

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from text.errors import UserError
+from errors import UserError
 from text.instances import packing
 from text.tasks.windows import Lengths, windows
 from text.tokenizers.tokenizer import Tokenizer

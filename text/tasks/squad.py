@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs
 from text.tasks.spans import Document
 from text.tokenizers.tokenizer import Tokenizer

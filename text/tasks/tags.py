@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from text.errors import UserError
+from errors import UserError
 
 SCHEMES = ("iob2", "iob1", "iobes")
 OUTSIDE = "O"

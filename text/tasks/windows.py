@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 
-from text.errors import UserError
+from errors import UserError
 from text.instances import packing
 from text.tokenizers.vocabulary import Vocabulary
 

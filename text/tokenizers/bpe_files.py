@@ -3,7 +3,7 @@
 import json
 from collections.abc import Container
 
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tokenizers
 
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers import byte_bpe, gpt_bpe, word_counts
 from text.tokenizers.word_by_word import Splitter
 from text.tokenizers.word_counts import WordCounts

@@ -16,7 +16,7 @@ import re
 import numpy as np
 import tokenizers
 
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 from text.tokenizers import bpe_files, tokenizer_json, tokenizer_json_writing
 from text.tokenizers.tokenizer import GENERIC_CLASSES, Tokenizer

@@ -22,7 +22,7 @@ import sys
 
 import tokenizers
 
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 from text.tokenizers import (
     bpe_files,

@@ -14,7 +14,7 @@ import warnings
 
 import tokenizers
 
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers.wordpiece import WordSplitter
 
 PACKAGES = ("ftfy", "spacy")

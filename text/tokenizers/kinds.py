@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping
 
 import options
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 from text.tokenizers import (
     recorded_settings,

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 
-from text.errors import UserError
+from errors import UserError
 from text.files import local, sources
 from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer

@@ -20,7 +20,7 @@ import string
 from collections.abc import Callable
 from typing import NamedTuple
 
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 from text.tokenizers import (
     sentencepiece_files,

@@ -8,7 +8,7 @@ import base64
 import re
 from collections.abc import Mapping
 
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers import (
     sentencepiece_files,
     sentencepiece_json_writing,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers import sentencepiece_files
 from text.tokenizers.vocabulary import CLS, MASK, SEP
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 import tokenizers
 
-from text.errors import UserError
+from errors import UserError
 from text.files import sources
 from text.tokenizers.vocabulary import SpecialTokens
 

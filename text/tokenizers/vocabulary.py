@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from absl import logging
 
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs, sources
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = (

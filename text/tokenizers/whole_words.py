@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs, sources
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import WordByWord

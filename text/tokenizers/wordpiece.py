@@ -10,7 +10,7 @@ import pathlib
 import re
 import unicodedata
 
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers import tokenizer_json, tokenizer_json_writing
 from text.tokenizers.tokenizer import GENERIC_CLASSES
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary

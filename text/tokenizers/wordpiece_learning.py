@@ -2,7 +2,7 @@
 
 import tokenizers
 
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers import word_counts
 from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
 from text.tokenizers.word_by_word import Splitter

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from training import run_folder
-from text.errors import UserError
+from errors import UserError
 from text.files import local
 from text.progress import duration
 

@@ -9,8 +9,8 @@ import os
 import statistics
 from collections.abc import Mapping
 
+from errors import UserError
 from text import report_page
-from text.errors import UserError
 from text.files import local
 from training.ablations.plan import Column, Plan, Value
 from training.ablations.tables import TABLES

@@ -2,7 +2,7 @@
 
 import shlex
 
-from text.errors import UserError
+from errors import UserError
 
 # What the plan sets itself, or what has a flag of its own.
 _PLANNED = frozenset(

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import options
 from training import run_folder
 from training.backend import keras
+from errors import UserError
 from modeling.encoders.architectures import config_from_dict, make_encoder
 from modeling.encoders.config import EncoderConfig
-from text.errors import UserError
 from training.ablations.cells import OUTPUT, PEAK_MEMORY, SPEED, Cell
 from training.ablations.passed_flags import split_flags
 from training.ablations.tables import TABLES, Reading, Row, Table

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from text.errors import UserError
+from errors import UserError
 from text.tasks import glue
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from training import run_folder
 from training.backend import tf
+from errors import UserError
 from modeling.objectives.distilled import TEACHERS
-from text.errors import UserError
 from text.files import anywhere
 from text.records import encoding, framing
 from text.records.rows import Field, Row

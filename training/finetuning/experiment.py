@@ -10,10 +10,10 @@ import numpy as np
 
 from training import checkpoint, distribution, loop, report, run, run_folder
 from training.backend import tf
+from errors import UserError
 from modeling.objectives.distilled import Agreement
 from modeling.objectives.with_language_model import WithLanguageModel
 from serving import export_folder
-from text.errors import UserError
 from text.progress import Progress
 from training.finetuning.sets import Sets
 from training.finetuning.stopping import Stopping, load

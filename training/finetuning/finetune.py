@@ -15,8 +15,8 @@ import os
 import numpy as np
 
 from training import distribution, implied_flags, loop, metrics, run, run_folder
+from errors import UserError
 from serving import export
-from text.errors import UserError
 from training.finetuning import comparison, mistakes, teacher
 from training.finetuning.experiment import Experiment
 from training.finetuning.flags import FineTuningOptions

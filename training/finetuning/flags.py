@@ -5,9 +5,9 @@ import math
 
 import options
 from training import flags
+from errors import UserError
 from modeling.encoders.config import POOLINGS
 from modeling.encoders.features import FEATURES, LSTM_LAYERS
-from text.errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
 from training.distillation_options import DistillationOptions
 from training.finetuning.trials import every_trial

@@ -15,9 +15,9 @@ import numpy as np
 
 from training import metrics
 from training.backend import tf
+from errors import UserError
 from modeling.objectives import tasks
 from modeling.objectives.objective import Objective
-from text.errors import UserError
 from text.records.rows import Field
 from text.tasks.glue import DataSet
 

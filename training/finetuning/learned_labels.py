@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from text.errors import UserError
+from errors import UserError
 from training.finetuning.labels import Labels, OneClass, SeveralClasses, listed
 
 

@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from training import checkpoint, loop, metrics, run_folder, run_settings
-from text.errors import UserError
+from errors import UserError
 from text.files import anywhere
 from text.progress import duration
 from training.finetuning.experiment import DivergedError, Experiment

@@ -12,7 +12,7 @@ import numpy as np
 
 from training import distribution, run_folder
 from training.backend import tf
-from text.errors import UserError
+from errors import UserError
 from text.files import anywhere, local, sources
 from text.progress import Progress
 from text.records import rows

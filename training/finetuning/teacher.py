@@ -19,10 +19,10 @@ from training import (
     teacher_folder,
 )
 from training.backend import tf
+from errors import UserError
 from modeling.objectives.distilled import Distilled
 from modeling.objectives.objective import Objective
 from modeling.soft_losses import COMPARED
-from text.errors import UserError
 from text.tokenizers import kinds
 from text.tokenizers.kinds import TokenizerOptions
 from training.finetuning import answer_files

@@ -8,8 +8,8 @@ import os
 from typing import NamedTuple
 
 from training import run_folder
+from errors import UserError
 from modeling.objectives.written_texts import WrittenTexts
-from text.errors import UserError
 from text.records.rows import Field, Row, static_lengths
 from text.tasks import as_text, as_text_graph
 from text.tasks.in_parts import in_parts

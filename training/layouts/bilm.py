@@ -14,9 +14,9 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
+from errors import UserError
 from modeling.encoders.elmo_characters import CharacterCnn, Highway
 from modeling.encoders.elmo_config import ElmoConfig
-from text.errors import UserError
 from text.files import anywhere
 from text.tokenizers import characters, whole_words
 

@@ -18,9 +18,9 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 
+from errors import UserError
 from modeling.encoders import architectures
 from modeling.encoders.config import EncoderConfig
-from text.errors import UserError
 from text.files import anywhere
 from training.layouts.hugging_face_task import SEVERAL_LABELS
 from training.layouts.kinds import NAMES, WEIGHTS

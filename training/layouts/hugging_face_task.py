@@ -5,7 +5,7 @@ import os
 
 import tensorflow as tf
 
-from text.errors import UserError
+from errors import UserError
 from text.files import anywhere
 from training.layouts.kinds import NAMES
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Container, Mapping
 
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers import recorded_settings
 from text.tokenizers.tokenizer import Tokenizer
 from training.layouts.hugging_face import is_weights

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
-from text.errors import UserError
 from training.layouts.kinds import NAMES
 
 _SLOT = re.compile(r"/adam_[mv]$")

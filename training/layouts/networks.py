@@ -7,8 +7,8 @@ from collections.abc import Collection, Container, Iterable, Mapping
 
 import numpy as np
 
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
-from text.errors import UserError
 from training.layouts.kinds import NAMES
 from training.layouts.names import Network
 

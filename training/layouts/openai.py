@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
-from text.errors import UserError
 from text.files import anywhere
 from training.layouts.gpt_names import LAYER, POSITIONS, WORDS
 

@@ -5,9 +5,9 @@ from collections.abc import MutableMapping
 
 import numpy as np
 
+from errors import UserError
 from modeling.encoders.config import EncoderConfig
 from modeling.encoders.encoder import Encoder
-from text.errors import UserError
 
 
 def add_words(

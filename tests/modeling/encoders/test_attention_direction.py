@@ -9,11 +9,11 @@ import tensorflow as tf
 
 import extract_features
 import tests
+from errors import UserError
 from modeling import losses
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from tests import tiny
-from text.errors import UserError
 
 GOLDEN = tests.GOLDEN / "checkpoint"
 DIRECTIONS = {"both": "both", "ltr": "left_to_right", "rtl": "right_to_left"}

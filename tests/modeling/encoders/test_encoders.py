@@ -6,12 +6,12 @@ import json
 import pytest
 
 from training import checkpoint
+from errors import UserError
 from modeling.encoders import architectures
 from modeling.encoders.bert import BertEncoder
 from modeling.encoders.bert_config import BertConfig
 from modeling.objectives import pretraining, tasks
 from tests import tiny
-from text.errors import UserError
 
 TINY = tiny.config()
 

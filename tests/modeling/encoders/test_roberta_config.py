@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.architectures import make_encoder
 from modeling.encoders.roberta_config import RobertaConfig
 from tests.training.layouts.roberta import CONFIG, change, convert, masked_lm_in
-from text.errors import UserError
 
 
 def test_an_absent_key_has_the_default_of_their_class():

@@ -13,13 +13,13 @@ import inspect_records
 import run_pretraining
 import tests
 from training import checkpoint
+from errors import UserError
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.masked_lm import MaskedLM
 from modeling.objectives.pretraining import MaskedLMNextSentence
 from tests import jobs
 from tests.pretraining import flags, results
 from tests.text.instances.test_full_sentences import make_records
-from text.errors import UserError
 from text.instances.kinds import RowOptions
 from text.instances.masking import prediction_counts
 

@@ -10,11 +10,11 @@ import convert_checkpoint
 import run_pretraining
 import tests
 from training import checkpoint
+from errors import UserError
 from modeling.objectives import masked_lm, pretraining
 from serving import export
 from tests import jobs
 from tests.pretraining import TINY, flags, results
-from text.errors import UserError
 
 VOCAB = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
 

@@ -11,6 +11,7 @@ from keras import ops
 
 import fill_mask
 import tests
+from errors import UserError
 from modeling import derivatives, layers, losses
 from modeling.encoders.bert_config import BertConfig
 from modeling.encoders.gpt_config import GptConfig
@@ -18,7 +19,6 @@ from modeling.objectives import next_token
 from tests import jobs, tiny
 from tests.pretraining import RECORDS, TINY, results, run, run_on
 from tests.text.instances.test_full_sentences import make_records
-from text.errors import UserError
 
 GOLDEN = tests.GOLDEN / "checkpoint"
 VOCAB_FILE = str(GOLDEN / "vocab.txt")

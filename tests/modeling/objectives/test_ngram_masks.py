@@ -12,13 +12,13 @@ import tensorflow as tf
 
 import run_pretraining
 import tests
+from errors import UserError
 from modeling.objectives import ngrams
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.masked_lm import MaskedLM
 from tests import reference_ngrams
 from tests.pretraining import flags
 from tests.text.instances.test_full_sentences import make_records
-from text.errors import UserError
 from text.instances.ngrams import choose_ngrams, ngram_shares
 
 ROW, NUM_ROWS = reference_ngrams.ROW, 40_000

@@ -7,10 +7,10 @@ import pytest
 
 import run_classifier
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.gpt_config import GptConfig
 from modeling.objectives import tasks
 from tests import jobs, tiny
-from text.errors import UserError
 from training.layouts import hugging_face
 
 LENGTHS = np.array([3, 12, 1])

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from errors import UserError
 from text.corpus import formats
 from text.corpus.formats import Span
-from text.errors import UserError
 from text.files import inputs, sources
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import tests
-from text.errors import UserError
+from errors import UserError
 from text.files import local
 
 ROOT = str(tests.ROOT)

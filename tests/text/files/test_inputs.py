@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs
 
 

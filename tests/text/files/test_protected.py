@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from text.errors import UserError
+from errors import UserError
 from text.files import protected
 from text.records import descriptions
 from text.tokenizers import kinds

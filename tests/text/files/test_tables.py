@@ -2,7 +2,7 @@
 
 import pytest
 
-from text.errors import UserError
+from errors import UserError
 from text.files import inputs, tables
 
 

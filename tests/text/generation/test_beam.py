@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
+from errors import UserError
 from tests.text.generation.settings import VOCAB_FILE, made_in, make_settings
-from text.errors import UserError
 from text.files import sources
 from text.generation import run
 from text.inspection import inspect

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from errors import UserError
 from tests.text.generation.settings import TEXT, VOCAB_FILE, made_in, make_settings
 from text.corpus import formats
-from text.errors import UserError
 from text.files import local
 from text.files.sources import ChangedFileError
 from text.generation import outputs, stages, work

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import create_pretraining_data
+from errors import UserError
 from tests import jobs
 from tests.text.generation.settings import TEXT, VOCAB_FILE, make_settings
 from text.corpus import sample
-from text.errors import UserError
 from text.files import sources
 from text.generation import dry_run, stages
 from text.generation.run import generate

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tests
+from errors import UserError
 from tests.text.generation.settings import made_in, make_settings
 from text.corpus import formats
-from text.errors import UserError
 from text.generation import stages, work
 from text.generation.run import generate
 from text.instances import pairs, static_masks

@@ -7,9 +7,9 @@ import pathlib
 
 import pytest
 
+from errors import UserError
 from tests.killed import Killed
 from tests.text.generation.settings import TEXT, VOCAB_FILE, made_in, make_settings
-from text.errors import UserError
 from text.files import local
 from text.generation import stages
 from text.generation.run import generate

@@ -5,8 +5,8 @@ import importlib.util
 import pytest
 
 import create_pretraining_data
+from errors import UserError
 from tests.text.generation.settings import VOCAB_FILE
-from text.errors import UserError
 
 GIVEN = {"vocab_file": VOCAB_FILE, "input_file": ["x"], "output_file": ["y"]}
 

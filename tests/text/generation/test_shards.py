@@ -8,9 +8,9 @@ import time
 
 import pytest
 
+from errors import UserError
 from tests import jobs
 from tests.text.generation.settings import VOCAB_FILE, made_in, make_settings
-from text.errors import UserError
 from text.files import local
 from text.generation import outputs, stages, work
 from text.generation import run as generation_run

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from text.errors import UserError
+from errors import UserError
 from text.generation import work
 
 

@@ -9,9 +9,9 @@ import pytest
 import create_pretraining_data
 import inspect_records
 import tests
+from errors import UserError
 from tests import jobs
 from text.corpus.store import Corpus
-from text.errors import UserError
 from text.instances import contiguous
 from text.instances.kinds import RowOptions
 from text.records import encoding, framing

@@ -13,9 +13,9 @@ import create_pretraining_data
 import inspect_records
 import run_pretraining
 import tests
+from errors import UserError
 from tests.pretraining import TINY, flags, results
 from tests.text.corpus.test_corpus import documents_in, write
-from text.errors import UserError
 from text.instances import full_sentences
 from text.instances.kinds import RowOptions
 from text.tokenizers.vocabulary import Vocabulary

@@ -10,8 +10,8 @@ import inspect_records
 import run_pretraining
 import tests
 from training.backend import tf
+from errors import UserError
 from tests import jobs
-from text.errors import UserError
 from text.instances.kinds import RowOptions
 from text.records import encoding, framing, reading, shards, xlnet_release
 from text.records.schema import Feature

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from training.backend import tf
-from text.errors import UserError
+from errors import UserError
 from text.records import blocks, descriptions, framing, reading, shards
 from text.records.schema import Feature
 

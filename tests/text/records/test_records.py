@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from text.errors import UserError
+from errors import UserError
 from text.instances.kinds import RowOptions
 from text.records import encoding, framing
 from text.records.schema import Feature

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from training.backend import tf
-from text.errors import UserError
+from errors import UserError
 from text.records import reading
 from text.records.rows import FIRST_LENGTHS, LENGTHS, Field, Layout, Row, Rows, write
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
+from errors import UserError
 from tests.text.tasks.letters import letters
-from text.errors import UserError
 from text.tasks import spans
 from text.tasks.spans import Document, Lengths, Span
 

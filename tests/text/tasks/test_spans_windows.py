@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
+from errors import UserError
 from tests.text.tasks.letters import letters
-from text.errors import UserError
 from text.tasks import spans, squad
 from text.tasks.spans import Document, Lengths, Window
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary

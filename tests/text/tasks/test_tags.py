@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training import metrics
-from text.errors import UserError
+from errors import UserError
 from text.tasks import tags
 from text.tasks.tags import Entity
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests
-from text.errors import UserError
+from errors import UserError
 from text.instances import pack_graph, packing
 from text.tasks import masks
 from text.tokenizers import byte_bpe, kinds

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests
-from text.errors import UserError
+from errors import UserError
 from text.instances import pack_graph, packing
 from text.tokenizers import gpt_bpe, gpt_words, kinds
 from text.tokenizers.kinds import TokenizerOptions

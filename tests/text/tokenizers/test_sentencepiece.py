@@ -12,7 +12,7 @@ import pytest
 
 import tests
 from training.backend import tf
-from text.errors import UserError
+from errors import UserError
 from text.tasks import squad
 from text.tasks.spans import Document
 from text.tokenizers import kinds, sentencepiece, sentencepiece_learning

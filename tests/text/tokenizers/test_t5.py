@@ -8,9 +8,9 @@ import pytest
 import build_vocab
 import tests
 from training.backend import tf
+from errors import UserError
 from tests import jobs
 from tests.text.tokenizers.test_sentencepiece import NASTY
-from text.errors import UserError
 from text.instances import packing
 from text.tokenizers import sentencepiece_files
 from text.tokenizers.graph_tokenizer import GraphTokenizer

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies
 
 import tests
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers import kinds, word_by_word
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter, check_case

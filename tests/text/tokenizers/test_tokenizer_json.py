@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 
 import tests
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers import kinds, sentencepiece_files
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.sentencepiece_files import Piece

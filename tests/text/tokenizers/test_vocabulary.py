@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers.vocabulary import Vocabulary
 
 SPECIALS = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"

@@ -11,8 +11,8 @@ import pytest
 
 import tests
 from training import checkpoint, run_folder
+from errors import UserError
 from tests import jobs
-from text.errors import UserError
 from training.ablations import cells
 
 SCRIPT = """

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
+from errors import UserError
 from tests.training.ablations.plans import planned
-from text.errors import UserError
 from training.ablations import page
 
 

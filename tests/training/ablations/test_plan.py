@@ -8,8 +8,8 @@ from absl import flags as absl_flags
 
 import options
 import run_ablations
+from errors import UserError
 from tests.training.ablations.plans import by_name, flag, given, planned
-from text.errors import UserError
 from training.ablations import cells
 from training.ablations.tables import TABLES
 

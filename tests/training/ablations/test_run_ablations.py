@@ -11,10 +11,10 @@ from absl import flags as absl_flags
 
 import options
 import run_ablations
+from errors import UserError
 from modeling.encoders import architectures
 from tests import tiny
 from tests.training.ablations.plans import given, planned
-from text.errors import UserError
 from training.ablations import cells, plan
 
 

@@ -10,10 +10,10 @@ import pytest
 
 import tests
 from training import checkpoint, exported, run_folder
+from errors import UserError
 from serving.predictor import Predictor
 from tests import conversion, distillation, forked, jobs, tiny
 from tests.distillation import TRAINED
-from text.errors import UserError
 from training.finetuning import teacher
 
 # Losses of all kinds, for which the teacher is asked about every batch.

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from training import checkpoint, run_folder
+from errors import UserError
 from tests import jobs
 from tests.jobs import results, weights
 from tests.programs import parity
 from tests.training.finetuning.runs import STOPS, TINY, run
-from text.errors import UserError
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 from training.finetuning import experiment, finetune

@@ -5,11 +5,11 @@ import itertools
 import pytest
 
 from training import checkpoint, run_folder
+from errors import UserError
 from tests.jobs import results, weights
 from tests.killed import Killed
 from tests.programs import parity
 from tests.training.finetuning.runs import run
-from text.errors import UserError
 
 
 @pytest.mark.slow

@@ -11,10 +11,10 @@ import pytest
 
 import tests
 from training import run_folder
+from errors import UserError
 from tests import forked, jobs
 from tests.jobs import results, weights
 from tests.training.finetuning.runs import TINY, command, run
-from text.errors import UserError
 from text.files import local
 
 

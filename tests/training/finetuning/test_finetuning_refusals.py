@@ -2,8 +2,8 @@
 
 import pytest
 
+from errors import UserError
 from tests.training.finetuning.runs import run
-from text.errors import UserError
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
 

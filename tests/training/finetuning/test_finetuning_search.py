@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from training import run_folder
+from errors import UserError
 from tests.jobs import results, weights
 from tests.programs import parity
 from tests.training.finetuning.runs import RUNS, SEARCH, flags, run
-from text.errors import UserError
 from training.finetuning import experiment, finetune
 
 

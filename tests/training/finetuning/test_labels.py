@@ -5,7 +5,7 @@ import pytest
 
 from training import metrics
 from training.backend import tf
-from text.errors import UserError
+from errors import UserError
 from training.finetuning import labels
 
 LOGITS = np.array([[2.0, -1.0, 0.5], [-3.0, -0.4, -2.0]], np.float32)

@@ -10,10 +10,10 @@ import types
 import pytest
 
 from training import distribution, run_folder
+from errors import UserError
 from tests import tiny
 from tests.killed import Killed
 from tests.programs import parity
-from text.errors import UserError
 from text.files import local
 from text.records import rows
 from text.tokenizers.vocabulary import Vocabulary

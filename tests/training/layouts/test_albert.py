@@ -9,11 +9,11 @@ import pytest
 import convert_checkpoint
 import tests
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.albert_config import AlbertConfig
 from modeling.encoders.architectures import make_encoder
 from modeling.objectives import masked_lm, pretraining, tasks
 from tests.training.layouts.hugging_face import hidden_states, there_and_back
-from text.errors import UserError
 from training.layouts import hugging_face
 
 GOLDEN = tests.GOLDEN / "albert" / "hf"

@@ -8,6 +8,7 @@ import pytest
 import convert_checkpoint
 import tests
 from training import checkpoint, mask_filling
+from errors import UserError
 from modeling.encoders.electra import ElectraEncoder
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import masked_lm, replaced_tokens
@@ -15,7 +16,6 @@ from tests import jobs
 from tests.modeling.encoders.test_electra import CONFIG
 from tests.modeling.encoders.test_electra import golden as released
 from tests.training.layouts.hugging_face import convert, hidden_states, there_and_back
-from text.errors import UserError
 
 GOLDEN = tests.GOLDEN / "electra" / "hf"
 CLASSES = {

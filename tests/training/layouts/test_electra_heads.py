@@ -5,12 +5,12 @@ import pytest
 from safetensors.numpy import load_file
 
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.architectures import config_from_dict
 from modeling.encoders.electra_config import ElectraConfig
 from modeling.objectives import tasks
 from tests.training.layouts.hugging_face import hidden_states, there_and_back
 from tests.training.layouts.test_electra import GOLDEN, golden
-from text.errors import UserError
 from training.layouts import hugging_face
 
 HEADS = {

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from training import checkpoint
+from errors import UserError
 from modeling.objectives import span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.modeling.encoders.test_electra import CONFIG, golden
-from text.errors import UserError
 
 _MNLI = "task_specific/mnli"
 

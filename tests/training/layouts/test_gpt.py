@@ -9,11 +9,11 @@ from safetensors.numpy import load_file, save_file
 
 import tests
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.architectures import make_encoder
 from tests import tiny
 from tests.conversion import convert
 from tests.modeling.encoders.test_gpt import read_config, weights
-from text.errors import UserError
 from training.layouts import hugging_face, hugging_face_task, openai
 
 THEIRS = tests.GOLDEN / "gpt" / "hf"

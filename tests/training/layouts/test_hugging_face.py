@@ -9,6 +9,7 @@ from safetensors.numpy import load_file
 
 from training import checkpoint
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.bert import BertEncoder
 from modeling.objectives import pretraining, tasks
 from tests.training.layouts.hugging_face import (
@@ -18,7 +19,6 @@ from tests.training.layouts.hugging_face import (
     config_of,
     loaded,
 )
-from text.errors import UserError
 from training.layouts import hugging_face, hugging_face_task
 from training.layouts.bert_names import BERT
 

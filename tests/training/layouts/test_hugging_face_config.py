@@ -6,9 +6,9 @@ import json
 import pytest
 
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.bert_config import BertConfig
 from tests.training.layouts.hugging_face import change_config, config_of
-from text.errors import UserError
 from training.layouts import hugging_face
 
 

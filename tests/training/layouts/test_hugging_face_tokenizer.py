@@ -6,7 +6,7 @@ import pytest
 
 import tests
 from training import checkpoint, run
-from text.errors import UserError
+from errors import UserError
 from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.wordpiece import WordPiece, WordSplitter

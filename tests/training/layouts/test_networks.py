@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from training import checkpoint
-from text.errors import UserError
+from errors import UserError
 from training.layouts import networks
 from training.layouts.bert_names import BERT
 from training.layouts.names import Network

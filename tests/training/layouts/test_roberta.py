@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 import tests
 from training import checkpoint, distribution, loop, mask_filling
 from training.backend import tf
+from errors import UserError
 from modeling.encoders.architectures import make_encoder
 from modeling.objectives import masked_lm, tasks
 from modeling.recipe import Recipe
@@ -23,7 +24,6 @@ from tests.training.layouts.roberta import (
     convert,
     masked_lm_in,
 )
-from text.errors import UserError
 from training.layouts import hugging_face
 from training.layouts.roberta_names import ROBERTA
 

@@ -8,10 +8,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from training import checkpoint
+from errors import UserError
 from modeling.encoders.architectures import make_encoder
 from tests import t5
 from tests.conversion import convert
-from text.errors import UserError
 from training.layouts import hugging_face
 
 

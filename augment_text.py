@@ -121,7 +121,7 @@ class Options(TokenizerOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import mask_filling
+from training.queries import mask_filling
 from text.tasks import augmentation
 
 

@@ -71,7 +71,7 @@ class Options:
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import run_folder
+from training.storage import run_folder
 
 
 def main(given: Options) -> None:

@@ -88,7 +88,7 @@ class Options(TokenizerOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import continuation
+from training.queries import continuation
 
 
 def main(given: Options) -> None:

@@ -23,14 +23,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 import options
+from training.interchange import table as layouts
 from errors import UserError
-from modeling.encoders.config import EncoderConfig
+from modeling.architectures.config import EncoderConfig
 from text.tasks import tags
 from text.tokenizers import kinds, recorded_settings, tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.layouts import kinds as layouts
 
 _BUNDLE = "bert_model.ckpt"
 _UNUSED = re.compile(r"\[unused\d+\]$")
@@ -153,26 +153,20 @@ class Options(kinds.TokenizerOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import (
-    capacity,
-    checkpoint,
-    checkpoint_contents,
-    run,
-    run_folder,
-    whole_model,
-)
 from training.backend import tf
-from text.files import anywhere, inputs, local, sources
-from training.layouts import (
+from training.interchange import (
     bilm,
     hugging_face,
     hugging_face_task,
     hugging_face_tokenizers,
-    layers,
+    keep_layers,
     networks,
     openai,
-    tables,
+    resize,
 )
+from training.run import capacity, checks
+from training.storage import checkpoint, checkpoint_contents, run_folder, whole_model
+from text.files import anywhere, inputs, local, sources
 
 
 @dataclasses.dataclass
@@ -206,7 +200,7 @@ def _read(given: Options, prefixes: list[str]) -> Model:
     if bilm.is_weights(prefixes[0]):
         bilm.shapes(prefixes[0])  # refuses it
     directory = checkpoint.folder_of(prefixes[0])
-    config = run.read_config_of(given, directory)
+    config = checks.read_config_of(given, directory)
     path = given.vocab_file or kinds.find_vocabulary(directory)
     tokenizer = None
     if path:
@@ -217,7 +211,7 @@ def _read(given: Options, prefixes: list[str]) -> Model:
         where = given.bert_config_file or directory
         size = max(config.vocab_size, given.vocab_size)
         longer = dataclasses.replace(config, vocab_size=size)
-        run.check_vocabulary(tokenizer.vocabulary, longer, where)
+        checks.check_vocabulary(tokenizer.vocabulary, longer, where)
     tensors = []
     for prefix in prefixes:
         is_theirs = hugging_face.is_weights(prefix)
@@ -421,14 +415,14 @@ def main(given: Options) -> int:
     if model.tokenizer and (given.add_words_file or given.layout == "hugging_face"):
         _check_tokenization(model.tokenizer, prefixes[0], model.task)
     if given.keep_layers:
-        model.tensors, model.config = layers.keep(
+        model.tensors, model.config = keep_layers.keep(
             prefixes[0], model.tensors, model.config, given.keep_layers
         )
     if given.add_words_file:
         _add_words(model, given)
     for name, lengthen in (
-        ("vocab_size", tables.add_words),
-        ("max_position_embeddings", tables.add_positions),
+        ("vocab_size", resize.add_words),
+        ("max_position_embeddings", resize.add_positions),
     ):
         if number := getattr(given, name):
             if name in vars(model.config):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import options
 from errors import UserError
-from modeling.encoders.bert_config import BertConfig
+from modeling.architectures.bert_config import BertConfig
 from text.files import local
 from text.instances.kinds import RowOptions
 from text.progress import duration

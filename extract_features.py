@@ -27,7 +27,7 @@ import sys
 
 import options
 from errors import UserError
-from modeling.encoders.features import EMBEDDINGS, MIX
+from modeling.architectures.features import EMBEDDINGS, MIX
 from text.files import inputs, local, protected, sources
 from text.instances import packing
 from text.progress import Progress
@@ -158,10 +158,18 @@ def _layer(text: str) -> int | str:
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import checkpoint, distribution, implied_flags, run
-from training.feature_files import WRITERS
-from training.features import Counts, FeatureExtractor, Mix, encode, make_rows, pool
-from training.layouts import bilm
+from training.interchange import bilm
+from training.run import checks, distribution, implied_flags
+from training.storage import checkpoint
+from training.queries.feature_files import WRITERS
+from training.queries.text_features import (
+    Counts,
+    FeatureExtractor,
+    Mix,
+    encode,
+    make_rows,
+    pool,
+)
 
 # --- The run -------------------------------------------------------------------------
 
@@ -177,7 +185,7 @@ def main(given: Options) -> None:
     strategy = distribution.make(
         "tpu" if given.use_tpu else given.distribution, tpu=given.master
     )
-    run.check_division("batch_size", given.batch_size, strategy.num_replicas_in_sync)
+    checks.check_division("batch_size", given.batch_size, strategy.num_replicas_in_sync)
     prefix = checkpoint.resolve(given.init_checkpoint)
     config, tokenizer, tensors = _source(given, prefix)
     # A line that cannot be read is found now, not in an hour.
@@ -287,7 +295,7 @@ def _source(given, prefix):
         return _elmo(given, prefix)
     given = implied_flags.completed(given)
     beside = checkpoint.folder_of(prefix) or "."
-    config = run.read_config_of(given, beside)
+    config = checks.read_config_of(given, beside)
     _check_sizes(given, config)
     return config, _tokenizer(given, prefix, config), None
 
@@ -352,9 +360,9 @@ def _check_sizes(given, config):
 
 
 def _tokenizer(given, prefix, config):
-    tokenizer = run.make_tokenizer(given)
+    tokenizer = checks.make_tokenizer(given)
     where = given.bert_config_file or checkpoint.folder_of(prefix)
-    run.check_vocabulary(tokenizer.vocabulary, config, where)
+    checks.check_vocabulary(tokenizer.vocabulary, config, where)
     return tokenizer
 
 

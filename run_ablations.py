@@ -23,13 +23,13 @@ import shlex
 from collections.abc import Mapping
 
 import options
+from ablations.tables import TABLES
 from errors import UserError
-from modeling.encoders.bert_config import BertConfig
-from modeling.encoders.config import EncoderConfig
+from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.config import EncoderConfig
 from text.corpus import formats
 from text.files import inputs, local
 from text.tokenizers.kinds import TokenizerOptions
-from training.ablations.tables import TABLES
 
 _MARK = ".ablations~bert~"  # a file that marks the folder as made by this script
 _DOCUMENTATION = "text/documentation"
@@ -162,8 +162,9 @@ class Options(TokenizerOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import checkpoint, run
-from training.ablations import cells, page, plan, tasks
+from training.run import checks
+from training.storage import checkpoint
+from ablations import cells, page, plan, tasks
 
 
 def main(given: Options) -> int:
@@ -323,7 +324,7 @@ def _config(given: Options) -> EncoderConfig:
         config = checkpoint.read_config(given.bert_config_file)
         _check_config(given, config)
     if vocabulary:
-        run.check_vocabulary(vocabulary, config, given.bert_config_file)
+        checks.check_vocabulary(vocabulary, config, given.bert_config_file)
     if given.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={given.max_seq_length}: the config has only "
@@ -347,7 +348,7 @@ def _check_config(given, config):
     if given.vocab_file:
         return
     # build_vocab.py begins with [PAD].
-    run.check_padding("the learned vocabulary", 0, config, given.bert_config_file)
+    checks.check_padding("the learned vocabulary", 0, config, given.bert_config_file)
     if given.vocab_size > config.vocab_size:
         raise UserError(
             f"--vocab_size={given.vocab_size}: more than vocab_size={config.vocab_size} of "

@@ -24,7 +24,7 @@ from errors import UserError
 from text.files import local, tables
 from text.instances import packing
 from text.tasks import glue, orders
-from training.finetuning.flags import PooledOptions
+from training.finetuning.finetuning_flags import PooledOptions
 
 _SAMPLES = (
     "A wonderful little production.",
@@ -191,12 +191,14 @@ class Options(PooledOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import metrics, run, run_folder
+from training import metrics
+from training.finetuning import finetune, labels, learned_labels
+from training.run import checks
+from training.storage import run_folder
 from text.instances import pack_graph
 from text.records.rows import Field, Row
 from text.tasks import orders_graph
 from text.tasks.in_parts import in_parts
-from training.finetuning import finetune, labels, learned_labels
 from training.finetuning.task import Judgement, ServedTask
 
 # === Reading =========================================================================
@@ -442,7 +444,7 @@ def main(given: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    task = Classifier(given, run.make_tokenizer(given))
+    task = Classifier(given, checks.make_tokenizer(given))
     finetune.finetune(task, given)
 
 

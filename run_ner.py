@@ -33,7 +33,7 @@ import options
 from errors import UserError
 from text.files import inputs
 from text.tasks import tags
-from training.finetuning.flags import FineTuningOptions
+from training.finetuning.finetuning_flags import FineTuningOptions
 
 _SAMPLES = (
     "George Washington was never in Washington .",
@@ -97,12 +97,14 @@ class Options(FineTuningOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import metrics, run, run_folder
+from training import metrics
+from training.finetuning import entities, finetune
+from training.run import checks
+from training.storage import run_folder
 from modeling.objectives import tasks
 from text.instances import packing
 from text.records.rows import Field, Row
 from text.tasks import tags_graph
-from training.finetuning import entities, finetune
 from training.finetuning.task import ServedTask
 
 
@@ -416,7 +418,7 @@ def main(given: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    task = Tagger(given, run.make_tokenizer(given))
+    task = Tagger(given, checks.make_tokenizer(given))
     finetune.finetune(task, given)
 
 

@@ -15,16 +15,16 @@ records (arXiv:1810.04805, A.2).
 import dataclasses
 
 import options
-from training import flags
+from training.run import run_flags
 from errors import UserError
 from text.tokenizers.kinds import TokenizerOptions
-from training.distillation_options import WordDistillationOptions
-from training.objective_options import ObjectiveOptions
+from training.distillation.distillation_options import WordDistillationOptions
+from training.pretraining.objective_options import ObjectiveOptions
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(
-    TokenizerOptions, ObjectiveOptions, WordDistillationOptions, flags.RunOptions
+    TokenizerOptions, ObjectiveOptions, WordDistillationOptions, run_flags.RunOptions
 ):
     """The release's flags, then ours."""
 
@@ -103,13 +103,14 @@ class Options(
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import distribution, pretraining
+from training.pretraining import pretrain
+from training.run import distribution
 
 
 @distribution.together()
 def main(given: Options) -> None:
     """Does what the flags ask for; see `pretraining.pretrain`."""
-    pretraining.pretrain(given)
+    pretrain.pretrain(given)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import options
 from errors import UserError
 from modeling.objectives.span_heads import SPAN_HEADS, SpanHead
 from text.tasks import spans, squad
-from training.finetuning.flags import FineTuningOptions
+from training.finetuning.finetuning_flags import FineTuningOptions
 
 _FIRST_UNIQUE_ID = 1000000000
 _NOTHING = "(no answer)"
@@ -132,11 +132,12 @@ class Options(FineTuningOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import run, run_folder, squad_metrics
+from training.finetuning import finetune, squad_metrics
+from training.run import checks
+from training.storage import run_folder
 from modeling.objectives import span_beams, tasks
 from text.records.rows import Field, Row
 from text.tasks import beams, beams_graph, in_parts, spans_graph
-from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
 
 # === The task ========================================================================
@@ -441,7 +442,7 @@ def main(given: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(Squad(given, run.make_tokenizer(given)), given)
+    finetune.finetune(Squad(given, checks.make_tokenizer(given)), given)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ import options
 from errors import UserError
 from text.files import tables
 from text.instances import packing
-from training.finetuning.flags import PooledOptions
+from training.finetuning.finetuning_flags import PooledOptions
 
 _SAMPLES = (
     (
@@ -85,11 +85,13 @@ class Options(PooledOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import metrics, run, run_folder
+from training import metrics
+from training.finetuning import finetune
+from training.run import checks
+from training.storage import run_folder
 from modeling.objectives import tasks
 from text.records.rows import Field, Row
 from text.tasks import choices_graph
-from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
 
 # === Reading =========================================================================
@@ -341,7 +343,7 @@ def main(given: Options) -> None:
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    task = MultipleChoice(given, run.make_tokenizer(given))
+    task = MultipleChoice(given, checks.make_tokenizer(given))
     finetune.finetune(task, given)
 
 

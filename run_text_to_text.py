@@ -24,7 +24,7 @@ import options
 from errors import UserError
 from text.files import local, tables
 from text.tasks import as_text, glue, squad
-from training.finetuning.flags import FineTuningOptions
+from training.finetuning.finetuning_flags import FineTuningOptions
 
 _FILES = {  # unless flags name others; GLUE's are in its table
     "custom": {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"},
@@ -124,8 +124,9 @@ class Options(FineTuningOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training import metrics, run, squad_metrics
-from training.finetuning import finetune, labels
+from training import metrics
+from training.finetuning import finetune, labels, squad_metrics
+from training.run import checks
 from training.finetuning.texts import Example, TextTask, check_target
 
 # === Tasks ===========================================================================
@@ -340,7 +341,7 @@ _TASKS = {"squad": Squad, "custom": Custom}
 
 def make(given: Options) -> TextTask:
     """The task that flags name."""
-    return _TASKS.get(given.task, Glue)(given, run.make_tokenizer(given))
+    return _TASKS.get(given.task, Glue)(given, checks.make_tokenizer(given))
 
 
 def main(given: Options) -> None:

@@ -19,7 +19,7 @@ import tempfile
 import numpy as np
 
 import options
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
 from text.generation.run import generate
 from text.generation.settings import Settings

@@ -61,7 +61,7 @@ def of_masks(folder):
 
 
 def of_continuation(folder):
-    from training import checkpoint
+    from training.storage import checkpoint
     from modeling.objectives import masked_lm
     from tests import tiny
 

@@ -72,7 +72,7 @@ def _ours(given: Options) -> None:
         given: `serve` is the folder of the examples.
     """
     import run_classifier
-    from training import distribution, run
+    from training.run import checks, distribution
     from training.finetuning.experiment import Experiment
     from training.finetuning.trials import every_trial
 
@@ -89,7 +89,7 @@ def _ours(given: Options) -> None:
         "num_train_epochs": [float(_MANY_EPOCHS)],
     }
     flags = run_classifier.Options(**flags)
-    task = run_classifier.Classifier(flags, run.make_tokenizer(flags))
+    task = run_classifier.Classifier(flags, checks.make_tokenizer(flags))
     experiment = Experiment(task, flags)
     [trial] = every_trial(flags)
     trainer = experiment.trainer(trial)

@@ -25,7 +25,8 @@ import time
 import numpy as np
 
 import options
-from training import metrics, squad_metrics
+from training import metrics
+from training.finetuning import squad_metrics
 from benchmarks import turns
 from errors import UserError
 

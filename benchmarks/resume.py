@@ -20,9 +20,9 @@ import time
 import numpy as np
 
 import options
-from training import distribution, loop
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from training.run import distribution, loop
+from modeling.architectures.bert_config import BertConfig
+from modeling.objectives import sentence_pairs
 from text.instances.kinds import RowOptions
 from text.records import blocks, encoding, framing, reading, shards
 
@@ -81,7 +81,7 @@ def update_once(folder: str, batch_size: int, first_batch: int) -> None:
         max_position_embeddings=16,
         type_vocab_size=2,
     )
-    objective = pretraining.MaskedLMNextSentence()
+    objective = sentence_pairs.MaskedLMNextSentence()
     trainer = loop.Trainer(
         distribution.make("one"),
         lambda: objective.network(config, seed=1),

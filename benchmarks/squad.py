@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 import options
-from training import squad_metrics
+from training.finetuning import squad_metrics
 from text.tasks import spans
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece

@@ -9,9 +9,10 @@ import keras
 import numpy as np
 
 from benchmarks import peers_theirs
-from modeling import derivatives, layers, losses, optimization
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from modeling import custom_gradients, layers, losses
+from modeling.architectures.bert_config import BertConfig
+from modeling.objectives import sentence_pairs
+from modeling.optimizers import adam
 
 
 def updater(sizes, warm_up: int = 3):
@@ -20,15 +21,15 @@ def updater(sizes, warm_up: int = 3):
     Args:
         sizes: has the fields of `training.Options` and dtype.
     """
-    objective = pretraining.MaskedLMNextSentence()
+    objective = sentence_pairs.MaskedLMNextSentence()
     model = objective.network(_config(sizes), dtype=sizes.dtype)
-    optimizer = optimization.AdamWeightDecay(model.trainable_variables)
+    optimizer = adam.AdamWeightDecay(model.trainable_variables)
     trained, slots = model.trainable_variables, optimizer.variables
     others = [v for v in model.variables if not v.trainable]
 
     def loss(values, batch, step):
         dropouts = layers.Dropouts(jax.numpy.stack([0, step]))
-        with derivatives.written_out():
+        with custom_gradients.written_out():
             outputs, _ = model.stateless_call(
                 values, [v.value for v in others], batch, dropouts=dropouts
             )
@@ -38,7 +39,7 @@ def updater(sizes, warm_up: int = 3):
     def step_of(state, batch, step):
         values = state[: len(trained)]
         total, gradients = jax.value_and_grad(loss)(values, batch, step)
-        scale, _ = optimization.clip_scale(gradients, 1.0)
+        scale, _ = adam.clip_scale(gradients, 1.0)
         pairs = list(zip([*trained, *slots], state, strict=True))
         with keras.StatelessScope(pairs) as scope:
             rate = optimizer.learning_rate(step, 1e-4, 1000, 100)

@@ -10,10 +10,10 @@ import time
 import numpy as np
 
 import options
-from training import distribution, loop
 from training.backend import tf
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from training.run import distribution, loop
+from modeling.architectures.bert_config import BertConfig
+from modeling.objectives import sentence_pairs
 
 NUM_PREDICTIONS = 20
 HEAD_SIZE = 64
@@ -67,7 +67,7 @@ def updater(
         intermediate_size=4 * chosen.hidden_size,
         type_vocab_size=2,
     )
-    objective = pretraining.MaskedLMNextSentence()
+    objective = sentence_pairs.MaskedLMNextSentence()
     trainer = loop.Trainer(
         distribution.make("one"),
         lambda: objective.network(config, dtype=dtype),

@@ -11,7 +11,7 @@ import contextvars
 import functools
 from collections.abc import Callable, Iterator
 
-from modeling import derivatives
+from modeling import custom_gradients
 
 _compiler: contextvars.ContextVar[Callable | None] = contextvars.ContextVar(
     "compiler", default=None
@@ -44,7 +44,7 @@ def fused(function: Callable) -> Callable:
     @functools.cache
     def compiled(compiler, written_out):
         def traced(*args):  # again for the gradient, which may be taken elsewhere
-            with derivatives.written_out(written_out):
+            with custom_gradients.written_out(written_out):
                 return function(*args)
 
         return compiler(traced)
@@ -52,7 +52,7 @@ def fused(function: Callable) -> Callable:
     @functools.wraps(function)
     def call(*args):
         if compiler := _compiler.get():
-            return compiled(compiler, derivatives.are_written_out())(*args)
+            return compiled(compiler, custom_gradients.are_written_out())(*args)
         return function(*args)
 
     return call

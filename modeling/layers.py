@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import keras
 from keras import ops
 
-from modeling import derivatives, fusion, row_random
+from modeling import custom_gradients, fusion, row_random
 
 _SITES = 128  # for so many calls, `Dropouts` prepares what they need at once
 
@@ -64,12 +64,12 @@ class Dropouts:
         if not self._recompute:
             return layer(*tensors, dropouts=self, **inputs)
         begin, ends = self._num_calls, []
-        written_out = derivatives.are_written_out()
+        written_out = custom_gradients.are_written_out()
 
         def run(*tensors):
             inner = copy.copy(self)
             inner._recompute, inner._num_calls = False, begin
-            with derivatives.written_out(written_out):
+            with custom_gradients.written_out(written_out):
                 result = layer(*tensors, dropouts=inner, **inputs)
             ends.append(inner._num_calls)
             return result
@@ -129,7 +129,7 @@ class Dense(keras.layers.Dense):
         """Without the activation and the bias, which what follows adds by `biased`."""
 
         # The gradient of the bias, because a compiler is slow to add up rows.
-        @derivatives.written
+        @custom_gradients.written
         def with_gradient_of_bias(product, bias):
             def gradient(upstream):
                 return upstream, ops.cast(sum_of_rows(upstream), bias.dtype)
@@ -150,7 +150,7 @@ class Dense(keras.layers.Dense):
 def biased(product, bias):
     """Adds the bias to a `Dense.product`."""
     bias = ops.copy(bias)
-    if derivatives.are_written_out():  # by the product
+    if custom_gradients.are_written_out():  # by the product
         bias = ops.stop_gradient(bias)
     return ops.add(product, bias)
 
@@ -191,7 +191,7 @@ def activation(name: str) -> Callable:
 # They compute in float32, which is more accurate than bfloat16 and faster there.
 
 
-@derivatives.written
+@custom_gradients.written
 def gelu_tanh(x):
     """x times an approximation, by tanh, of the normal distribution function."""
     wide = ops.cast(x, "float32")
@@ -207,7 +207,7 @@ def gelu_tanh(x):
     return ops.cast(wide * cdf, x.dtype), gradient
 
 
-@derivatives.written
+@custom_gradients.written
 def gelu_erf(x):
     """x times the normal distribution function, by erf."""
     wide = ops.cast(x, "float32")
@@ -232,7 +232,7 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     def call(self, inputs):
         # Written out, because a compiler is slow to add up rows.
-        @derivatives.written
+        @custom_gradients.written
         def normalize(x, gamma, beta):
             result, mean, inverse = _normalize(x, gamma, beta, self.epsilon)
 
@@ -269,7 +269,7 @@ def _normalize_gradient(x, gamma, mean, inverse, upstream):
     return ops.cast(of_x, x.dtype), upstream * normal
 
 
-@derivatives.written
+@custom_gradients.written
 def add_wide(x, bias):
     """[..., n] + [n] -> float32 [..., n]"""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from keras import ops
 
-from modeling import derivatives, fusion
+from modeling import custom_gradients, fusion
 
 # Logits over a vocabulary that exist at a time; gradients need three times as much. For
 # 4,096 rows of 256 and 30,522 words, a step takes 0.34 GB and 1.25 times the time of all
@@ -27,7 +27,7 @@ def cross_entropy(logits, labels, weights) -> tuple:
         two float32 scalars.
     """
 
-    @derivatives.written
+    @custom_gradients.written
     def total(logits):
         probs = ops.softmax(logits)
         entropy = _entropy(logits, probs, labels)
@@ -178,9 +178,9 @@ def in_parts(
         that many float32 scalars. Only the first has a gradient.
     """
 
-    with_gradient = derivatives.are_written_out()
+    with_gradient = custom_gradients.are_written_out()
 
-    @derivatives.written
+    @custom_gradients.written
     def compute(hidden, table, *bias):
         sums, gradients = _each_part(
             hidden, table, bias, of_rows, of_part, number, with_gradient=with_gradient

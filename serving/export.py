@@ -34,7 +34,7 @@ import tensorflow as tf
 from absl import logging
 
 from errors import UserError
-from modeling.encoders.config import EncoderConfig
+from modeling.architectures.config import EncoderConfig
 from serving import (
     checksums,
     export_folder,

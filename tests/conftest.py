@@ -49,7 +49,7 @@ def _skip_oracles(items):
 @pytest.fixture(scope="session", autouse=True)
 def _drawing():
     """A picture takes as long as the training of most models here: curves.png is empty."""
-    report = sys.modules.get("training.report")
+    report = sys.modules.get("training.run.report")
     draw = report and report._draw
     with pytest.MonkeyPatch.context() as patch:
         if report:
@@ -61,7 +61,7 @@ def _drawing():
 @pytest.fixture
 def drawn(_drawing, monkeypatch):
     """For tests that look at the curves."""
-    monkeypatch.setattr("training.report._draw", _drawing)
+    monkeypatch.setattr("training.run.report._draw", _drawing)
 
 
 @pytest.fixture(scope="session", autouse=True)

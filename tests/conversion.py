@@ -9,8 +9,8 @@ import safetensors.numpy
 
 import convert_checkpoint
 import tests
-from training import checkpoint
-from modeling.encoders.bert_config import BertConfig
+from training.storage import checkpoint
+from modeling.architectures.bert_config import BertConfig
 from modeling.objectives import tasks
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 

@@ -15,8 +15,9 @@ import pytest
 import fill_mask
 import options
 import tests
-from training import checkpoint, loop, run_folder
 from training.backend import tf
+from training.run import loop
+from training.storage import checkpoint, run_folder
 from serving.predictor import Predictor
 from tests.killed import Killed
 

@@ -4,8 +4,8 @@ import dataclasses
 import random
 
 import run_ner
-from training import checkpoint
-from modeling.encoders.bert import BertEncoder
+from training.storage import checkpoint
+from modeling.architectures.bert import BertEncoder
 from tests import jobs, tiny
 from text.tasks import tags
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from training import checkpoint, lease, run_folder
+from training.storage import checkpoint, lease, run_folder
 
 TRIALS = [f"rate{rate}-batch8-epochs1.0-seed12345" for rate in (0.001, 0.0001)]
 

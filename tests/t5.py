@@ -8,8 +8,8 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import tests
-from modeling.encoders.architectures import config_from_dict
-from modeling.encoders.t5_config import T5Config
+from modeling.architectures.t5_config import T5Config
+from modeling.architectures.table import config_from_dict
 from modeling.objectives.objective import Objective, Tokens
 from modeling.objectives.span_corruption import SpanCorruption
 

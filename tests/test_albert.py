@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import run_pretraining
-from training import checkpoint
-from modeling.encoders.albert_config import AlbertConfig
+from training.storage import checkpoint
+from modeling.architectures.albert_config import AlbertConfig
 from serving import export
 from serving.predictor import Predictor
 from tests import jobs

@@ -10,9 +10,10 @@ import pytest
 
 import augment_text
 import tests
-from training import checkpoint, mask_filling
+from training.queries import mask_filling
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.roberta_config import RobertaConfig
+from modeling.architectures.roberta_config import RobertaConfig
 from modeling.objectives import masked_lm
 from tests.given import RELEASED
 from text.tasks import augmentation

@@ -24,7 +24,7 @@ import run_swag
 import tests
 from training.backend import tf
 from errors import UserError
-from modeling.encoders.roberta_config import RobertaConfig
+from modeling.architectures.roberta_config import RobertaConfig
 from serving.predictor import Predictor
 from tests import jobs
 from text.tasks import squad

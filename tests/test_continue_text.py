@@ -8,12 +8,13 @@ import pytest
 
 import continue_text
 import tests
-from training import checkpoint, continuation
+from training.queries import continuation
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.gpt_config import GptConfig
+from modeling.architectures.gpt_config import GptConfig
 from modeling.objectives import masked_lm
 from tests import tiny
-from tests.modeling.encoders.test_gpt import golden, load, read_config
+from tests.modeling.architectures.test_gpt import golden, load, read_config
 
 WORDS = ["un", "##do", "cat", "sat"]
 CONFIG = GptConfig(

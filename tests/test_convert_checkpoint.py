@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from training import checkpoint
+from training.interchange import hugging_face
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining, tasks
+from modeling.architectures.bert_config import BertConfig
+from modeling.objectives import sentence_pairs, tasks
 from tests.conversion import (
     CLASSIFIER,
     GOLDEN,
@@ -28,14 +29,13 @@ from tests.programs import read_as_tensorflow_1
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.layouts import hugging_face
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "architecture", "flags"),
     [
-        (pretraining.MaskedLMNextSentence(), "BertForPreTraining", {}),
+        (sentence_pairs.MaskedLMNextSentence(), "BertForPreTraining", {}),
         (tasks.Classification(3), "BertForSequenceClassification", {}),
         (tasks.Tagging(5), "BertForTokenClassification", {"head": "tagging"}),
         (SPAN, "BertForQuestionAnswering", {}),
@@ -215,7 +215,7 @@ def test_optimizer_is_stripped_unless_it_shall_stay(tmp_path):
 
 @pytest.mark.slow
 def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
-    tensors = made(tmp_path, pretraining.MaskedLMNextSentence())
+    tensors = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     (tmp_path / "words.txt").write_text("Playing\nthe\n\nplayer\n")
     convert(
         input=[str(tmp_path)],
@@ -243,7 +243,7 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     )
     config = BertConfig.from_json_file(str(tmp_path / "larger" / "bert_config.json"))
     assert config.vocab_size == 18
-    model = pretraining.PretrainingModel(config)
+    model = sentence_pairs.PretrainingModel(config)
     weights = {v.path: v for v in model.weights}
     checkpoint.load(weights, str(tmp_path / "larger"), required="")
 

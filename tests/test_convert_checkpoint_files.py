@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from training import run_folder
+from training.storage import run_folder
 from errors import UserError
 from modeling.objectives import masked_lm, span_beams
 from modeling.objectives.span_heads import SPAN_HEADS

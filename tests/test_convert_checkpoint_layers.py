@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from keras import ops
 
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
 from modeling import layers
-from modeling.encoders.architectures import make_encoder
-from modeling.objectives import pretraining
+from modeling.architectures.table import make_encoder
+from modeling.objectives import sentence_pairs
 from tests.conversion import GOLDEN, TINY, TOKENS, convert, made
-from tests.modeling.encoders.test_electra import CONFIG as ELECTRA
-from tests.modeling.encoders.test_electra import golden as electra_weights
+from tests.modeling.architectures.test_electra import CONFIG as ELECTRA
+from tests.modeling.architectures.test_electra import golden as electra_weights
 
 KEPT = [0, 2, 4, 7, 9, 11]  # DistilBERT's
 LAYER = re.compile(r"(?<=/layer_)\d+(?=/)")
@@ -46,7 +46,7 @@ def check(folder, teacher, kept):
 @pytest.mark.parametrize("layout", ["release", "hugging_face"])
 def test_a_student_has_the_layers_of_its_teacher(tmp_path, layout):
     """Of 12; the optimizer's step stays behind, vocabulary and heads come along."""
-    teacher = made(tmp_path, pretraining.MaskedLMNextSentence())
+    teacher = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     student = tmp_path / "student"
     convert(
         input=[str(tmp_path)],
@@ -64,7 +64,7 @@ def test_a_student_has_the_layers_of_its_teacher(tmp_path, layout):
 
 @pytest.mark.slow
 def test_a_student_computes_what_these_layers_compute(tmp_path):
-    made(tmp_path, pretraining.MaskedLMNextSentence())
+    made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     student = tmp_path / "student"
     convert(input=[str(tmp_path)], output_dir=str(student), keep_layers=KEPT)
 
@@ -174,7 +174,7 @@ def test_refusals(tmp_path, flags, message):
 
 
 def test_a_head_that_weights_every_layer_is_refused(tmp_path):
-    tensors = made(tmp_path, pretraining.MaskedLMNextSentence())
+    tensors = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     weights = {"layer_weights": np.zeros(12, np.float32)}
     checkpoint.save(str(tmp_path), 8, tensors | weights, keep=1)
     with pytest.raises(

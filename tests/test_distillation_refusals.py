@@ -129,7 +129,7 @@ def test_models_that_are_no_teachers(taught, tmp_path):
 
 
 def test_an_encoder_without_a_head_is_no_teacher(taught, tmp_path):
-    from training import checkpoint
+    from training.storage import checkpoint
 
     files = taught("single")
     weights = jobs.weights(files.folder)

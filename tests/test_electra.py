@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import run_pretraining
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.electra_config import ElectraConfig
+from modeling.architectures.electra_config import ElectraConfig
 from modeling.objectives import masked_lm, replaced_tokens
 from serving.predictor import Predictor
 from tests import jobs

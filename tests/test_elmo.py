@@ -12,9 +12,10 @@ import extract_features
 import run_classifier
 import run_ner
 import tests
-from training import checkpoint
+from training.interchange import bilm
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.elmo_config import ElmoConfig
+from modeling.architectures.elmo_config import ElmoConfig
 from serving import predictor
 from tests import jobs, ner
 from tests.pretraining import metrics, results, run, run_on
@@ -23,7 +24,6 @@ from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
 from text.tokenizers import kinds
 from text.tokenizers.whole_words import SPECIAL
 from text.tokenizers.wordpiece import WordPiece
-from training.layouts import bilm
 
 GOLDEN = tests.GOLDEN / "elmo"
 MODELS = ("skip_clip3", "noskip_clip0.1")

@@ -13,8 +13,9 @@ import h5py
 import numpy as np
 import pytest
 
-from training import checkpoint, feature_files
 from training.backend import tf
+from training.queries import feature_files
+from training.storage import checkpoint
 from errors import UserError
 from tests import jobs
 from tests.features import (
@@ -31,7 +32,7 @@ from tests.features import (
     write,
 )
 from text.files import local
-from training.features import FeatureExtractor
+from training.queries.text_features import FeatureExtractor
 
 
 @pytest.fixture(scope="module")

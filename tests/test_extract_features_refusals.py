@@ -9,10 +9,11 @@ import shutil
 import numpy as np
 import pytest
 
-from training import checkpoint, features
+from training.queries import text_features
+from training.storage import checkpoint
 from errors import UserError
 from tests.features import GOLDEN, MODEL, run, write
-from training.features import FeatureExtractor
+from training.queries.text_features import FeatureExtractor
 
 
 def without_encoder(folder):
@@ -214,7 +215,7 @@ def test_failing_in_the_middle_keeps_what_was_there(tmp_path, monkeypatch):
         return encoder(self, batch)
 
     monkeypatch.setattr(FeatureExtractor, "__call__", failing)
-    monkeypatch.setattr(features, "_BATCHES_SORTED", 1)
+    monkeypatch.setattr(text_features, "_BATCHES_SORTED", 1)
     for output_format in ("json", "hdf5"):
         (tmp_path / "output").write_text("earlier")
         with pytest.raises(KeyboardInterrupt):

@@ -25,7 +25,7 @@ from tests.features import (
 )
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.features import Counts, encode, make_rows
+from training.queries.text_features import Counts, encode, make_rows
 
 
 @pytest.mark.slow

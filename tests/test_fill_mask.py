@@ -10,10 +10,10 @@ import pytest
 
 import fill_mask
 import tests
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from modeling.architectures.bert_config import BertConfig
+from modeling.objectives import sentence_pairs
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 
@@ -44,7 +44,7 @@ def test_each_mask_gets_the_most_probable_tokens(capsys):
     ids = [vocabulary.cls_id, the, vocabulary.mask_id, of, the]
     ids += [vocabulary.mask_id, vocabulary.sep_id]
     config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
-    model = pretraining.PretrainingModel(config)
+    model = sentence_pairs.PretrainingModel(config)
     checkpoint.load(
         {v.path: v for v in model.variables}, os.path.join(GOLDEN, "bert_model.ckpt")
     )

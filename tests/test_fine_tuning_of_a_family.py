@@ -8,15 +8,15 @@ import pytest
 
 import extract_features
 import run_classifier
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.albert_config import AlbertConfig
-from modeling.encoders.architectures import make_encoder
-from modeling.encoders.electra_config import ElectraConfig
-from modeling.encoders.elmo_config import ElmoConfig
-from modeling.encoders.gpt_config import GptConfig
-from modeling.encoders.t5_config import T5Config
-from modeling.encoders.xlnet_config import XlnetConfig
+from modeling.architectures.albert_config import AlbertConfig
+from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.elmo_config import ElmoConfig
+from modeling.architectures.gpt_config import GptConfig
+from modeling.architectures.t5_config import T5Config
+from modeling.architectures.table import make_encoder
+from modeling.architectures.xlnet_config import XlnetConfig
 from tests import jobs
 from tests.test_roberta import TASKS, classifier_files, classifier_flags
 

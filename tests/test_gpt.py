@@ -9,9 +9,10 @@ import pytest
 import continue_text
 import run_classifier
 import run_swag
-from training import checkpoint, continuation
+from training.queries import continuation
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.gpt_config import GptConfig
+from modeling.architectures.gpt_config import GptConfig
 from serving import predictor
 from tests import jobs, swag
 from tests.pretraining import run, run_twice

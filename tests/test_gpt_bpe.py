@@ -14,7 +14,7 @@ import run_squad
 import tests
 from training.backend import tf
 from errors import UserError
-from modeling.encoders.bert_config import BertConfig
+from modeling.architectures.bert_config import BertConfig
 from serving.predictor import Predictor
 from tests import jobs
 from text.tokenizers import gpt_bpe, gpt_words

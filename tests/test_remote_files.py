@@ -11,7 +11,7 @@ import extract_features
 import inspect_records
 import run_classifier
 import run_pretraining
-from training import run_folder
+from training.storage import run_folder
 from errors import UserError
 from tests import jobs, tiny
 from text.files import sources

@@ -8,8 +8,8 @@ import pytest
 
 import run_classifier
 import tests
-from training import checkpoint
 from training.backend import tf
+from training.storage import checkpoint
 from errors import UserError
 from tests import jobs, tiny
 from tests.classifier import TINY, WORDS, run, task, text, write_lines

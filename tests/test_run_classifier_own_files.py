@@ -9,16 +9,16 @@ import pytest
 
 import convert_checkpoint
 import tests
-from training import checkpoint
-from training import run as training_run
 from training.backend import tf
+from training.finetuning import mistakes
+from training.run import checks as training_run
+from training.storage import checkpoint
 from errors import UserError
 from tests import tiny
 from tests.classifier import TINY, WORDS, custom, options, run, task, write_lines
 from tests.jobs import results
 from text.tasks import glue
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
-from training.finetuning import mistakes
 from training.finetuning.task import Predictions
 
 GOLDEN = tests.GOLDEN

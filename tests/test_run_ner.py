@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from errors import UserError
-from modeling.encoders.bert import BertEncoder
+from modeling.architectures.bert import BertEncoder
 from serving import predictor
 from tests import jobs
 from tests.jobs import results

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import run_ner
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
 from tests import forked, jobs, tiny
 from tests.ner import DEEP, flags, run, save_encoder, write_files
@@ -171,12 +171,12 @@ def test_command_line_ends_in_one_line(folder):
 
 def test_labels_of_another_program_are_read_in_their_order_or_refused(folder):
     given = run_ner.Options(**flags(folder, do_predict=True))
-    tagger = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
+    tagger = run_ner.Tagger(given, run_ner.checks.make_tokenizer(given))
     labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     tagger.restore({"head": "tagging", "labels": labels})
     assert tagger.types == ("LOC", "PER") and tagger.labels == labels
     swapped = ["O", "B-PER", "I-PER", "I-LOC", "B-LOC"]
-    tagger = run_ner.Tagger(given, run_ner.run.make_tokenizer(given))
+    tagger = run_ner.Tagger(given, run_ner.checks.make_tokenizer(given))
     with pytest.raises(
         UserError, match="only reads O, B-PER, I-PER, B-LOC, I-LOC: train"
     ):

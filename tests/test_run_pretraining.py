@@ -9,10 +9,10 @@ import pytest
 
 import run_pretraining
 import tests
-from training import checkpoint, run_folder
 from training.backend import tf
+from training.storage import checkpoint, run_folder
 from errors import UserError
-from modeling.encoders.bert_config import BertConfig
+from modeling.architectures.bert_config import BertConfig
 from tests.pretraining import RECORDS, ROOT, TINY, flags, metrics, results, run
 from text.records import framing
 

@@ -10,15 +10,16 @@ import pytest
 
 import convert_checkpoint
 import run_pretraining
-from training import checkpoint, loop
+from training.run import loop
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.gpt_config import GptConfig
-from modeling.encoders.roberta_config import RobertaConfig
+from modeling.architectures.gpt_config import GptConfig
+from modeling.architectures.roberta_config import RobertaConfig
 from modeling.objectives import masked_lm, next_token, tasks
 from tests import jobs
 from tests.pretraining import RECORDS, TINY, flags, metrics, results
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
-from training.word_teacher import WordTeacher
+from training.pretraining.word_teacher import WordTeacher
 
 TEACHER = dataclasses.replace(TINY, num_hidden_layers=2)
 RECIPE = {

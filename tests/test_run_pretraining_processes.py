@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from training import checkpoint, lease
+from training.storage import checkpoint, lease
 from tests import forked
 from tests.pretraining import (
     RECORDS,

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import run_squad
-from training import checkpoint
 from training.backend import tf
+from training.interchange import hugging_face
+from training.storage import checkpoint
 from tests.jobs import results
 from tests.squad import (
     GOOD,
@@ -30,7 +31,6 @@ from text.records.schema import Feature
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 from training.finetuning.experiment import Experiment
-from training.layouts import hugging_face
 
 
 @pytest.fixture

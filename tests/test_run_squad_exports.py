@@ -9,8 +9,8 @@ import pytest
 
 import run_squad
 import tests
-from training import checkpoint
 from training.backend import tf
+from training.storage import checkpoint
 from serving import forms, predictor
 from tests import jobs
 from tests.squad import OUTPUTS, TINY, flags, one, read, run, squad, write_files

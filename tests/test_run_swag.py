@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import run_swag
-from training import checkpoint
 from training.backend import tf
-from modeling.encoders.bert import BertEncoder
+from training.storage import checkpoint
+from modeling.architectures.bert import BertEncoder
 from serving import predictor
 from tests import jobs
 from tests.jobs import results
@@ -198,7 +198,7 @@ def test_endings_that_are_empty_at_the_end_of_a_line_are_no_choices(folder):
     lines[1][-3:] = ["", "", 1]
     write_csv(folder / "val.csv", lines)
     given = run_swag.Options(**flags(folder, do_eval=True))
-    task = run_swag.MultipleChoice(given, run_swag.run.make_tokenizer(given))
+    task = run_swag.MultipleChoice(given, run_swag.checks.make_tokenizer(given))
     examples = task.read("dev")
     assert len(examples[0].choices) == 2 and examples[0].label == 1
     assert len(examples[1].choices) == 4

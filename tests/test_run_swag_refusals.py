@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
 from tests import forked, jobs, tiny
 from tests.swag import flags, run, swag_lines, write_csv, write_files, write_json_files

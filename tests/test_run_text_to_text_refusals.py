@@ -137,8 +137,8 @@ def test_networks(folder, config, reason):
 
 @pytest.mark.slow
 def test_an_encoder_alone_is_no_start(folder, untraced):
-    from training import checkpoint
-    from modeling.encoders.architectures import make_encoder
+    from training.storage import checkpoint
+    from modeling.architectures.table import make_encoder
 
     weights = {v.path: v.numpy() for v in make_encoder(TINY).weights}
     prefix = str(folder / "model.ckpt-best")

@@ -22,10 +22,10 @@ import run_ner
 import run_pretraining
 import run_squad
 import tests
-from training import run
 from training.backend import tf
+from training.run import checks
 from errors import UserError
-from modeling.encoders.albert_config import AlbertConfig
+from modeling.architectures.albert_config import AlbertConfig
 from serving import checksums
 from serving.predictor import Predictor
 from tests import jobs
@@ -316,14 +316,14 @@ def test_a_vocabulary_of_another_kind_next_to_a_checkpoint_is_refused(tmp_path):
         str(tests.GOLDEN / "checkpoint" / "vocab.txt")
     )
     with pytest.raises(UserError, match="another kind of vocabulary than .*30k-clean"):
-        run._check_ids(words, str(tmp_path))
+        checks._check_ids(words, str(tmp_path))
 
 
 def test_a_model_without_the_segment_of_xlnets_last_token_is_refused():
     vocabulary = kinds.load_vocabulary(str(MODEL.with_name("xlnet.model")))
     with pytest.raises(UserError, match="segment 2, but my.json has type_vocab_size=2"):
-        run.check_vocabulary(vocabulary, TINY, "my.json")
-    run.check_vocabulary(
+        checks.check_vocabulary(vocabulary, TINY, "my.json")
+    checks.check_vocabulary(
         vocabulary, dataclasses.replace(TINY, type_vocab_size=3), "my.json"
     )
 

@@ -8,12 +8,12 @@ import pytest
 
 import predict
 import run_squad
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.albert_config import AlbertConfig
-from modeling.encoders.electra_config import ElectraConfig
-from modeling.encoders.roberta_config import RobertaConfig
-from modeling.encoders.xlnet_config import XlnetConfig
+from modeling.architectures.albert_config import AlbertConfig
+from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.roberta_config import RobertaConfig
+from modeling.architectures.xlnet_config import XlnetConfig
 from modeling.objectives import masked_lm
 from serving import export
 from serving.predictor import Predictor
@@ -173,7 +173,7 @@ def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced, head):
     )
     config = dataclasses.replace(CONFIGS[head], initializer_range=0.5)
     (folder / "config.json").write_text(config.to_json_string())
-    tokenizer = run_squad.run.make_tokenizer(given)
+    tokenizer = run_squad.checks.make_tokenizer(given)
     model = run_squad.Squad(given, tokenizer).objective().network(config, seed=1)
     weights = {variable.path: variable.numpy() for variable in model.variables}
     checkpoint.save(str(folder / "random"), 1, weights, keep=1)

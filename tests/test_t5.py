@@ -10,7 +10,7 @@ import pytest
 import build_vocab
 import inspect_records
 import run_classifier
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
 from modeling.objectives.span_corruption import SpanCorruption
 from serving import predictor

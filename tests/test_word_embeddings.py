@@ -14,9 +14,9 @@ import run_ner
 import run_squad
 import run_swag
 import tests
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.word_embeddings_config import WordEmbeddingsConfig
+from modeling.architectures.word_embeddings_config import WordEmbeddingsConfig
 from serving import predictor
 from tests import forked, jobs, ner, pretraining, squad, swag, tiny
 

@@ -7,7 +7,7 @@ import pytest
 import fill_mask
 import tests
 from errors import UserError
-from modeling.encoders.xlnet_config import XlnetConfig
+from modeling.architectures.xlnet_config import XlnetConfig
 from tests import jobs, tiny
 from tests.pretraining import metrics, results, run, run_on, run_twice
 from tests.text.instances.test_full_sentences import make_records
@@ -121,7 +121,7 @@ def test_our_own_rows_train_with_memory_and_go_on(tmp_path, untraced, capsys):
 
 def test_memory_is_for_one_device(tmp_path, monkeypatch):
     two = types.SimpleNamespace(num_replicas_in_sync=2)
-    monkeypatch.setattr("training.distribution.make", lambda kind, **_: two)
+    monkeypatch.setattr("training.run.distribution.make", lambda kind, **_: two)
     given = GIVEN | released("bi") | {"mem_len": 8, "distribution": "mirrored"}
     with pytest.raises(UserError, match="--mem_len=8: memory is for one device"):
         run(tmp_path, **given)

@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Iterable
 
-from modeling.encoders.bert_config import BertConfig
+from modeling.architectures.bert_config import BertConfig
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
 

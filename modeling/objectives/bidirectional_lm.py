@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from modeling import layers, losses
-from modeling.encoders.architectures import make_encoder
-from modeling.encoders.config import EncoderConfig
+from modeling.architectures.config import EncoderConfig
+from modeling.architectures.table import make_encoder
 from modeling.objectives.masked_lm import check_context
 from modeling.objectives.objective import Objective
 

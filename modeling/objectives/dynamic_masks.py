@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from modeling import row_random
-from modeling.objectives import ngrams
+from modeling.masks import mask_ngrams
 from modeling.objectives.objective import Objective
 
 _CHOICE, _OUTCOME, _TOKEN, _LENGTH = range(4)  # what random numbers are for
@@ -155,7 +155,7 @@ class DynamicMasks(Objective):
             starts = ops.logical_and(candidates, batch["word_starts"] > 0)
         if len(self._ngram_shares) > 1:
             draws = row_random.uniform(seed, _LENGTH, rows, width)
-            chosen = ngrams.choose(
+            chosen = mask_ngrams.choose(
                 keys, draws, candidates, starts, counts, self._ngram_shares
             )
         elif self._whole_words:

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from modeling.encoders.features import FEATURES
+from modeling.architectures.features import FEATURES
 
 
 class FrozenFeatures(keras.layers.Layer):

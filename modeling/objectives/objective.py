@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from modeling.encoders.config import EncoderConfig
+from modeling.architectures.config import EncoderConfig
 
 
 class Tokens(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from modeling import layers, row_random
-from modeling.objectives import spans
+from modeling.masks import mask_spans
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.masked_lm import MaskedLM, MaskedLMModel
 
@@ -229,8 +229,8 @@ class PermutedSpans(DynamicMasks):
         shares = self._ngram_shares
         if len(shares) == 1:  # the flags of the records do not say
             shares = ngram_shares(_LONGEST)
-        steps = spans.most_steps(width, objective.mask_alpha, objective.mask_beta)
-        chosen = spans.draw(
+        steps = mask_spans.most_steps(width, objective.mask_alpha, objective.mask_beta)
+        chosen = mask_spans.draw(
             *(length[:, :steps], offset[:, :steps]),
             ops.logical_or(starts, specials) if released else starts,
             specials,
@@ -244,7 +244,7 @@ class PermutedSpans(DynamicMasks):
         candidates = is_token
         if not released:
             candidates = ops.logical_and(is_token, ops.logical_not(specials))
-        chosen = spans.fill(fill, chosen, candidates, goals)
+        chosen = mask_spans.fill(fill, chosen, candidates, goals)
         size = objective.perm_size or width
         shuffle = ops.cast(ops.argsort(order[:, :size], axis=1), "int32")
         return chosen, in_blocks(shuffle, width)

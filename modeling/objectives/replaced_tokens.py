@@ -12,9 +12,9 @@ import numpy as np
 from keras import ops
 
 from modeling import layers, losses, row_random
-from modeling.encoders.architectures import make_encoder
-from modeling.encoders.electra import ElectraEncoder
-from modeling.encoders.electra_config import ElectraConfig
+from modeling.architectures.electra import ElectraEncoder
+from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.table import make_encoder
 from modeling.objectives import roc
 from modeling.objectives.masked_lm import MaskedLM, MaskedLMHead
 from modeling.objectives.repeating_masks import RepeatingMasks, update

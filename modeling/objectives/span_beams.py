@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from modeling import layers, losses
-from modeling.encoders.architectures import make_encoder
+from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
 from modeling.objectives.span_heads import SpanHead
 

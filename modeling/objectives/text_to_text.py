@@ -5,7 +5,7 @@ import math
 
 from keras import ops
 
-from modeling.decoders.text_to_text import TextToTextModel, target_weights
+from modeling.architectures.t5_decoder import TextToTextModel, target_weights
 from modeling.objectives.objective import Objective
 
 

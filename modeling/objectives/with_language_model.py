@@ -7,7 +7,7 @@ its own tokens.
 from keras import ops
 
 from modeling import layers, losses
-from modeling.encoders.config import EncoderConfig
+from modeling.architectures.config import EncoderConfig
 from modeling.objectives import tasks
 from modeling.objectives.around import AroundNetwork
 from modeling.objectives.objective import Objective

@@ -1,7 +1,7 @@
 """Fine-tuning a T5: the tokens of the targets, and in evaluations what it writes itself."""
 
 from modeling import layers
-from modeling.decoders.text_to_text import TextToTextModel
+from modeling.architectures.t5_decoder import TextToTextModel
 from modeling.objectives.text_to_text import TextToText
 
 

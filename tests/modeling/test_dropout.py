@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from modeling import layers
-from modeling.encoders.bert import BertEncoder
+from modeling.architectures.bert import BertEncoder
 from tests import tiny
 
 TINY = tiny.config(vocab_size=50, num_hidden_layers=2, max_position_embeddings=12)

@@ -4,12 +4,12 @@ import keras
 import numpy as np
 import pytest
 
-from training import compiler
 from training.backend import tf
-from modeling import derivatives, fusion, layers, losses
-from modeling.encoders import bert
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from training.run import compiler
+from modeling import custom_gradients, fusion, layers, losses
+from modeling.architectures import bert
+from modeling.architectures.bert_config import BertConfig
+from modeling.objectives import sentence_pairs
 
 RNG = np.random.default_rng(0)
 
@@ -19,7 +19,7 @@ def normal(*shape, dtype="float32"):
 
 
 def with_gradients(function, *given):
-    with derivatives.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.written_out(), tf.GradientTape() as tape:
         tape.watch(given)
         result = function(*given)
         first = result[0] if isinstance(result, tuple) else result
@@ -106,7 +106,7 @@ def test_layer_norm_and_its_gradients_equal_keras(compile, dtype):
         one.set_weights(values)
         with (
             fusion.compiled_by(compile),
-            derivatives.written_out(),
+            custom_gradients.written_out(),
             tf.GradientTape() as tape,
         ):
             tape.watch(x)
@@ -125,7 +125,7 @@ def test_layer_norm_and_its_gradients_equal_keras(compile, dtype):
 def test_cross_entropy_and_its_gradient_equal_keras(scale):
     logits = scale * normal(6, 50)
     labels, weights = np.array([0, 1, 2, 3, 4, 49]), np.float32([1, 1, 0, 0.5, 2, 1])
-    with derivatives.written_out(), tf.GradientTape(persistent=True) as tape:
+    with custom_gradients.written_out(), tf.GradientTape(persistent=True) as tape:
         tape.watch(logits)
         ours, weight = losses.cross_entropy(logits, labels, weights)
         entropy = keras.ops.sparse_categorical_crossentropy(
@@ -163,7 +163,7 @@ def test_small_models_and_gpus_are_not_compiled(monkeypatch):
             num_attention_heads=1,
             intermediate_size=64,
         )
-        return pretraining.PretrainingModel(config)
+        return sentence_pairs.PretrainingModel(config)
 
     one = tf.distribute.get_strategy()
     assert compiler.for_model(network(100), one) is None

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import derivatives, layers, losses
-from modeling.encoders.albert_config import AlbertConfig
-from modeling.encoders.architectures import make_encoder
-from modeling.encoders.bert_config import BertConfig
+from modeling import custom_gradients, layers, losses
+from modeling.architectures.albert_config import AlbertConfig
+from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
-from modeling.recipe import Recipe, layerwise_shares
-from tests.modeling.encoders.test_electra import CONFIG, facts, golden
+from modeling.optimizers.table import Recipe, layerwise_shares
+from tests.modeling.architectures.test_electra import CONFIG, facts, golden
 
 SIZES = {"vocab_size": 9, "hidden_size": 4, "num_attention_heads": 1}
 GROUPS = {
@@ -129,7 +129,7 @@ def test_gradients_of_fine_tuning_equal_the_release(model):
     expected, heads = golden("gradients_finetuning_mnli.npz"), golden("heads.npz")
     batch = golden("inputs.npz") | {"label_ids": heads["mnli/label_ids"]}
     variables = model.trainable_variables
-    with derivatives.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.written_out(), tf.GradientTape() as tape:
         summed, _ = tasks.Classification(3).losses(batch, model(batch))["loss"]
     found = tape.gradient(summed, [v.value for v in variables])
     assert len(found) == len(expected)

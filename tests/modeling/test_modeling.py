@@ -10,10 +10,10 @@ import tensorflow as tf
 from keras import ops
 
 import tests
-from modeling import derivatives, layers, losses
-from modeling.encoders.bert import BertEncoder
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from modeling import custom_gradients, layers, losses
+from modeling.architectures.bert import BertEncoder
+from modeling.architectures.bert_config import BertConfig
+from modeling.objectives import sentence_pairs
 from tests import tiny
 
 GOLDEN = tests.GOLDEN / "checkpoint"
@@ -49,7 +49,7 @@ def golden():
     with np.load(GOLDEN / "model_outputs.npz") as file:
         values = dict(file)
     batch = {key[3:]: values[key] for key in values if key.startswith("in_")}
-    model = pretraining.PretrainingModel(
+    model = sentence_pairs.PretrainingModel(
         BertConfig.from_json_file(GOLDEN / "bert_config.json")
     )
     return load_golden(model), batch, values
@@ -88,7 +88,7 @@ def test_predictions_and_losses_equal_the_release(golden):
         values["next_sentence_log_probs"],
         atol=1e-5,
     )
-    pairs = pretraining.MaskedLMNextSentence().losses(batch, outputs)
+    pairs = sentence_pairs.MaskedLMNextSentence().losses(batch, outputs)
     assert list(pairs) == ["masked_lm_loss", "next_sentence_loss"]
     assert float(losses.mean(*pairs["masked_lm_loss"])) == pytest.approx(
         6.4687347, abs=1e-5
@@ -100,7 +100,7 @@ def test_predictions_and_losses_equal_the_release(golden):
 
 def test_accuracies_count_the_right_predictions(golden):
     model, batch, values = golden
-    metrics = pretraining.MaskedLMNextSentence().metrics(batch, model(batch))
+    metrics = sentence_pairs.MaskedLMNextSentence().metrics(batch, model(batch))
     predicted = values["masked_lm_log_probs"].argmax(-1)
     expected = (predicted == batch["masked_lm_ids"].ravel()).sum()
     assert [float(x) for x in metrics["masked_lm_accuracy"]] == [expected, 80.0]
@@ -157,7 +157,7 @@ def erf_reference(x):
 )
 def test_gelu_and_its_slope_equal_float64(name, reference):
     x = tf.constant(POINTS, "float32")
-    with derivatives.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.written_out(), tf.GradientTape() as tape:
         tape.watch(x)
         y = layers.activation(name)(x)
     np.testing.assert_allclose(y, [reference(p) for p in POINTS], rtol=2e-6, atol=2e-7)
@@ -175,7 +175,7 @@ def test_the_two_gelus_differ():
 
 def test_gelu_keeps_the_dtype():
     x = tf.constant([1.0], "bfloat16")
-    with derivatives.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.written_out(), tf.GradientTape() as tape:
         tape.watch(x)
         y = layers.gelu_tanh(x)
     assert (y.dtype, tape.gradient(y, x).dtype) == ("bfloat16", "bfloat16")
@@ -185,7 +185,7 @@ def test_gelu_keeps_the_dtype():
 
 
 def test_initial_weights_are_cut_normal_and_differ_between_variables():
-    model = pretraining.PretrainingModel(
+    model = sentence_pairs.PretrainingModel(
         dataclasses.replace(TINY, vocab_size=5000), seed=3
     )
     samples = set()
@@ -207,7 +207,7 @@ def test_initial_weights_are_cut_normal_and_differ_between_variables():
 
 def test_seed_determines_initial_weights():
     first, again, other = (
-        pretraining.PretrainingModel(TINY, seed=seed).get_weights()
+        sentence_pairs.PretrainingModel(TINY, seed=seed).get_weights()
         for seed in (1, 1, 2)
     )
     assert all((a == b).all() for a, b in zip(first, again, strict=True))
@@ -215,7 +215,7 @@ def test_seed_determines_initial_weights():
 
 
 def test_model_dropout_follows_the_seed():
-    model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
+    model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
 
     def logits(*seed):
         dropouts = {"dropouts": layers.Dropouts(seed)} if seed else {}
@@ -229,14 +229,14 @@ def test_model_dropout_follows_the_seed():
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_recomputed_layers_give_the_same_gradients_and_later_masks(dtype):
-    model, batch = pretraining.PretrainingModel(TINY, dtype=dtype), tiny_batch()
-    objective = pretraining.MaskedLMNextSentence()
+    model, batch = sentence_pairs.PretrainingModel(TINY, dtype=dtype), tiny_batch()
+    objective = sentence_pairs.MaskedLMNextSentence()
     later = tf.ones(100)
 
     @tf.function
     def gradients(recompute):
         dropouts = layers.Dropouts([1, 2], recompute)
-        with derivatives.written_out(), tf.GradientTape() as tape:
+        with custom_gradients.written_out(), tf.GradientTape() as tape:
             outputs = model(batch, dropouts=dropouts)
             pairs = objective.losses(batch, outputs)
             loss = sum(total / weight for total, weight in pairs.values())
@@ -282,7 +282,7 @@ def test_a_row_of_padding_stays_finite():
 
 
 def test_the_batch_size_may_be_open_as_in_an_exported_model():
-    model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
+    model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
     specs = {k: tf.TensorSpec([None, *v.shape[1:]], v.dtype) for k, v in batch.items()}
     serve = tf.function(lambda batch: model(batch), input_signature=[specs])
     logits = serve({key: tf.constant(value) for key, value in batch.items()})
@@ -300,8 +300,8 @@ def test_a_sequence_beyond_the_position_table_is_refused():
 
 
 def test_losses_and_metrics_of_parts_add_up_to_the_whole():
-    model, batch = pretraining.PretrainingModel(TINY), tiny_batch()
-    objective = pretraining.MaskedLMNextSentence()
+    model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
+    objective = sentence_pairs.MaskedLMNextSentence()
 
     def pairs(rows):
         part = {key: value[rows] for key, value in batch.items()}
@@ -319,8 +319,8 @@ def test_losses_and_metrics_of_parts_add_up_to_the_whole():
 
 def test_rows_that_fill_up_a_batch_count_for_nothing():
     model, objective = (
-        pretraining.PretrainingModel(TINY),
-        pretraining.MaskedLMNextSentence(),
+        sentence_pairs.PretrainingModel(TINY),
+        sentence_pairs.MaskedLMNextSentence(),
     )
     batch = tiny_batch()
     batch["masked_lm_weights"][:] = 1.0
@@ -350,21 +350,21 @@ def test_a_batch_without_predictions_has_no_loss():
 def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
     model, batch, values = golden
     rounded = load_golden(
-        pretraining.PretrainingModel(model.encoder.config, dtype="mixed_bfloat16")
+        sentence_pairs.PretrainingModel(model.encoder.config, dtype="mixed_bfloat16")
     )
     assert {v.dtype for v in rounded.variables} == {"float32"}
     outputs = rounded(batch)
     assert {v.dtype for v in outputs.values()} == {tf.float32}
     assert rounded.encoder(batch)["sequence_output"].dtype == tf.bfloat16
-    pairs = pretraining.MaskedLMNextSentence().losses(batch, outputs)
+    pairs = sentence_pairs.MaskedLMNextSentence().losses(batch, outputs)
     assert float(losses.mean(*pairs["masked_lm_loss"])) == pytest.approx(
         float(values["masked_lm_loss"]), rel=5e-3
     )
 
 
 def gradients(model, batch, seed):
-    objective = pretraining.MaskedLMNextSentence()
-    with derivatives.written_out(), tf.GradientTape() as tape:
+    objective = sentence_pairs.MaskedLMNextSentence()
+    with custom_gradients.written_out(), tf.GradientTape() as tape:
         dropouts = {} if seed is None else {"dropouts": layers.Dropouts(seed)}
         outputs = model(batch, **dropouts)
         pairs = objective.losses(batch, outputs)
@@ -375,7 +375,7 @@ def gradients(model, batch, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_a_training_step_compiles_with_xla(dtype):
-    model = pretraining.PretrainingModel(STILL, dtype=dtype)
+    model = sentence_pairs.PretrainingModel(STILL, dtype=dtype)
     batch = {key: tf.constant(value) for key, value in tiny_batch().items()}
     plain = tf.function(lambda: gradients(model, batch, None))()
     compiled = tf.function(lambda: gradients(model, batch, None), jit_compile=True)()

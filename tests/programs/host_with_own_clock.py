@@ -6,7 +6,7 @@ host_with_own_clock.py SECONDS SCRIPT FLAGS
 import runpy
 import sys
 
-from training import loop
+from training.run import loop
 
 loop._SECONDS_PER_CALL = float(sys.argv[1])
 sys.argv = sys.argv[2:]

@@ -4,10 +4,12 @@ import dataclasses
 import pathlib
 
 import options
-from training import metrics, run, run_folder
+from training import metrics
+from training.finetuning import finetune
+from training.run import checks
+from training.storage import run_folder
 from modeling.objectives import tasks
 from text.records.rows import Field, Row
-from training.finetuning import finetune
 from training.finetuning.task import Task
 
 
@@ -49,7 +51,7 @@ class Parity(Task):
 
 
 def main(given):
-    finetune.finetune(Parity(given, run.make_tokenizer(given)), given)
+    finetune.finetune(Parity(given, checks.make_tokenizer(given)), given)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ import sys
 
 import numpy as np
 
-from training import distribution, loop
 from training.backend import tf
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from training.run import distribution, loop
+from modeling.architectures.bert_config import BertConfig
+from modeling.objectives import sentence_pairs
 
 _PREDICTIONS = 20
 # Many weights: 30,522 words of 128, so that chains of operations are compiled, too.
@@ -67,7 +67,7 @@ def digest(strategy, size, updates, *, dtype="float32", accumulation=1, xla=Fals
         intermediate_size=256,
         max_position_embeddings=512,
     )
-    objective = pretraining.MaskedLMNextSentence()
+    objective = sentence_pairs.MaskedLMNextSentence()
     settings = loop.Settings(
         num_train_steps=1000,
         num_warmup_steps=4,

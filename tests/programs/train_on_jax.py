@@ -12,16 +12,17 @@ import jax  # noqa: E402
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-from modeling import derivatives, layers, losses, optimization  # noqa: E402
-from modeling.encoders.bert_config import BertConfig  # noqa: E402
-from modeling.encoders.elmo_config import ElmoConfig  # noqa: E402
-from modeling.encoders.xlnet_config import XlnetConfig  # noqa: E402
+from modeling import custom_gradients, layers, losses  # noqa: E402
+from modeling.architectures.bert_config import BertConfig  # noqa: E402
+from modeling.architectures.elmo_config import ElmoConfig  # noqa: E402
+from modeling.architectures.xlnet_config import XlnetConfig  # noqa: E402
 from modeling.objectives import (  # noqa: E402
-    bidirectional_lm,  # noqa: E402
+    bidirectional_lm,
     permuted,
-    pretraining,
+    sentence_pairs,
 )
 from modeling.objectives.text_to_text import TextToText  # noqa: E402
+from modeling.optimizers import adam  # noqa: E402
 from tests import t5  # noqa: E402
 
 assert keras.backend.backend() == "jax"
@@ -38,7 +39,7 @@ config = BertConfig.from_json_file(f"{golden}/bert_config.json")
 
 
 def load(config):
-    model = pretraining.PretrainingModel(config)
+    model = sentence_pairs.PretrainingModel(config)
     for variable in model.variables:
         variable.assign(weights[variable.path])
     return model
@@ -75,18 +76,18 @@ assert (first == logits(np.array([1, 2]))).all()
 assert (first != logits(np.array([1, 3]))).any()
 
 # Updates, against the release's trace.
-objective = pretraining.MaskedLMNextSentence()
+objective = sentence_pairs.MaskedLMNextSentence()
 model = load(
     dataclasses.replace(
         config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
 )
-optimizer = optimization.AdamWeightDecay(model.trainable_variables)
+optimizer = adam.AdamWeightDecay(model.trainable_variables)
 trained = model.trainable_variables
 
 
 def loss(values, batch):
-    with derivatives.written_out():
+    with custom_gradients.written_out():
         outputs, _ = model.stateless_call(values, [], batch)
         pairs = objective.losses(batch, outputs)
     return sum(losses.mean(*x) for x in pairs.values())
@@ -95,10 +96,10 @@ def loss(values, batch):
 @jax.jit
 def update(values, slots, batch, step):
     total, gradients = jax.value_and_grad(loss)(values, batch)
-    scale, norm = optimization.clip_scale(gradients, 1.0)
+    scale, norm = adam.clip_scale(gradients, 1.0)
     state = list(zip(trained + optimizer.variables, values + slots, strict=True))
     with keras.StatelessScope(state) as scope:
-        rate = optimization.learning_rate(step, 1e-3, 20, 5)
+        rate = adam.learning_rate(step, 1e-3, 20, 5)
         optimizer.apply(gradients, rate, scale=scale)
     new = [scope.get_current_value(variable) for variable, _ in state]
     return new[: len(values)], new[len(values) :], total, norm
@@ -182,7 +183,7 @@ def their_name(path):
 def update_elmo(values):
     state = list(zip(model.trainable_variables, values, strict=True))
     found = []
-    with derivatives.written_out(), keras.StatelessScope(state):
+    with custom_gradients.written_out(), keras.StatelessScope(state):
         for number, rows in enumerate(texts):
             order = slice(None, None, -1 if number else None)
             outputs = model.encoder({"input_ids": rows[:, :6][:, order]})
@@ -195,7 +196,7 @@ def update_elmo(values):
 
 values = [elmo[f"shared_start:{their_name(v.path)}"] for v in model.trainable_variables]
 (_, found), gradients = update_elmo(values)
-_, norm = optimization.clip_scale(gradients, 10.0)
+_, norm = adam.clip_scale(gradients, 10.0)
 expected = elmo["shared_trace_forward_backward_total_norm"][0]
 np.testing.assert_allclose([*found, norm], expected[[0, 1, 3]], rtol=1e-5)
 
@@ -210,7 +211,7 @@ places = batch["target_ids"].size
 @jax.jit
 @jax.value_and_grad
 def of_places(values):
-    with derivatives.written_out():
+    with custom_gradients.written_out():
         outputs, _ = model.stateless_call(values, [], batch)
         return objective.losses(batch, outputs)["target_loss"][0] / places
 

@@ -15,28 +15,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training import distribution, loop
 from training.backend import tf
+from training.run import distribution, loop
 from modeling import layers
-from modeling.distillation import Distillation
-from modeling.encoders.albert_config import AlbertConfig
-from modeling.encoders.bert_config import BertConfig
-from modeling.encoders.config import EncoderConfig
-from modeling.encoders.electra_config import ElectraConfig
-from modeling.encoders.elmo_config import ElmoConfig
-from modeling.encoders.gpt_config import GptConfig
-from modeling.encoders.xlnet_config import XlnetConfig
+from modeling.architectures.albert_config import AlbertConfig
+from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.config import EncoderConfig
+from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.elmo_config import ElmoConfig
+from modeling.architectures.gpt_config import GptConfig
+from modeling.architectures.xlnet_config import XlnetConfig
+from modeling.distillation.distillation import Distillation
+from modeling.distillation.distilled_words import DistilledWords
 from modeling.objectives import (
     bidirectional_lm,
     masked_lm,
     next_token,
-    pretraining,
     replaced_tokens,
+    sentence_pairs,
 )
-from modeling.objectives.distilled_words import DistilledWords
 from modeling.objectives.objective import Objective
 from modeling.objectives.permuted import Permuted, PermutedSpans
-from modeling.recipe import Recipe
+from modeling.optimizers.table import Recipe
 from tests import t5
 from text.instances.kinds import RowOptions
 from text.records import reading, shards
@@ -68,7 +68,7 @@ def distilled():
     """With a teacher on the devices of the student."""
     teacher = BertConfig(**SIZES)
     return DistilledWords(
-        pretraining.MaskedLMNextSentence(),
+        sentence_pairs.MaskedLMNextSentence(),
         Distillation(hard_weight=1.0, cosine_weight=1.0),
         lambda: masked_lm.MaskedLM().network(teacher, seed=7),
         teacher,
@@ -92,10 +92,10 @@ def permuted():
 
 KINDS = {
     "pairs": Kind(
-        pretraining.MaskedLMNextSentence, BertConfig(**SIZES), "next_sentence_logits"
+        sentence_pairs.MaskedLMNextSentence, BertConfig(**SIZES), "next_sentence_logits"
     ),
     "sentence order": Kind(
-        pretraining.MaskedLMSentenceOrder,
+        sentence_pairs.MaskedLMSentenceOrder,
         AlbertConfig(
             # 0.6, through layers that are run twice, would enlarge what is rounded.
             **SIZES | {"initializer_range": 0.4, "num_hidden_layers": 2},

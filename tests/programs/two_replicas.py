@@ -3,9 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from modeling import layers, optimization
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from modeling import layers
+from modeling.architectures.bert_config import BertConfig
+from modeling.objectives import sentence_pairs
+from modeling.optimizers import adam
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(
@@ -21,8 +22,8 @@ config = BertConfig(
     max_position_embeddings=6,
 )
 with strategy.scope():
-    model = pretraining.PretrainingModel(config)
-    optimizer = optimization.AdamWeightDecay(model.trainable_variables)
+    model = sentence_pairs.PretrainingModel(config)
+    optimizer = adam.AdamWeightDecay(model.trainable_variables)
 batch = {
     "input_ids": tf.ones((2, 6), tf.int32),
     "masked_lm_positions": tf.ones((2, 1), tf.int32),
@@ -38,7 +39,7 @@ def replica_step(step):
     seed = tf.stack([0, 2 * step + context.replica_id_in_sync_group])
     with tf.GradientTape() as tape:
         outputs = model(batch, dropouts=layers.Dropouts(seed))
-        pairs = pretraining.MaskedLMNextSentence().losses(batch, outputs)
+        pairs = sentence_pairs.MaskedLMNextSentence().losses(batch, outputs)
         loss = sum(total for total, _ in pairs.values()) / 4.0
     gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
     optimizer.apply(context.all_reduce("SUM", gradients), 0.01)

@@ -9,11 +9,12 @@ import pytest
 import extract_features
 import fill_mask
 import run_pretraining
-from training import checkpoint, encoder_export
 from training.backend import tf
+from training.pretraining import encoder_export
+from training.storage import checkpoint
 from errors import UserError
-from modeling.encoders.bert_config import BertConfig
-from modeling.objectives import pretraining
+from modeling.architectures.bert_config import BertConfig
+from modeling.objectives import sentence_pairs
 from serving.predictor import Predictor
 from tests.serving.texts import GOLDEN, TINY, real_texts, write_words
 from text.tokenizers.vocabulary import Vocabulary
@@ -28,7 +29,9 @@ def folder(tmp_path):
 
 @pytest.mark.slow
 def test_vectors_are_checked_too(folder, monkeypatch):
-    weights = {v.path: v.numpy() for v in pretraining.PretrainingModel(TINY).variables}
+    weights = {
+        v.path: v.numpy() for v in sentence_pairs.PretrainingModel(TINY).variables
+    }
     wrong = {"mean": np.full((5, TINY.hidden_size), 7, np.float32)}
     monkeypatch.setattr(encoder_export, "_pooled", lambda *given: wrong)
     with pytest.raises(
@@ -86,7 +89,7 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
     found = predictor.predict([{"text": text} for text in masked])
     tokenizer = WordPiece(Vocabulary.load(files["vocab_file"]))
     config = BertConfig.from_json_file(files["bert_config_file"])
-    model = pretraining.PretrainingModel(config)
+    model = sentence_pairs.PretrainingModel(config)
     weights = {v.path: v for v in model.variables}
     checkpoint.load(weights, files["init_checkpoint"], required="")
     shape = tf.TensorSpec([None, None], tf.int32)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies
 
 import tests
-from training import squad_metrics
+from training.finetuning import squad_metrics
 
 GOLDEN = tests.GOLDEN / "squad"
 

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from training import distribution, loop
 from training.backend import tf
+from training.run import distribution, loop
 from modeling import losses
-from modeling.encoders.bert_config import BertConfig
-from modeling.encoders.gpt_config import GptConfig
+from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.gpt_config import GptConfig
 from modeling.objectives import tasks
 from modeling.objectives.with_language_model import WithLanguageModel
-from modeling.recipe import OPTIMIZERS, Recipe
-from tests.modeling.encoders.test_gpt import golden, load, read_config
-from tests.training.test_training import Log
+from modeling.optimizers.table import OPTIMIZERS, Recipe
+from tests.modeling.architectures.test_gpt import golden, load, read_config
+from tests.training.run.test_training import Log
 
 SCHEDULES = {
     "linear": "openai_adam",

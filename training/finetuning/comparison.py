@@ -8,8 +8,10 @@ import statistics
 import time
 
 import options
-from training import loop, metrics, run_folder
-from modeling.objectives.distilled import SCOPE
+from training import metrics
+from training.run import loop
+from training.storage import run_folder
+from modeling.distillation.distilled import SCOPE
 from text import report_page
 from training.finetuning.experiment import Experiment
 

@@ -8,10 +8,12 @@ import os
 
 import numpy as np
 
-from training import checkpoint, distribution, loop, report, run, run_folder
 from training.backend import tf
+from training.interchange import hugging_face, hugging_face_task
+from training.run import checks, distribution, loop, report
+from training.storage import checkpoint, run_folder
 from errors import UserError
-from modeling.objectives.distilled import Agreement
+from modeling.distillation.distilled import Agreement
 from modeling.objectives.with_language_model import WithLanguageModel
 from serving import export_folder
 from text.progress import Progress
@@ -19,7 +21,6 @@ from training.finetuning.sets import Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial, varied
-from training.layouts import hugging_face, hugging_face_task
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
 _OF_TRAINING_ALONE = (
@@ -44,9 +45,9 @@ class Experiment:
 
     def __init__(self, task: Task, given, strategy=None, name: str = ""):
         self.task, self.given, self.name = task, given, name
-        self.config = run.read_config(given)
+        self.config = checks.read_config(given)
         given.check_features(self.config)
-        run.check_vocabulary(
+        checks.check_vocabulary(
             task.tokenizer.vocabulary, self.config, given.bert_config_file
         )
         if given.do_export:
@@ -81,7 +82,7 @@ class Experiment:
             folder = checkpoint.folder_of(source)
         else:
             return
-        state = run.check_text(self.task.tokenizer, folder)
+        state = checks.check_text(self.task.tokenizer, folder)
         if state:
             self._check_network(os.path.join(folder, run_folder.CONFIG))
             path, _ = run_folder.text_settings(folder)
@@ -128,20 +129,20 @@ class Experiment:
             identity = self.identity(varied(trials))
             run_folder.check_settings(directory, identity, self.defaults())
         elif not (run_folder.holds_weights(directory) or self.given.init_checkpoint):
-            raise run.no_checkpoint(directory)
+            raise checks.no_checkpoint(directory)
 
     def held(self) -> contextlib.AbstractContextManager:
         """Keeps other trainings out of output_dir, where this one trains."""
         if not self.given.do_train:
             return contextlib.nullcontext()
-        return run.held(self.strategy, self.given.output_dir, self.log)
+        return checks.held(self.strategy, self.given.output_dir, self.log)
 
     def check_batches(self, trials: list[Trial]) -> None:
         given, replicas = self.given, self.strategy.num_replicas_in_sync
         for name in ("eval_batch_size", "predict_batch_size"):
-            run.check_division(name, getattr(given, name), replicas)
+            checks.check_division(name, getattr(given, name), replicas)
         for trial in trials if given.do_train else ():
-            run.check_division(
+            checks.check_division(
                 "train_batch_size",
                 trial.train_batch_size,
                 replicas,
@@ -244,7 +245,7 @@ class Experiment:
 
     def defaults(self) -> dict:
         """Values for settings that a run of an earlier version did not note."""
-        known = run.defaults(self.given, self.config) | {"teacher_sha256": None}
+        known = checks.defaults(self.given, self.config) | {"teacher_sha256": None}
         known |= {"task": type(self.task).__name__}
         return known | self.given.without_teacher | self._stopping()
 
@@ -274,7 +275,7 @@ class Experiment:
 
         def write():
             taken_up = run_folder.steps(directory) and given.early_stopping_patience
-            run.prepare(
+            checks.prepare(
                 directory,
                 identity,
                 self.config,
@@ -315,7 +316,7 @@ class Experiment:
                     name for name in required if not name.startswith(encoder.scope)
                 )
                 required = (*encoder.required, *heads)
-        run.start(
+        checks.start(
             trainer,
             directory,
             given.init_checkpoint,
@@ -334,7 +335,7 @@ class Experiment:
         given = self.given
         if given.init_checkpoint and not run_folder.steps(given.output_dir):
             trainer = self.trainer(trial)
-            run.load_start(
+            checks.load_start(
                 trainer,
                 given.init_checkpoint,
                 self._required(trainer),
@@ -359,7 +360,7 @@ class Experiment:
             log.say(f"already finished: {trainer.progress.step} updates are done")
         else:
             log.say(f"{total} updates of {trial.train_batch_size} rows")
-            with run.interruptible(directory):
+            with checks.interruptible(directory):
                 self._train(trainer, trial, data, directory, log, stopping)
         # Also for a run that was killed when only this was left to do.
         if picture := log.draw():

@@ -14,12 +14,14 @@ import os
 
 import numpy as np
 
-from training import distribution, implied_flags, loop, metrics, run, run_folder
+from training import metrics
+from training.finetuning import comparison, mistakes, teacher
+from training.run import checks, distribution, implied_flags, loop
+from training.storage import run_folder
 from errors import UserError
 from serving import export
-from training.finetuning import comparison, mistakes, teacher
 from training.finetuning.experiment import Experiment
-from training.finetuning.flags import FineTuningOptions
+from training.finetuning.finetuning_flags import FineTuningOptions
 from training.finetuning.search import search
 from training.finetuning.task import Predictions, ServedTask, Task
 from training.finetuning.trials import Trial, every_trial, varied
@@ -159,7 +161,7 @@ def _evaluate(experiment: Experiment, trainer: loop.Trainer) -> dict[str, Predic
     if not experiment.chief:
         return known
     path = functools.partial(os.path.join, given.output_dir)
-    run_folder.write_file(path(run_folder.RESULTS), run.results_lines(results))
+    run_folder.write_file(path(run_folder.RESULTS), checks.results_lines(results))
     run_folder.write_file(
         path(run_folder.RESULTS_JSON),
         json.dumps(results, indent=2, sort_keys=True) + "\n",

@@ -10,7 +10,9 @@ import time
 
 import numpy as np
 
-from training import checkpoint, loop, metrics, run_folder, run_settings
+from training import metrics
+from training.run import loop
+from training.storage import checkpoint, run_folder, run_settings
 from errors import UserError
 from text.files import anywhere
 from text.progress import duration

@@ -10,8 +10,9 @@ import time
 
 import numpy as np
 
-from training import distribution, run_folder
 from training.backend import tf
+from training.run import distribution
+from training.storage import run_folder
 from errors import UserError
 from text.files import anywhere, local, sources
 from text.progress import Progress

@@ -3,8 +3,9 @@
 import json
 import os
 
-from training import checkpoint, loop, report, run_folder
 from training.backend import tf
+from training.run import loop, report
+from training.storage import checkpoint, run_folder
 
 
 def load(trainer: loop.Trainer, prefix: str, log: report.Report) -> None:

@@ -10,26 +10,24 @@ import os
 from collections.abc import Callable, Iterator
 
 import options
-from training import (
-    checkpoint,
-    distribution,
-    exported,
-    run,
-    run_folder,
-    teacher_folder,
-)
 from training.backend import tf
+from training.distillation import answer_files, teacher_folder
+from training.interchange import (
+    hugging_face,
+    hugging_face_task,
+    hugging_face_tokenizers,
+)
+from training.run import checks, distribution
+from training.storage import checkpoint, exported, run_folder
 from errors import UserError
-from modeling.objectives.distilled import Distilled
+from modeling.distillation.distilled import Distilled
+from modeling.distillation.soft_answers import COMPARED
 from modeling.objectives.objective import Objective
-from modeling.soft_losses import COMPARED
 from text.tokenizers import kinds
 from text.tokenizers.kinds import TokenizerOptions
-from training.finetuning import answer_files
 from training.finetuning.comparison import TEACHER, Model
 from training.finetuning.experiment import Experiment
 from training.finetuning.trials import every_trial
-from training.layouts import hugging_face, hugging_face_task, hugging_face_tokenizers
 
 FOLDER = run_folder.TEACHER  # its rows and answers
 _ANSWERS = "answers" + answer_files.SUFFIX  # there
@@ -229,7 +227,7 @@ class TrainedTeacher(Teacher):
             bert_config_file=folder,
             vocab_file=vocabulary,
         )
-        task = type(task)(asked, run.make_tokenizer(asked))
+        task = type(task)(asked, checks.make_tokenizer(asked))
         return Experiment(task, asked, student.strategy, TEACHER), state
 
     def close(self):

@@ -7,7 +7,7 @@ import json
 import os
 from typing import NamedTuple
 
-from training import run_folder
+from training.storage import run_folder
 from errors import UserError
 from modeling.objectives.written_texts import WrittenTexts
 from text.records.rows import Field, Row, static_lengths

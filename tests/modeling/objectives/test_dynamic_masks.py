@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import inspect_records
 import run_pretraining
 import tests
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.masked_lm import MaskedLM
-from modeling.objectives.pretraining import MaskedLMNextSentence
+from modeling.objectives.sentence_pairs import MaskedLMNextSentence
 from tests import jobs
 from tests.pretraining import flags, results
 from tests.text.instances.test_full_sentences import make_records

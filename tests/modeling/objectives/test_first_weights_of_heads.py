@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from modeling.encoders.albert_config import AlbertConfig
-from modeling.encoders.architectures import make_encoder
-from modeling.encoders.bert_config import BertConfig
-from modeling.encoders.electra_config import ElectraConfig
-from modeling.encoders.gpt_config import GptConfig
-from modeling.encoders.roberta_config import RobertaConfig
+from modeling.architectures.albert_config import AlbertConfig
+from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.gpt_config import GptConfig
+from modeling.architectures.roberta_config import RobertaConfig
+from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
 
 SIZES = {"vocab_size": 9, "hidden_size": 64, "num_hidden_layers": 1}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from modeling import layers
+from modeling.architectures.features import FEATURES
 from modeling.bilstm import BiLstm
-from modeling.encoders.features import FEATURES
 from modeling.objectives import tasks
 from tests import numpy_lstm
 from tests.ner import DEEP

@@ -9,9 +9,9 @@ import pytest
 import convert_checkpoint
 import run_pretraining
 import tests
-from training import checkpoint
+from training.storage import checkpoint
 from errors import UserError
-from modeling.objectives import masked_lm, pretraining
+from modeling.objectives import masked_lm, sentence_pairs
 from serving import export
 from tests import jobs
 from tests.pretraining import TINY, flags, results
@@ -31,7 +31,7 @@ def initial(objective):
 
 
 def test_it_is_the_release_without_the_other_head():
-    ours, release = masked_lm.MaskedLM(), pretraining.MaskedLMNextSentence()
+    ours, release = masked_lm.MaskedLM(), sentence_pairs.MaskedLMNextSentence()
     rest = {"cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias"}
     mine, theirs = initial(ours), initial(release)
     assert theirs.keys() - mine.keys() == rest and not mine.keys() - theirs.keys()

@@ -12,9 +12,9 @@ from keras import ops
 import fill_mask
 import tests
 from errors import UserError
-from modeling import derivatives, layers, losses
-from modeling.encoders.bert_config import BertConfig
-from modeling.encoders.gpt_config import GptConfig
+from modeling import custom_gradients, layers, losses
+from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.gpt_config import GptConfig
 from modeling.objectives import next_token
 from tests import jobs, tiny
 from tests.pretraining import RECORDS, TINY, results, run, run_on
@@ -57,7 +57,7 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
 
     @tf.function
     def derived(function):
-        with derivatives.written_out(), tf.GradientTape() as tape:
+        with custom_gradients.written_out(), tf.GradientTape() as tape:
             tape.watch([hidden, table, bias])
             # All rows, but their number is not known when the graph is made.
             number = tf.shape(tf.where(hidden[:, 0] < np.inf))[0]

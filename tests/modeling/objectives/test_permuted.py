@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from modeling.objectives import permuted, spans
+from modeling.masks import mask_spans
+from modeling.objectives import permuted
 from modeling.objectives.permuted import Permuted, PermutedSpans
 from tests import tiny
-from tests.modeling.encoders.test_xlnet import GOLDEN, read_config
+from tests.modeling.architectures.test_xlnet import GOLDEN, read_config
 
 SEP, CLS = 4, 3  # in the release's vocabulary
 
@@ -99,8 +100,8 @@ def test_spans_equal_the_release_for_the_same_drawings():
             for name in ("starts", "specials", "mask")
         )
         width = starts.shape[1]
-        found = spans.draw(
-            *replayed(case["numpy_seed"], spans.most_steps(width, 6, 1)),
+        found = mask_spans.draw(
+            *replayed(case["numpy_seed"], mask_spans.most_steps(width, 6, 1)),
             *(
                 starts,
                 specials,
@@ -188,7 +189,7 @@ def test_words_are_chosen_whole_until_the_goal():
     none, ten = np.zeros_like(starts), np.array([10], np.int32)
 
     def found(goal, length, specials=none):
-        chosen = spans.draw(
+        chosen = mask_spans.draw(
             *(np.full((1, 5), length, np.float32), np.zeros((1, 5), np.float32)),
             *(starts, specials, ten, np.array([goal], np.int32)),
             shares=(0.5, 0.5),

@@ -7,13 +7,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from modeling import derivatives, losses, optimization
-from modeling.encoders.bert_config import BertConfig
+from modeling import custom_gradients, losses
+from modeling.architectures.bert_config import BertConfig
 from modeling.objectives import replaced_tokens, roc
 from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.repeating_masks import RepeatingMasks, update
-from modeling.recipe import Recipe
-from tests.modeling.encoders.test_electra import CONFIG, facts, golden, released, shapes
+from modeling.optimizers import adam
+from modeling.optimizers.table import Recipe
+from tests.modeling.architectures.test_electra import (
+    CONFIG,
+    facts,
+    golden,
+    released,
+    shapes,
+)
 
 CLS, SEP, MASK = 2, 3, 4
 WHOLE = replaced_tokens.ReplacedTokens(0.5, repeat_positions=True)
@@ -154,7 +161,7 @@ def _check_metrics(batch, outputs, expected):
 def gradients(model, batch, objective=WHOLE):
     """The losses, and the gradient of each variable."""
     variables = {v.path: v for v in model.trainable_variables}
-    with derivatives.written_out(), tf.GradientTape() as tape:
+    with custom_gradients.written_out(), tf.GradientTape() as tape:
         pairs = objective.losses(batch, model(batch))
         means = {name: losses.mean(*pair) for name, pair in pairs.items()}
         loss = sum(objective.loss_weights[name] * means[name] for name in means)
@@ -220,7 +227,7 @@ def test_twenty_updates_equal_the_release(batch, trace, power):
         ):
             np.testing.assert_allclose(values[name], expected[theirs][step], rtol=1e-4)
         ordered = [found[v.path] for v in optimizer.trainable_variables]
-        scale, _ = optimization.clip_scale(ordered, 1.0)
+        scale, _ = adam.clip_scale(ordered, 1.0)
         rate = optimizer.learning_rate(step, 2e-3, 20, 5, power)
         np.testing.assert_allclose(rate, expected["learning_rate"][step], rtol=2e-6)
         optimizer.apply(ordered, rate, scale=scale)

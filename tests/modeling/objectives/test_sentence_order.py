@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from modeling import losses
-from modeling.objectives.pretraining import MaskedLMNextSentence, MaskedLMSentenceOrder
-from tests.modeling.encoders.test_albert import golden, read_config
+from modeling.objectives.sentence_pairs import (
+    MaskedLMNextSentence,
+    MaskedLMSentenceOrder,
+)
+from tests.modeling.architectures.test_albert import golden, read_config
 
 OBJECTIVE = MaskedLMSentenceOrder()
 

@@ -7,12 +7,12 @@ import pytest
 from keras import ops
 
 from modeling import layers
+from modeling.architectures.roberta_config import RobertaConfig
 from modeling.bilstm import BiLstm
-from modeling.encoders.roberta_config import RobertaConfig
 from modeling.objectives import tasks
 from modeling.objectives.span_beams import SpanBeams
 from modeling.objectives.span_heads import SPAN_HEADS
-from tests.modeling.encoders import test_albert, test_electra
+from tests.modeling.architectures import test_albert, test_electra
 
 BEAMS = ("start_top_scores", "start_top", "end_top_scores", "end_top")
 THEIR_BEAMS = (

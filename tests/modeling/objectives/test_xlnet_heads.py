@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from modeling.encoders.architectures import make_encoder
+from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
-from tests.modeling.encoders.test_xlnet import GOLDEN, read_config
+from tests.modeling.architectures.test_xlnet import GOLDEN, read_config
 from tests.modeling.objectives import test_span_beams
 from tests.modeling.objectives.test_span_beams import BEAMS, THEIR_BEAMS, trained
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from training import checkpoint, run_folder
+from training.storage import checkpoint, run_folder
 from errors import UserError
 from tests.jobs import results, weights
 from tests.killed import Killed

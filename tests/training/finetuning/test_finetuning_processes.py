@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tests
-from training import run_folder
+from training.storage import run_folder
 from errors import UserError
 from tests import forked, jobs
 from tests.jobs import results, weights

@@ -9,7 +9,9 @@ import types
 
 import pytest
 
-from training import distribution, run_folder
+from training.finetuning import sets
+from training.run import distribution
+from training.storage import run_folder
 from errors import UserError
 from tests import tiny
 from tests.killed import Killed
@@ -18,7 +20,6 @@ from text.files import local
 from text.records import rows
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
-from training.finetuning import sets
 
 
 class Log:

@@ -1,0 +1,370 @@
+"""Runs the cells of a plan: each a command in a process and a folder of its own.
+
+A folder has the command's output, log.txt and, once the command has succeeded, cell.json
+with the command, its time and its results. Finished cells are not run again; an
+interrupted one continues as its script does.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import fcntl
+import itertools
+import json
+import math
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from training.storage import run_folder
+from errors import UserError
+from text.files import local
+from text.progress import duration
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_DONE, _LOG, _LOCK = "cell.json", "log.txt", ".cell~bert~lock"
+OUTPUT = "output"
+# Results of every cell: bytes of its process; of a training, as metrics.jsonl has it.
+PEAK_MEMORY, SPEED = "peak_memory", "examples_per_second"
+_SECONDS_BETWEEN_LOOKS = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One command.
+
+    Attributes:
+        name: its folder, within that of the plan.
+        script: at the root of the repository.
+        words: its flags; "{root}" is the plan's folder.
+        kind: cells of a kind take about the same time.
+        needs: names of the cells that must have finished.
+        results_file: within its output; "" if it has none.
+        metric: a result that it must have.
+        keeps_weights: False if only the results are needed later.
+        passed: names of the flags of run_ablations.py that contain some of its words.
+    """
+
+    name: str
+    script: str
+    words: tuple[str, ...]
+    kind: str
+    needs: tuple[str, ...] = ()
+    results_file: str = ""
+    metric: str = ""
+    keeps_weights: bool = True
+    passed: tuple[str, ...] = ()
+
+    @property
+    def output(self) -> str:
+        return f"{{root}}/{self.name}/{OUTPUT}"
+
+    def command(self, root: str) -> list[str]:
+        words = (word.replace("{root}", os.path.abspath(root)) for word in self.words)
+        return [sys.executable, os.path.join(_ROOT, self.script), *words]
+
+
+def finished(root: str, cell: Cell) -> dict | None:
+    """What cell.json says; None if the cell has not finished.
+
+    Raises:
+        UserError: the cell was run with other flags.
+    """
+    path = os.path.join(root, cell.name, _DONE)
+    if not os.path.exists(path):
+        return None
+    try:
+        done = local.read_json(path)
+        before = _by_name(done["words"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{path}: damaged ({error!r}); delete it") from error
+    if before.items() ^ _by_name(cell.words).items():
+        differ = sorted(set(done["words"]) ^ set(cell.words))
+        raise UserError(
+            f"{os.path.dirname(path)}: was run with other flags ({', '.join(differ)}); "
+            "use the flags of its run, or choose another --output_dir"
+        )
+    return done
+
+
+def all_finished(root: str, cells: Sequence[Cell]) -> dict[str, dict]:
+    """What `finished` says of the cells that have finished, by name."""
+    known = {cell.name: finished(root, cell) for cell in cells}
+    return {name: done for name, done in known.items() if done}
+
+
+def time_left(
+    left: Sequence[Cell], cells: Sequence[Cell], known: Mapping[str, dict], jobs: int
+) -> str:
+    """Estimated from finished cells of the same kind, as far as there are any."""
+    seconds = {}
+    for cell in cells:
+        if cell.name in known:
+            seconds.setdefault(cell.kind, []).append(known[cell.name]["seconds"])
+    estimates = [statistics.median(seconds[c.kind]) for c in left if c.kind in seconds]
+    unknown = len(left) - len(estimates)
+    minutes = f"about {sum(estimates) / jobs / 60:,.0f} minutes"
+    if not unknown:
+        return minutes
+    rest = f"the time of {unknown} cells is known once one of their kind has finished"
+    return f"{minutes} and more; {rest}" if estimates else rest
+
+
+def _by_name(words):
+    """Flags and values; of a repeated flag, the value that counts."""
+    return dict(word.partition("=")[::2] for word in words)
+
+
+def check_flags(root: str, cells: Sequence[Cell]) -> None:
+    """Has each script check the flags of the first cell with the same `passed`.
+
+    Raises:
+        UserError: a script refuses them.
+    """
+    first = {(cell.script, cell.passed): cell for cell in reversed(cells)}
+    processes = [
+        subprocess.Popen(
+            [*cell.command(root), "--only_check_args"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for cell in first.values()
+    ]
+    errors = [process.communicate()[1] for process in processes]
+    for cell, process, error in zip(first.values(), processes, errors, strict=True):
+        if process.returncode:
+            # It begins with the script's name.
+            last = (error.splitlines() or [f"status {process.returncode}"])[-1]
+            blamed = " or ".join(f"--{name}" for name in cell.passed)
+            raise UserError(f"{blamed or 'bad flags'}: {last}")
+
+
+class Runner:
+    """Runs cells, several at a time, each after those that it needs.
+
+    Args:
+        root: the plan's folder.
+        jobs: number of processes; with more than one, each has an equal share of the
+            cores.
+        on_finish: called with a cell and the content of its cell.json.
+    """
+
+    def __init__(self, root: str, jobs: int, on_finish: Callable[[Cell, dict], None]):
+        self._root, self._jobs, self._on_finish = root, jobs, on_finish
+        self._environment = dict(os.environ)
+        if jobs > 1:
+            threads = str(max((os.cpu_count() or 1) // jobs, 1))
+            for name in ("INTRAOP", "INTEROP"):
+                self._environment.setdefault(f"TF_NUM_{name}_THREADS", threads)
+        self._processes: set[subprocess.Popen] = set()
+        self._seconds: dict[str, list[float]] = {}
+        self._stopping = threading.Event()
+
+    def run(self, cells: Sequence[Cell], known: Mapping[str, dict]) -> list[str]:
+        """Runs what has not finished; prints a line for each start and end.
+
+        Args:
+            known: what `finished` says, by name.
+        Returns:
+            A line for each cell that failed. Cells that need it are not run.
+        """
+        left = {cell.name: cell for cell in cells if cell.name not in known}
+        for cell in cells:
+            if cell.name in known:
+                seconds = known[cell.name]["seconds"]
+                self._seconds.setdefault(cell.kind, []).append(seconds)
+                self._clear(cell)  # unless it was killed just before that
+        if known:
+            _say(f"{len(known)} of {len(cells)} cells have finished earlier")
+        return self._run(left, len(cells))
+
+    def _run(self, left: dict[str, Cell], total: int) -> list[str]:
+        failures, running = {}, {}
+        with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool, self._ending():
+            while left or running:
+                for cell in self._ready(left, running, failures):
+                    del left[cell.name]
+                    running[pool.submit(self._one, cell)] = cell
+                if not running:
+                    break
+                done, _ = concurrent.futures.wait(
+                    running, return_when=concurrent.futures.FIRST_COMPLETED
+                )
+                for future in done:
+                    cell = running.pop(future)
+                    number = total - len(left) - len(running)
+                    try:
+                        ended = self._ended(cell, future.result())
+                    except (_Failed, UserError, OSError, ValueError) as error:
+                        failures[cell.name] = f"{cell.name}: {error}"
+                        ended = f"failed: {error}"
+                    time_left = self._time_left([*left.values(), *running.values()])
+                    _say(f"[{number}/{total}{time_left}] {cell.name}: {ended}")
+        return [*failures.values(), *(f"{name}: not run" for name in left)]
+
+    @contextlib.contextmanager
+    def _ending(self):
+        """Ends the processes if this one is interrupted or asked to end."""
+        before = signal.signal(
+            signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+        )
+        try:
+            yield
+        except BaseException:
+            self._stopping.set()
+            for process in list(self._processes):
+                process.terminate()
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def _ready(self, left, running, failures) -> Iterator[Cell]:
+        """The next cells to start, as many as may run."""
+        unfinished = {*left, *failures, *(cell.name for cell in running.values())}
+        ready = (c for c in list(left.values()) if unfinished.isdisjoint(c.needs))
+        for _, cell in zip(range(self._jobs - len(running)), ready, strict=False):
+            yield cell
+
+    def _ended(self, cell: Cell, done: dict) -> str:
+        self._seconds.setdefault(cell.kind, []).append(done["seconds"])
+        self._on_finish(cell, done)
+        return f"took {duration(done['seconds'])}"
+
+    def _time_left(self, waiting: Sequence[Cell]) -> str:
+        """Estimated from finished cells of the same kind, or of a similar one."""
+        if not waiting:
+            return ""
+        known = [self._similar(cell.kind) for cell in waiting]
+        seconds = sum(statistics.median(some) for some in known if some) / self._jobs
+        if all(known):
+            return f", about {duration(seconds)} left"
+        # A few seconds of records say nothing about the training that follows.
+        return f", more than {duration(seconds)} left" if seconds >= 60 else ""
+
+    def _similar(self, kind: str) -> list[float]:
+        if kind in self._seconds:
+            return self._seconds[kind]
+        begin = kind.split()[0]
+        some = (s for k, s in self._seconds.items() if k.split()[0] == begin)
+        return list(itertools.chain.from_iterable(some))
+
+    def _one(self, cell: Cell) -> dict:
+        """Runs a cell to its end; returns the content of cell.json."""
+        folder = os.path.join(self._root, cell.name)
+        os.makedirs(os.path.join(folder, OUTPUT), exist_ok=True)
+        log = os.path.join(folder, _LOG)
+        with open(log, "ab") as file, self._locked(folder) as lock:
+            if self._stopping.is_set():
+                raise _Failed("interrupted")
+            _say(f"{cell.name}: started; see {log}")
+            begun = time.monotonic()
+            process = subprocess.Popen(
+                cell.command(self._root),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                pass_fds=[lock],
+            )
+            self._processes.add(process)
+            if self._stopping.is_set():
+                process.terminate()
+            status, peak_memory = _ended(process)
+            self._processes.discard(process)
+        if status:
+            raise _Failed(f"exited with status {status}; {_last_line(log)} (see {log})")
+        results = _results(os.path.join(folder, OUTPUT, cell.results_file))
+        if cell.metric and not math.isfinite(results.get(cell.metric, math.nan)):
+            raise _Failed(
+                f"{cell.results_file} has no finite {cell.metric} (see {log})"
+            )
+        done = {
+            "words": list(cell.words),
+            "seconds": time.monotonic() - begun,
+            "results": results | _costs(os.path.join(folder, OUTPUT), peak_memory),
+        }
+        local.write_json(os.path.join(folder, _DONE), done)
+        self._clear(cell)
+        return done
+
+    def _clear(self, cell):
+        output = os.path.join(self._root, cell.name, OUTPUT)
+        if not cell.keeps_weights:
+            for folder in (output, os.path.join(output, run_folder.BEST)):
+                run_folder.drop_all(folder)
+
+    @contextlib.contextmanager
+    def _locked(self, folder):
+        """A lock that the cell's process inherits, so it outlives this one with it."""
+        with open(os.path.join(folder, _LOCK), "ab") as file:
+            if not local.try_lock(file, fcntl.LOCK_EX):
+                _say(
+                    f"{folder}: its process still runs since an earlier start; waiting"
+                )
+                while not self._stopping.is_set():
+                    if local.try_lock(file, fcntl.LOCK_EX):
+                        break
+                    time.sleep(0.5)
+            yield file.fileno()
+
+
+class _Failed(Exception):
+    """A command failed."""
+
+
+def _ended(process: subprocess.Popen) -> tuple[int, int]:
+    """Waits for the end; returns the status, and the most memory that was seen, in bytes.
+
+    The latter is 0 where there is no /proc, or if it was too soon over.
+    """
+    peak = 0
+    while True:
+        try:
+            return process.wait(_SECONDS_BETWEEN_LOOKS), peak
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{process.pid}/status") as file:
+                    found = re.search(r"^VmHWM:\s*(\d+) kB$", file.read(), re.M)
+                    peak = int(found[1]) * 1024 if found else peak
+
+
+def _costs(output: str, peak_memory: int) -> dict[str, float]:
+    """What a cell took, as far as it is known."""
+    costs = {PEAK_MEMORY: peak_memory} if peak_memory else {}
+    with contextlib.suppress(
+        OSError, ValueError, LookupError, statistics.StatisticsError
+    ):
+        with open(os.path.join(output, run_folder.METRICS), encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+        speeds = [row[SPEED] for row in rows if row["kind"] == "train"]
+        costs[SPEED] = statistics.median(speeds)
+    return costs
+
+
+def _results(path: str) -> dict[str, float]:
+    """The results of an evaluation; none if `path` is a folder."""
+    if path.endswith(".json"):
+        return local.read_json(path)
+    if os.path.isdir(path):
+        return {}
+    with open(path, encoding="utf-8") as file:  # the release's "name = value"
+        pairs = (line.split(" = ") for line in file)
+        return {name: float(value) for name, value in pairs}
+
+
+def _last_line(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    return f"its last line: {lines[-1]}" if lines else "it printed nothing"
+
+
+def _say(line: str) -> None:
+    # In one write, because several threads print.
+    print(f"{time.strftime('%H:%M:%S')} {line}\n", end="", flush=True)

@@ -1,0 +1,1 @@
+"""Encoders and their configs, and T5's decoder: one architecture a file or three."""

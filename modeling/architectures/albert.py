@@ -1,0 +1,87 @@
+"""The encoder of ALBERT: BERT's, with a narrow table of words and shared layers.
+
+Axes: b batch, s seq_length, h hidden_size, e embedding_size.
+"""
+
+import keras
+
+from modeling import layers
+from modeling.architectures.bert import BertEncoder, SelfAttention
+
+
+class AlbertEncoder(BertEncoder):
+    """Embeddings, a projection to hidden_size, shared transformer layers, and pooler.
+
+    Every variable exists once the object does, and its `path` is the name that the
+    released checkpoints give it.
+
+    Args:
+        config: an AlbertConfig.
+        seed, dtype: as for `BertEncoder`.
+    Source: google-research/albert@b772393 modeling.py, class AlbertModel.
+    """
+
+    projection_scope = "encoder/embedding_hidden_mapping_in"
+
+    def make_layers(self, initializers, dtype):
+        config = self.config
+        self.groups = [
+            [
+                _SharedLayer(config, initializers, index, dtype)
+                for index in range(config.inner_group_num)
+            ]
+            for _ in range(config.num_hidden_groups)
+        ]
+        numbers = map(config.group, range(config.num_hidden_layers))
+        return [layer for number in numbers for layer in self.groups[number]]
+
+    def build_layers(self):
+        config = self.config
+        with keras.name_scope("transformer"):
+            for number, group in enumerate(self.groups):
+                with keras.name_scope(f"group_{number}"):
+                    for layer in group:
+                        layer.build((None, None, config.hidden_size))
+
+
+class _SharedLayer(keras.layers.Layer):
+    """[b, s, h] -> [b, s, h]: attention, then a position-wise network."""
+
+    def __init__(self, config, initializers, index, dtype):
+        super().__init__(name=f"inner_group_{index}", dtype=dtype)
+
+        def dense(units, activation=None):
+            return layers.Dense(units, next(initializers), dtype, activation)
+
+        self.dropout_prob = config.hidden_dropout_prob
+        self.attention = SelfAttention(config, initializers, dtype)
+        self.attention_output = dense(config.hidden_size)
+        self.attention_norm = layers.LayerNorm(config.layer_norm_eps, dtype)
+        self.intermediate = dense(
+            config.intermediate_size, layers.activation(config.hidden_act)
+        )
+        self.output_dense = dense(config.hidden_size)
+        self.norm = layers.LayerNorm(config.layer_norm_eps, dtype, "LayerNorm_1")
+        self.intermediate_size = config.intermediate_size
+
+    def build(self, input_shape):
+        inner_shape = (*input_shape[:-1], self.intermediate_size)
+        with keras.name_scope("attention_1"):
+            self.attention.build(input_shape)
+            with keras.name_scope("output"):
+                self.attention_output.build(input_shape)
+        self.attention_norm.build(input_shape)
+        with keras.name_scope("ffn_1"), keras.name_scope("intermediate"):
+            self.intermediate.build(input_shape)
+            with keras.name_scope("output"):
+                self.output_dense.build(inner_shape)
+        self.norm.build(input_shape)
+        self.built = True
+
+    def call(self, hidden, seen=None, dropouts=layers.no_dropout):
+        context = self.attention(hidden, seen=seen, dropouts=dropouts)
+        rate = self.dropout_prob
+        sums = self.attention_output.added_to(hidden, context, dropouts, rate)
+        hidden = self.attention_norm(sums)
+        inner = self.intermediate(hidden)
+        return self.norm(self.output_dense.added_to(hidden, inner, dropouts, rate))

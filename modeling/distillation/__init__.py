@@ -1,0 +1,1 @@
+"""What a student takes from its teacher, as losses and objectives."""

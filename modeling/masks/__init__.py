@@ -1,0 +1,1 @@
+"""Draws the places that training masks, next to the network."""

@@ -1,0 +1,1 @@
+"""Turns gradients into updates, by the schedules of the releases."""

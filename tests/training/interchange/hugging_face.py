@@ -1,0 +1,61 @@
+"""Models of transformers: read, changed, taken to the release's layout and back."""
+
+import json
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+import convert_checkpoint
+import tests
+from training.storage import checkpoint
+from tests import jobs
+
+GOLDEN = tests.GOLDEN / "hf"
+
+
+def config_of(kind="pretraining"):
+    return checkpoint.read_config(str(GOLDEN / kind))
+
+
+def loaded(model, source, **arguments):
+    """Loads a model's weights; returns the report."""
+    variables = {v.path: v for v in model.variables}
+    return checkpoint.load(variables, str(source), **arguments)
+
+
+def change_weights(folder, change):
+    tensors = load_file(folder / "model.safetensors")
+    save_file(change(tensors), folder / "model.safetensors")
+
+
+def change_config(folder, **values):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def convert(source, folder, **given):
+    given = {"input": [str(source)], "output_dir": str(folder)} | given
+    jobs.run(convert_checkpoint, given)
+
+
+def there_and_back(source, folder) -> dict:
+    """Converts a model to the release's layout and back; it must keep its bits.
+
+    Returns:
+        its config.json after that.
+    """
+    convert(source, folder / "released")
+    convert(folder / "released", folder / "theirs", layout="hugging_face")
+    before = load_file(source / "model.safetensors")
+    after = load_file(folder / "theirs" / "model.safetensors")
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(value, after[name], err_msg=name)
+    return json.loads((folder / "theirs" / "config.json").read_text())
+
+
+def hidden_states(model, batch) -> dict:
+    """The outputs of embeddings and layers, by transformers' names."""
+    outputs = model.encoder(batch, return_all=True)
+    hidden = [outputs["embedding_output"], *outputs["layer_outputs"]]
+    return {f"hidden_states_{i}": value for i, value in enumerate(hidden)}

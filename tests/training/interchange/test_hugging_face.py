@@ -1,0 +1,332 @@
+"""Models in Hugging Face layout: the same numbers, and one line for what does not fit."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from training.backend import tf
+from training.interchange import hugging_face, hugging_face_task
+from training.storage import checkpoint
+from errors import UserError
+from modeling.architectures.bert import BertEncoder
+from modeling.objectives import sentence_pairs, tasks
+from tests.training.interchange.hugging_face import (
+    GOLDEN,
+    change_config,
+    change_weights,
+    config_of,
+    loaded,
+)
+from training.interchange.bert_names import BERT
+
+KEYS = ("input_ids", "input_mask", "segment_ids")
+
+
+def golden_outputs(kind):
+    with np.load(GOLDEN / f"{kind}_outputs.npz") as file:
+        values = dict(file)
+    return {key: values[key] for key in KEYS}, values
+
+
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+# --- the same numbers ----------------------------------------------------------------
+
+
+def test_pretraining_model_equals_hugging_face():
+    inputs, values = golden_outputs("pretraining")
+    model = sentence_pairs.PretrainingModel(config_of())
+    report = loaded(model, GOLDEN / "pretraining", required="")
+    assert (report.initial, report.unused) == ([], [])
+    encoded = model.encoder(inputs)
+    for key in ("sequence_output", "pooled_output"):
+        assert_close(encoded[key], values[key])
+    everywhere = np.tile(np.arange(40, dtype=np.int32), (4, 1))
+    outputs = model(inputs | {"masked_lm_positions": everywhere})
+    assert_close(outputs["masked_lm_logits"], values["prediction_logits"])
+    assert_close(outputs["next_sentence_logits"], values["seq_relationship_logits"])
+
+
+POOLER = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "initial", "unused"),
+    [
+        ("sequence_classification", tasks.Classification(3), [], []),
+        ("question_answering", tasks.Span(), POOLER, []),
+        ("token_classification", tasks.Tagging(3), POOLER, []),
+        # A bias that all choices share changes no probability.
+        ("multiple_choice", tasks.Choice(), [], ["output_bias"]),
+    ],
+)
+def test_fine_tuned_models_equal_hugging_face(kind, objective, initial, unused):
+    inputs, values = golden_outputs(kind)
+    bias = 0.0
+    if kind == "multiple_choice":
+        inputs = {key: x.reshape(2, 2, 40) for key, x in inputs.items()}
+        read = hugging_face.read(str(GOLDEN / kind / "model.safetensors"))
+        bias = read["output_bias"]
+    model = objective.network(config_of(kind))
+    report = loaded(model, GOLDEN / kind, required=model.encoder.required)
+    assert (report.initial, report.unused) == (initial, unused)
+    outputs = model(inputs)
+    assert outputs
+    for key, found in outputs.items():
+        assert_close(found + bias, values[key])
+
+
+def test_encoder_without_its_prefix_and_with_the_older_names(folder):
+    """As sentence-transformers and the models of 2019 name their tensors."""
+
+    def rename(name):
+        name = name.removeprefix("bert.").replace("LayerNorm.weight", "LayerNorm.gamma")
+        return name.replace("LayerNorm.bias", "LayerNorm.beta")
+
+    change_weights(
+        folder,
+        lambda tensors: {
+            "embeddings.position_ids": np.arange(96)[None],
+            **{rename(k): v for k, v in tensors.items() if k.startswith("bert.")},
+        },
+    )
+    inputs, values = golden_outputs("pretraining")
+    encoder = BertEncoder(config_of())
+    report = loaded(encoder, folder, required="bert/")
+    assert report.unused == ["embeddings.position_ids"]
+    assert_close(encoder(inputs)["sequence_output"], values["sequence_output"])
+
+
+@pytest.mark.parametrize(
+    "stored", [np.float64, np.float16, np.dtype(ml_dtypes.bfloat16)]
+)
+def test_floats_of_any_size_become_float32(folder, stored):
+    expected = hugging_face.read(str(folder / "model.safetensors"))
+    change_weights(folder, lambda t: {k: v.astype(stored) for k, v in t.items()})
+    found = hugging_face.read(str(folder / "model.safetensors"))
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        assert value.dtype == np.float32
+        np.testing.assert_array_equal(value, expected[name].astype(stored))
+
+
+def test_file_may_lie_wherever_tensorflow_reaches(folder):
+    for name in ("config.json", "model.safetensors"):
+        tf.io.gfile.copy(
+            str(folder / name), f"ram://models/tiny/{name}", overwrite=True
+        )
+    config = checkpoint.read_config("ram://models/tiny")
+    assert config == config_of()
+    model = sentence_pairs.PretrainingModel(config)
+    report = loaded(model, "ram://models/tiny/model.safetensors", required="")
+    assert len(report.matched) == len(model.variables)
+
+
+# --- the table -----------------------------------------------------------------------
+
+
+def test_every_weight_of_every_model_has_its_pair():
+    """By it alone a file can be written as well: both directions are one to one."""
+    model = sentence_pairs.PretrainingModel(config_of())
+    released = {v.path for v in model.variables}
+    released |= {"output_weights", "output_bias"}
+    released |= {"cls/squad/output_weights", "cls/squad/output_bias"}
+    in_files = set()
+    for path in GOLDEN.glob("*/model.safetensors"):
+        for name in load_file(path):
+            pair = BERT.of_theirs(name)
+            assert pair.theirs == name
+            in_files.add(pair.released)
+    assert in_files == released
+    for side in ("released", "theirs"):
+        names = [getattr(pair, side) for pair in BERT.pairs]
+        assert len(set(names)) == len(names)
+
+
+def test_number_of_a_layer_is_kept():
+    pair = BERT.of_theirs("encoder.layer.11.attention.output.LayerNorm.gamma")
+    assert pair == (
+        "bert/encoder/layer_11/attention/output/LayerNorm/gamma",
+        "bert.encoder.layer.11.attention.output.LayerNorm.weight",
+        False,
+    )
+    assert BERT.of_theirs("bert.encoder.layer.0.crossattention.x") is None
+
+
+# --- what cannot be read -------------------------------------------------------------
+
+
+def load_encoder(path):
+    return loaded(BertEncoder(config_of()), path, required="bert/")
+
+
+@pytest.mark.parametrize("keep", [0, 5, 300, -8])
+def test_cut_file_is_refused(folder, keep):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(UserError, match="model.safetensors: the file is damaged") as e:
+        load_encoder(folder)
+    assert "\n" not in str(e.value)
+
+
+def test_something_else_under_the_name_is_refused(folder):
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec")
+    with pytest.raises(UserError, match="git lfs pull"):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pytorch_model.bin", "tf_model.h5", "pytorch_model-00001-of-00002.bin"],
+)
+def test_other_weights_alone_are_refused_with_the_remedy(folder, name):
+    (folder / "model.safetensors").rename(folder / name)
+    with pytest.raises(
+        UserError, match=rf"{name}: only safetensors .* save_pretrained"
+    ):
+        load_encoder(folder)
+
+
+def test_pickle_named_by_its_path_is_refused(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match="pytorch_model.bin: only safetensors"):
+        load_encoder(folder / "pytorch_model.bin")
+
+
+def test_weights_in_several_files_are_refused(folder):
+    part = folder / "model-00001-of-00002.safetensors"
+    (folder / "model.safetensors").rename(part)
+    (folder / "model.safetensors.index.json").write_text("{}")
+    for path in (folder, part):
+        with pytest.raises(
+            UserError, match="split into several files; .* max_shard_size"
+        ):
+            load_encoder(path)
+
+
+def test_missing_file_is_refused(folder):
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="there is no model.safetensors"):
+        load_encoder(folder)
+    with pytest.raises(UserError, match="model.safetensors: no such file"):
+        load_encoder(folder / "model.safetensors")
+
+
+def test_bundle_goes_before_safetensors(folder):
+    bundle = checkpoint.save(str(folder), 1, {"x": np.zeros(1)}, keep=1)
+    assert checkpoint.resolve(str(folder)) == bundle
+
+
+def test_quantized_weights_are_refused(folder):
+    name = "bert.encoder.layer.0.output.dense.weight"
+    change_weights(folder, lambda t: t | {name: t[name].astype(np.int8)})
+    with pytest.raises(UserError, match=rf"{name} has type I8, but only unquantized"):
+        load_encoder(folder)
+
+
+# Eight values each; numpy has none of these types.
+@pytest.mark.parametrize(("kind", "size"), [("F4", 4), ("F8_E4M3", 8), ("F6_E2M3", 6)])
+def test_types_that_numpy_lacks_are_refused(folder, kind, size):
+    name = "extra"
+    entry = {"dtype": kind, "shape": [8], "data_offsets": [0, size]}
+    head = json.dumps({name: entry}).encode()
+    content = len(head).to_bytes(8, "little") + head + bytes(size)
+    (folder / "model.safetensors").write_bytes(content)
+    assert hugging_face.shapes(str(folder / "model.safetensors")) == {name: (8,)}
+    with pytest.raises(UserError, match=f"extra has type {kind}, but only unquantized"):
+        hugging_face.read(str(folder / "model.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("bert.pooler.dense.bias", "pooler.dense.bias"),
+        ("bert.embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.gamma"),
+        ("bert.pooler.dense.bias", "bert/pooler/dense/bias"),
+    ],
+)
+def test_a_weight_under_two_names_is_refused(folder, name, other):
+    change_weights(folder, lambda t: t | {other: t[name] + 1})
+    with pytest.raises(UserError, match="are the same weight.*; remove one") as error:
+        load_encoder(folder)
+    assert name in str(error.value) and other in str(error.value)
+
+
+def test_folder_under_the_name_is_refused(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").mkdir()
+    with pytest.raises(UserError, match="safetensors: cannot be read as a safetensors"):
+        load_encoder(folder)
+
+
+def test_model_without_an_encoder_is_refused(folder):
+    change_weights(folder, lambda t: {k: v for k, v in t.items() if "bert." not in k})
+    with pytest.raises(UserError, match="not in the checkpoint: all variables"):
+        load_encoder(folder)
+
+
+def test_missing_layer_is_refused(folder):
+    change_weights(
+        folder, lambda t: {k: v for k, v in t.items() if ".layer.1." not in k}
+    )
+    with pytest.raises(
+        UserError, match=r"not in the checkpoint: bert/encoder/layer_\*"
+    ):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize("labels", [{"0": 1}, {"0": None}, {"1": "a"}, "ab", [5]])
+def test_labels_that_are_no_texts_are_refused(folder, labels):
+    change_config(folder, id2label=labels, architectures=True)
+    with pytest.raises(UserError, match="config.json: id2label must have a label for"):
+        hugging_face_task.read_task(str(folder / "model.safetensors"))
+    change_config(folder, id2label={"0": "a"})
+    path = str(folder / "model.safetensors")
+    assert hugging_face_task.read_task(path) == {"label_names": ["a"]}
+
+
+def test_shapes_are_named_as_the_release_has_them(folder):
+    change_config(folder, intermediate_size=96)
+    encoder = BertEncoder(checkpoint.read_config(str(folder)))
+    with pytest.raises(UserError, match="check --bert_config_file") as error:
+        loaded(encoder, folder)
+    assert (
+        "bert/encoder/layer_0/intermediate/dense/kernel is [48,192] in the checkpoint "
+        "and [48,96] in the model" in str(error.value)
+    )
+
+
+def test_masked_lm_head_with_a_matrix_of_its_own(folder):
+    """Such a head cannot be had, but its encoder can."""
+    words = "bert.embeddings.word_embeddings.weight"
+    matrix = "cls.predictions.decoder.weight"
+    change_weights(folder, lambda t: t | {matrix: t[words].copy()})
+    assert loaded(sentence_pairs.PretrainingModel(config_of()), folder).unused == [
+        matrix
+    ]
+    change_weights(folder, lambda t: t | {matrix: t[matrix] + 1})
+    with pytest.raises(
+        UserError, match="decoder.weight differs from the table of word emb"
+    ):
+        loaded(sentence_pairs.PretrainingModel(config_of()), folder)
+    load_encoder(folder)
+
+
+# --- another number of labels --------------------------------------------------------
+
+
+def test_head_for_another_number_of_labels():
+    model = tasks.Classification(5).network(config_of())
+    initial = model.output_weights.numpy()
+    source = GOLDEN / "sequence_classification"
+    with pytest.raises(
+        UserError, match="safetensors: its head .* check the number of labels"
+    ) as error:
+        loaded(model, source, scope=model.encoder.scope)
+    assert "output_weights is [3,48] in the checkpoint and [5,48]" in str(error.value)
+    np.testing.assert_array_equal(model.output_weights, initial)

@@ -1,0 +1,107 @@
+"""The tokenizer beside a model in Hugging Face layout: it must split text as ours."""
+
+import json
+
+import pytest
+
+import tests
+from training.interchange import hugging_face_tokenizers
+from training.run import checks
+from training.storage import checkpoint
+from errors import UserError
+from text.tokenizers.byte_bpe import ByteBpe
+from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.wordpiece import WordPiece, WordSplitter
+
+
+def check(path, splitter):
+    classes = WordPiece.hugging_face_classes
+    hugging_face_tokenizers.check(path, splitter.settings, classes)
+
+
+def test_the_tokens_of_a_tokenizer_json_next_to_weights_count(tmp_path):
+    ours, other = (
+        TokenizerOptions().load_tokenizer(str(tests.GOLDEN / name))
+        for name in ("tokenization/uncased_vocab.txt", "tokenization/cased_vocab.txt")
+    )
+    (tmp_path / "tokenizer.json").write_text(ours.hugging_face_json)
+    checks._check_ids(ours, str(tmp_path))
+    with pytest.raises(UserError, match="token .* in .*tokenizer.json, next to"):
+        checks._check_ids(other, str(tmp_path))
+    bytes_folder = tests.GOLDEN / "byte_bpe"
+    pieces = TokenizerOptions().load_tokenizer(str(bytes_folder))
+    (tmp_path / "tokenizer.json").write_text(pieces.hugging_face_json)
+    checks._check_ids(pieces, str(tmp_path))
+    fewer = ByteBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face_json
+    (tmp_path / "tokenizer.json").write_text(fewer)
+    with pytest.raises(UserError, match="has other merges than the merges.txt of"):
+        checks._check_ids(pieces, str(tmp_path))
+    with pytest.raises(UserError, match="another kind of vocabulary"):
+        checks._check_ids(ours, str(tmp_path))
+
+
+def test_byte_level_models_need_a_byte_level_vocabulary(folder):
+    said = json.dumps({"tokenizer_class": "RobertaTokenizer"})
+    (folder / "tokenizer_config.json").write_text(said)
+    path = checkpoint.resolve(str(folder))
+    hugging_face_tokenizers.check(path, {}, ByteBpe.hugging_face_classes)
+    with pytest.raises(
+        UserError, match="RobertaTokenizer.*the --vocab_file next to it"
+    ):
+        check(path, WordSplitter())
+    said = json.dumps({"tokenizer_class": "BertTokenizer"})
+    (folder / "tokenizer_config.json").write_text(said)
+    with pytest.raises(UserError, match="BertTokenizer.* as RobertaTokenizer"):
+        hugging_face_tokenizers.check(path, {}, ByteBpe.hugging_face_classes)
+
+
+@pytest.mark.parametrize(
+    ("said", "flags"),
+    [
+        ({"do_lower_case": False}, "--do_lower_case=false --strip_accents=false"),
+        ({"do_lower_case": True, "strip_accents": False}, "--strip_accents=false"),
+        ({"do_lower_case": True, "tokenize_chinese_chars": False}, "--split_cjk=false"),
+    ],
+)
+def test_text_split_otherwise_is_refused(folder, said, flags):
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    path = checkpoint.resolve(str(folder))
+    with pytest.raises(UserError, match=f"split differently; pass {flags}$"):
+        check(path, WordSplitter())
+    values = dict(flag.removeprefix("--").split("=") for flag in flags.split())
+    given = {name: value == "true" for name, value in values.items()}
+    check(path, WordSplitter(**given))
+
+
+def test_tokenizer_that_says_nothing_passes(folder):
+    path = checkpoint.resolve(str(folder))
+    for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
+        check(path, splitter)
+    (folder / "tokenizer_config.json").write_text("{}")
+    for splitter in (WordSplitter(), WordSplitter(False), WordSplitter(True, False)):
+        check(path, splitter)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"tokenizer_class": "BertJapaneseTokenizer"}', "'BertJapaneseTokenizer'"),
+        ('{"do_lower_case":', "not a tokenizer's JSON"),
+        ("3", "not a tokenizer's JSON"),
+        ("[" * 100_000, "not a tokenizer's JSON"),
+    ],
+)
+def test_other_tokenizers_are_refused(folder, content, message):
+    (folder / "tokenizer_config.json").write_text(content)
+    with pytest.raises(UserError, match=f"tokenizer_config.json: .*{message}"):
+        check(checkpoint.resolve(str(folder)), WordSplitter())
+
+
+def test_the_flags_that_a_models_text_needs_are_told(tmp_path):
+    path = str(tmp_path / "model.safetensors")
+    read = WordPiece.hugging_face_settings
+    assert hugging_face_tokenizers.settings_of(path, read) == {}
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    found = hugging_face_tokenizers.settings_of(path, read)
+    assert found == {"do_lower_case": False, "strip_accents": False}

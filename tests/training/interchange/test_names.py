@@ -1,0 +1,86 @@
+"""Names of weights in both layouts: each leads to the other, whatever the architecture."""
+
+import pytest
+
+from training.interchange.bert_names import BERT
+from training.interchange.gpt_names import GPT
+from training.interchange.names import Names, Pair
+from training.interchange.t5_names import T5
+
+# A made-up architecture whose tagger has a module of its own.
+OTHER = Names(
+    modules=(
+        ("toy/embeddings/words", "toy.words", "embedding"),
+        ("toy/layer_#/norm", "toy.layer.#.LayerNorm", "norm"),
+        ("toy/layer_#/dense", "toy.layer.#.dense", "dense"),
+        ("cls/predictions", "lm_head", "bias"),
+        ("", "classifier", "head"),
+    ),
+    encoder=("toy", ("words", "layer")),
+    masked_lm="cls/predictions/output_bias",
+    tied={"lm_head.decoder.weight": ("toy/embeddings/words", "the table")},
+    heads={},
+    classes={("cls/predictions/output_bias",): "ToyForMaskedLM", (): "ToyModel"},
+    causal={},
+    renamed={"tagging": {"classifier": "tagger"}},
+)
+
+
+@pytest.mark.parametrize("names", [BERT, GPT, T5, OTHER])
+def test_each_name_leads_to_the_other_and_back(names):
+    for pair in names.pairs:
+        pair = pair._replace(
+            released=pair.released.replace("#", "11".zfill(names.digits)),
+            theirs=pair.theirs.replace("#", "11"),
+        )
+        assert names.of_released(pair.released) == pair
+        assert names.of_theirs(pair.theirs) == pair
+
+
+def test_kernels_are_transposed_and_nothing_else_is():
+    assert {pair.released for pair in OTHER.pairs if pair.transposed} == {
+        "toy/layer_#/dense/kernel"
+    }
+    assert OTHER.of_theirs("toy.layer.0.dense.weight") == Pair(
+        "toy/layer_0/dense/kernel", "toy.layer.0.dense.weight", True
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["toy.layer.3.LayerNorm.weight", "layer.3.LayerNorm.gamma"]
+)
+def test_encoders_alone_and_older_names_are_found(name):
+    found = OTHER.of_theirs(name)
+    assert found.released == "toy/layer_3/norm/gamma"
+    assert found.theirs == "toy.layer.3.LayerNorm.weight"
+
+
+def test_what_has_no_place_in_the_other_layout():
+    assert OTHER.of_theirs("toy.layer.0.adapter.weight") is None
+    assert OTHER.of_released("toy/layer_0/dense/kernel/adam_m") is None
+    for implied in (
+        "lm_head.decoder.weight",
+        "toy.embeddings.position_ids",
+        "embeddings.token_type_ids",
+    ):
+        assert OTHER.is_implied(implied), implied
+    assert not OTHER.is_implied("toy.words.weight")
+
+
+def test_a_heads_own_module_takes_the_place_of_the_usual_one():
+    own = OTHER.of_released("output_weights", "tagging")
+    assert own.theirs == "tagger.weight"
+    assert OTHER.of_released("output_weights").theirs == "classifier.weight"
+    assert OTHER.of_theirs("tagger.weight").released == "output_weights"
+    # What an earlier version left beside it is not read.
+    both = ["tagger.weight", "classifier.weight", "toy.words.weight"]
+    assert OTHER.not_read(both) == {"classifier.weight"}
+    assert OTHER.not_read(both[1:]) == set()
+
+
+def test_the_class_is_that_of_the_first_heads_that_are_there():
+    bias, order = "cls/predictions/output_bias", "cls/seq_relationship/output_weights"
+    assert BERT.class_of([bias, order, "bert/x"]) == "BertForPreTraining"
+    assert BERT.class_of([bias]) == "BertForMaskedLM"
+    assert BERT.class_of([order]) == "BertForNextSentencePrediction"
+    assert BERT.class_of([]) == "BertModel"

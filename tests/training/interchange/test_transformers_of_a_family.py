@@ -1,0 +1,89 @@
+"""ALBERTs and ELECTRAs for every task go to transformers and give the same logits there."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tests
+from training.interchange import hugging_face
+from modeling.architectures.albert_config import AlbertConfig
+from modeling.architectures.electra_config import ElectraConfig
+from modeling.objectives import tasks
+from tests.training.interchange.test_transformers import LENGTH, TINY, rows, write_rows
+
+pytestmark = pytest.mark.slow
+
+SIZES = TINY | {"embedding_size": 8}
+CONFIGS = {
+    "albert": AlbertConfig(**SIZES, num_hidden_groups=2),
+    "electra": ElectraConfig(**SIZES, pooler_act="gelu_erf"),
+}
+# Which Hugging Face projects nevertheless.
+SQUARE = AlbertConfig(**SIZES | {"embedding_size": TINY["hidden_size"]})
+OBJECTIVES = {
+    "classification": tasks.Classification(3),
+    "choice": tasks.Choice(),
+    "tagging": tasks.Tagging(5),
+    "span": tasks.Span(),
+}
+CASES = [(name, head) for name in CONFIGS for head in OBJECTIVES]
+CONFIGS |= {
+    "square": SQUARE,
+    "projected": dataclasses.replace(SQUARE, projects_embeddings=True),
+}
+CASES += [("square", "classification"), ("projected", "classification")]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """All models, asked once: (folder, our outputs)."""
+    folder, ours = tmp_path_factory.mktemp("asked"), {}
+    for name, head in CASES:
+        config = CONFIGS[name]
+        model = OBJECTIVES[head].network(config, seed=0)
+        rng = np.random.default_rng(5)
+        for weights in model.weights:  # biases are 0 at first, and say nothing
+            weights.assign_add(0.1 * rng.normal(size=weights.shape).astype(np.float32))
+        tensors = {weights.path: weights.numpy() for weights in model.weights}
+        if head in ("span", "tagging"):
+            tensors = {k: v for k, v in tensors.items() if "/pooler/" not in k}
+        purpose = {"task": {"head": head}} if head != "span" else {}
+        hugging_face.write(str(folder / f"{name} {head}"), tensors, config, **purpose)
+        write_rows(head, folder / f"{name} {head}")
+        outputs = model(rows(head))
+        ours[name, head] = {key: np.array(value) for key, value in outputs.items()}
+    questions = {"read": [" ".join(case) for case in CASES], "make": [], "split": []}
+    (folder / "questions.json").write_text(json.dumps(questions))
+    (folder / "texts.json").write_text("[]")
+    program = tests.ROOT / "tests" / "programs" / "ask_transformers.py"
+    subprocess.run(
+        [sys.executable, str(program), str(folder)],
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        check=True,
+        timeout=400,
+    )
+    return folder, ours
+
+
+@pytest.mark.parametrize(("name", "head"), CASES)
+def test_they_read_what_is_written(asked, name, head):
+    folder, ours = asked
+    model = folder / f"{name} {head}"
+    loading = json.loads((model / "loading.json").read_text())
+    assert not any(loading.values()), loading  # nothing new, nothing unread
+    mask = rows(head)["input_mask"]
+    with np.load(model / "outputs.npz") as theirs:
+        found = dict(theirs)
+    assert len(found) == len(ours[name, head])
+    for key, value in found.items():
+        assert np.ptp(value) > 0.1  # else anything were the same
+        # Nothing reads padding, which differs.
+        real = mask > 0 if value.shape[:2] == (6, LENGTH) else slice(None)
+        np.testing.assert_allclose(
+            ours[name, head][key][real], value[real], rtol=0, atol=1e-5
+        )

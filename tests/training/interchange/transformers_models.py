@@ -1,0 +1,277 @@
+"""What transformers computes of a random model, and what we compute of its folder."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from training.interchange import hugging_face
+from training.storage import checkpoint
+from modeling.architectures.t5_decoder import TextToTextModel
+from modeling.architectures.table import make_encoder
+from modeling.objectives import (
+    masked_lm,
+    replaced_tokens,
+    sentence_pairs,
+    span_beams,
+    tasks,
+)
+from modeling.objectives.span_heads import SPAN_HEADS
+from tests.training.interchange.transformers_configs import CLASSES, LENGTH, Case
+
+ROWS = 4
+
+
+class Head(NamedTuple):
+    """What makes our network of (config, number of labels); their outputs -> ours."""
+
+    network: object
+    outputs: Mapping[str, str]
+
+
+_BARE = Head(lambda config, _: make_encoder(config), {"pooler_output": "pooled_output"})
+_WORDS = Head(
+    lambda config, _: masked_lm.MaskedLM().network(config),
+    {"logits": "masked_lm_logits"},
+)
+_TEXT_TO_TEXT = Head(lambda config, _: TextToTextModel(config), {"logits": ""})
+_LOGITS = {"logits": "logits"}
+_SPANS = {"start_logits": "start_logits", "end_logits": "end_logits"}
+
+
+def _choice(config, _):
+    return tasks.Choice().network(config)
+
+
+def _both(config, _):
+    return sentence_pairs.MaskedLMNextSentence().network(config)
+
+
+def _beams(config, _):
+    head = span_beams.SpanBeams(SPAN_HEADS["xlnet"], document_first=True, cls_last=True)
+    return head.network(config)
+
+
+# By the whole name of a class, or by what follows the name of its architecture.
+HEADS = {
+    "Model": _BARE,
+    "EncoderModel": _BARE,
+    "ForMaskedLM": _WORDS,
+    "ForCausalLM": _WORDS,
+    "LMHeadModel": _WORDS,
+    "BertForPreTraining": Head(
+        _both,
+        {
+            "prediction_logits": "masked_lm_logits",
+            "seq_relationship_logits": "next_sentence_logits",
+        },
+    ),
+    "BertForNextSentencePrediction": Head(_both, {"logits": "next_sentence_logits"}),
+    "AlbertForPreTraining": Head(
+        _both,
+        {"prediction_logits": "masked_lm_logits", "sop_logits": "next_sentence_logits"},
+    ),
+    "ElectraForPreTraining": Head(
+        lambda config, _: replaced_tokens.DiscriminatorModel(config),
+        {"logits": "discriminator_logits"},
+    ),
+    "ForSequenceClassification": Head(
+        lambda config, labels: tasks.Classification(labels).network(config), _LOGITS
+    ),
+    "ForTokenClassification": Head(
+        lambda config, labels: tasks.Tagging(labels).network(config), _LOGITS
+    ),
+    "ForQuestionAnswering": Head(
+        lambda config, _: tasks.Span().network(config), _SPANS
+    ),
+    "ForQuestionAnsweringSimple": Head(
+        lambda config, _: tasks.Span().network(config), _SPANS
+    ),
+    "ForMultipleChoice": Head(_choice, _LOGITS),
+    "DoubleHeadsModel": Head(_choice, {"mc_logits": "logits"}),
+    "XLNetForQuestionAnswering": Head(
+        _beams,
+        {"start_top_log_probs": "start_top_scores", "cls_logits": "no_answer_logit"},
+    ),
+    "T5Model": _TEXT_TO_TEXT,
+    "T5ForConditionalGeneration": _TEXT_TO_TEXT,
+}
+
+
+# They have heads that no network here has; a run says that it does not use them.
+WITHOUT_OURS = {"OpenAIGPTForSequenceClassification", "T5ForQuestionAnswering"}
+
+
+def head_of(case: Case) -> Head:
+    prefix = CLASSES[case.architecture][0].removesuffix("Model")
+    return HEADS.get(case.their_class) or HEADS[case.their_class.removeprefix(prefix)]
+
+
+# --- Theirs --------------------------------------------------------------------------
+
+
+def make(case: Case, folder: pathlib.Path):
+    """A model of theirs with random weights, which is saved in a folder."""
+    import torch
+    import transformers
+
+    torch.manual_seed(case.number)
+    values = dict(case.values)
+    dtype = values.pop("dtype", None)
+    config = getattr(transformers, case.their_class).config_class(**values)
+    model = getattr(transformers, case.their_class)(config).eval()
+    with torch.no_grad():
+        for weights in model.parameters():  # biases are 0 at first, and say nothing
+            weights += 0.1 * torch.randn_like(weights)
+    if dtype:
+        model = model.to(getattr(torch, dtype))
+    model.save_pretrained(folder)
+    return model.float()
+
+
+def load(case: Case, folder: pathlib.Path):
+    """What they make of a folder, and what of the weights was missing or left over."""
+    import torch
+    import transformers
+
+    model, loading = getattr(transformers, case.their_class).from_pretrained(
+        folder, output_loading_info=True, dtype=torch.float32
+    )
+    return model.eval(), {k: v for k, v in loading.items() if v}
+
+
+def batch(case: Case) -> dict[str, np.ndarray]:
+    """Rows of different lengths, padded where the architecture has its padding."""
+    rng = np.random.default_rng(case.number)
+    values = case.values
+    pad = values.get(
+        "pad_token_id", {"roberta": 1, "xlnet": 5}.get(case.architecture, 0)
+    )
+    lengths = np.array([LENGTH, 3, 7, 5])
+    is_xlnet = case.architecture == "xlnet"
+    has_beams = case.their_class == "XLNetForQuestionAnswering"
+    if has_beams or values.get("summary_type") in ("first", "mean"):
+        lengths[:] = LENGTH  # their heads read padding
+    places = np.arange(LENGTH)
+    places = places[::-1] if is_xlnet else places
+    mask = (places < lengths[:, None]).astype(np.int64)
+    ids = rng.integers(6, values["vocab_size"], mask.shape)
+    types = values.get("type_vocab_size", 2)
+    segments = rng.integers(0, types, mask.shape) * mask
+    if case.architecture == "roberta":
+        segments[:] = 0
+    if case.their_class == "T5ForSequenceClassification":
+        ids[:, 0] = 1  # the end of a text, whose state its head reads
+    if has_beams:
+        segments[:] = [0, 0, 0, 0, 0, 0, 1, 1, 2]
+    found = {
+        "input_ids": np.where(mask > 0, ids, pad),
+        "input_mask": mask,
+        "segment_ids": segments,
+    }
+    if case.their_class.endswith(("MultipleChoice", "DoubleHeadsModel")):
+        found = {key: value.reshape(2, 2, LENGTH) for key, value in found.items()}
+    return found
+
+
+def _target_ids(case):
+    rng = np.random.default_rng(case.number + 1)
+    return rng.integers(6, case.values["vocab_size"], (ROWS, 6))
+
+
+def theirs(model, case: Case) -> dict[str, np.ndarray]:
+    """Their outputs for the batch, and the last hidden states."""
+    import torch
+
+    rows = batch(case)
+    inputs = {"input_ids": rows["input_ids"]}
+    if case.architecture != "gpt":  # which reads from left to right
+        inputs["attention_mask"] = rows["input_mask"]
+    if case.architecture in ("bert", "albert", "electra", "xlnet", "roberta"):
+        inputs["token_type_ids"] = rows["segment_ids"]
+    if head_of(case) is _TEXT_TO_TEXT:
+        inputs["decoder_input_ids"] = _target_ids(case)
+    if case.their_class == "OpenAIGPTDoubleHeadsModel":
+        inputs["mc_token_ids"] = rows["input_mask"].sum(-1) - 1
+    if case.their_class == "XLNetForQuestionAnswering":
+        inputs["p_mask"] = (rows["segment_ids"] == 1).astype(np.float32)
+        inputs["p_mask"][:, 5] = 1  # the last token of the text, which is [SEP]
+        inputs["cls_index"] = np.full((ROWS,), LENGTH - 1)
+    inputs = {name: torch.from_numpy(np.array(v)) for name, v in inputs.items()}
+    with torch.inference_mode():
+        outputs = model(**inputs, output_hidden_states=True)
+    kind = "decoder_" if head_of(case) is _TEXT_TO_TEXT else ""
+    hidden = outputs.get(f"{kind}hidden_states") or outputs["encoder_hidden_states"]
+    found = {"last_hidden_state": hidden[-1]}
+    found |= {k: v for k, v in outputs.items() if hasattr(v, "numpy")}
+    found = {name: value.float().numpy() for name, value in found.items()}
+    if "start_top_log_probs" in found:  # which are probabilities
+        found["start_top_log_probs"] = np.log(found["start_top_log_probs"])
+    return found
+
+
+# --- Ours ----------------------------------------------------------------------------
+
+
+def ours(case: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """Our outputs by their names, with a network as a run would load it.
+
+    Raises:
+        UserError: the folder is refused.
+        AssertionError: something of the file has no place in our network.
+    """
+    config = checkpoint.read_config(str(folder))
+    head = head_of(case)
+    network = head.network(config, case.values["num_labels"])
+    encoder = getattr(network, "encoder", network)
+    report = checkpoint.load(
+        {v.path: v for v in network.weights},
+        str(folder),
+        encoder.required,
+        encoder.scope,
+    )
+    rows = batch(case)
+    flat = {name: tasks.sequences(value) for name, value in rows.items()}
+    encoded = encoder(flat)
+    states = encoded["sequence_output"]
+    has_head = case.their_class not in WITHOUT_OURS
+    assert not has_head or set(report.unused) <= {"output_bias"}, report
+    outputs = encoded
+    if isinstance(network, TextToTextModel):
+        states = network.decode(encoded, rows, _target_ids(case))["sequence_output"]
+        outputs = {"": network.logits(states)}
+    elif network is not encoder:
+        places = np.tile(np.arange(LENGTH), (ROWS, 1))
+        outputs = network(rows | {"masked_lm_positions": places})
+    found = {"last_hidden_state": states}
+    for name, own in head.outputs.items() if has_head else ():
+        if own in outputs:
+            found[name] = outputs[own]
+    found = {name: np.array(value) for name, value in found.items()}
+    if report.unused == ["output_bias"]:
+        path = checkpoint.resolve(str(folder))
+        bias = hugging_face.read(path, ["output_bias"])["output_bias"]
+        (name,) = head.outputs
+        found[name] = found[name] + bias
+    return found
+
+
+def difference(mine: Mapping, expected: Mapping, case: Case) -> float:
+    """The largest relative to the largest number of an output; of tokens, real ones."""
+    mask = batch(case)["input_mask"].reshape(ROWS, LENGTH) > 0
+    differences = []
+    for name, value in mine.items():
+        if head_of(case) in (_BARE, _TEXT_TO_TEXT) and name not in expected:
+            continue  # a pooler, or logits, that their class lacks
+        other = expected[name]
+        value, other = (
+            x.reshape(-1, *x.shape[2:]) if x.shape[:2] == (2, 2) else x
+            for x in (value, other)
+        )
+        assert value.shape == other.shape, name
+        if value.shape[:2] == mask.shape:
+            value, other = value[mask], other[mask]
+        assert np.ptp(other), name  # else anything were the same
+        differences.append(np.max(np.abs(value - other)) / np.max(np.abs(other)))
+    return float(np.max(differences))

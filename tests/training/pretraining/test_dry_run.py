@@ -1,0 +1,157 @@
+"""What --dry_run says, and that it leaves nothing."""
+
+import pathlib
+import re
+
+import pytest
+
+import run_pretraining
+import tests
+from training.pretraining import dry_run
+from errors import UserError
+from modeling.architectures.albert_config import AlbertConfig
+from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.elmo_config import ElmoConfig
+from modeling.architectures.t5_config import T5Config
+from modeling.objectives import (
+    bidirectional_lm,
+    masked_lm,
+    replaced_tokens,
+    span_corruption,
+)
+from tests import jobs, tiny
+
+RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")
+BASE = BertConfig(vocab_size=30522)
+LARGE = BertConfig(
+    vocab_size=30522,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=4096,
+)
+
+
+def flops(config, seq_length, predictions):
+    return dry_run.of_row(masked_lm.MaskedLM(), config, seq_length, predictions)
+
+
+def test_operations_of_a_row():
+    # Six for each weight that multiplies a token, twice over what attention adds.
+    weights = 12 * (4 * 768**2 + 2 * 768 * 3072)
+    attention = 12 * 2 * 128 * 768
+    head = 20 * 768 * (768 + 30522)
+    found = flops(BASE, 128, 20)
+    assert found == 6 * (128 * (weights + attention) + head)
+    shared = AlbertConfig(
+        vocab_size=30522,
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=3072,
+    )
+    assert flops(shared, 128, 0) == 6 * 128 * (weights + attention + 128 * 768)
+
+
+def test_operations_of_both_networks_of_an_electra():
+    config = ElectraConfig(vocab_size=30522)
+    objective = replaced_tokens.ReplacedTokens(0.25)
+    found = dry_run.of_row(objective, config, 128, 19)
+    found -= flops(config, 128, 0)
+    found -= flops(config.generator(0.25, 1.0), 128, 19)
+    assert found == 6 * 128 * (256 * 256 + 256)  # the discriminator's head
+
+
+def test_operations_of_both_directions_of_an_elmo():
+    config = ElmoConfig(vocab_size=30522)
+    found = dry_run.of_row(bidirectional_lm.BidirectionalLM(), config, 128, 128)
+    lstm = 4096 * (4 * (512 + 512) + 512)
+    # The gates read inputs and outputs; each direction predicts every token.
+    assert found == 6 * 128 * 2 * (2 * lstm + 512 * 30522)
+
+
+def test_operations_of_an_encoder_and_its_decoder():
+    config = T5Config(vocab_size=32128)
+    found = dry_run.of_row(span_corruption.SpanCorruption(), config, 568, 0)
+    dense = 512 * (4 * 512 + 2 * 2048)
+    of_encoder = 512 * (dense + 2 * 512 * 512)
+    of_decoder = 114 * (dense + 2 * 114 * 512)  # and what it reads of the encoder:
+    of_decoder += 512 * 2 * 512 * 512 + 114 * (2 * 512 * 512 + 2 * 512 * 512)
+    assert found == 6 * (6 * (of_encoder + of_decoder) + 114 * 512 * 32128)
+
+
+@pytest.mark.parametrize(
+    ("name", "config"), [("BERT-Base", BASE), ("BERT-Large", LARGE)]
+)
+def test_runs_of_the_paper(name, config):
+    rows = 256 * 900_000, 256 * 100_000
+    total = rows[0] * flops(config, 128, 20)
+    total += rows[1] * flops(config, 512, 76)
+    assert dry_run.PAPER[name] == pytest.approx(total, rel=5e-3)
+
+
+@pytest.mark.slow
+def test_it_says_what_a_run_takes_and_writes_nothing(tmp_path, capsys):
+    config = tiny.config(
+        vocab_size=3000,
+        hidden_size=64,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    tiny.write(tmp_path, (), config)
+    flags = {
+        "input_file": [RECORDS],
+        "bert_config_file": str(tmp_path / "config.json"),
+        "output_dir": str(tmp_path / "output"),
+        "do_train": True,
+        "max_seq_length": 64,
+        "max_predictions_per_seq": 10,
+        "train_batch_size": 8,
+        "num_train_steps": 419,
+    }
+    before = sorted(tmp_path.iterdir())
+    jobs.run(run_pretraining, flags | {"dry_run": True})
+    assert sorted(tmp_path.iterdir()) == before
+    said = capsys.readouterr().out
+    assert "the run: 419 updates, 4.0 epochs" in said
+    operations = 8 * flops(config, 64, 10)
+    assert f"an update: {operations / 1e12:.3g} TFLOP" in said
+    jobs.run(run_pretraining, flags | {"num_train_steps": 1})
+    size = sum(p.stat().st_size for p in (tmp_path / "output").glob("model.ckpt-1.*"))
+    promised = float(re.search(r"a checkpoint takes ([\d.]+) MB", said)[1]) * 1e6
+    assert promised == pytest.approx(size, rel=0.02)
+    counted = dry_run.Needs(1, size, 1.0, 2.0, 1).lines(86_400, 1.0)
+    assert "2d 0h without evaluations" in counted[2]
+
+
+@pytest.mark.slow
+def test_a_damaged_record_is_named(tmp_path):
+    tiny.write(tmp_path, (), tiny.config(vocab_size=3000, max_position_embeddings=64))
+    content = bytearray(pathlib.Path(RECORDS).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "damaged").write_bytes(content)
+    flags = {
+        "input_file": [str(tmp_path / "damaged")],
+        "bert_config_file": str(tmp_path / "config.json"),
+        "output_dir": str(tmp_path / "output"),
+        "do_train": True,
+        "dry_run": True,
+        "max_seq_length": 64,
+        "max_predictions_per_seq": 10,
+        "train_batch_size": 256,
+        "num_train_steps": 4,
+    }
+    with pytest.raises(UserError, match="damaged: record"):
+        jobs.run(run_pretraining, flags)
+
+
+def test_it_is_about_training(tmp_path):
+    with pytest.raises(UserError, match="--dry_run tells what a training takes"):
+        run_pretraining.Options(
+            bert_config_file="a",
+            output_dir="b",
+            input_file=["c"],
+            do_eval=True,
+            dry_run=True,
+        )

@@ -1,0 +1,99 @@
+"""Memory between updates: handed from row to row, divided, saved and resumed exactly."""
+
+import numpy as np
+import pytest
+
+from training.backend import tf
+from training.run import distribution, loop
+from modeling.architectures.xlnet_config import XlnetConfig
+from modeling.objectives.permuted import Permuted, PermutedSpans
+from tests.training.run.test_training import Log
+
+ROWS, LENGTH, MEMORY, REUSE = 4, 16, 12, 8
+CONFIG = XlnetConfig(
+    *(40, 16, 2, 2, 8, 16, "gelu", True),
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
+)
+RNG = np.random.default_rng(0)
+BATCHES = {
+    "input_ids": RNG.integers(7, 40, (6, ROWS, LENGTH)).astype(np.int32),
+    "input_mask": np.ones((6, ROWS, LENGTH), np.int32),
+    "segment_ids": np.zeros((6, ROWS, LENGTH), np.int32),
+    "row_numbers": np.arange(6 * ROWS, dtype=np.int32).reshape(6, ROWS),
+}
+
+
+def data(first, part):
+    return tf.data.Dataset.from_tensor_slices(BATCHES).repeat().skip(first)
+
+
+def made(config=CONFIG, mem_len=MEMORY, **settings):
+    objective = PermutedSpans(
+        Permuted(mem_len=mem_len),
+        reuse_len=REUSE,
+        counts=np.full(LENGTH + 1, 3),
+        max_predictions_per_seq=3,
+        mask_share=0.8,
+        random_share=0.1,
+        whole_words=False,
+        vocab_size=40,
+        mask_id=6,
+        special_ids=(3, 4),
+    )
+    given = {"num_train_steps": 4, "save_every_steps": 2, "log_every_steps": 4}
+    return loop.Trainer(
+        distribution.make("one"),
+        lambda: objective.network(config, seed=1),
+        objective,
+        loop.Settings(
+            num_warmup_steps=1, learning_rate=1e-2, batch_size=ROWS, **given | settings
+        ),
+    )
+
+
+def values(trainer):
+    return {name: v.numpy() for name, v in trainer.variables.items()}
+
+
+@pytest.mark.slow
+def test_a_resumed_run_continues_with_its_memory(tmp_path):
+    straight = made()
+    straight.train(data, str(tmp_path), Log())
+    expected = values(straight)
+    assert expected["training/memory"].shape == (ROWS, 2, MEMORY, 16)
+    for part in tmp_path.glob("model.ckpt-4.*"):
+        part.unlink()
+    resumed = made()
+    assert resumed.restore(str(tmp_path)) == 2
+    resumed.train(data, str(tmp_path), Log())
+    for name, value in values(resumed).items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+@pytest.mark.slow
+def test_each_row_remembers_what_was_before_it():
+    without_dropout = XlnetConfig(
+        *(40, 16, 2, 2, 8, 16, "gelu", True),
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    whole = made(without_dropout, save_every_steps=0)
+    divided = made(without_dropout, save_every_steps=0, accumulation_steps=2)
+    for trainer in (whole, divided):
+        trainer.train(data, "nowhere", Log())
+    found, expected = values(divided), values(whole)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
+    memory = expected["training/memory"]
+    # The lowest layer's is the words themselves, of the last update and the one before.
+    table = expected["model/transformer/word_embedding/lookup_table"]
+    ids = np.concatenate([BATCHES["input_ids"][n][:, :REUSE] for n in (2, 3)], axis=1)
+    np.testing.assert_allclose(memory[:, 0], table[ids[:, -MEMORY:]], atol=0.05)
+    assert np.abs(memory[:, 0] - table[ids[:, :MEMORY]]).max() > 0.05
+
+
+def test_without_memory_nothing_is_handed_on():
+    trainer = made(mem_len=0)
+    assert not trainer.carried
+    assert not any(name.startswith("training/") for name in trainer.variables)

@@ -1,0 +1,385 @@
+"""The loop: what the release computed, whatever the division; what is skipped, and kept."""
+
+import dataclasses
+import json
+import os
+
+import numpy as np
+import pytest
+
+import tests
+from training.backend import tf
+from training.run import distribution, loop, report, reported
+from training.storage import checkpoint, run_folder
+from modeling.architectures.albert_config import AlbertConfig
+from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.elmo_config import ElmoConfig
+from modeling.architectures.gpt_config import GptConfig
+from modeling.architectures.xlnet_config import XlnetConfig
+from modeling.objectives import (
+    bidirectional_lm,
+    masked_lm,
+    next_token,
+    replaced_tokens,
+    sentence_pairs,
+)
+from modeling.objectives.dynamic_masks import DynamicMasks
+from modeling.objectives.permuted import Permuted, PermutedSpans
+from tests import forked, jobs, t5, tiny
+from text.instances.kinds import RowOptions
+from text.instances.masking import prediction_counts
+from text.records import reading, shards
+
+GOLDEN = str(tests.GOLDEN / "checkpoint")
+RECORDS = str(tests.GOLDEN / "pretraining" / "pretraining.tfrecord")
+OBJECTIVE = sentence_pairs.MaskedLMNextSentence()
+TINY = tiny.config(
+    vocab_size=3000,
+    hidden_size=8,
+    intermediate_size=8,
+    max_position_embeddings=64,
+)
+
+
+class Log:
+    """Keeps what a report would print."""
+
+    def __init__(self):
+        self.begun = None
+        self.rows = []
+        self.held_out = []
+        self.said = []
+
+    def begin(self, step):
+        self.begun = step
+
+    def training(self, step, values, *, updates, seconds):
+        self.rows.append({"step": step, "updates": updates, **values})
+
+    def live(self, step, values, *, updates, seconds):
+        pass
+
+    def evaluation(self, step, values):
+        self.held_out.append((step, values))
+
+    def say(self, message):
+        self.said.append(message)
+
+
+def trainer(config=TINY, objective=OBJECTIVE, dtype="float32", **settings):
+    settings = {
+        "num_train_steps": 6,
+        "num_warmup_steps": 2,
+        "learning_rate": 1e-3,
+        "batch_size": 8,
+        "save_every_steps": 0,
+        "log_every_steps": 1,
+    } | settings
+    return loop.Trainer(
+        distribution.make("one"),
+        lambda: objective.network(config, seed=1, dtype=dtype),
+        objective,
+        loop.Settings(**settings),
+    )
+
+
+def parsed():
+    schema = RowOptions(max_seq_length=64, max_predictions_per_seq=10).make().schema()
+    return reading.Records(shards.survey([RECORDS], {}), schema)
+
+
+def in_file_order(batch_size):
+    """Batches as the trace's, which begins again behind record 800."""
+    return parsed().evaluation(batch_size, max_batches=800 // batch_size).repeat()
+
+
+@pytest.mark.slow
+def test_training_follows_the_release():
+    config = dataclasses.replace(
+        BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json")),
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    run = trainer(config, num_train_steps=20, num_warmup_steps=5, batch_size=32)
+    loaded = checkpoint.load(run.weights, os.path.join(GOLDEN, "bert_model.ckpt"))
+    assert (len(loaded.matched), loaded.initial, loaded.unused) == (62, [], [])
+    log = Log()
+    run.train(lambda first, part: in_file_order(32), "nowhere", log)
+    with np.load(os.path.join(GOLDEN, "training_trace.npz")) as file:
+        trace = dict(file)
+    for name, expected in (
+        ("loss", "loss"),
+        ("masked_lm_loss", "masked_lm_loss"),
+        ("next_sentence_loss", "next_sentence_loss"),
+        ("gradient_norm", "global_norm"),
+        ("learning_rate", "learning_rate"),
+    ):
+        values = [row[name] for row in log.rows]
+        np.testing.assert_allclose(values, trace[expected], rtol=1e-4, atol=1e-9)
+    finals = [key for key in trace if key.startswith("final/")]
+    for key in finals:
+        got = run.variables[key.removeprefix("final/")].numpy()
+        np.testing.assert_allclose(got, trace[key], rtol=0, atol=1e-4)
+
+
+KINDS = ("pairs", "replaced tokens", "distilled words", "next token")
+KINDS += ("both neighbours", "permuted", "span corruption", "sentence order")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_replicas_accumulation_and_xla_equal_one_big_batch(kind):
+    line = jobs.command("tests/programs/train_on_replicas.py", {})
+    done = forked.finished([*line, RECORDS, kind])
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["number of replicas"] == 2
+    assert result["smallest gradient norm"] > 1.0  # so clipping is part of it
+    assert sorted(result["differences"]) == [
+        "accumulation",
+        "replicas",
+        "replicas, accumulation and recomputation",
+        "xla",
+    ]
+    for way, difference in result["differences"].items():
+        assert difference < 1e-5, way
+    assert result["by dropout"]["replicas"] > 1e-3
+    assert result["by dropout"]["updates"] > 1e-3
+    assert result["by dropout"]["repetitions"] == 0.0
+
+
+DRAWN = {
+    "counts": prediction_counts(np.arange(65), 0.15),
+    "max_predictions_per_seq": 10,
+    "mask_share": 0.8,
+    "random_share": 0.1,
+    "whole_words": False,
+    "vocab_size": TINY.vocab_size,
+    "mask_id": 103,
+    "special_ids": (101, 102),
+}
+DYNAMIC = DynamicMasks(masked_lm.MaskedLM(), **DRAWN)
+# With smaller weights, bfloat16 has no gradient for the bias of balanced labels.
+SHARED = {"num_hidden_layers": 2, "initializer_range": 0.05}
+ALBERT = AlbertConfig(**dataclasses.asdict(TINY) | SHARED, embedding_size=4)
+GPT = GptConfig(3000, 8, 1, 2)
+ELECTRA = ElectraConfig(**dataclasses.asdict(TINY), embedding_size=4)
+XLNET = XlnetConfig(3000, 8, 1, 2, 4, 16, "gelu", True)
+PERMUTED = PermutedSpans(Permuted(perm_size=8, mem_len=6), reuse_len=32, **DRAWN)
+ELMO = ElmoConfig(vocab_size=3000, hidden_size=8, lstm_size=6, num_hidden_layers=1)
+
+
+COMPILED = {
+    "pairs": (OBJECTIVE, TINY),
+    "dynamic": (DYNAMIC, TINY),
+    "sentence order": (sentence_pairs.MaskedLMSentenceOrder(), ALBERT),
+    "next token": (next_token.NextToken(), GPT),
+    "replaced tokens": (replaced_tokens.ReplacedTokens(0.5), ELECTRA),
+    "both neighbours": (bidirectional_lm.BidirectionalLM(), ELMO),
+    "permuted": (PERMUTED, XLNET),
+    "span corruption": (t5.spans_of_records(), t5.OF_RECORDS),
+}
+
+
+@pytest.fixture(scope="module")
+def batch():
+    rows = {"row_numbers": tf.range(8, dtype=tf.int64)}
+    return next(iter(parsed().training(8, seed=0))) | rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", COMPILED)
+def test_whole_update_compiles_with_xla(kind, batch):
+    """As on a TPU: nothing in it has a varying shape, or is a string."""
+    objective, config = COMPILED[kind]
+    run = trainer(config, objective, accumulation_steps=2)
+    before = (variable := run.model.encoder.stages[1][0]).numpy()  # of the lowest layer
+    update = tf.function(run.update, jit_compile=True)
+    sums, finite = update(batch, tf.constant(1, tf.int64))
+    assert sums.shape == [len(reported.names(run.objective)) + 1, 2] and finite == 1
+    assert np.any(variable.numpy() != before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", COMPILED)
+def test_an_update_in_bfloat16_is_about_that_in_float32(kind, batch, untraced):
+    objective, config = COMPILED[kind]
+    found = []
+    for dtype in ("float32", "mixed_bfloat16"):
+        run = trainer(config, objective, dtype=dtype)
+        before = {name: v.numpy() for name, v in run.variables.items()}
+        sums, finite = run.update(batch, tf.constant(1, tf.int64))
+        moved = {n for n, v in run.variables.items() if np.any(v.numpy() != before[n])}
+        found.append((reported.means(objective, sums.numpy()), moved))
+        assert finite == 1 and moved & run.weights.keys()
+    (exact, moved), (rounded, also_moved) = found
+    assert also_moved == moved
+    assert rounded["loss"] != exact["loss"]
+    # Measured: 0.002 % and 0.4 %.
+    assert rounded["loss"] == pytest.approx(exact["loss"], rel=1e-3)
+    assert rounded["gradient_norm"] == pytest.approx(exact["gradient_norm"], rel=2e-2)
+
+
+def poisoned(first, bad):
+    """Batches whose masked_lm_weights are not finite in the updates `bad`."""
+
+    def poison(number, batch):
+        is_bad = tf.reduce_any(number == tf.constant(sorted(bad), tf.int64))
+        factor = tf.where(is_bad, float("inf"), 1.0)
+        return batch | {"masked_lm_weights": batch["masked_lm_weights"] * factor}
+
+    batches = parsed().training(8, seed=0, first_batch=first)
+    return batches.enumerate(start=first).map(poison)
+
+
+@pytest.mark.slow
+def test_update_that_is_not_finite_changes_nothing_and_is_counted():
+    run = trainer(num_train_steps=2)
+    before = {name: v.numpy() for name, v in run.variables.items()}
+    log = Log()
+    run.train(lambda first, part: poisoned(first, {0, 1}), "nowhere", log)
+    for name, variable in run.variables.items():
+        np.testing.assert_array_equal(variable.numpy(), before[name], err_msg=name)
+    assert [row["skipped_updates"] for row in log.rows] == [1, 2]
+    assert "loss" not in log.rows[0]
+    assert run.progress.step == 2  # the schedule and the data go on
+
+
+@pytest.mark.slow
+def test_skipped_updates_leave_the_means_of_the_others():
+    run = trainer(log_every_steps=3, learning_rate=1e-6)
+    log = Log()
+    run.train(lambda first, part: poisoned(first, {1, 4}), "nowhere", log)
+    assert [row["step"] for row in log.rows] == [3, 6]
+    assert [row["skipped_updates"] for row in log.rows] == [1, 2]
+    assert all(7.9 < row["masked_lm_loss"] < 8.1 for row in log.rows)  # ln 3000
+
+
+@pytest.mark.slow
+def test_too_many_skipped_in_a_row_stop_the_run():
+    run = trainer(max_skipped_updates=2, log_every_steps=6)
+    with pytest.raises(loop.NotFiniteError) as error:
+        # 0 is on its own; 2 and 3 are two in a row.
+        run.train(lambda first, part: poisoned(first, {0, 2, 3}), "nowhere", Log())
+    assert (error.value.step, error.value.count) == (2, 2)
+    assert run.progress.step == 4
+
+
+@pytest.mark.slow
+def test_row_of_skipped_updates_goes_on_after_a_resume(tmp_path):
+    run = trainer(num_train_steps=6, max_skipped_updates=3, save_every_steps=3)
+    bad = {1, 2, 3}
+    with pytest.raises(loop.NotFiniteError):
+        run.train(lambda first, part: poisoned(first, bad), str(tmp_path), Log())
+    again = trainer(num_train_steps=6, max_skipped_updates=3, save_every_steps=3)
+    assert again.restore(str(tmp_path)) == 3
+    assert again.progress.skipped_in_a_row == 2
+    with pytest.raises(loop.NotFiniteError) as error:
+        again.train(lambda first, part: poisoned(first, bad), str(tmp_path), Log())
+    assert (error.value.step, error.value.count) == (1, 3)
+
+
+@pytest.mark.slow
+def test_resumed_run_ends_with_the_same_bits(tmp_path):
+    data = parsed()
+
+    def train(run, directory):
+        log = Log()
+        run.train(
+            lambda first, part: data.training(8, seed=4, first_batch=first),
+            str(directory),
+            log,
+        )
+        return log
+
+    straight = trainer(save_every_steps=4)
+    train(straight, tmp_path / "a")
+    resumed = trainer(save_every_steps=4)
+    (tmp_path / "b").mkdir()
+    for name in os.listdir(tmp_path / "a"):
+        if "ckpt-4" in name:
+            os.link(tmp_path / "a" / name, tmp_path / "b" / name)
+    assert resumed.restore(str(tmp_path / "b")) == 4
+    log = train(resumed, tmp_path / "b")
+    assert log.begun == 4
+    assert [row["step"] for row in log.rows] == [5, 6]
+    for part in ("index", "data-00000-of-00001"):
+        name = f"model.ckpt-6.{part}"
+        assert (tmp_path / "a" / name).read_bytes() == (
+            tmp_path / "b" / name
+        ).read_bytes()
+
+
+@pytest.mark.slow
+def test_reports_and_evaluations_come_when_asked_for():
+    run = trainer(num_train_steps=5, log_every_steps=2, eval_every_steps=3)
+    log = Log()
+    data = parsed()
+    run.train(
+        lambda first, part: data.training(8, seed=4, first_batch=first),
+        "nowhere",
+        log,
+        held_out=lambda: {"loss": 1.0},
+    )
+    assert [(row["step"], row["updates"]) for row in log.rows] == [
+        (2, 1),  # of the two, the first also took the tracing
+        (4, 2),
+        (5, 1),
+    ]
+    assert log.held_out == [(3, {"loss": 1.0}), (5, {"loss": 1.0})]
+
+
+@pytest.mark.slow
+def test_on_a_terminal_a_run_ends_with_the_bits_that_it_has_in_a_log(
+    tmp_path, monkeypatch, terminal
+):
+    """Nor do they depend on how many updates there are between two states of a line."""
+    data, saved = parsed(), []
+    monkeypatch.setattr(report.progress, "TERMINAL_SECONDS", 0)
+    for seconds in (2.0, 0.0):
+        monkeypatch.setattr(loop, "_SECONDS_PER_CALL", seconds)
+        folder = tmp_path / str(seconds)
+        folder.mkdir()
+        run = trainer(num_train_steps=6, log_every_steps=5)
+        log = report.Report(str(folder), total_steps=6, batch_size=8)
+        run.train(
+            lambda first, part: data.training(8, seed=4, first_batch=first),
+            str(folder),
+            log,
+        )
+        shown = terminal.read()
+        assert "step 0/6 (0%)" in shown and shown.endswith("\r\x1b[K")
+        rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+        speed = {"examples_per_second": 0}
+        variables = {name: v.numpy().tobytes() for name, v in run.variables.items()}
+        saved.append((variables, [row | speed for row in rows]))
+    assert "step 3/6 (50%)" in shown  # update after update
+    assert saved[0] == saved[1]
+
+
+@pytest.mark.slow
+def test_evaluation_does_not_count_what_fills_up_a_batch():
+    run = trainer()
+    data = parsed()  # 838 records
+
+    def evaluate(batch_size, count):
+        return run.evaluate(
+            lambda part: data.evaluation(batch_size, max_batches=count), count
+        )
+
+    assert evaluate(100, 9) == pytest.approx(evaluate(419, 2), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_checkpoints_of_chosen_steps_are_saved_and_kept(tmp_path):
+    run = trainer(
+        save_every_steps=2,
+        keep_checkpoints=1,
+        keep_checkpoints_at=(1, 3, 9),
+        batch_size=8,
+    )
+    log = Log()
+    run.train(lambda first, part: in_file_order(8), str(tmp_path), log)
+    assert run_folder.steps(str(tmp_path)) == [1, 3, 6]
+    assert "warning: no checkpoint is kept at step 9, after the last" in log.said

@@ -1,0 +1,1 @@
+"""What a teacher leaves for its student: answers, and the flags that name them."""

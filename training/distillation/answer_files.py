@@ -1,0 +1,187 @@
+"""Keeps a teacher's answers to the rows of a set, in a file that can be used again.
+
+The file has a record per row, in the order of the rows: `row_hash` int64, which identifies
+the row's tokens, and the teacher's outputs, float32. The note next to it, <file>.json, says
+what was asked and who answered.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from training.backend import tf
+from training.storage import run_folder
+from errors import UserError
+from modeling.distillation.distilled import TEACHERS
+from text.files import anywhere
+from text.records import encoding, framing
+from text.records.rows import Field, Row
+from text.records.schema import Feature
+
+SUFFIX = ".tf_record"
+_HASH = "row_hash"
+_TOGETHER = 1024
+FINGERPRINT = "fingerprint"  # in the note: hashes what determines the answers
+_NOTED = {
+    "rows": int,
+    "sha256": str,
+    "outputs": dict,
+    "task": str,
+    "state": dict,
+    "text": dict,
+    "max_seq_length": int,
+}
+
+
+@dataclasses.dataclass
+class Answers:
+    """A teacher's outputs for the rows of one set.
+
+    Attributes:
+        outputs: name -> float32 [rows, ...]; a sequence axis has max_seq_length entries.
+        sequence_outputs: which of them have such an axis first.
+        hashes: int64 [rows], of the rows that were asked; None until they are known.
+        source: names them in messages.
+    """
+
+    outputs: Mapping[str, np.ndarray]
+    sequence_outputs: tuple[str, ...]
+    hashes: np.ndarray | None
+    source: str
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """What `join` adds to rows."""
+        return {
+            TEACHERS + name: Field(
+                "float32",
+                (None, *values.shape[2:])
+                if name in self.sequence_outputs
+                else values.shape[1:],
+            )
+            for name, values in self.outputs.items()
+        }
+
+    def join(self, rows: Iterator[tuple[int, Row]]) -> Iterator[tuple[int, Row]]:
+        """Adds the answers to numbered rows, as fields named after the outputs.
+
+        Raises:
+            UserError: these are not the rows that were asked.
+        """
+        found = []
+        number = len(next(iter(self.outputs.values())))
+        for at, row in rows:
+            place = len(found)
+            found.append(row_hash(row))
+            if place >= number or (
+                self.hashes is not None and self.hashes[place] != found[-1]
+            ):
+                raise UserError(
+                    f"{self.source}: row {place}, counted from 0, is not the one that the "
+                    "teacher answered; pass the same files, --vocab_file and "
+                    "--max_seq_length as then, or the teacher itself as --distill_from"
+                )
+            labels = {
+                TEACHERS + name: values[place][: len(row.input_ids)]
+                if name in self.sequence_outputs
+                else values[place]
+                for name, values in self.outputs.items()
+            }
+            yield at, dataclasses.replace(row, labels={**row.labels, **labels})
+        if len(found) != number:
+            raise UserError(
+                f"{self.source}: contains answers to {number} rows, but there are "
+                f"{len(found)}; pass the same files as then, or the teacher itself as "
+                "--distill_from"
+            )
+        self.hashes = np.array(found, np.int64)
+
+
+def row_hash(row: Row) -> int:
+    """63 bits that identify the tokens and segments of a row."""
+    digest = hashlib.sha256(
+        repr((_plain(row.input_ids), _plain(row.segment_ids))).encode()
+    )
+    return int.from_bytes(digest.digest()[:8], "little") >> 1
+
+
+def _plain(values):
+    """Lists of int, of whichever type they were."""
+    return [
+        list(map(int, item)) if isinstance(item, list | tuple) else int(item)
+        for item in values
+    ]
+
+
+def write(path: str, answers: Answers, note: Mapping) -> None:
+    """Writes the file and its note."""
+    columns = {_HASH: answers.hashes, **answers.outputs}
+    schema = tuple(
+        Feature(
+            name,
+            "int64" if name == _HASH else "float32",
+            int(np.prod(values.shape[1:], dtype=int)),
+        )
+        for name, values in columns.items()
+    )
+    digest = hashlib.sha256()
+    run_folder.claim(path)
+    with anywhere.replacing(path) as file:
+        for start in range(0, len(answers.hashes), _TOGETHER):
+            some = {
+                name: values[start : start + _TOGETHER].reshape(-1, feature.length)
+                for (name, values), feature in zip(columns.items(), schema, strict=True)
+            }
+            content = framing.frame(encoding.encode(some, schema))
+            digest.update(content)
+            file.write(content)
+    shapes = {name: values.shape[1:] for name, values in answers.outputs.items()}
+    noted = {
+        "rows": len(answers.hashes),
+        "sha256": digest.hexdigest(),
+        "outputs": shapes,
+    }
+    content = json.dumps({**note, **noted}, ensure_ascii=False, indent=2)
+    run_folder.write_file(f"{path}.json", content + "\n")
+
+
+def read_note(path: str) -> dict:
+    """What is known about a file of answers; empty if there is no such file."""
+    note = anywhere.read_json(f"{path}.json")
+    is_note = isinstance(note, dict) and all(
+        isinstance(note.get(name), kind) for name, kind in _NOTED.items()
+    )
+    return note if is_note and tf.io.gfile.exists(path) else {}
+
+
+def read(path: str, sequence_outputs: tuple[str, ...]) -> Answers:
+    """Reads a file of answers.
+
+    Raises:
+        UserError: it is not one, or damaged.
+    """
+    note = read_note(path)
+    if not note:
+        what = f"its note, {path}.json, is missing or incomplete"
+        if not tf.io.gfile.exists(path):
+            what = "no such file"
+        raise UserError(f"{path}: {what}; pass the teacher itself as --distill_from")
+    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+        if hashlib.sha256(file.read()).hexdigest() != note["sha256"]:
+            raise UserError(
+                f"{path}: is damaged; pass the teacher itself as --distill_from"
+            )
+    spec = {_HASH: tf.io.FixedLenFeature([], tf.int64)} | {
+        name: tf.io.FixedLenFeature(shape, tf.float32)
+        for name, shape in note["outputs"].items()
+    }
+    parts = [
+        {name: x.numpy() for name, x in tf.io.parse_example(some, spec).items()}
+        for some in tf.data.TFRecordDataset(path).batch(_TOGETHER)
+    ]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in spec}
+    hashes = columns.pop(_HASH)
+    return Answers(columns, sequence_outputs, hashes, path)

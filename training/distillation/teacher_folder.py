@@ -1,0 +1,28 @@
+"""The folder of a teacher, which describes its weights."""
+
+import os
+
+from training.backend import tf
+from training.storage import checkpoint, run_folder
+from errors import UserError
+
+
+def of(source: str, given) -> str:
+    """The folder with the teacher's config.
+
+    Args:
+        source: what `checkpoint.resolve` returned for it.
+        given: the flags of the student.
+    Raises:
+        UserError: it is the student's own, or has no config; does not name the teacher.
+    """
+    folder = checkpoint.folder_of(source) or "."
+    if os.path.realpath(folder) == os.path.realpath(given.output_dir):
+        raise UserError("is also --output_dir; a student needs its own folder")
+    names = (run_folder.CONFIG, "config.json")
+    if not any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names):
+        raise UserError(
+            f"there is no {' or '.join(names)} in {folder}; a teacher needs the one that "
+            "it was trained with next to its weights"
+        )
+    return folder

@@ -1,0 +1,435 @@
+"""Reads and writes Hugging Face's layout, model.safetensors, under the released names.
+
+A table for each architecture pairs the names of both layouts.
+"""
+
+import contextlib
+import json
+import math
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+
+import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
+import numpy as np
+import safetensors
+import safetensors.numpy
+import tensorflow as tf
+
+from errors import UserError
+from modeling.architectures import table
+from modeling.architectures.config import EncoderConfig
+from text.files import anywhere
+from training.interchange.hugging_face_task import SEVERAL_LABELS
+from training.interchange.names import Names
+from training.interchange.stored import Stored
+from training.interchange.table import NAMES, WEIGHTS
+
+NOT_READ = (
+    "only safetensors files are read, because unpickling can execute arbitrary code; load "
+    "the model with transformers, using the class that its config.json names under "
+    f"architectures, and save it with save_pretrained(directory), which writes {WEIGHTS}"
+)
+
+_OTHER_WEIGHTS = re.compile(
+    r"pytorch_model.*\.bin(\.index\.json)?|tf_model\.h5|flax_model\.msgpack"
+)
+_PART = re.compile(r"\.safetensors\.index\.json$|-\d{5}-of-\d{5}\.safetensors$")
+
+_FLOATS = ("F64", "F32", "F16", "BF16")
+
+
+# --- Reading -------------------------------------------------------------------------
+
+
+def is_weights(path: str) -> bool:
+    """Whether this is the path of a safetensors file."""
+    return path.endswith(".safetensors")
+
+
+def find(directory: str) -> str | None:
+    """The path of a directory's weights; None if it has none in this layout.
+
+    Raises:
+        UserError: the weights are in a format that is not read.
+    """
+    path = os.path.join(directory, WEIGHTS)
+    if tf.io.gfile.exists(path):
+        return path
+    for name in sorted(tf.io.gfile.listdir(directory)):
+        _refuse_part(os.path.join(directory, name))
+        if _OTHER_WEIGHTS.fullmatch(name):
+            raise UserError(f"{os.path.join(directory, name)}: {NOT_READ}")
+    return None
+
+
+def _refuse_part(path):
+    """Refuses a part of a model. By default, even BERT-large is saved as one file."""
+    if _PART.search(path):
+        raise UserError(
+            f"{path}: the weights are split into several files; load the model with "
+            "transformers and save it again with save_pretrained(directory, "
+            "max_shard_size='100GB')"
+        )
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator:
+    """Opens a safetensors file on any file system that TensorFlow can read."""
+    _refuse_part(path)
+    with contextlib.ExitStack() as stack:
+        local = path
+        if not os.path.exists(path):
+            local = stack.enter_context(tempfile.NamedTemporaryFile()).name
+            with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as source:
+                with open(local, "wb") as target:
+                    shutil.copyfileobj(source, target, 1 << 24)
+        try:
+            with safetensors.safe_open(local, framework="numpy") as file:
+                yield file
+        except OSError as error:
+            raise UserError(
+                f"{path}: cannot be read as a safetensors file ({error})"
+            ) from error
+        except safetensors.SafetensorError as error:
+            raise UserError(
+                f"{path}: the file is damaged or incomplete ({error}); copy or download "
+                "it again (after git clone: git lfs pull)"
+            ) from error
+
+
+def names_of(config: EncoderConfig) -> Names:
+    """The table of an architecture.
+
+    Raises:
+        UserError: it has none.
+    """
+    if config.architecture not in NAMES:
+        raise UserError(
+            f"Hugging Face's layout has no names for the architecture "
+            f"{config.architecture!r}, only for {', '.join(NAMES)}; use --layout=release, "
+            "or add a table of names to training/layouts"
+        )
+    return NAMES[config.architecture]
+
+
+def _config_next_to(path) -> dict:
+    said = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
+    return said if isinstance(said, dict) else {}
+
+
+def _names_in(path, file) -> Names:
+    """The table that knows the most tensors of a file.
+
+    An encoder that was saved alone has the same names in several architectures; then the
+    config.json next to it decides.
+    """
+    model_type = _config_next_to(path).get("model_type")
+
+    def known(architecture):
+        names = NAMES[architecture]
+        number = sum(
+            names.of_theirs(part) is not None
+            for name in file.keys()
+            for part in names.parts(name)
+        )
+        row = table.ARCHITECTURES[architecture]
+        return number, model_type in row.model_types
+
+    return NAMES[max(NAMES, key=known)]
+
+
+def _tensors(path, file) -> dict[str, Stored]:
+    """Released name -> where it is in the file.
+
+    Tensors without a released name keep their own; those that their class ignores are
+    left out.
+    """
+    names, found = _names_in(path, file), {}
+    not_read = names.not_read(file.keys())
+    stacks: dict[str, list[str]] = {}
+    for name in file.keys():
+        if name in not_read:
+            continue
+        parts = names.parts(name)
+        for number, part in enumerate(parts):
+            pair = names.of_theirs(part)
+            released = pair.released if pair else part
+            if released in names.stacked:
+                stacks.setdefault(released, []).append(name)
+                continue
+            if released in found:
+                raise UserError(
+                    f"{path}: {found[released].name} and {name} are the same weight "
+                    f"({released}); remove one of them from the file"
+                )
+            transposed = bool(pair and pair.transposed)
+            found[released] = Stored(name, transposed, number, len(parts))
+    for duplicate, (released, _) in names.tied.items():
+        if duplicate in found and released not in found:  # saved under this name alone
+            found[released] = found.pop(duplicate)
+    said = _config_next_to(path) if names.shared.keys() - found.keys() else {}
+    for own, (other, _) in names.shared.items():
+        # For transformers 5, a T5 shares the table even if its outputs are not scaled,
+        # unless the file has both.
+        is_shared = said.get("tie_word_embeddings") and other in found
+        is_shared = is_shared and _any_begins(found, own.partition("/")[0] + "/")
+        if is_shared and said.get("scale_decoder_outputs") is False:
+            transposed = names.of_released(own).transposed
+            found.setdefault(own, found[other]._replace(transposed=transposed))
+    for released, layers in stacks.items():
+        layers = tuple(sorted(layers, key=names.layer_of_theirs))
+        found[released] = Stored(layers[0], False, 0, 1, layers)
+    return found
+
+
+def shapes(path: str) -> dict[str, tuple[int, ...]]:
+    """Released names to the shapes that the release gives these variables.
+
+    Raises:
+        UserError: the file is damaged, or contains a weight twice.
+    """
+    with _opened(path) as file:
+        tensors = _tensors(path, file)
+        return {released: stored.shape(file) for released, stored in tensors.items()}
+
+
+def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """Reads tensors by their released names, with the release's shapes.
+
+    Args:
+        path: of a safetensors file.
+        names: which to read; all by default.
+    Returns:
+        Released names to arrays; floats of any size become float32.
+    Raises:
+        UserError: the file is damaged or contains a weight twice, its weights are
+            quantized, or its masked-LM head has its own matrix.
+    """
+    with _opened(path) as file:
+        tensors = _tensors(path, file)
+        names = list(tensors if names is None else names)
+        _check_tied(path, file, tensors, names)
+        return {name: _value(path, file, name, tensors[name]) for name in names}
+
+
+def _value(path, file, released, stored):
+    if stored.layers:
+        each = (stored._replace(name=name, layers=()) for name in stored.layers)
+        return np.stack([_value(path, file, released, one) for one in each])
+    kind = file.get_slice(stored.name).get_dtype()
+    if kind not in _FLOATS:
+        # Tensors without a released name may have any other type that numpy has.
+        if released != stored.name or kind.startswith("F"):
+            raise UserError(
+                f"{path}: {stored.name} has type {kind}, but only unquantized weights "
+                f"({', '.join(_FLOATS)}) are read; use the original model"
+            )
+        return file.get_tensor(stored.name)
+    return stored.of(file.get_tensor(stored.name).astype(np.float32))
+
+
+def _check_tied(path, file, tensors, wanted):
+    """Checks that weights saved twice are equal, if the head that uses them is wanted."""
+    names = _names_in(path, file)
+
+    def are_equal(*both):
+        found = [file.get_tensor(tensors[n].name) for n in both if n in tensors]
+        return len(found) == 2 and np.array_equal(*found)
+
+    for theirs, (released, what) in names.tied.items():
+        if names.masked_lm not in wanted or theirs not in tensors:
+            continue
+        if not are_equal(theirs, released):
+            raise UserError(
+                f"{path}: {theirs} differs from {what}, so its masked-LM head is not the "
+                "release's; only its encoder can be used"
+            )
+    for own, (other, what) in names.shared.items():
+        scope = own.partition("/")[0] + "/"
+        if own in wanted or own not in tensors or not _any_begins(wanted, scope):
+            continue
+        if not are_equal(own, other):
+            raise UserError(
+                f"{path}: {tensors[own].name} differs from {what}, which the config has "
+                "in its place; set tie_word_embeddings to false in the config"
+            )
+
+
+def _any_begins(names: Iterable[str], scope: str) -> bool:
+    return any(name.startswith(scope) for name in names)
+
+
+# --- Writing -------------------------------------------------------------------------
+
+
+def write(
+    directory: str,
+    tensors: Mapping[str, np.ndarray],
+    config: EncoderConfig,
+    *,
+    task: Mapping[str, object] | None = None,
+    tokenizer: Mapping[str, object] | None = None,
+    beside: Mapping[str, str] | None = None,
+) -> str:
+    """Writes model.safetensors, config.json and, if asked for, tokenizer_config.json.
+
+    Nothing is written unless everything can be.
+
+    Args:
+        tensors: released names to arrays, without those that only training uses.
+        task: describes a head without a name of its own: "head", its purpose, one of
+            kinds.HEADS (by default classification, or choice if it has no bias);
+            "labels" in order, None for a number; "label_names", what people call them, if
+            that differs; "several_labels", whether a text may have more than one.
+        tokenizer: tokenizer_class and its settings: do_lower_case, strip_accents,
+            tokenize_chinese_chars.
+        beside: names and contents of other files to write.
+    Returns:
+        The path of the weights.
+    Raises:
+        UserError: a tensor has no place in this layout; or the disk is full or not
+            writable.
+    """
+    names = names_of(config)
+    if names.prepared:
+        tensors = names.prepared(tensors, config)
+    try:
+        said = config.to_hugging_face() | _said_of_heads(tensors, names, task or {})
+    except ValueError as error:
+        raise UserError(f"{directory}: {error}") from error
+    weights = _under_their_names(tensors, names, said)
+    _check_computed_alike(directory, tensors, config, said)
+    if said.get("is_decoder"):
+        said["architectures"] = [names.causal.get(c, c) for c in said["architectures"]]
+    weights = safetensors.numpy.save(weights, {"format": "pt"})
+    values = {"config.json": said}
+    if tokenizer:
+        longest = config.max_position_embeddings
+        limit = {"model_max_length": longest} if math.isfinite(longest) else {}
+        values["tokenizer_config.json"] = limit | dict(tokenizer)
+    files = dict(beside or {})
+    for name, value in values.items():
+        files[name] = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    # The weights last, because they mark the folder as a model.
+    for name, content in {**files, WEIGHTS: weights}.items():
+        content = content.encode() if isinstance(content, str) else content
+        with anywhere.replacing(os.path.join(directory, name)) as file:
+            file.write(content)
+    return os.path.join(directory, WEIGHTS)
+
+
+def _check_computed_alike(directory, tensors, config, said):
+    """Refuses heads that compute something else in Hugging Face's classes."""
+    if config.row_pooling != "first" and not config.their_pooled_classes.isdisjoint(
+        said["architectures"]
+    ):
+        raise UserError(
+            f"{directory}: the model's head reads the {config.row_pooling} of a row's "
+            "tokens, and Hugging Face's reads the first; this layout cannot hold it"
+        )
+    fixed = config.their_masked_lm_act
+    if names_of(config).masked_lm in tensors and fixed not in (
+        None,
+        config.masked_lm_activation,
+    ):
+        raise UserError(
+            f"{directory}: the activation in the model's masked-LM head is "
+            f"{config.masked_lm_activation!r}, and in Hugging Face's "
+            f"{config.architecture} it is always {fixed!r}; keep the model in the "
+            "release's layout (--layout=release)"
+        )
+
+
+def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
+    (their_class,) = said["architectures"]
+    purposes = {theirs: head for head, theirs in names.heads.items()}
+    head, theirs = purposes.get(their_class), {}
+    if unnamed := [n for n in tensors if names.of_released(n, head) is None]:
+        more = f", nor for {len(unnamed) - 1} more tensors" if unnamed[1:] else ""
+        raise UserError(
+            f"{unnamed[0]}: Hugging Face's layout has no name for it{more}; keep the model "
+            "in the release's layout (--layout=release), or train a head that their "
+            "classes have; for questions, that is --span_head=independent"
+        )
+    for released, value in tensors.items():
+        pair = names.of_released(released, head)
+        if released in names.stacked:
+            for number, part in enumerate(value):
+                name = pair.theirs.replace("#", str(number))
+                theirs[name] = {name: part}
+            continue
+        value = value.T if pair.transposed else value
+        theirs.setdefault(names.whole(pair.theirs), {})[pair.theirs] = value
+    for whole, values in theirs.items():
+        columns = [values[part] for part in names.parts(whole)]
+        value = np.concatenate(columns, axis=-1) if len(columns) > 1 else columns[0]
+        theirs[whole] = np.ascontiguousarray(value)
+    if head == "choice":
+        # Their class has a bias; it is the same for every choice, so it has no effect.
+        bias = names.of_released("output_bias", head).theirs
+        theirs.setdefault(bias, np.zeros(1, np.float32))
+    if names.identity:
+        width = said["hidden_size"]
+        theirs.setdefault(f"{names.identity}.weight", np.eye(width, dtype=np.float32))
+        theirs.setdefault(f"{names.identity}.bias", np.zeros(width, np.float32))
+    for own in names.renamed.get(head, {}).values():
+        if f"{own}.weight" not in theirs:
+            raise UserError(
+                f"Hugging Face's {their_class} has a layer {own}: {names.without_layer}"
+            )
+    return theirs
+
+
+def _said_of_heads(tensors, names, task) -> dict:
+    """What config.json says about the heads, mainly the class of the model."""
+    head = task.get("head")
+    if "output_weights" not in tensors:
+        if head:
+            raise UserError(
+                f"the head is declared to be for {head} (by --head, or by task.json or "
+                "config.json next to the input), but the checkpoint has no output_weights"
+            )
+        return {"architectures": [names.class_of(tensors)]}
+    number, biased = len(tensors["output_weights"]), "output_bias" in tensors
+    head = head or ("classification" if biased else "choice")
+    if head not in names.heads:
+        known = f", only for {', '.join(names.heads)}" if names.heads else ""
+        raise UserError(
+            f"Hugging Face's classes for this architecture have no head for {head} like "
+            f"this one{known}; use --layout=release"
+        )
+    if number != 1 if head == "choice" else not biased:
+        needed = "one output" if head == "choice" else "a bias"
+        raise UserError(
+            f"a head for {head} has {needed}, but output_weights has {number} row(s) and "
+            f"there is {'an' if biased else 'no'} output_bias; choose another --head"
+        )
+    said = {"architectures": [names.heads[head]]}
+    return said if head == "choice" else said | _said_of_labels(task, number)
+
+
+def _said_of_labels(task, number) -> dict:
+    """What config.json says about a head's outputs, `number` of them."""
+    labels = task.get("label_names") or task.get("labels")
+    said = {"num_labels": number}
+    if labels:
+        if len(labels) != number:
+            raise UserError(
+                f"{len(labels)} labels are known ({', '.join(labels)}), but the head has "
+                f"{number}; check that the task.json or config.json next to it belongs to "
+                "this model"
+            )
+        said = {
+            "id2label": {str(i): label for i, label in enumerate(labels)},
+            "label2id": {label: i for i, label in enumerate(labels)},
+        }
+    # Without problem_type, their pipelines would treat a number as a logit, and
+    # several labels as one.
+    if "labels" in task and labels is None:
+        said["problem_type"] = "regression"
+    elif task.get("several_labels"):
+        said["problem_type"] = SEVERAL_LABELS
+    return said

@@ -1,0 +1,128 @@
+"""Several networks in one checkpoint, as some architectures are pre-trained.
+
+Their rows in NAMES say which; Hugging Face's layout has one network in a file.
+"""
+
+from collections.abc import Collection, Container, Iterable, Mapping
+
+import numpy as np
+
+from errors import UserError
+from modeling.architectures.config import EncoderConfig
+from training.interchange.names import Network
+from training.interchange.table import NAMES
+
+
+def networks_in(names: Container[str]) -> Mapping[str, Network]:
+    """The networks of a checkpoint with these released names, if it has several."""
+    for row in NAMES.values():
+        if row.networks and all(n.head in names for n in row.networks.values()):
+            return row.networks
+    return {}
+
+
+def check_wanted(path: str, names: Container[str], wanted: Container[str]) -> None:
+    """Refuses to read a network that must be taken out of its checkpoint first.
+
+    If all are equally large, its head would fit the encoder of another one.
+
+    Args:
+        names: those in the checkpoint.
+        wanted: those of the model's variables.
+    Raises:
+        UserError: says how to take it out.
+    """
+    networks = networks_in(names)
+    if all(network.head in wanted for network in networks.values()):
+        return
+    for name, network in networks.items():
+        if network.flags and network.head in wanted:
+            raise UserError(
+                f"{path}: contains {_listed(networks)}, and only the {name} "
+                f"{network.does}; take it out with convert_checkpoint.py --network={name}"
+            )
+
+
+def check_whole(path: str, names: Container[str], wanted: Collection[str]) -> None:
+    """Refuses a checkpoint that has only a part of a network: the rest would be random.
+
+    Args: as for `check_wanted`.
+    Raises:
+        UserError: says which flags determine its parts.
+    """
+    for name, network in networks_in(names).items():
+        lacking = {n for n in wanted if n.startswith(network.scopes) and n not in names}
+        if network.flags and lacking and network.head in wanted:
+            raise UserError(
+                f"{path}: its {name} does not fit the model; check {network.flags}: it "
+                f"lacks {min(lacking)}"
+            )
+
+
+def of_names(names: Iterable[str]) -> tuple[str, Network] | None:
+    """The network, other than that of the config, to which all these names belong."""
+    for row in NAMES.values():
+        for name, network in row.networks.items():
+            if network.flags and all(n.startswith(network.scopes) for n in names):
+                return name, network
+    return None
+
+
+def advice(missing: Iterable[str], names: Container[str]) -> str | None:
+    """What to do if a checkpoint has the head of another network than the missing one.
+
+    Args:
+        missing: names of variables that are not in the checkpoint.
+        names: those in the checkpoint.
+    """
+    if not (found := of_names(missing)):
+        return None
+    wanted, network = found
+    for row in NAMES.values():
+        others = {
+            k: n for k, n in row.networks.items() if k != wanted and n.head in names
+        }
+        if wanted in row.networks and others:
+            return (
+                f"it holds {_listed(others)}, and only a {wanted} {network.does}: take "
+                "that out of the checkpoint of both with convert_checkpoint.py "
+                f"--network={wanted}"
+            )
+    return None
+
+
+def take(
+    path: str,
+    tensors: Mapping[str, np.ndarray],
+    config: EncoderConfig,
+    chosen: str | None,
+    alone: bool,
+) -> tuple[Mapping[str, np.ndarray], EncoderConfig]:
+    """One network of a checkpoint of several, as a model of its own.
+
+    Args:
+        path: of the checkpoint.
+        tensors: by their released names.
+        chosen: its name; None leaves everything as it is.
+        alone: refuse to leave several networks.
+    Raises:
+        UserError: there are several and none was chosen, or the other way round.
+    """
+    found = networks_in(tensors)
+    if chosen and chosen not in found:
+        known = next(row.networks for row in NAMES.values() if chosen in row.networks)
+        raise UserError(
+            f"{path}: does not contain both {_listed(known)}; leave --network out"
+        )
+    if chosen:
+        return found[chosen].take(tensors, config)
+    if found and alone:
+        raise UserError(
+            f"{path}: contains {_listed(found)}, of which only one at a time can be "
+            f"changed or written so; pass --network={' or '.join(found)}"
+        )
+    return tensors, config
+
+
+def _listed(networks: Mapping[str, Network]) -> str:
+    return " and ".join(f"a {name}" for name in networks)

@@ -1,0 +1,1 @@
+"""Pre-training: its records, its run, and its exports."""

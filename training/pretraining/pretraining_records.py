@@ -1,0 +1,413 @@
+"""The records of a pre-training run, and the objectives that they allow."""
+
+import contextlib
+import dataclasses
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from training.backend import tf
+from training.run import checks
+from errors import UserError
+from modeling.architectures.config import EncoderConfig
+from modeling.objectives.dynamic_masks import DynamicMasks
+from modeling.objectives.objective import Objective, Tokens
+from modeling.objectives.table import OBJECTIVES
+from text.files import anywhere
+from text.instances.kinds import RowOptions
+from text.instances.masking import prediction_counts
+from text.instances.ngrams import ngram_shares
+from text.records import encoding, framing, reading, shards
+from text.records.descriptions import Description
+from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.tokenizer import Tokenizer
+from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS
+
+
+def _adapted(objective, recipe, description) -> Objective:
+    """Draws masks, as these flags say, for an objective that finds none in the records."""
+    if recipe.make().masks.are_drawn or not objective.reads_masks:
+        return objective
+    lengths = np.arange(recipe.max_seq_length + 1)
+    ids = description.special_ids
+    make = objective.masked_by or DynamicMasks
+    if MASK not in ids or (make is DynamicMasks and not description.vocab_size):
+        return objective  # which is then refused, if it is the one asked for
+    mask_share, random_share = _shares(objective, recipe)
+    if problem := make.refusal(objective, recipe):
+        raise UserError(f"{description.path}: {problem}")
+    return make.made_for(
+        objective,
+        recipe,
+        counts=prediction_counts(lengths, recipe.masked_lm_prob),
+        max_predictions_per_seq=recipe.max_predictions_per_seq,
+        mask_share=mask_share,
+        random_share=random_share,
+        whole_words=recipe.do_whole_word_mask,
+        ngram_shares=ngram_shares(recipe.ngram, recipe.favor_shorter_ngram),
+        vocab_size=description.vocab_size,
+        mask_id=ids[MASK],
+        special_ids=(ids[CLS], ids[SEP]),
+    )
+
+
+def _shares(objective, recipe):
+    return objective.mask_shares or (recipe.mask_share, recipe.random_share)
+
+
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+# At the beginning of every file.
+_CHECKED_RECORDS = 16
+_COMPARED_BYTES = 1 << 16
+
+Described = Mapping[str, Description]  # by record file
+
+
+def _refuse_without_mask(path, description, objectives):
+    known = description and description.special_ids
+    if MASK not in (known or SPECIAL_TOKENS):
+        others = [name for name, other in objectives.items() if not other.reads_masks]
+        raise UserError(
+            f"{path}: the vocabulary of these records has no token for hidden words, like "
+            f"[MASK]; use --objective={' or '.join(others)}"
+        )
+
+
+def _sentinels(vocabulary, config) -> tuple[int, ...]:
+    """Its own or, if it has none, the model's rows behind the last token."""
+    try:
+        return tuple(vocabulary.sentinels)
+    except UserError as error:
+        if behind := range(config.vocab_size - 1, len(vocabulary) - 1, -1):
+            return tuple(behind)
+        raise UserError(
+            f"{error}; or raise vocab_size in the config by 100, so that the model has "
+            "rows for them"
+        ) from error
+
+
+def _check_written(tokenizer, sentinel):
+    """Refuses an export whose users could not say where a text lacks something."""
+    vocabulary = tokenizer.vocabulary
+    is_known = sentinel < len(vocabulary)
+    if not is_known or tokenizer.encode(vocabulary.texts[sentinel]) != [sentinel]:
+        raise UserError(
+            f"--do_export: the tokens of {vocabulary.path} that stand for parts of a text "
+            "cannot be written in one, as T5's <extra_id_0> can; export the model after "
+            "fine-tuning it with run_text_to_text.py"
+        )
+
+
+def _with_vocabulary(objective, tokenizer, given, config) -> Objective:
+    """Tells an objective what the vocabulary has for it, if it needs that."""
+    if not objective.needs_vocabulary:
+        return objective
+    if not tokenizer:
+        raise UserError(
+            f"--objective={given.objective} needs --vocab_file, the vocabulary of the "
+            "records, some of whose tokens stand for parts of a text"
+        )
+    vocabulary = tokenizer.vocabulary
+    ids, sentinels = vocabulary.special_ids, _sentinels(vocabulary, config)
+    if given.do_export:
+        _check_written(tokenizer, sentinels[0])
+    tokens = Tokens(
+        sentinels=sentinels,
+        end_id=vocabulary.end_id,
+        pad_id=vocabulary.pad_id,
+        left_out=tuple(ids[name] for name in (CLS, SEP) if name in ids),
+    )
+    try:
+        return objective.on_rows(tokens, given.max_seq_length)
+    except ValueError as error:
+        raise UserError(f"{given.vocab_file}: {error}") from error
+
+
+def _kinds(given, paths, described) -> tuple[dict[str, RowOptions], RowOptions]:
+    """How each file was made; and how those of a release were."""
+    sizes = {
+        "max_seq_length": given.max_seq_length,
+        "max_predictions_per_seq": given.max_predictions_per_seq,
+    }
+    # Records without a description are assumed to be those of a release, and their labels
+    # to be what the objective learns.
+    released = RowOptions.of_release(given.make_objective().sentence_task, **sizes)
+    bert = RowOptions.of_release("", **sizes).make().schema()
+    own = {f.name for f in released.make().schema()} - {f.name for f in bert}
+    for path in paths:
+        if own and path not in described:
+            _check_released(path, own, given)
+    kinds = {
+        path: dataclasses.replace(RowOptions.of(described[path]), **sizes)
+        if path in described
+        else released
+        for path in paths
+    }
+    return kinds, released
+
+
+def _check_released(path, own, given):
+    """Refuses BERT's records as those of a release whose records have more features."""
+    with contextlib.suppress(ValueError):  # reading refuses it
+        first = next(framing.read(path), b"")
+        found = {feature.name for feature in encoding.schema_of(first)}
+        if "input_ids" in found and not own <= found:
+            raise UserError(
+                f"{path}: these records have no description, and no {', '.join(own)} as "
+                f"those of a release for --objective={given.objective}; their labels may "
+                "mean something else: use the objective that they were written for, or "
+                "write records with create_pretraining_data.py"
+            )
+
+
+def choose_objective(
+    given,
+    config: EncoderConfig,
+    paths: list[str],
+    described: Described,
+    tokenizer: Tokenizer | None = None,
+) -> tuple[Objective, reading.Schema, dict]:
+    """The objective, the record features that it needs, and how masks are drawn.
+
+    Args:
+        tokenizer: that of --vocab_file, if given.
+    Raises:
+        UserError: the records are not of one kind, or lack what the objective needs.
+    """
+    kinds, released = _kinds(given, paths, described)
+    path, recipe = next(iter(kinds.items()), (None, released))
+    description = described.get(path)
+    for other, kind in kinds.items():
+        _check_same_kind(path, recipe, other, kind)
+    found = {feature.name: feature for feature in recipe.make().schema()}
+    objectives = {
+        name: _adapted(given.make_objective(name), recipe, description)
+        for name in OBJECTIVES
+    }
+    objective = objectives[given.objective]
+    objective = _with_vocabulary(objective, tokenizer, given, config)
+    holds_masks = recipe.make().masks.are_drawn
+    if objective.reads_masks:
+        _refuse_without_mask(path, description, objectives)
+    if holds_masks and not objective.fits_masked_records:
+        without = (
+            "" if description else ", as there is no description that says otherwise"
+        )
+        raise UserError(
+            f"{path}: the tokens of these records are masked{without}, and --objective="
+            f"{given.objective} needs them as they are; write the records with "
+            "--masking=dynamic"
+        )
+    task = recipe.make().sentence_task
+    if lacking := _lacking(objective, found, task):
+        fits = [
+            name
+            for name, other in objectives.items()
+            if (other.fits_masked_records or not holds_masks)
+            and not _lacking(other, found, task)
+        ]
+        raise UserError(
+            f"{path}: these records ({recipe.instances}) have no {', '.join(lacking)}, "
+            f"which --objective={given.objective} needs; use --objective="
+            f"{' or '.join(fits)}, or other records"
+        )
+    wanted = {*_INPUTS, *objective.features, *recipe.make().masks.given}
+    schema = tuple(f for name, f in found.items() if name in wanted)
+    drawn = drawn_by(recipe) if objective.reads_masks else {}
+    if drawn:
+        drawn["mask_share"], drawn["random_share"] = _shares(objective, recipe)
+        drawn["vocab_sha256"] = description.vocab_sha256
+    if objective.needs_vocabulary:
+        drawn["vocab_sha256"] = tokenizer.vocabulary.digest
+    return objective, schema, drawn
+
+
+def _lacking(objective, found, sentence_task):
+    """What an objective needs that is not in records of these features and labels."""
+    lacking = [name for name in objective.features if name not in found]
+    if not lacking and objective.sentence_task not in ("", sentence_task):
+        lacking = [f"{objective.sentence_task} labels"]
+    return lacking
+
+
+def _check_same_kind(path, recipe, other, kind):
+    one, another = (
+        (rows.schema(), rows.sentence_task, rows.in_order, rows.has_backward_half)
+        for rows in (recipe.make(), kind.make())
+    )
+    if one != another:
+        raise UserError(
+            f"{other}: contains {kind.instances} with {kind.masking} masks, but {path} "
+            f"contains {recipe.instances} with {recipe.masking} masks; use records of one "
+            "kind"
+        )
+    flags, others = _read_alike(recipe), _read_alike(kind)
+    for name, value in flags.items():
+        if others[name] != value:
+            raise UserError(
+                f"{other}: was made with --{name}={others[name]}, but {path} with {value}; "
+                "a run draws all masks the same way, so use records made with the same "
+                "flags"
+            )
+
+
+def _read_alike(recipe):
+    """The flags that control how a batch becomes one with masks."""
+    rows, flags = recipe.make(), drawn_by(recipe)
+    if rows.in_order:
+        flags["reuse_len"] = rows.reuse
+    if rows.has_backward_half:
+        flags["rows_per_batch"] = recipe.rows_per_batch
+    return flags
+
+
+def drawn_by(recipe: RowOptions) -> dict:
+    """The flags that control masks drawn in training; none if records contain masks."""
+    names = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask")
+    names += ("ngram", "favor_shorter_ngram")
+    if recipe.make().masks.are_drawn:
+        return {}
+    return {name: getattr(recipe, name) for name in names}
+
+
+def read(
+    patterns: list[str],
+    described: Described,
+    given,
+    config: EncoderConfig,
+    schema: reading.Schema,
+) -> reading.Records:
+    """Opens record files; refuses those that contradict the flags or the config."""
+    for path in shards.find(patterns):
+        if path in described:
+            _check_description(path, described[path], given, config)
+    sizes = dataclasses.asdict(config)
+    if not config.has_segments:
+        sizes.pop("type_vocab_size", None)  # the segments of records are not read
+    together = _rows_per_batch(patterns, described)
+    files = shards.survey(patterns, described)
+    opened = reading.Records(files, schema, sizes, together)
+    opened.check(_CHECKED_RECORDS)
+    return opened
+
+
+def _rows_per_batch(patterns, described):
+    """How many records continue those before them together; 0 for records in any order."""
+    found = {
+        RowOptions.of(described[path]).rows_per_batch if path in described else 0: path
+        for path in shards.find(patterns)
+    }
+    if len(found) > 1:
+        (one, path), (other, another) = list(found.items())[:2]
+        raise UserError(
+            f"{another}: was made with --rows_per_batch={other}, but {path} with {one}; a "
+            "run reads all records in batches of the same rows, so use records made with "
+            "the same flags"
+        )
+    return next(iter(found), 0)
+
+
+def check_batches(data: reading.Records, given) -> None:
+    """Raises:
+    UserError: records that continue each other do not have the rows of a batch.
+    """
+    rows = data.rows_per_batch
+    if rows and given.train_batch_size != rows:
+        raise UserError(
+            f"{data.files[0].path}: in these records, each row continues that of the batch "
+            f"before, and a batch has {rows}; pass --train_batch_size={rows}, or write the "
+            f"records with --rows_per_batch={given.train_batch_size}"
+        )
+
+
+def check_vocabularies(
+    described: Described, given, tokenizer: Tokenizer | None
+) -> None:
+    """Raises:
+    UserError: the records' descriptions name different vocabularies, or the tokenizer
+        has another vocabulary or other flags.
+    """
+    vocabularies = {d.vocab_sha256 for d in described.values()}
+    if len(vocabularies) > 1:
+        raise UserError(
+            f"{','.join([*given.input_file, *given.eval_input_file])}: records of "
+            f"{len(vocabularies)} different vocabularies; use one vocabulary for training "
+            "and evaluation"
+        )
+    if not tokenizer:
+        return
+    for path, description in described.items():
+        for name, value in tokenizer.settings.items():
+            said = description.said(name, value)
+            if said != value:
+                raise UserError(f"{path}: {_unlike(name, said, value, given)}")
+
+
+def _unlike(name, said, value, given):
+    """How records and tokenizer differ, for a person to read."""
+    if name == "vocab_sha256":
+        return (
+            f"was made with a different vocabulary than {given.vocab_file}; pass the "
+            "vocabulary of the records"
+        )
+    said, value = str(said).lower(), str(value).lower()
+    return f"was made with --{name}={said}, not {value}; pass --{name}={said}"
+
+
+def described_text_settings(described: Described) -> dict:
+    """What the records' descriptions agree on of how text became ids."""
+    names = [field.name for field in dataclasses.fields(TokenizerOptions)]
+    found = {}
+    for name in ("vocab_sha256", *names):
+        values = {description.said(name) for description in described.values()}
+        if len(values) == 1 and values != {None}:
+            found[name] = values.pop()
+    return found
+
+
+def _check_description(path, description, given, config):
+    for name in ("max_seq_length", "max_predictions_per_seq"):
+        said = description.said(name, getattr(given, name))
+        if said != getattr(given, name):
+            raise UserError(
+                f"{path}: its description says {name}={said}, not "
+                f"{getattr(given, name)}; pass --{name}={said}"
+            )
+    if (description.vocab_size or 0) > config.vocab_size:
+        raise UserError(
+            f"{path}: made with a vocabulary of {description.vocab_size} tokens, more "
+            f"than vocab_size={config.vocab_size} of {given.bert_config_file}"
+        )
+    pad_id = (description.special_ids or {}).get(PAD)
+    checks.check_padding(path, pad_id, config, given.bert_config_file)
+
+
+@contextlib.contextmanager
+def blaming(data: reading.Records) -> Iterator[None]:
+    """Finds the record of `data` on which reading or computing fails in the block.
+
+    Raises:
+        UserError: names the file and the record.
+    """
+    try:
+        yield
+    except reading.ERRORS as error:
+        # TensorFlow does not say which record failed. If none is bad, the bug is ours.
+        print(
+            f"a record is damaged or does not fit; searching {data.total} records for it",
+            file=sys.stderr,
+        )
+        data.check()
+        raise error
+
+
+def digest(data: reading.Records) -> str:
+    """Hashes the beginning and the size of each file, which identify the records."""
+    found = hashlib.sha256()
+    for file in data.files:
+        with anywhere.access(file.path), tf.io.gfile.GFile(file.path, "rb") as opened:
+            found.update(hashlib.sha256(opened.read(_COMPARED_BYTES)).digest())
+            found.update(b"%d\n" % opened.size())
+    return found.hexdigest()

@@ -1,0 +1,162 @@
+"""The teacher of a pre-training: any network that fills masks."""
+
+import dataclasses
+import functools
+
+from training.distillation import teacher_folder
+from training.interchange import hugging_face_tokenizers
+from training.queries import mask_filling
+from training.storage import checkpoint, run_folder
+from errors import UserError
+from modeling.architectures.config import EncoderConfig
+from modeling.distillation.distilled_words import DistilledWords
+from modeling.objectives.masked_lm import MaskedLMModel
+from modeling.objectives.objective import Objective
+from modeling.objectives.table import OBJECTIVES
+from text.tokenizers import kinds
+
+_VOCABULARY = "vocab_sha256"  # of a tokenizer's settings
+
+
+def check_objective(given, objective: Objective) -> None:
+    """Raises:
+    UserError: it has nothing that a teacher could answer, too.
+    """
+    if given.distill_from and not objective.compared:
+        fitting = [name for name in OBJECTIVES if given.make_objective(name).compared]
+        raise UserError(
+            f"--distill_from: --objective={given.objective} does not learn masked words, "
+            f"in which student and teacher are compared; use {' or '.join(fitting)}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class WordTeacher:
+    """A network that fills masks, with its weights.
+
+    Attributes:
+        network, config: of the teacher.
+        source: where it is from.
+        note: what could not be checked; or nothing.
+    """
+
+    network: MaskedLMModel
+    config: EncoderConfig
+    source: str
+    note: str
+
+    @property
+    def description(self) -> str:
+        number = sum(v.shape.num_elements() for v in self.network.weights)
+        kind = self.config.architecture
+        return f"the teacher, {self.source}: {kind}, {number:,} weights{self.note}"
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Identifies the weights, without the pooler's, which are not loaded."""
+        network = self.network
+        needed = {
+            *network.encoder.required,
+            *(v.path for v in network.masked_lm.weights),
+        }
+        return checkpoint.digest(
+            {v.path: v for v in network.weights if v.path in needed}
+        )
+
+    def distilled(
+        self, given, config: EncoderConfig, objective: Objective
+    ) -> Objective:
+        """The objective of a student with this config.
+
+        Raises:
+            UserError: student and teacher cannot be compared.
+        """
+        # KL is 0 for a perfect student.
+        made = DistilledWords(
+            objective,
+            given.distillation(default_loss="kl"),
+            lambda: self.network,
+            self.config,
+            given.distill_tokens,
+        )
+        try:
+            made.check(config)
+        except ValueError as error:
+            raise UserError(f"--distill_from={given.distill_from}: {error}") from error
+        return made
+
+
+def load(given, config: EncoderConfig, text: dict, strategy) -> WordTeacher:
+    """Loads the teacher that the flags name.
+
+    Args:
+        config: of the student.
+        text: how the student's text became ids, as far as it is known.
+        strategy: on whose devices the teacher will be.
+    Raises:
+        UserError: there is none, or it does not fit the student.
+    """
+    source = checkpoint.resolve(given.distill_from)
+    try:
+        folder = teacher_folder.of(source, given)
+    except UserError as error:
+        raise UserError(f"--distill_from={given.distill_from}: {error}") from error
+    own = checkpoint.read_config(folder)
+    mask_filling.check_objective(f"--distill_from={given.distill_from}", folder, own)
+    _check_sizes(given, folder, config, own)
+    note = _check_text(given, source, folder, text, own)
+    names = checkpoint.shapes_of(source)
+    has_variables = own.masked_lm_bias is not None
+    if has_variables and not any(n.startswith(own.masked_lm_scope) for n in names):
+        raise UserError(
+            f"{source}: has no masked-LM head ({own.masked_lm_scope}/...), so it cannot be "
+            "the teacher of a pre-training; pass the output_dir of a pre-training"
+        )
+    with strategy.scope():
+        network = mask_filling.load_network(own, source, given.dtype)
+    return WordTeacher(network, own, source, note)
+
+
+def _check_sizes(given, folder, student, teacher):
+    if given.max_seq_length > teacher.max_position_embeddings:
+        raise UserError(
+            f"--max_seq_length={given.max_seq_length} is more than "
+            f"max_position_embeddings={teacher.max_position_embeddings} of the teacher in "
+            f"{folder}; pass that or less"
+        )
+    if not (student.has_segments and teacher.has_segments):
+        return
+    if teacher.type_vocab_size < student.type_vocab_size:
+        raise UserError(
+            f"{folder}: the teacher has type_vocab_size={teacher.type_vocab_size}, less "
+            f"than the student's {student.type_vocab_size} in {given.bert_config_file}"
+        )
+
+
+def _check_text(given, source, folder, text, config) -> str:
+    """Compares vocabularies; returns what to say if one of them is not known."""
+    path, noted = run_folder.text_settings(folder)
+    if _VOCABULARY not in noted and (found := kinds.find_vocabulary(folder)):
+        path = found
+        noted = {_VOCABULARY: given.load_tokenizer(found).settings[_VOCABULARY]}
+        kind = kinds.kind_of(found)
+        noted |= hugging_face_tokenizers.settings_of(source, kind.hugging_face_settings)
+    if _VOCABULARY not in noted or _VOCABULARY not in text:
+        whose = "the records" if _VOCABULARY in noted else "the teacher"
+        return (
+            f"; note: nothing says which vocabulary {whose} had, so only vocab_size="
+            f"{config.vocab_size} is compared"
+        )
+    for name, value in text.items():
+        if noted.get(name, value) == value:
+            continue
+        if name == _VOCABULARY:
+            raise UserError(
+                f"{path}: the teacher's vocabulary differs from the records'; write "
+                "records with the teacher's, or use another teacher"
+            )
+        raise UserError(
+            f"{path}: the teacher was trained with --{name}={str(noted[name]).lower()}, "
+            f"but the records were made with {str(value).lower()}; use the same for both"
+        )
+    return ""

@@ -1,0 +1,1 @@
+"""Asks a checkpoint without an export: features, masked words, continuations."""

@@ -1,0 +1,130 @@
+"""Loads a language model that reads from left to right, and continues texts with it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from training.backend import tf
+from training.queries import mask_filling
+from training.run import checks, implied_flags
+from training.storage import checkpoint, run_folder
+from errors import UserError
+from modeling.architectures.config import EncoderConfig
+from modeling.objectives.masked_lm import MaskedLMModel
+from modeling.objectives.replaced_tokens import sample
+from text.records.rows import static_lengths
+from text.tokenizers.tokenizer import Tokenizer
+
+_NEVER = -1e9  # a logit whose probability is 0
+
+
+def load(given) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
+    """The tokenizer, the architecture and the network that flags name.
+
+    Args:
+        given: `TokenizerOptions` with vocab_file, init_checkpoint and bert_config_file.
+    Raises:
+        UserError: a file is missing, they do not fit each other, or the checkpoint is not
+            of a language model from left to right.
+    """
+    given = implied_flags.completed(given)
+    tokenizer = checks.make_tokenizer(given)
+    prefix = checkpoint.resolve(given.init_checkpoint)
+    folder = checkpoint.folder_of(prefix)
+    config = checks.read_config_of(given, folder)
+    noted = run_folder.noted_settings(folder).get("objective", "next_token")
+    if noted != "next_token":
+        raise UserError(
+            f"{given.init_checkpoint}: was trained with --objective={noted}, which does "
+            "not continue texts; use a checkpoint trained with --objective=next_token"
+        )
+    if config.attention_direction != "left_to_right":
+        raise UserError(
+            f"{given.bert_config_file or folder}: attention_direction is "
+            f"{config.attention_direction!r}, but only a model that reads from left to "
+            "right can continue a text; use one trained with --objective=next_token"
+        )
+    checks.check_vocabulary(
+        tokenizer.vocabulary, config, given.bert_config_file or prefix
+    )
+    return tokenizer, config, mask_filling.load_network(config, prefix)
+
+
+class Continuer:
+    """Adds tokens to the end of a row, one after another.
+
+    All of it is one graph for each of a few lengths. Every token takes a pass over the
+    whole row.
+
+    Args:
+        model: the network, of a causal encoder.
+        allowed: bool [up to vocab_size], which tokens may be added.
+        temperature: 0 adds the most probable token; otherwise tokens are drawn, and logits
+            are divided by this before.
+        top_k: draw only from so many of the most probable tokens; 0 draws from all.
+    """
+
+    def __init__(
+        self,
+        model: MaskedLMModel,
+        allowed: np.ndarray,
+        *,
+        temperature: float = 0.0,
+        top_k: int = 0,
+    ):
+        self._model = model
+        missing = model.config.vocab_size - len(allowed)
+        self._allowed = tf.constant(np.pad(allowed, (0, missing)))
+        self._temperature = temperature
+        self._top_k = min(top_k, int(np.count_nonzero(allowed)))
+        lengths = static_lengths(model.config.max_position_embeddings)
+        # One function for each; TensorFlow warns of one that is traced for many shapes.
+        self._grow = {length: tf.function(self._grown) for length in lengths}
+
+    def extend(
+        self, ids: Sequence[int], number: int, *, samples: int = 1, seed: int = 0
+    ) -> np.ndarray:
+        """Continues a row.
+
+        Args:
+            ids: the row so far, at least one token; with the new ones at most
+                max_position_embeddings.
+            number: of tokens to add.
+            samples: how many times to continue it.
+            seed: the same seed draws the same tokens.
+        Returns:
+            int32 [samples, number]: the new tokens.
+        """
+        begin, end = len(ids), len(ids) + number
+        length = next(length for length in self._grow if length >= end)
+        rows = np.zeros((samples, length), np.int32)
+        rows[:, :begin] = ids
+        draws = np.random.default_rng(seed).random((samples, length), np.float32)
+        grown = self._grow[length](*map(tf.constant, (rows, begin, end, draws)))
+        return grown.numpy()[:, begin:end]
+
+    def _grown(self, rows, begin, end, draws):
+        columns = tf.range(rows.shape[1])[None]
+        for place in tf.range(begin, end):
+            encoded = self._model.encode({"input_ids": rows})
+            last = tf.fill([rows.shape[0], 1], place - 1)
+            logits = self._model.masked_lm(
+                encoded["sequence_output"],
+                positions=last,
+                word_embeddings=tf.convert_to_tensor(
+                    self._model.encoder.word_embeddings
+                ),
+            )
+            chosen = self._choose(logits, draws[:, place, None])
+            rows = tf.where(columns == place, chosen, rows)
+        return rows
+
+    def _choose(self, logits, draws):
+        """float32 [rows, 1, vocab_size], [rows, 1] -> int32 [rows, 1]"""
+        logits = tf.where(self._allowed, logits, _NEVER)
+        if not self._temperature:
+            return tf.argmax(logits, axis=-1, output_type=tf.int32)
+        if self._top_k:
+            least = tf.math.top_k(logits, self._top_k).values[..., -1:]
+            logits = tf.where(logits < least, _NEVER, logits)
+        return sample(logits / self._temperature, draws)

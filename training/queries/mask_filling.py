@@ -1,0 +1,155 @@
+"""Loads a masked LM, and asks it for words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from training.backend import tf
+from training.run import checks, implied_flags
+from training.storage import checkpoint, run_folder
+from errors import UserError
+from modeling.architectures.config import EncoderConfig
+from modeling.objectives import masked_lm
+from modeling.objectives.table import OBJECTIVES
+from text.records.rows import static_lengths
+from text.tokenizers.tokenizer import Tokenizer
+
+
+def load(given) -> tuple[Tokenizer, EncoderConfig, masked_lm.MaskedLMModel]:
+    """The tokenizer, the architecture and the network that flags name.
+
+    Args:
+        given: `TokenizerOptions` with vocab_file, init_checkpoint and bert_config_file.
+    Raises:
+        UserError: a file is missing, they do not fit each other, or the checkpoint does not
+            fill masks.
+    """
+    given = implied_flags.completed(given)
+    tokenizer = checks.make_tokenizer(given)
+    prefix = checkpoint.resolve(given.init_checkpoint)
+    folder = checkpoint.folder_of(prefix)
+    config = checks.read_config_of(given, folder)
+    check_objective(given.init_checkpoint, folder, config)
+    checks.check_vocabulary(
+        tokenizer.vocabulary, config, given.bert_config_file or prefix
+    )
+    return tokenizer, config, load_network(config, prefix)
+
+
+def check_objective(path: str, folder: str, config: EncoderConfig) -> None:
+    """Refuses a checkpoint that was trained on something else than masked words.
+
+    Args:
+        path: as the user wrote it.
+        folder: whose files describe it.
+    Raises:
+        UserError: says what it was trained on.
+    """
+    noted = run_folder.noted_settings(folder).get("objective")
+    if noted is None and config.has_query_stream:
+        noted = "permuted"  # as its release was
+    if noted in OBJECTIVES and not OBJECTIVES[noted].load().fills_masks:
+        raise UserError(
+            f"{path}: was trained with --objective={noted}, which does not fill masks; "
+            "use a checkpoint trained on masked words"
+        )
+
+
+def load_network(
+    config: EncoderConfig, prefix: str, dtype: str = "float32"
+) -> masked_lm.MaskedLMModel:
+    """The network of a checkpoint, without its pooler, which fills no masks.
+
+    Raises:
+        UserError: a weight is missing or has another shape, or the model has a decoder in
+            the place of a masked-LM head.
+    """
+    if config.has_decoder:
+        raise UserError(
+            f"{prefix}: a model of the architecture {config.architecture!r} fills no masks "
+            "and continues no text, because its decoder writes another one; use "
+            "run_text_to_text.py"
+        )
+    model = masked_lm.MaskedLM().network(config, dtype=dtype)
+    encoder = model.encoder
+    pooler = {v.path for v in encoder.weights}.difference(encoder.required)
+    weights = {v.path: v for v in model.weights if v.path not in pooler}
+    checkpoint.load(weights, prefix, required="", scope=encoder.scope)
+    return model
+
+
+class Filler:
+    """Finds the most probable tokens for one mask in each of many rows.
+
+    Batches have a few static shapes, for each of which TensorFlow makes one graph.
+
+    Args:
+        model: the network.
+        allowed: bool [up to vocab_size], which tokens may be found.
+        top_k: how many to find, at most as many as are allowed.
+        pad_id: of padding.
+        max_seq_length: of the longest row.
+        batch_size: rows in a batch.
+    """
+
+    def __init__(self, model, allowed, *, top_k, pad_id, max_seq_length, batch_size):
+        self._model = model
+        ids = np.flatnonzero(allowed)
+        self._ids = tf.constant(ids, tf.int32)
+        self._top_k = min(top_k, len(ids))
+        self._pad_id = pad_id
+        self._lengths = static_lengths(max_seq_length)
+        self._batch_size = batch_size
+        self._graphs = {}  # by length
+
+    def find(self, rows: Sequence[tuple[list[int], list[int], int]]) -> np.ndarray:
+        """The most probable tokens, in the order of their ids.
+
+        So only which tokens these are, and not which of two has the higher logit by its
+        last bits, affects what is chosen among them.
+
+        Args:
+            rows: input_ids and segment_ids, unpadded, and the position of the mask.
+        Returns:
+            int [rows, top_k].
+        """
+        found = np.zeros((len(rows), self._top_k), np.int32)
+        buckets = np.searchsorted(self._lengths, [len(row[0]) for row in rows])
+        order = np.argsort(buckets, kind="stable")
+        for bucket in np.unique(buckets):
+            of_bucket = order[buckets[order] == bucket]
+            for begin in range(0, len(of_bucket), self._batch_size):
+                chosen = of_bucket[begin : begin + self._batch_size]
+                length = self._lengths[bucket]
+                best = self._find(
+                    self._padded([rows[i] for i in chosen], length), length
+                )
+                found[chosen] = np.sort(best, axis=-1)[: len(chosen)]
+        return found
+
+    def _find(self, batch, length):
+        if length not in self._graphs:
+            # Concrete, because TensorFlow warns of a function that takes many shapes.
+            make = tf.function(self._best).get_concrete_function
+            self._graphs[length] = make(batch)
+        return self._graphs[length](batch)
+
+    def _padded(self, rows, length):
+        shape = self._batch_size, length
+        batch = {
+            "input_ids": np.full(shape, self._pad_id, np.int32),
+            "input_mask": np.zeros(shape, np.int32),
+            "segment_ids": np.zeros(shape, np.int32),
+            "masked_lm_positions": np.zeros((self._batch_size, 1), np.int32),
+        }
+        for number, (ids, segments, position) in enumerate(rows):
+            batch["input_ids"][number, : len(ids)] = ids
+            batch["input_mask"][number, : len(ids)] = 1
+            batch["segment_ids"][number, : len(ids)] = segments
+            batch["masked_lm_positions"][number] = position
+        return {name: tf.constant(value) for name, value in batch.items()}
+
+    def _best(self, batch):
+        logits = self._model(batch)["masked_lm_logits"][:, 0]
+        best = tf.math.top_k(tf.gather(logits, self._ids, axis=1), self._top_k)
+        return tf.gather(self._ids, best.indices)

@@ -1,0 +1,298 @@
+"""Turns texts into an encoder's features: windows, batches of similar length, pooling."""
+
+import dataclasses
+import functools
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from training.backend import tf
+from errors import UserError
+from modeling.architectures.config import EncoderConfig
+from modeling.architectures.features import EMBEDDINGS, MIX
+from modeling.architectures.table import make_encoder
+from modeling.layers import last_token
+from text.instances import packing
+from text.records.rows import static_lengths
+from text.tokenizers.tokenizer import Tokenizer
+
+# Rows are sorted by length within this many batches, or within as many as yield this many
+# bytes of features, which are kept until those of all rows before them are ready.
+_BATCHES_SORTED = 64
+_BYTES_WAITING = 1 << 28
+
+
+# --- Texts to rows -------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """One input of the encoder: a text, a pair, or a window of a text.
+
+    Attributes:
+        input_ids, segment_ids: lists of int, unpadded.
+        kept: the positions whose features to use; windows overlap.
+        ends_text: whether this is the last row of the text.
+    """
+
+    input_ids: list[int]
+    segment_ids: list[int]
+    kept: slice
+    ends_text: bool
+
+
+@dataclasses.dataclass
+class Counts:
+    """What is reported about the texts at the end."""
+
+    texts: int = 0
+    tokens: int = 0
+    cut: int = 0
+    windowed: int = 0
+
+
+def make_rows(
+    lines: Iterable[str], tokenizer: Tokenizer, given, counts: Counts
+) -> Iterator[Row]:
+    """Tokenizes texts and lays them out as rows, in order; counts them on the way.
+
+    Source: google-research/bert@eedf571 extract_features.py, read_examples and
+        convert_examples_to_features.
+    """
+    for line in lines:
+        line = line.strip()
+        pair = re.fullmatch(r"(.*) \|\|\| (.*)", line)
+        ids = tokenizer.encode(pair[1] if pair else line)
+        pair_ids = tokenizer.encode(pair[2]) if pair else []
+        counts.texts += 1
+        if pair_ids:
+            rows = [_pair_row(ids, pair_ids, tokenizer.vocabulary, given, counts)]
+        else:
+            rows = _text_rows(ids, tokenizer.vocabulary, given, counts)
+        for row in rows:
+            counts.tokens += row.kept.stop - row.kept.start
+            yield row
+
+
+def _pair_row(a_ids, b_ids, vocabulary, given, counts):
+    room = given.max_seq_length - vocabulary.num_special_tokens
+    counts.cut += len(a_ids) + len(b_ids) > room
+    (a_length,), (b_length,) = packing.truncated_lengths(
+        np.array([len(a_ids)]), np.array([len(b_ids)]), room
+    )
+    ids, segments = packing.join(vocabulary, a_ids[:a_length], b_ids[:b_length])
+    return Row(ids, segments, slice(0, len(ids)), True)
+
+
+def _text_rows(ids, vocabulary, given, counts) -> Iterator[Row]:
+    room = given.max_seq_length - 2
+    if len(ids) > room and not given.doc_stride:
+        counts.cut += 1
+        ids = ids[:room]
+    counts.windowed += len(ids) > room
+    last = max(len(ids) - room, 0)  # where the last window begins; it is a full one
+    starts = [*range(0, last, given.doc_stride or room), last]
+    first = 0
+    for start, following in itertools.zip_longest(starts, starts[1:]):
+        is_last = following is None
+        window = ids[start : start + room]
+        # Two windows share their overlap: each gets the half farther from its own end.
+        stop = len(ids) if is_last else (following + start + room + 1) // 2
+        begin = len(vocabulary.head)
+        end = stop - start + begin
+        kept = slice(
+            first - start + begin if start else 0,
+            end + len(vocabulary.tail) if is_last else end,
+        )
+        yield Row(*packing.join(vocabulary, window), kept, is_last)
+        first = stop
+
+
+# --- Rows to features ----------------------------------------------------------------
+
+
+class Mix(NamedTuple):
+    """A weighted sum of embeddings and layers, as ELMo's.
+
+    Attributes:
+        weights: before a softmax; equal ones if there are none.
+        scale: what the sum is multiplied by.
+    """
+
+    weights: Sequence[float] = ()
+    scale: float = 1.0
+
+    def of(self, outputs: list) -> tf.Tensor:
+        """Tensors [b, s, h], one for each weight -> [b, s, h]"""
+        weights = tf.constant(self.weights or [0.0] * len(outputs), outputs[0].dtype)
+        return self.scale * tf.tensordot(tf.nn.softmax(weights), tf.stack(outputs), 1)
+
+
+class FeatureExtractor:
+    """The encoder on the devices of a strategy.
+
+    Args:
+        strategy: see `distribution.make`.
+        config: the architecture.
+        layers: which layers' outputs to return; see `Options.layers`.
+        pooling: see `Options`.
+        cls_last: whether [CLS] is the last token of a row.
+        mix: which weighted sum the layer MIX is.
+    """
+
+    def __init__(
+        self,
+        strategy,
+        config: EncoderConfig,
+        layers: list[int | str],
+        pooling: str,
+        mix: Mix = Mix(),  # noqa: B008  immutable
+        cls_last: bool = False,
+    ):
+        self.strategy, self.mix = strategy, mix
+        self.cls_last = cls_last
+        self.layers = layers
+        self.pooling = pooling
+        self.token_bytes = len(layers) * config.hidden_size * np.float32().nbytes
+        with strategy.scope():
+            self.model = make_encoder(config)
+        # One function for each batch shape; there are few.
+        self._compiled = functools.cache(
+            lambda shape: tf.function(self._of_replicas, autograph=False)
+        )
+
+    def __call__(self, batch: dict[str, np.ndarray]) -> np.ndarray:
+        """Features of a batch.
+
+        Args:
+            batch: input_ids, input_mask, segment_ids, kept: int32 [rows, s]; rows are a
+                multiple of the replicas.
+        Returns:
+            float32 [layers, rows, s, h]; pooled, [layers, rows, h]: for "mean" the sum
+            over kept positions, for "cls" that of [CLS].
+        """
+        replicas = self.strategy.num_replicas_in_sync
+
+        def share(context):
+            index = context.replica_id_in_sync_group
+            return {
+                k: tf.constant(np.split(v, replicas)[index]) for k, v in batch.items()
+            }
+
+        shares = self.strategy.experimental_distribute_values_from_function(share)
+        outputs = self._compiled(batch["input_ids"].shape)(shares)
+        outputs = self.strategy.experimental_local_results(outputs)
+        return np.concatenate([output.numpy() for output in outputs], axis=1)
+
+    def _of_replicas(self, shares):
+        return self.strategy.run(self._of_one_replica, args=(shares,))
+
+    def _of_one_replica(self, batch):
+        features = tf.stack(self._chosen(batch))  # [l, b, s, h]
+        if self.pooling == "cls" and self.cls_last:
+            mask = batch["input_mask"]
+            return tf.stack([last_token(x, mask) for x in tf.unstack(features)])
+        if self.pooling == "cls":
+            return features[:, :, 0]
+        if self.pooling == "mean":
+            kept = tf.cast(batch["kept"], features.dtype)
+            return tf.einsum("lbsh,bs->lbh", features, kept)
+        return features
+
+    def _chosen(self, batch):
+        found = self.model(batch, return_all=True)
+        outputs = found["layer_outputs"]
+        if EMBEDDINGS not in self.layers and MIX not in self.layers:
+            return [outputs[layer] for layer in self.layers]
+        all_outputs = [found["embedding_output"], *outputs]
+        named = {
+            EMBEDDINGS: lambda: all_outputs[0],
+            MIX: lambda: self.mix.of(all_outputs),
+        }
+        return [
+            named[layer]() if layer in named else outputs[layer]
+            for layer in self.layers
+        ]
+
+
+def encode(
+    rows: Iterator[Row],
+    encoder: FeatureExtractor,
+    max_seq_length: int,
+    batch_size: int,
+    pad_id: int = 0,
+) -> Iterator[tuple[Row, np.ndarray]]:
+    """Features of rows, in order; rows of similar length share a batch.
+
+    Yields:
+        a row and its features: float32 [layers, kept, h]; pooled, [layers, h] as
+        `FeatureExtractor` returns them.
+    """
+    while some := _take(rows, encoder, batch_size):
+        order = sorted(range(len(some)), key=lambda i: len(some[i].input_ids))
+        features = [None] * len(some)
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            batch = _pad([some[i] for i in chosen], encoder, max_seq_length, pad_id)
+            values = encoder(batch)
+            if not np.isfinite(values).all():
+                raise UserError(
+                    "the features are not finite; the checkpoint is damaged or from a run "
+                    "that diverged, so use another one"
+                )
+            for position, i in enumerate(chosen):
+                features[i] = values[:, position]
+                if encoder.pooling == "none":
+                    # A copy, so that the batch's padding is not kept in memory.
+                    features[i] = features[i][:, some[i].kept].copy()
+        yield from zip(some, features, strict=True)
+
+
+def _take(rows, encoder, batch_size):
+    """The next rows, to be sorted together."""
+    some, waiting = [], 0
+    for batch in _batched(rows, batch_size):
+        some += batch
+        if encoder.pooling == "none":
+            waiting += encoder.token_bytes * sum(len(row.input_ids) for row in batch)
+        if len(some) >= _BATCHES_SORTED * batch_size or waiting >= _BYTES_WAITING:
+            break
+    return some
+
+
+def _batched(rows, size):
+    while some := list(itertools.islice(rows, size)):
+        yield some
+
+
+def _pad(rows, encoder, max_seq_length, pad_id):
+    """Pads rows to one of a few lengths, and their number to a multiple of replicas."""
+    longest = max(len(row.input_ids) for row in rows)
+    length = next(n for n in static_lengths(max_seq_length) if n >= longest)
+    replicas = encoder.strategy.num_replicas_in_sync
+    shape = (-(-len(rows) // replicas) * replicas, length)
+    names = ("input_ids", "input_mask", "segment_ids", "kept")
+    batch = {name: np.zeros(shape, np.int32) for name in names}
+    batch["input_ids"] += pad_id
+    for index, row in enumerate(rows):
+        tokens = slice(len(row.input_ids))
+        batch["input_ids"][index, tokens] = row.input_ids
+        batch["segment_ids"][index, tokens] = row.segment_ids
+        batch["input_mask"][index, tokens] = 1
+        batch["kept"][index, row.kept] = 1
+    return batch
+
+
+def pool(
+    encoded: Iterable[tuple[Row, np.ndarray]], pooling: str
+) -> Iterator[tuple[Row, np.ndarray]]:
+    """One vector for each text and layer: float32 [layers, h], with the text's last row."""
+    total, weight = 0.0, 0
+    for row, values in encoded:
+        total = total + values
+        weight += row.kept.stop - row.kept.start if pooling == "mean" else 1
+        if row.ends_text:
+            yield row, total / weight
+            total, weight = 0.0, 0

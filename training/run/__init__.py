@@ -1,0 +1,1 @@
+"""What all trainings share: flags and checks, devices, the loop and its reports."""

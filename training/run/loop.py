@@ -1,0 +1,444 @@
+"""Trains a model, from the first update of a run to the last.
+
+An update takes one global batch. Each replica processes its part, in micro-batches if
+requested, and sums the gradients; these sums are added over all replicas, clipped and
+applied once. Every loss is divided by the weight of the whole global batch, so the result
+does not depend on how many replicas or micro-batches shared it.
+
+Everything random is keyed by the run's seed and by numbers that a checkpoint restores. A
+run that was killed and restarted therefore ends with the same bits as an uninterrupted one.
+The loop knows no task, only the contract in modeling/objectives/objective.py.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+
+from training.backend import tf
+from training.run import carried, compiler, distribution, report, reported, stops
+from training.storage import checkpoint
+from modeling import custom_gradients, fusion, layers, losses
+from modeling.optimizers import adam
+from modeling.optimizers.table import Recipe
+from text.progress import clear
+
+# AutoGraph is for the loops in this file. Reading everything they call takes it a second,
+# at the start of every run.
+_as_written = tf.autograph.experimental.do_not_convert
+# Python handles Ctrl-C between calls to TensorFlow, so none may take long.
+_SECONDS_PER_CALL = 2.0
+
+# Entries of a checkpoint besides weights and slots.
+_STEP = "global_step"
+_SKIPPED = "training/skipped_updates"
+_SKIPPED_IN_A_ROW = "training/skipped_updates_in_a_row"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The numbers of a run; batch_size is that of one update, over all replicas."""
+
+    num_train_steps: int
+    num_warmup_steps: int
+    learning_rate: float
+    batch_size: int
+    accumulation_steps: int = 1
+    recompute: bool = False
+    seed: int = 0
+    xla: bool = False
+    recipe: Recipe = Recipe()
+    max_skipped_updates: int = 10
+    steps_per_call: int = 1000
+    save_every_steps: int = 1000
+    keep_checkpoints: int = 5
+    keep_checkpoints_at: tuple[int, ...] = ()  # saved there, and kept besides
+    log_every_steps: int = 100
+    eval_every_steps: int = 0  # 0: never
+
+
+class NotFiniteError(Exception):
+    """Loss or gradient was not finite in `count` consecutive updates, from `step` on."""
+
+    def __init__(self, step: int, count: int):
+        super().__init__(f"{count} updates starting at step {step} are not finite")
+        self.step = step
+        self.count = count
+
+
+@dataclasses.dataclass
+class _Progress:
+    """A run's progress; with the variables, everything that a checkpoint must contain."""
+
+    step: int = 0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+
+
+class Trainer:
+    """A model and its optimizer on the devices of a strategy, and their computations.
+
+    Args:
+        strategy: see `distribution.make`.
+        make_model: makes the network; called once, in the strategy's scope.
+        objective: what to learn.
+        settings: the run's numbers.
+    """
+
+    def __init__(self, strategy, make_model: Callable, objective, settings: Settings):
+        self.strategy = strategy
+        self.objective = objective
+        self.settings = settings
+        with strategy.scope():
+            self.model = make_model()
+            self.optimizer = settings.recipe.make_for(self.model)
+            self.carried = carried.make(objective, self.model, settings.batch_size)
+        self.measured = objective.measured  # in evaluations
+        # Not its variables, which also include seeds of layers that draw no numbers.
+        self.weights = {v.path: v for v in self.model.weights}
+        others = (*self.optimizer.variables, *self.carried.values())
+        self.variables = self.weights | {v.path: v for v in others}
+        self.progress = _Progress()
+        self._compiler = compiler.for_model(self.model, strategy)
+        # XLA compiles the expensive part; communication between replicas stays outside.
+        xla = settings.xla
+        self._gradients = tf.function(self._gradients, jit_compile=xla)
+        self._updates = tf.function(self._updates)
+        self._evaluations = tf.function(self._evaluations)
+        self._forward = tf.function(self._forward, jit_compile=xla, autograph=False)
+        self._predictions = tf.function(self._predictions)
+
+    @property
+    def description(self) -> str:
+        """The kind and size of the model, and the number of devices."""
+        number = sum(v.shape.num_elements() for v in self.weights.values())
+        replicas = self.strategy.num_replicas_in_sync
+        devices = "1 device" if replicas == 1 else f"{replicas} devices"
+        remark = getattr(self.model, "remark", "")
+        kind = self.model.encoder.config.architecture
+        return f"{kind}: a model of {number:,} weights on {devices}{remark}"
+
+    # --- One update, on one replica --------------------------------------------------
+
+    @_as_written
+    def update(self, batch, step):
+        """Trains on this replica's part of a global batch.
+
+        Args:
+            batch: dict of tensors [batch / replicas, ...].
+            step: int64 scalar, the number of updates before this one.
+        Returns:
+            float32 [names, 2]: sum and weight, over the global batch, of each of
+            `reported.names` and the gradient norm; and whether everything was finite,
+            int64. If not, the sums are 0 and no variable has changed.
+        """
+        context = tf.distribute.get_replica_context()
+        batch = self.objective.prepare(batch, self.settings.seed)
+        weights = distribution.total(self.objective.weights(batch))
+        batch = batch | {name: v.value for name, v in self.carried.items()}
+        seeds = self._seeds(context, step)
+        gradients, sums, handed = self._gradients(batch, weights, seeds)
+        gradients, sums = distribution.total((gradients, sums))
+        # Differs from the release, which clips each core's gradient before adding them.
+        scale, norm = adam.clip_scale(gradients, self.settings.recipe.clip_norm)
+        finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
+        given = (gradients, step, scale, handed)
+        tf.cond(finite, lambda: self._apply(*given), lambda: None)
+        sums = tf.concat([sums, [[norm, 1.0]]], axis=0)
+        return tf.where(finite, sums, 0.0), tf.cast(finite, tf.int64)
+
+    def _apply(self, gradients, step, scale, handed):
+        # Uncompiled, what every variable goes through is traced once for each shape.
+        with fusion.compiled_by(self._compiler or compiler.traced):
+            self.optimizer.apply(gradients, self._learning_rate(step), step, scale)
+        for variable, value in zip(self.carried.values(), handed, strict=True):
+            variable.assign(value)
+
+    def _learning_rate(self, step):
+        settings = self.settings
+        return self.optimizer.learning_rate(
+            step,
+            settings.learning_rate,
+            settings.num_train_steps,
+            settings.num_warmup_steps,
+            settings.recipe.lr_decay_power,
+        )
+
+    def _seeds(self, context, step):
+        """[accumulation_steps, 2]: a unique seed for each micro-batch."""
+        count = self.settings.accumulation_steps
+        micro_batch = step * count + tf.range(count, dtype=tf.int64)
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int64)
+        number = micro_batch * self.strategy.num_replicas_in_sync + replica
+        number = tf.cast(number % 2**31, tf.int32)
+        return tf.stack([tf.fill([count], self.settings.seed), number], axis=1)
+
+    def _gradients(self, batch, weights, seeds):
+        """Gradients and sums of its micro-batches, added up; and what is handed on."""
+        count = self.settings.accumulation_steps
+        if count == 1:
+            return self._micro_batch(batch, weights, seeds[0])
+        batch = {
+            name: tf.reshape(x, [count, x.shape[0] // count, *_shape(x)[1:]])
+            for name, x in batch.items()
+        }
+        gradients = [tf.zeros(v.shape) for v in self.model.trainable_variables]
+        sums = tf.zeros([len(reported.names(self.objective)), 2])
+        handed = [tf.zeros_like(batch[name]) for name in self.carried]
+        for i in tf.range(count):
+            rows = {name: x[i] for name, x in batch.items()}
+            more, more_sums, parts = self._micro_batch(rows, weights, seeds[i])
+            gradients = [a + b for a, b in zip(gradients, more, strict=True)]
+            sums += more_sums
+            handed = carried.with_parts(handed, i, parts)
+        return gradients, sums, [tf.reshape(x, [-1, *x.shape[2:]]) for x in handed]
+
+    @_as_written
+    def _micro_batch(self, batch, weights, seed):
+        with fusion.compiled_by(self._compiler), custom_gradients.written_out():
+            batch = self.objective.complete(batch)
+            with tf.GradientTape() as tape:
+                dropouts = layers.Dropouts(seed, self.settings.recompute)
+                outputs = self.model(batch, dropouts=dropouts)
+                pairs = self.objective.losses(batch, outputs)
+                loss = sum(
+                    factor * losses.mean(pairs[name][0], weights[name])
+                    for name, factor in self.objective.loss_weights.items()
+                )
+            gradients = tape.gradient(
+                loss,
+                [v.value for v in self.model.trainable_variables],
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+            sums = reported.sums(self.objective, pairs, batch, outputs)
+        handed = [tf.cast(outputs[name], tf.float32) for name in self.carried]
+        return [tf.convert_to_tensor(g) for g in gradients], sums, handed
+
+    # --- Many updates, on all replicas -----------------------------------------------
+
+    def _updates(self, batches, step, count, skipped_in_a_row):
+        """Runs the smallest `count` of all hosts; less after too many skipped in a row.
+
+        Returns:
+            The sums of all updates, how many there were, how many of them were skipped,
+            and how many were skipped in a row at the end.
+        """
+        # Sums of float32 in float64 are exact, so the split of updates into calls, which
+        # depends on speed, does not affect what is reported.
+        sums = tf.zeros([len(reported.names(self.objective)) + 1, 2], tf.float64)
+        count = distribution.smallest(self.strategy, count)
+        done = skipped = tf.zeros([], tf.int64)
+        while done < count and skipped_in_a_row < self.settings.max_skipped_updates:
+            result = self.strategy.run(self.update, args=(next(batches), step + done))
+            more, finite = distribution.first(self.strategy, result)
+            sums += tf.cast(more, tf.float64)
+            skipped += 1 - finite
+            skipped_in_a_row = (skipped_in_a_row + 1) * (1 - finite)
+            done += 1
+        return sums, done, skipped, skipped_in_a_row
+
+    # --- Evaluation ------------------------------------------------------------------
+
+    def evaluate(
+        self, data: Callable, num_batches: int, objective=None
+    ) -> dict[str, float]:
+        """Losses and metrics over all batches together, without dropout.
+
+        Args:
+            data: maps a `reading.Part` to a dataset of at least num_batches.
+            objective: whose; by default, those of `measured`.
+        Returns:
+            "loss" and the value of every loss and metric by name.
+        """
+        batches = distribution.distribute(self.strategy, data)
+        objective = objective or self.measured
+        sums = self._evaluations(batches, tf.constant(num_batches), objective)
+        return reported.means(objective, sums.numpy())
+
+    def _evaluations(self, batches, count, objective):
+        sums = tf.zeros([len(reported.names(objective)), 2], tf.float64)
+        for _ in tf.range(count):
+            arguments = (next(batches), objective)
+            result = self.strategy.run(self._evaluate_batch, args=arguments)
+            sums += tf.cast(distribution.first(self.strategy, result), tf.float64)
+        return sums
+
+    @_as_written
+    def _evaluate_batch(self, batch, objective):
+        _, sums = self._forward(batch, objective)
+        return distribution.total(sums)
+
+    def values(self, sums) -> dict[str, float]:
+        """Turns the sums of an evaluation into means; see `reported.means`."""
+        return reported.means(self.measured, sums)
+
+    # --- Prediction ------------------------------------------------------------------
+
+    def predict(self, data: Callable, num_batches: int) -> Iterator[tuple]:
+        """The model's outputs for one batch after another, without dropout.
+
+        Args:
+            data: as for `evaluate`.
+        Yields:
+            outputs, dict of arrays [batch, ...], the same on every host; and the sums
+            of the batch, from which `values` computes losses and metrics.
+        """
+        batches = distribution.distribute(self.strategy, data)
+        for _ in range(num_batches):
+            outputs, sums = self._predictions(batches)
+            yield {name: x.numpy() for name, x in outputs.items()}, sums.numpy()
+
+    def _predictions(self, batches):
+        result = self.strategy.run(self._predict_batch, args=(next(batches),))
+        return distribution.first(self.strategy, result)
+
+    @_as_written
+    def _predict_batch(self, batch):
+        outputs, sums = self._forward(batch, self.measured)
+        return distribution.rows_of_all(outputs), distribution.total(sums)
+
+    def _forward(self, batch, objective):
+        batch = objective.prepare(batch, self.settings.seed)
+        outputs = objective.answer(self.model, batch)
+        pairs = objective.losses(batch, outputs)
+        return outputs, reported.sums(objective, pairs, batch, outputs)
+
+    # --- The run ---------------------------------------------------------------------
+
+    def restore(self, directory: str) -> int | None:
+        """Restores the newest intact checkpoint of a run, if there is one.
+
+        Also reads a directory of the 2018 release: weights, slots and global_step.
+
+        Returns:
+            The number of updates done, or None if there is no checkpoint.
+        Raises:
+            UserError: all checkpoints are damaged, or the newest is from another model.
+        """
+        found = checkpoint.newest(directory)
+        if found is None:
+            return None
+        prefix, tensors = found
+        checkpoint.check_complete(prefix, self.variables, tensors)
+        for name, variable in self.variables.items():
+            variable.assign(tensors[name])
+        self.progress = _Progress(
+            step=int(tensors[_STEP]),
+            skipped=int(tensors.get(_SKIPPED, 0)),
+            skipped_in_a_row=int(tensors.get(_SKIPPED_IN_A_ROW, 0)),
+        )
+        return self.progress.step
+
+    def save(self, directory: str) -> str:
+        """Writes the run's state as it is; returns the checkpoint's prefix."""
+        tensors = {name: variable.value for name, variable in self.variables.items()}
+        progress = dataclasses.astuple(self.progress)
+        names = (_STEP, _SKIPPED, _SKIPPED_IN_A_ROW)
+        for name, number in zip(names, progress, strict=True):
+            tensors[name] = tf.constant(number, tf.int64)
+        settings = self.settings
+        return checkpoint.save(
+            directory,
+            self.progress.step,
+            tensors,
+            settings.keep_checkpoints,
+            settings.keep_checkpoints_at,
+        )
+
+    def train(
+        self,
+        data: Callable,
+        output_dir: str,
+        log: report.Report,
+        held_out: Callable[[], dict[str, float]] | None = None,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Trains from the current state to the last update.
+
+        Args:
+            data: maps (first_batch, part) to an endless dataset of batches.
+            output_dir: where checkpoints go.
+            log: receives a report of every interval.
+            held_out: evaluates; called every eval_every_steps and at the end.
+            enough: called after every evaluation; says whether to stop here.
+        Raises:
+            NotFiniteError: too many updates in a row were skipped.
+        """
+        log.begin(self.progress.step)
+        self._warn_of_steps(log)
+        batches = distribution.distribute(
+            self.strategy, lambda part: data(self.progress.step, part)
+        )
+        try:
+            self._train(batches, output_dir, log, held_out, enough)
+        finally:
+            clear()  # the live line: an error may be printed next
+        # No host may exit while another still waits for it or writes.
+        distribution.check_same(
+            self.strategy, self.progress.step, "the hosts ended at different steps"
+        )
+
+    def _train(self, batches, output_dir, log, held_out, enough):
+        settings, progress = self.settings, self.progress
+        chief = distribution.is_chief(self.strategy)
+        sums, calls, per_call, is_first, stopping = 0.0, [], 1, True, False
+        while progress.step < settings.num_train_steps and not stopping:
+            before = progress.step
+            to_next = stops.updates_to_next(settings, before)
+            began = time.perf_counter()
+            sums = sums + self.run_updates(batches, min(to_next, per_call))
+            duration = time.perf_counter() - began
+            count = progress.step - before  # less if another host wanted less
+            per_call = max(1, int(_SECONDS_PER_CALL * count / duration))
+            calls.append((count, duration))
+            # The first call also traces and compiles, which the rest do not.
+            timed = calls[1:] if is_first and len(calls) > 1 else calls
+            updates, seconds = map(sum, zip(*timed, strict=True))
+            # In this order, so that no checkpoint is without the report of its step.
+            step = progress.step
+            values = reported.means(self.objective, sums)
+            saving = stops.saves(settings, step)
+            if saving or stops.is_due(settings, step, settings.log_every_steps):
+                values |= {
+                    "learning_rate": float(self._learning_rate(step - 1)),
+                    "skipped_updates": progress.skipped,
+                }
+                log.training(step, values, updates=updates, seconds=seconds)
+                sums, calls, is_first = 0.0, [], False
+            elif len(calls) > 1 or not is_first:
+                log.live(step, values, updates=updates, seconds=seconds)
+            if held_out and stops.is_due(settings, step, settings.eval_every_steps):
+                log.evaluation(step, held_out())
+                stopping = enough()
+            if (saving or stopping) and chief:
+                log.say(f"saved {self.save(output_dir)}")
+
+    def _warn_of_steps(self, log):
+        for step in self.settings.keep_checkpoints_at:
+            if step > self.settings.num_train_steps:
+                log.say(
+                    f"warning: no checkpoint is kept at step {step}, after the last"
+                )
+
+    def run_updates(self, batches, count):
+        """Advances variables and progress; returns the sums of the updates."""
+        progress = self.progress
+        sums, done, skipped, in_a_row = self._updates(
+            batches,
+            tf.constant(progress.step, tf.int64),
+            tf.constant(count, tf.int64),
+            tf.constant(progress.skipped_in_a_row, tf.int64),
+        )
+        progress.step += int(done)
+        progress.skipped += int(skipped)
+        progress.skipped_in_a_row = int(in_a_row)
+        if progress.skipped_in_a_row >= self.settings.max_skipped_updates:
+            raise NotFiniteError(
+                progress.step - progress.skipped_in_a_row, progress.skipped_in_a_row
+            )
+        return sums.numpy()
+
+
+def _shape(x) -> list:
+    """The sizes of a tensor's axes, as Python numbers if they are known in advance."""
+    known, found = x.shape.as_list(), tf.shape(x)
+    return [found[i] if size is None else size for i, size in enumerate(known)]

@@ -1,0 +1,306 @@
+"""Reports a run's progress: console, metrics.jsonl, TensorBoard, curves.
+
+On a terminal, a live line says where a training is. In a log, it says so once a minute
+where reports are rarer.
+"""
+
+import atexit
+import io
+import json
+import os
+import time
+
+from training import metrics
+from training.backend import tf
+from training.storage import run_folder
+from text import progress
+from text.files import anywhere, sources
+from text.progress import duration
+
+_SECONDS_PER_WRITE = 60  # on gs://, where appending rewrites the file
+_SECONDS_PER_LINE = 60  # in a log
+_LONGEST_LINE = 119
+
+
+class Report:
+    """Writes what the loop measured to all outputs.
+
+    Args:
+        directory: where the files go; looked at now, before an hour's work.
+        total_steps: updates of the whole run, for the time left.
+        batch_size: examples of one update.
+        active: False on hosts that only compute.
+        model: what its lines begin with, where a command has several models.
+        percentages: whether the scores of evaluations are; see `metrics.in_words`.
+    Raises:
+        UserError: a file is in the way of a folder.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        total_steps: int,
+        batch_size: int,
+        active: bool = True,
+        model: str = "",
+        percentages: bool = False,
+    ):
+        if active:
+            run_folder.check_subfolders(directory)
+        self._directory = directory
+        self._total_steps = total_steps
+        self._batch_size = batch_size
+        self._active = active
+        self._model = f"{model}: " if model else ""
+        self._percentages = percentages
+        self._printed = self._shown = time.monotonic()
+        self._events = {}
+        self._path = os.path.join(directory, run_folder.METRICS)
+        self._unwritten, self._written = [], 0.0
+        if sources.is_remote(directory):
+            atexit.register(self._flush)
+
+    def begin(self, step: int) -> None:
+        """Begins a training, whose first update takes longer than the others.
+
+        Removes later steps from metrics.jsonl, because they will be repeated.
+        """
+        if self._active:
+            run_folder.make_room(self._path)
+            _cut(self._path, step)
+            self._print("compiling the first update")
+            progress.show(f"{self._model}{self._place(step)}")
+
+    def say(self, message: str) -> None:
+        """Prints a line with the time of day.
+
+        Earlier reports are written to metrics.jsonl first, because the line may say that
+        a checkpoint was saved.
+        """
+        if self._active:
+            self._flush()
+            self._print(message)
+
+    def _print(self, message):
+        if self._active:
+            progress.clear()
+            self._printed = time.monotonic()
+            print(f"{time.strftime('%H:%M:%S')} {self._model}{message}", flush=True)
+
+    def _place(self, step):
+        return f"step {step}/{self._total_steps} ({100 * step // self._total_steps}%)"
+
+    def _line(self, begin, values, end="", percentages=False):
+        """As many values as there is room for; metrics.jsonl has all of them."""
+        room = _LONGEST_LINE - len(f"00:00:00 {self._model}{begin}: {end}")
+        if not values.get("skipped_updates"):
+            values = {k: v for k, v in values.items() if k != "skipped_updates"}
+        first = ("loss", "skipped_updates")
+        texts = []
+        for name in sorted(values, key=lambda name: name not in first):
+            text = f"{name} {metrics.in_words(name, values[name], percentages)}"
+            room -= len(text) + 2
+            if room < 0:
+                break
+            texts.append(text)
+        return f"{begin}: {', '.join(texts + [end] * bool(end))}"
+
+    def _training_line(self, step, values, per_second):
+        left = duration((self._total_steps - step) / per_second)
+        speed = f"{per_second * self._batch_size:.4g} examples/s"
+        return self._line(self._place(step), values, f"{speed}, {left} left")
+
+    def live(
+        self, step: int, values: dict[str, float], *, updates: int, seconds: float
+    ) -> None:
+        """Shows where a training is between two reports; takes what `training` takes."""
+        now = time.monotonic()
+        if not self._active:
+            return
+        loss = {"loss": values["loss"]} if values else {}  # a terminal may be narrow
+        line = self._training_line(step, loss, updates / seconds)
+        if not progress.is_live():
+            if now - self._printed >= _SECONDS_PER_LINE:
+                self._print(line)
+        elif now - self._shown >= progress.TERMINAL_SECONDS:
+            self._shown = now
+            progress.show(f"{self._model}{line}")
+
+    def training(
+        self, step: int, values: dict[str, float], *, updates: int, seconds: float
+    ) -> None:
+        """Reports an interval, `updates` updates of which took `seconds`."""
+        per_second = updates / seconds
+        self._print(self._training_line(step, values, per_second))
+        values = values | {"examples_per_second": per_second * self._batch_size}
+        self._write(step, values, kind="train")
+
+    def evaluation(self, step: int, values: dict[str, float]) -> None:
+        """Reports losses and metrics on held-out records."""
+        self.scores(f"step {step}, held out", values)
+        self._write(step, values, kind="eval")
+
+    def scores(self, what: str, values: dict[str, float]) -> None:
+        """Prints losses and metrics."""
+        self._print(self._line(what, values, percentages=self._percentages))
+
+    def _write(self, step, values, kind):
+        if not self._active:
+            return
+        self._unwritten.append(json.dumps({"step": step, "kind": kind, **values}))
+        recently = time.monotonic() - self._written < _SECONDS_PER_WRITE
+        if not (recently and sources.is_remote(self._path)):
+            self._flush()
+        # Like the Estimator, puts held-out values in their own folder, so that
+        # TensorBoard draws both in one chart.
+        folder = os.path.join(
+            self._directory, run_folder.EVAL if kind == "eval" else ""
+        )
+        with anywhere.access(folder):
+            if kind not in self._events:
+                self._events[kind] = tf.summary.create_file_writer(folder)
+            with self._events[kind].as_default():
+                for name, value in values.items():
+                    _write_scalar(name, value, step)
+            self._events[kind].flush()
+
+    def _flush(self):
+        if self._unwritten:
+            with (
+                anywhere.access(self._path),
+                tf.io.gfile.GFile(self._path, "a") as file,
+            ):
+                file.write("".join(f"{line}\n" for line in self._unwritten))
+            self._unwritten, self._written = [], time.monotonic()
+
+    def draw(self) -> str | None:
+        """Draws the whole run, earlier processes included; returns the picture's path."""
+        self._flush()
+        rows = [row for _, row in _lines(self._path) if row]
+        if not self._active or not rows:
+            return None
+        path = os.path.join(self._directory, run_folder.CURVES)
+        _draw(rows, path)
+        return path
+
+
+def _write_scalar(name, value, step):
+    # tf.summary.scalar needs the tensorboard package; this is what it writes.
+    metadata = tf.compat.v1.SummaryMetadata(
+        plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+    )
+    value = tf.constant(value, tf.float32)
+    tf.summary.write(name, value, step=step, metadata=metadata)
+
+
+def _lines(path: str) -> list[tuple[bytes, dict | None]]:
+    """The lines of metrics.jsonl, each with its report, or None if it is not one."""
+    if not tf.io.gfile.exists(path):
+        return []
+    with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
+        lines = io.BytesIO(file.read()).readlines()
+    return [(line, _report_of(line)) for line in lines]
+
+
+def _report_of(line):
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    is_report = isinstance(row, dict) and isinstance(row.get("step"), int)
+    return row if is_report and "kind" in row else None
+
+
+def _cut(path: str, step: int) -> None:
+    """Removes reports of later steps, and one that a killed process left incomplete."""
+    lines = _lines(path)
+    kept = [
+        line.removesuffix(b"\n") + b"\n"
+        for line, row in lines
+        if (row["step"] <= step if row else line.endswith(b"\n"))
+    ]
+    if kept != [line for line, _ in lines]:
+        run_folder.write_file(path, b"".join(kept))
+
+
+# How it goes, not what it learns.
+_OF_A_RUN = ("examples_per_second", "skipped_updates")
+_PANELS = {
+    "loss": ("loss (nats)", "_loss"),
+    "accuracy": ("accuracy and scores", "_accuracy"),
+    "learning_rate": ("learning rate", None),
+    "gradient_norm": ("gradient norm before clipping", None),
+}
+
+
+def _names(rows: list[dict]) -> dict[str, list[str]]:
+    """What is drawn in each panel."""
+    trained = {name for row in rows if row["kind"] == "train" for name in row}
+    names = dict.fromkeys(name for row in rows for name in row)
+    found = {
+        panel: [n for n in names if n == panel or (ending and n.endswith(ending))]
+        for panel, (_, ending) in _PANELS.items()
+    }
+    # Values that only evaluations have are scores, and so are shares.
+    others = {"step", "kind", *_OF_A_RUN}.union(*found.values())
+    found["accuracy"] += [
+        name
+        for name in names
+        if name not in others and (name not in trained or _are_shares(rows, name))
+    ]
+    return found
+
+
+def _are_shares(rows, name):
+    return all(0 <= row[name] <= 1 for row in rows if name in row)
+
+
+def _draw(rows: list[dict], path: str) -> None:
+    from matplotlib.figure import Figure
+
+    # Margins by hand: to find them takes as long as to draw everything else.
+    figure = Figure(figsize=(12, 8))
+    axes = figure.subplots(2, 2)
+    figure.subplots_adjust(left=0.08, right=0.98, bottom=0.07, top=0.97, wspace=0.25)
+    for axis, (panel, names) in zip(axes.flat, _names(rows).items(), strict=True):
+        small = _small(rows, names) if panel == "loss" else ()
+        right = axis.twinx() if small else axis
+        for color, name in enumerate(names):
+            if name in small:
+                _plot(right, rows, name, f"C{color}", " (right)")
+            else:
+                _plot(axis, rows, name, f"C{color}")
+        axis.set_xlabel("updates")
+        axis.set_ylabel(_PANELS[panel][0])
+        for side in {axis, right}:
+            side.ticklabel_format(axis="y", scilimits=(-3, 4))  # short: fits the margin
+        axis.grid(alpha=0.3)
+        if lines := [*axis.lines, *(right.lines if small else ())]:
+            right.legend(handles=lines)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=100)
+    run_folder.write_file(path, picture.getvalue())
+
+
+def _small(rows, names) -> set[str]:
+    """Losses that would be flat lines below the others."""
+    highest = {name: max(row[name] for row in rows if name in row) for name in names}
+    return {n for n, value in highest.items() if value < max(highest.values()) / 4}
+
+
+def _plot(axis, rows, name, color, suffix=""):
+    for kind, style in (("train", "-"), ("eval", "o--")):
+        points = [
+            (row["step"], row[name])
+            for row in rows
+            if row["kind"] == kind and name in row
+        ]
+        if points:
+            legend = (
+                f"{name}{suffix}" if kind == "train" else f"{name}, held out{suffix}"
+            )
+            x, y = zip(*points, strict=True)
+            # A line needs two points.
+            style = style if len(points) > 1 else "o"
+            axis.plot(x, y, style, color=color, label=legend, markersize=4)

@@ -1,0 +1,1 @@
+"""What is on disk: checkpoints, what a folder of a run holds, who may write there."""

@@ -1,0 +1,409 @@
+"""Reads and writes weights on disk, under the release's variable names.
+
+A checkpoint has TensorFlow 1's format: `model.ckpt-<step>.index` and its data files, next
+to the `checkpoint` state file. Weights are saved under the released names, Adam's slots as
+`<variable>/adam_m` and `<variable>/adam_v`, and the number of updates as `global_step`.
+
+A bundle is written under a temporary name and renamed, its `.index` last: a bundle whose
+`.index` has its final name is complete, whenever the process was killed.
+
+Hugging Face's model.safetensors and OpenAI's params_*.npy can be read as well, under the
+released names.
+"""
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+
+from training.backend import tf
+from training.interchange import bilm, hugging_face, networks, openai, table
+from training.storage import lease, load_report, run_folder
+from errors import UserError
+from modeling.architectures import config
+from modeling.architectures import table as architectures
+from text.files import anywhere, local
+
+# What TensorFlow raises for a bundle that is missing, truncated or altered.
+_DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+_OTHERS = (hugging_face, openai, bilm)  # formats of other libraries
+
+# What Hugging Face and the releases of BERT, ALBERT and XLNet call the config of a model.
+_CONFIGS = "bert_config.json", "config.json", "albert_config.json", "xlnet_config.json"
+
+# --- Reading -------------------------------------------------------------------------
+
+
+def resolve(path: str) -> str:
+    """The prefix of the checkpoint that a user means.
+
+    Args:
+        path: a prefix, the path of one of a bundle's files, or a directory. A directory
+            means, in this order, the best checkpoint that early stopping kept there, the
+            newest in its state file, its only bundle, its model.safetensors, or its
+        params_shapes.json.
+    Returns:
+        A prefix, or the path of a file of another format.
+    Raises:
+        UserError: there is no such checkpoint, or the directory is ambiguous.
+    """
+    if tf.io.gfile.isdir(path):
+        return _resolve_directory(path)
+    if _other(path):
+        if not tf.io.gfile.exists(path):
+            raise UserError(f"{path}: no such file")
+        return path
+    if path.endswith((".bin", ".pt", ".pth")) and tf.io.gfile.exists(path):
+        raise UserError(f"{path}: {hugging_face.NOT_READ}")
+    prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
+    if not tf.io.gfile.exists(f"{prefix}.index"):
+        raise UserError(
+            f"{prefix}: no such checkpoint: there is neither such a directory nor "
+            f"{prefix}.index; pass a directory, or the name before .index"
+        )
+    return prefix
+
+
+def _other(path):
+    """The format of what `resolve` returned; None for a bundle."""
+    return next((format for format in _OTHERS if format.is_weights(path)), None)
+
+
+def folder_of(source: str) -> str:
+    """The folder whose files (vocabulary, config, task) describe a checkpoint.
+
+    Args:
+        source: what `resolve` returned.
+    """
+    folder = os.path.dirname(source)
+    run = os.path.dirname(folder)
+    return run if run_folder.best_of(run) == folder else folder
+
+
+def _resolve_directory(directory: str) -> str:
+    directory = run_folder.best_of(directory) or directory
+    if name := run_folder.newest_of(directory):
+        prefix = os.path.join(directory, name)
+        if tf.io.gfile.exists(f"{prefix}.index"):
+            return prefix
+    found = [
+        os.path.join(directory, name)
+        for name in sorted(tf.io.gfile.listdir(directory))
+        if name.endswith(".index") and not local.is_own(name)
+    ]
+    for format in () if found else _OTHERS:
+        if weights := format.find(directory):
+            return weights
+    if len(found) == 1:
+        return found[0].removesuffix(".index")
+    names = ", ".join(os.path.basename(p) for p in found)
+    names = names or f"nothing, and there is no {hugging_face.WEIGHTS}"
+    raise UserError(
+        f"{directory}: no state file names a checkpoint, and *.index matches {names}; "
+        "pass the prefix of a checkpoint"
+    )
+
+
+def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    """Reads tensors by name and verifies the checksum of each.
+
+    Fine-tuned heads whose names in their release are others have ours.
+
+    Args:
+        prefix: what `resolve` returned.
+        names: which to read; all by default.
+    Raises:
+        UserError: the bundle is incomplete, truncated or altered. (Files of other
+            formats have no checksums, so only the first two are detected.)
+    """
+    if format := _other(prefix):
+        return format.read(prefix, names)
+    try:
+        reader = _reader(prefix)
+        stored = table.released_names(reader.get_variable_to_shape_map())
+        names = sorted(stored) if names is None else names
+        return {
+            name: _value(reader, *stored.get(name, (name, False))) for name in names
+        }
+    except _DAMAGE as error:
+        raise _damaged(prefix, error) from error
+
+
+def _reader(prefix):
+    # Not tf.train.load_checkpoint, which takes a prefix for a folder where the file system
+    # has none: it lists what begins with the name.
+    return tf.compat.v1.train.NewCheckpointReader(prefix)
+
+
+def _value(reader, name, transposed):
+    value = reader.get_tensor(name)
+    return np.ascontiguousarray(value.T) if transposed else value
+
+
+def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors at what `resolve` returned, by name; see `read`."""
+    if format := _other(prefix):
+        return format.shapes(prefix)
+    try:
+        shapes = _reader(prefix).get_variable_to_shape_map()
+    except _DAMAGE as error:
+        raise _damaged(prefix, error) from error
+    return {
+        own: tuple(shapes[name][:: -1 if transposed else 1])
+        for own, (name, transposed) in table.released_names(shapes).items()
+    }
+
+
+def _damaged(prefix: str, error: Exception) -> UserError:
+    reason = " ".join(str(getattr(error, "message", None) or error).split())
+    return UserError(
+        f"{prefix}: the checkpoint is damaged or incomplete ({reason}); copy or "
+        "download all its files again, or use another one"
+    )
+
+
+def load(
+    variables: Mapping[str, object],
+    path: str,
+    required: str | tuple[str, ...] | None = None,
+    scope: str = "",
+) -> load_report.LoadReport:
+    """Sets variables from the checkpoint's entries of the same names.
+
+    Nothing is set unless everything fits. Entries without a variable (another head,
+    optimizer slots, global_step) are ignored and reported.
+
+    Args, Raises: see `match`.
+    """
+    report = match(variables, path, required, scope)
+    for name, value in read(report.source, report.matched).items():
+        variables[name].assign(value)
+    return report
+
+
+def match(
+    variables: Mapping[str, object],
+    path: str,
+    required: str | tuple[str, ...] | None = None,
+    scope: str = "",
+) -> load_report.LoadReport:
+    """Compares variables with the checkpoint's entries of the same names; sets nothing.
+
+    Args:
+        variables: names to Keras or TensorFlow variables.
+        path: see `resolve`.
+        required: variables whose names begin with this must be in the checkpoint; ""
+            means all.
+        scope: what the names of the encoder's variables begin with; errors in others are
+            attributed to the head.
+    Raises:
+        UserError: shapes differ, required names are missing, nothing
+            matches, or the checkpoint is damaged.
+    """
+    prefix = resolve(path)
+    shapes = shapes_of(prefix)
+    networks.check_wanted(prefix, shapes, variables)
+    report = load_report.LoadReport(
+        source=prefix,
+        matched=sorted(variables.keys() & shapes),
+        initial=sorted(variables.keys() - shapes),
+        unused=sorted(shapes.keys() - variables),
+    )
+    if wrong := _differing(variables, shapes):
+        raise UserError(
+            f"{prefix}: {_guess(wrong, scope)}: {_first(list(wrong.values()), 3)}"
+        )
+    networks.check_whole(prefix, shapes, variables)
+    missing = [
+        n for n in report.initial if required is not None and n.startswith(required)
+    ]
+    if missing or not report.matched:
+        what = "all variables of the model"
+        if report.matched:
+            what = _first(load_report.groups(missing), 4, ", ")
+        advice = (
+            "check that it is the right checkpoint and bert_config_file; it contains "
+            f"{load_report.grouped(shapes, 4) or 'nothing'}"
+        )
+        if missing and not any(name.startswith(scope) for name in missing):
+            advice = networks.advice(missing, shapes) or (
+                "an encoder without this head cannot answer; train it first, or pass the "
+                "--output_dir of a training that has it"
+            )
+        raise UserError(f"{prefix}: not in the checkpoint: {what}; {advice}")
+    return report
+
+
+def _guess(wrong, scope) -> str:
+    """Why variables have other shapes in the checkpoint, and what to do."""
+    if found := networks.of_names(wrong):
+        name, network = found
+        return f"its {name} does not fit the model; check {network.flags}"
+    if not any(name.startswith(scope) for name in wrong):
+        return (
+            "its head does not fit the model; check the number of labels, or leave the "
+            "head out with --init_encoder_only"
+        )
+    return "does not fit the model; check --bert_config_file"
+
+
+def _first(parts: list[str], number: int, between: str = "; ") -> str:
+    """The first of them, and how many more there are."""
+    more = [f"and {len(parts) - number} more"] if len(parts) > number else []
+    return between.join(parts[:number] + more)
+
+
+def _differing(variables, shapes) -> dict[str, str]:
+    """Describes each variable whose shape differs in the checkpoint."""
+    return {
+        name: f"{name} is {_size(shapes[name])} in the checkpoint and "
+        f"{_size(variables[name].shape)} in the model"
+        for name in sorted(variables.keys() & shapes)
+        if tuple(shapes[name]) != tuple(variables[name].shape)
+    }
+
+
+def _size(shape) -> str:
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+def read_config(path: str) -> config.EncoderConfig:
+    """Reads the architecture of a model.
+
+    Args:
+        path: a bert_config.json, a Hugging Face config.json, or a directory with one.
+    Raises:
+        UserError: it does not exist, cannot be read, or is not the config of a BERT.
+    """
+    folder = path
+    if tf.io.gfile.isdir(path):
+        path = find_config(path) or os.path.join(path, _CONFIGS[0])
+    if not tf.io.gfile.exists(path):
+        if folder != path and (released := bilm.find(folder)):
+            bilm.shapes(released)  # refuses it
+        raise UserError(f"{path}: no such file; pass --bert_config_file")
+    try:
+        with anywhere.access(path):
+            return config.read(path, architectures.config_from_dict, tf.io.gfile.GFile)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def find_config(folder: str) -> str | None:
+    """The config in the folder of a model, if there is one."""
+    paths = (os.path.join(folder, name) for name in _CONFIGS)
+    return next(filter(tf.io.gfile.exists, paths), None)
+
+
+def digest(weights: Mapping[str, object]) -> str:
+    """Identifies a network's weights: SHA-256 of names and values, in hexadecimal."""
+    found = hashlib.sha256()
+    for name, variable in sorted(weights.items()):
+        found.update(name.encode())
+        found.update(np.ascontiguousarray(variable.numpy()))
+    return found.hexdigest()
+
+
+# --- A run's own checkpoints ---------------------------------------------------------
+
+
+def save(
+    directory: str,
+    step: int,
+    tensors: Mapping[str, object],
+    keep: int,
+    always: Collection[int] = (),
+) -> str:
+    """Writes `model.ckpt-<step>` and names it in the state file; drops the oldest.
+
+    Equal tensors give equal bytes.
+
+    Args:
+        tensors: names to arrays or tensors.
+        keep: how many checkpoints to keep; 0 keeps all. Those that this program did not
+            make are neither counted nor dropped, nor are those later than `step`, which
+            exist only after a checkpoint was damaged.
+        always: steps whose checkpoints are kept besides.
+    Returns:
+        The checkpoint's prefix.
+    Raises:
+        UserError: the disk is full or not writable, or another process has taken over
+            the training.
+    """
+    lease.check_held()
+    prefix = run_folder.prefix_of(directory, step)
+    run_folder.make_room_for_checkpoint(prefix)
+    write_bundle(prefix, tensors)
+    written = sorted({*run_folder.made_steps(directory), step})
+    written = written[: written.index(step) + 1]
+    newest = written[-keep:] if keep else written
+    kept = [step for step in written if step in newest or step in always]
+    run_folder.keep(directory, kept, until=step)
+    return prefix
+
+
+def write_bundle(prefix: str, tensors: Mapping[str, object]) -> None:
+    """Writes one bundle atomically; see `save`."""
+    temporary = local.temporary_name(prefix)
+    names = sorted(tensors)
+    with anywhere.access(prefix):
+        tf.raw_ops.SaveV2(
+            prefix=temporary,
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+        )
+        for part in run_folder.PARTS:
+            anywhere.sync(temporary + part)
+        for part in run_folder.PARTS:
+            tf.io.gfile.rename(temporary + part, prefix + part, overwrite=True)
+
+
+def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
+    """Reads the newest undamaged checkpoint of a run; warns of those it skipped.
+
+    Going back to an older one is safe: the run repeats the updates in between exactly.
+
+    Returns:
+        Its prefix and all its tensors; None if there is no checkpoint.
+    Raises:
+        UserError: there are checkpoints, but all are damaged.
+    """
+    damaged = []
+    for step in reversed(run_folder.steps(directory)):
+        prefix = run_folder.prefix_of(directory, step)
+        try:
+            tensors = read(prefix)
+        except UserError as error:
+            if step not in run_folder.steps(directory):
+                return newest(directory)  # a running training has just dropped it
+            damaged.append(str(error))
+            continue
+        for line in damaged:
+            print(f"warning: {line}; continuing from {prefix}", file=sys.stderr)
+        return prefix, tensors
+    if damaged:
+        raise UserError("no checkpoint of the run is intact: " + "; ".join(damaged))
+    return None
+
+
+def check_complete(
+    prefix: str, variables: Mapping[str, object], tensors: Mapping[str, np.ndarray]
+) -> None:
+    """Refuses to resume from a checkpoint that is not from exactly this model.
+
+    Raises:
+        UserError: lists variables that are missing and shapes that differ.
+    """
+    needed = variables.keys() | {"global_step"}
+    problems = [f"{name} is missing" for name in sorted(needed - tensors.keys())]
+    shapes = {name: value.shape for name, value in tensors.items()}
+    problems += _differing(variables, shapes).values()
+    if problems:
+        raise UserError(
+            f"{prefix}: not a checkpoint of this run; choose another output_dir, or pass "
+            f"it as --init_checkpoint: {_first(problems, 5)}"
+        )

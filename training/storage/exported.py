@@ -1,0 +1,60 @@
+"""Turns an export of a fine-tuned model back into a checkpoint with its description."""
+
+import json
+import os
+
+from training.backend import tf
+from training.storage import checkpoint, run_folder
+from errors import UserError
+from serving import checksums, predictor
+from text.files import anywhere
+from text.tokenizers import kinds
+
+
+def is_export(path: str) -> bool:
+    """Whether a path is the folder of an export."""
+    return tf.io.gfile.exists(os.path.join(path, predictor.DESCRIPTION))
+
+
+def vocabulary_of(export: str) -> str | None:
+    """The folder of an export's vocabulary, if it has one."""
+    assets = os.path.join(export, predictor.TEXT, "assets")
+    return assets if kinds.find_vocabulary(assets) else None
+
+
+def unpack(export: str, folder: str) -> None:
+    """Writes a checkpoint, its config and task.json to a folder.
+
+    Args:
+        export: a folder with export.json.
+    Raises:
+        UserError: the export is incomplete or damaged.
+    """
+    described = predictor.read_description(os.path.join(export, predictor.DESCRIPTION))
+    with anywhere.access(export):
+        for model in (predictor.TEXT, predictor.TENSORS):
+            checksums.check_model(os.path.join(export, model), described, model)
+        try:
+            loaded = tf.saved_model.load(os.path.join(export, predictor.TENSORS))
+            config = dict(described["bert_config"])
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            tf.errors.OpError,
+        ) as error:
+            raise UserError(
+                f"{export}: not a complete export ({' '.join(str(error).split())[:200]}); "
+                "pass the output_dir that it was made from"
+            ) from error
+    known = loaded.signatures["serving_default"].variables
+    weights = {v.name.removesuffix(":0"): v.numpy() for v in known}
+    if "architecture" in described:
+        config["architecture"] = described["architecture"]
+    for name, content in ((run_folder.CONFIG, config), (run_folder.TASK, described)):
+        content = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+        run_folder.write_file(os.path.join(folder, name), content)
+    prefix = run_folder.prefix_of(folder, 0)
+    run_folder.claim(prefix)
+    checkpoint.write_bundle(prefix, weights)

@@ -1,0 +1,62 @@
+"""Whole models in checkpoints: an encoder and whatever it was pre-trained with."""
+
+import functools
+
+from training.backend import keras
+from training.interchange import networks
+from training.storage import checkpoint, checkpoint_contents, load_report
+from errors import UserError
+from modeling.architectures.config import EncoderConfig
+from modeling.architectures.t5_decoder import TextToTextModel
+from modeling.objectives.sentence_pairs import PretrainingModel
+from training.interchange.names import Names
+
+
+def check(
+    prefix: str, config: EncoderConfig, names: Names | None
+) -> load_report.LoadReport:
+    """Compares a checkpoint with the network of its config.
+
+    Args:
+        names: those of a checkpoint in Hugging Face's layout.
+    Raises:
+        UserError: it is incomplete or does not match the config.
+    """
+    model = network(config)
+    encoder = model.encoder
+    # If there are several, the head may be another's.
+    several = networks.networks_in(checkpoint.shapes_of(prefix))
+    checked = encoder if several else model
+    variables = {variable.path: variable for variable in checked.variables}
+    required = encoder.required
+    if config.has_decoder:
+        # All of the decoder, or nothing: the encoder of another model.
+        paths = (variable.path for variable in model.weights)
+        own = tuple(path for path in paths if not path.startswith(encoder.scope))
+        if not checkpoint.shapes_of(prefix).keys().isdisjoint(own):
+            required = (*required, *own)
+    report = checkpoint.match(variables, prefix, required, encoder.scope)
+    odd = [
+        name
+        for name in report.unused
+        if name.startswith(encoder.scope)
+        and not checkpoint_contents.of_training(name)
+        or names
+        and not names.of_released(name)
+        and not names.is_implied(name)
+    ]
+    if odd:
+        raise UserError(
+            f"{prefix}: contains {', '.join(odd[:5])}, which its config does not describe; "
+            "check that the config is the right one and that the release has this head"
+        )
+    return report
+
+
+@functools.cache  # averaging asks for it again and again
+def network(config: EncoderConfig) -> keras.layers.Layer:
+    """A network with the variables of a pre-trained model, of which only shapes exist."""
+    with keras.StatelessScope(initialize_variables=False):
+        if config.has_decoder:
+            return TextToTextModel(config)
+        return PretrainingModel(config)

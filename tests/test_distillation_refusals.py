@@ -125,7 +125,11 @@ def test_models_that_are_no_teachers(taught, tmp_path):
     export = tmp_path / "export"
     export.mkdir()
     (export / "export.json").write_text("{}")
-    refused(files, "not a complete export", distill_from=str(export))
+    refused(
+        files,
+        "export.json: does not describe a known kind of export",
+        distill_from=str(export),
+    )
 
 
 def test_an_encoder_without_a_head_is_no_teacher(taught, tmp_path):

@@ -178,7 +178,7 @@ def test_the_sample_of_a_task_runs_as_its_page_says(checkout):
 def test_the_sample_of_an_objective_learns_as_its_page_says(checkout):
     code, row = blocks("your_own_objective.md", "python")
     (checkout / "modeling" / "objectives" / "random_tokens.py").write_text(code)
-    with open(checkout / "modeling" / "objectives" / "kinds.py", "a") as file:
+    with open(checkout / "modeling" / "objectives" / "table.py", "a") as file:
         file.write(row)
     (commands,) = blocks("your_own_objective.md", "bash")
     scores = follow(commands, checkout)

@@ -168,7 +168,7 @@ def test_only_own_weights_go_where_no_other_cell_needs_them(root):
 WAITING = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from training.ablations import cells
+from ablations import cells
 cells._ROOT = sys.argv[2]
 words = ("{root}/a/output", "wait")
 cell = cells.Cell("a", "script.py", words, kind="script")

@@ -158,9 +158,9 @@ ON_JAX = """
 import os, sys
 os.environ["KERAS_BACKEND"] = "jax"
 import jax, numpy
-from modeling.objectives import ngrams
+from modeling.masks import mask_ngrams
 given = dict(numpy.load(sys.argv[1]))
-choose = jax.jit(lambda given: ngrams.choose(**given, shares=(0.5, 0.3, 0.2)))
+choose = jax.jit(lambda given: mask_ngrams.choose(**given, shares=(0.5, 0.3, 0.2)))
 numpy.save(sys.argv[2], choose(given))
 assert "tensorflow" not in sys.modules
 """

@@ -79,7 +79,7 @@ def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
 ON_JAX = """
 import numpy as np, jax
 from keras import ops
-from modeling import derivatives, layers, losses
+from modeling import custom_gradients, layers, losses
 losses.LOGIT_BYTES = 5 * 50 * 4
 rng = np.random.default_rng(0)
 h, t, b = (rng.normal(size=s).astype("f") for s in ((37, 8), (50, 8), (50,)))
@@ -89,7 +89,7 @@ def at_once(h, t, b):
 def in_parts(h, t, b):
     return losses.vocabulary_cross_entropy(h, t, b, labels, weights)[0]
 for compiled in (lambda f: f, jax.jit):
-    with derivatives.written_out():
+    with custom_gradients.written_out():
         found, expected = (
             jax.tree.leaves(compiled(jax.value_and_grad(f, (0, 1, 2)))(h, t, b))
             for f in (in_parts, at_once)

@@ -111,7 +111,7 @@ def test_an_entry_that_was_lost_costs_a_copy_and_nothing_else(tmp_path):
 
 CLAIM = """
 import sys
-from training import lease, run_folder
+from training.storage import lease, run_folder
 for number in range(150):
     run_folder.claim(f"{sys.argv[1]}/{sys.argv[2]}-{number}")
     run_folder.release(f"{sys.argv[1]}/{sys.argv[2]}-{number - 1}")

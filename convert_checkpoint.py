@@ -23,7 +23,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 import options
-from training.interchange import table as layouts
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from text.tasks import tags
@@ -31,6 +30,7 @@ from text.tokenizers import kinds, recorded_settings, tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
+from training.interchange import table as layouts
 
 _BUNDLE = "bert_model.ckpt"
 _UNUSED = re.compile(r"\[unused\d+\]$")
@@ -154,6 +154,9 @@ if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training.backend import tf
+from training.run import capacity, checks
+from training.storage import checkpoint, checkpoint_contents, run_folder, whole_model
+from text.files import anywhere, inputs, local, sources
 from training.interchange import (
     bilm,
     hugging_face,
@@ -164,9 +167,6 @@ from training.interchange import (
     openai,
     resize,
 )
-from training.run import capacity, checks
-from training.storage import checkpoint, checkpoint_contents, run_folder, whole_model
-from text.files import anywhere, inputs, local, sources
 
 
 @dataclasses.dataclass

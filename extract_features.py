@@ -158,9 +158,9 @@ def _layer(text: str) -> int | str:
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training.interchange import bilm
 from training.run import checks, distribution, implied_flags
 from training.storage import checkpoint
+from training.interchange import bilm
 from training.queries.feature_files import WRITERS
 from training.queries.text_features import (
     Counts,

@@ -192,13 +192,13 @@ if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
-from training.finetuning import finetune, labels, learned_labels
 from training.run import checks
 from training.storage import run_folder
 from text.instances import pack_graph
 from text.records.rows import Field, Row
 from text.tasks import orders_graph
 from text.tasks.in_parts import in_parts
+from training.finetuning import finetune, labels, learned_labels
 from training.finetuning.task import Judgement, ServedTask
 
 # === Reading =========================================================================

@@ -98,13 +98,13 @@ if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
-from training.finetuning import entities, finetune
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
 from text.instances import packing
 from text.records.rows import Field, Row
 from text.tasks import tags_graph
+from training.finetuning import entities, finetune
 from training.finetuning.task import ServedTask
 
 

@@ -132,12 +132,12 @@ class Options(FineTuningOptions):
 if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
-from training.finetuning import finetune, squad_metrics
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import span_beams, tasks
 from text.records.rows import Field, Row
 from text.tasks import beams, beams_graph, in_parts, spans_graph
+from training.finetuning import finetune, squad_metrics
 from training.finetuning.task import Judgement, ServedTask
 
 # === The task ========================================================================

@@ -86,12 +86,12 @@ if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
-from training.finetuning import finetune
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
 from text.records.rows import Field, Row
 from text.tasks import choices_graph
+from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
 
 # === Reading =========================================================================

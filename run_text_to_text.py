@@ -125,8 +125,8 @@ if __name__ == "__main__":
     options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
-from training.finetuning import finetune, labels, squad_metrics
 from training.run import checks
+from training.finetuning import finetune, labels, squad_metrics
 from training.finetuning.texts import Example, TextTask, check_target
 
 # === Tasks ===========================================================================

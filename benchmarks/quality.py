@@ -26,9 +26,9 @@ import numpy as np
 
 import options
 from training import metrics
-from training.finetuning import squad_metrics
 from benchmarks import turns
 from errors import UserError
+from training.finetuning import squad_metrics
 
 ROOT = pathlib.Path(__file__).parents[1]
 SYSTEMS = ("ours", "corrected", "transformers")

@@ -12,10 +12,10 @@ import time
 import numpy as np
 
 import options
-from training.finetuning import squad_metrics
 from text.tasks import spans
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
+from training.finetuning import squad_metrics
 
 
 @dataclasses.dataclass(frozen=True)

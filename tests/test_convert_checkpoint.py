@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from training.interchange import hugging_face
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.bert_config import BertConfig
@@ -29,6 +28,7 @@ from tests.programs import read_as_tensorflow_1
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
+from training.interchange import hugging_face
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import extract_features
 import run_classifier
 import run_ner
 import tests
-from training.interchange import bilm
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.elmo_config import ElmoConfig
@@ -24,6 +23,7 @@ from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
 from text.tokenizers import kinds
 from text.tokenizers.whole_words import SPECIAL
 from text.tokenizers.wordpiece import WordPiece
+from training.interchange import bilm
 
 GOLDEN = tests.GOLDEN / "elmo"
 MODELS = ("skip_clip3", "noskip_clip0.1")

@@ -12,7 +12,6 @@ import run_ner
 import run_pretraining
 import run_squad
 import run_swag
-from training.interchange import hugging_face
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.roberta_config import RobertaConfig
@@ -22,6 +21,7 @@ from tests import jobs, ner, squad, swag, tiny
 from tests.pretraining import flags
 from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
+from training.interchange import hugging_face
 
 SIZES = {
     "vocab_size": 3000,

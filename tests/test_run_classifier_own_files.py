@@ -10,7 +10,6 @@ import pytest
 import convert_checkpoint
 import tests
 from training.backend import tf
-from training.finetuning import mistakes
 from training.run import checks as training_run
 from training.storage import checkpoint
 from errors import UserError
@@ -19,6 +18,7 @@ from tests.classifier import TINY, WORDS, custom, options, run, task, write_line
 from tests.jobs import results
 from text.tasks import glue
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
+from training.finetuning import mistakes
 from training.finetuning.task import Predictions
 
 GOLDEN = tests.GOLDEN

@@ -10,7 +10,6 @@ import pytest
 
 import run_squad
 from training.backend import tf
-from training.interchange import hugging_face
 from training.storage import checkpoint
 from tests.jobs import results
 from tests.squad import (
@@ -31,6 +30,7 @@ from text.records.schema import Feature
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 from training.finetuning.experiment import Experiment
+from training.interchange import hugging_face
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import pathlib
 
 import options
 from training import metrics
-from training.finetuning import finetune
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
 from text.records.rows import Field, Row
+from training.finetuning import finetune
 from training.finetuning.task import Task
 
 

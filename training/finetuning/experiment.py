@@ -9,7 +9,6 @@ import os
 import numpy as np
 
 from training.backend import tf
-from training.interchange import hugging_face, hugging_face_task
 from training.run import checks, distribution, loop, report
 from training.storage import checkpoint, run_folder
 from errors import UserError
@@ -21,6 +20,7 @@ from training.finetuning.sets import Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial, varied
+from training.interchange import hugging_face, hugging_face_task
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
 _OF_TRAINING_ALONE = (

@@ -15,11 +15,11 @@ import os
 import numpy as np
 
 from training import metrics
-from training.finetuning import comparison, mistakes, teacher
 from training.run import checks, distribution, implied_flags, loop
 from training.storage import run_folder
 from errors import UserError
 from serving import export
+from training.finetuning import comparison, mistakes, teacher
 from training.finetuning.experiment import Experiment
 from training.finetuning.finetuning_flags import FineTuningOptions
 from training.finetuning.search import search

@@ -12,11 +12,6 @@ from collections.abc import Callable, Iterator
 import options
 from training.backend import tf
 from training.distillation import answer_files, teacher_folder
-from training.interchange import (
-    hugging_face,
-    hugging_face_task,
-    hugging_face_tokenizers,
-)
 from training.run import checks, distribution
 from training.storage import checkpoint, exported, run_folder
 from errors import UserError
@@ -28,6 +23,11 @@ from text.tokenizers.kinds import TokenizerOptions
 from training.finetuning.comparison import TEACHER, Model
 from training.finetuning.experiment import Experiment
 from training.finetuning.trials import every_trial
+from training.interchange import (
+    hugging_face,
+    hugging_face_task,
+    hugging_face_tokenizers,
+)
 
 FOLDER = run_folder.TEACHER  # its rows and answers
 _ANSWERS = "answers" + answer_files.SUFFIX  # there

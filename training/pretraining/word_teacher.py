@@ -4,7 +4,6 @@ import dataclasses
 import functools
 
 from training.distillation import teacher_folder
-from training.interchange import hugging_face_tokenizers
 from training.queries import mask_filling
 from training.storage import checkpoint, run_folder
 from errors import UserError
@@ -14,6 +13,7 @@ from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
 from text.tokenizers import kinds
+from training.interchange import hugging_face_tokenizers
 
 _VOCABULARY = "vocab_sha256"  # of a tokenizer's settings
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from training.backend import tf
-from training.interchange import hugging_face_tokenizers
 from training.run import capacity, distribution, implied_flags, loop, report, run_flags
 from training.storage import checkpoint, lease, load_report, run_folder
 from errors import UserError
@@ -17,6 +16,7 @@ from text.files import anywhere
 from text.tokenizers import bpe_files, kinds, tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
+from training.interchange import hugging_face_tokenizers
 
 
 def check_division(

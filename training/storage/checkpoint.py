@@ -20,12 +20,12 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from training.backend import tf
-from training.interchange import bilm, hugging_face, networks, openai, table
 from training.storage import lease, load_report, run_folder
 from errors import UserError
 from modeling.architectures import config
 from modeling.architectures import table as architectures
 from text.files import anywhere, local
+from training.interchange import bilm, hugging_face, networks, openai, table
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)

@@ -3,12 +3,12 @@
 import functools
 
 from training.backend import keras
-from training.interchange import networks
 from training.storage import checkpoint, checkpoint_contents, load_report
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.t5_decoder import TextToTextModel
 from modeling.objectives.sentence_pairs import PretrainingModel
+from training.interchange import networks
 from training.interchange.names import Names
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import run_classifier
-from training.interchange import hugging_face
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.gpt_config import GptConfig
 from modeling.objectives import tasks
 from tests import jobs, tiny
+from training.interchange import hugging_face
 
 LENGTHS = np.array([3, 12, 1])
 

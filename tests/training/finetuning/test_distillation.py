@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import tests
-from training.finetuning import teacher
 from training.storage import checkpoint, exported, run_folder
 from errors import UserError
 from serving.predictor import Predictor
 from tests import conversion, distillation, forked, jobs, tiny
 from tests.distillation import TRAINED
+from training.finetuning import teacher
 
 # Losses of all kinds, for which the teacher is asked about every batch.
 EVERY_LOSS = {

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from training.finetuning import entities
 from text.tasks import tags
+from training.finetuning import entities
 
 
 def test_probabilities_of_mistakes_are_those_of_whole_entities():

@@ -10,7 +10,6 @@ import types
 import numpy as np
 import pytest
 
-from training.finetuning import experiment, finetune
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from tests import jobs
@@ -19,6 +18,7 @@ from tests.programs import parity
 from tests.training.finetuning.runs import STOPS, TINY, run
 from text.files import local
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
+from training.finetuning import experiment, finetune
 from training.finetuning.task import Judgement
 
 

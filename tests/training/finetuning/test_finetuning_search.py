@@ -6,12 +6,12 @@ import shutil
 import numpy as np
 import pytest
 
-from training.finetuning import experiment, finetune
 from training.storage import run_folder
 from errors import UserError
 from tests.jobs import results, weights
 from tests.programs import parity
 from tests.training.finetuning.runs import RUNS, SEARCH, flags, run
+from training.finetuning import experiment, finetune
 
 
 @pytest.mark.slow

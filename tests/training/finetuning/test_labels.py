@@ -5,8 +5,8 @@ import pytest
 
 from training import metrics
 from training.backend import tf
-from training.finetuning import labels
 from errors import UserError
+from training.finetuning import labels
 
 LOGITS = np.array([[2.0, -1.0, 0.5], [-3.0, -0.4, -2.0]], np.float32)
 KINDS = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from training.finetuning import labels, learned_labels
 from errors import UserError
 from text.tasks import glue
+from training.finetuning import labels, learned_labels
 
 NAMES = ["negative", "positive"]
 

@@ -9,7 +9,6 @@ import types
 
 import pytest
 
-from training.finetuning import sets
 from training.run import distribution
 from training.storage import run_folder
 from errors import UserError
@@ -20,6 +19,7 @@ from text.files import local
 from text.records import rows
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
+from training.finetuning import sets
 
 
 class Log:

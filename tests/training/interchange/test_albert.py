@@ -8,13 +8,13 @@ import pytest
 
 import convert_checkpoint
 import tests
-from training.interchange import hugging_face
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.albert_config import AlbertConfig
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, sentence_pairs, tasks
 from tests.training.interchange.hugging_face import hidden_states, there_and_back
+from training.interchange import hugging_face
 
 GOLDEN = tests.GOLDEN / "albert" / "hf"
 OBJECTIVES = {

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from training.interchange import hugging_face
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.electra_config import ElectraConfig
@@ -12,6 +11,7 @@ from modeling.architectures.table import config_from_dict
 from modeling.objectives import tasks
 from tests.training.interchange.hugging_face import hidden_states, there_and_back
 from tests.training.interchange.test_electra import GOLDEN, golden
+from training.interchange import hugging_face
 
 HEADS = {
     "electra_classifier": (tasks.Classification(3), "ElectraForSequenceClassification"),

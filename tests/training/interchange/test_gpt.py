@@ -8,13 +8,13 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import tests
-from training.interchange import hugging_face, hugging_face_task, openai
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from tests import tiny
 from tests.conversion import convert
 from tests.modeling.architectures.test_gpt import read_config, weights
+from training.interchange import hugging_face, hugging_face_task, openai
 
 THEIRS = tests.GOLDEN / "gpt" / "hf"
 # As openai.write lists those of the golden model, but for what is not its encoder's.

@@ -8,7 +8,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from training.backend import tf
-from training.interchange import hugging_face, hugging_face_task
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.bert import BertEncoder
@@ -20,6 +19,7 @@ from tests.training.interchange.hugging_face import (
     config_of,
     loaded,
 )
+from training.interchange import hugging_face, hugging_face_task
 from training.interchange.bert_names import BERT
 
 KEYS = ("input_ids", "input_mask", "segment_ids")

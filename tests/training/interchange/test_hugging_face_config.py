@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from training.interchange import hugging_face
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.bert_config import BertConfig
 from tests.training.interchange.hugging_face import change_config, config_of
+from training.interchange import hugging_face
 
 
 def test_config_keeps_the_exact_gelu(folder):

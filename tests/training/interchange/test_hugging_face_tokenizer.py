@@ -5,13 +5,13 @@ import json
 import pytest
 
 import tests
-from training.interchange import hugging_face_tokenizers
 from training.run import checks
 from training.storage import checkpoint
 from errors import UserError
 from text.tokenizers.byte_bpe import ByteBpe
 from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
+from training.interchange import hugging_face_tokenizers
 
 
 def check(path, splitter):

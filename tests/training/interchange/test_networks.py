@@ -5,9 +5,9 @@ import types
 import numpy as np
 import pytest
 
-from training.interchange import networks
 from training.storage import checkpoint
 from errors import UserError
+from training.interchange import networks
 from training.interchange.bert_names import BERT
 from training.interchange.names import Network
 

@@ -12,7 +12,6 @@ from safetensors.numpy import load_file
 
 import tests
 from training.backend import tf
-from training.interchange import hugging_face
 from training.queries import mask_filling
 from training.run import distribution, loop
 from training.storage import checkpoint
@@ -27,6 +26,7 @@ from tests.training.interchange.roberta import (
     convert,
     masked_lm_in,
 )
+from training.interchange import hugging_face
 from training.interchange.roberta_names import ROBERTA
 
 POOLER = ["roberta/pooler/dense/bias", "roberta/pooler/dense/kernel"]

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from training.interchange import hugging_face
 from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from tests import t5
 from tests.conversion import convert
+from training.interchange import hugging_face
 
 
 def by_name(source):

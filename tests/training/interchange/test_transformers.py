@@ -12,13 +12,13 @@ import pytest
 
 import convert_checkpoint
 import tests
-from training.interchange import hugging_face, hugging_face_task
 from training.storage import checkpoint
 from modeling.architectures.bert import BertEncoder
 from modeling.architectures.bert_config import BertConfig
 from modeling.objectives import sentence_pairs, tasks
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
+from training.interchange import hugging_face, hugging_face_task
 
 ROOT = tests.ROOT
 SPLITTING = ROOT / "tests" / "golden" / "tokenization"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import tests
-from training.interchange import hugging_face
 from modeling.architectures.albert_config import AlbertConfig
 from modeling.architectures.electra_config import ElectraConfig
 from modeling.objectives import tasks
 from tests.training.interchange.test_transformers import LENGTH, TINY, rows, write_rows
+from training.interchange import hugging_face
 
 pytestmark = pytest.mark.slow
 

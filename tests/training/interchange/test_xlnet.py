@@ -9,13 +9,13 @@ from keras import ops
 from safetensors.numpy import load_file, save_file
 
 import tests
-from training.interchange import hugging_face, table
 from training.storage import checkpoint
 from modeling.architectures.table import config_from_dict, make_encoder
 from modeling.objectives import masked_lm, span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.conversion import convert
 from tests.modeling.architectures.test_xlnet import inputs_of, read_config
+from training.interchange import hugging_face, table
 
 GOLDEN = tests.GOLDEN / "xlnet"
 THEIRS = GOLDEN / "hf"

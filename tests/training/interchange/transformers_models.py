@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.interchange import hugging_face
 from training.storage import checkpoint
 from modeling.architectures.t5_decoder import TextToTextModel
 from modeling.architectures.table import make_encoder
@@ -19,6 +18,7 @@ from modeling.objectives import (
 )
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.training.interchange.transformers_configs import CLASSES, LENGTH, Case
+from training.interchange import hugging_face
 
 ROWS = 4
 

@@ -210,7 +210,7 @@ class EncoderConfig:
     def to_hugging_face(self) -> dict:
         """The equivalent keys of a Hugging Face config.json.
 
-        For architectures with a table of names in training/layouts.
+        For architectures with a table of names in training/interchange.
 
         Raises:
             ValueError: they have no key for something.

@@ -1,6 +1,6 @@
 """Adafactor, T5's optimizer, which keeps two vectors for most matrices.
 
-To use it: `--optimizer=adafactor` or `adafactor_constant`; see recipe.py.
+To use it: `--optimizer=adafactor` or `adafactor_constant`; see table.py.
 """
 
 from collections.abc import Mapping, Sequence

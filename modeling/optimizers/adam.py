@@ -1,6 +1,6 @@
 """Optimizers, each with the learning-rate schedule of its publication.
 
-To add one, add a class, and a row to OPTIMIZERS in recipe.py.
+To add one, add a class, and a row to OPTIMIZERS in table.py.
 """
 
 import math

@@ -1,6 +1,6 @@
 """How gradients become an update: the optimizers by name, and their settings.
 
-To add an optimizer, add a class to optimization.py, or a file next to it, and a row to
+To add an optimizer, add a class to adam.py, or a file next to it, and a row to
 OPTIMIZERS.
 
 This module loads no Keras, so that --help can list the names at once; what a row names is

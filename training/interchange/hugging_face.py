@@ -110,7 +110,7 @@ def names_of(config: EncoderConfig) -> Names:
         raise UserError(
             f"Hugging Face's layout has no names for the architecture "
             f"{config.architecture!r}, only for {', '.join(NAMES)}; use --layout=release, "
-            "or add a table of names to training/layouts"
+            "or add a table of names to training/interchange"
         )
     return NAMES[config.architecture]
 

@@ -41,7 +41,7 @@ def keep(
     if names is None:
         raise UserError(
             f"{flag}: the architecture {config.architecture!r} has no table of names; add "
-            "one to training/layouts"
+            "one to training/interchange"
         )
     if names.layer is None:
         raise UserError(

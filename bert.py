@@ -1,0 +1,548 @@
+"""Models of BERT's family in Python: load, use, train by `fit`, and save.
+
+    import bert
+    import keras
+
+    encoder = bert.load("uncased_L-12_H-768_A-12")
+    vectors = encoder.embed(["a text", ("a question", "its passage")])
+
+    inputs = encoder.inputs(max_seq_length=128)
+    logits = keras.layers.Dense(2)(encoder(inputs)["pooled_output"])
+    model = keras.Model(inputs, logits)
+    model.compile(
+        bert.optimizer(2e-5, num_train_steps=1000, num_warmup_steps=100),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    model.fit(bert.dataset(texts, labels, encoder, batch_size=32))
+
+It does what the scripts do; docs/python.md tells more. Import it before Keras, because the
+files of models are read with TensorFlow.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+import options
+from training.backend import keras, tf
+from training.queries import mask_filling, query, text_features
+from training.storage import checkpoint, run_folder
+from errors import UserError
+from modeling.architectures.encoder import Encoder
+from modeling.architectures.table import make_encoder
+from modeling.optimizers import in_keras
+from modeling.optimizers.table import (
+    SCHEDULES,
+    OptimizerSettings,
+    layerwise_shares,
+    optimizers,
+)
+from serving import predictor
+from serving.predictor import Predictor, Served
+from text.files import anywhere, sources
+from text.instances import packing
+from text.records import rows
+from text.tokenizers import tokenizer_json
+from text.tokenizers.tokenizer import Tokenizer
+from training.finetuning import finetune
+from training.interchange import hugging_face
+from training.queries.options import QueryOptions, check_windows
+
+__all__ = [
+    "MaskedLM",
+    "Task",
+    "TextEncoder",
+    "UserError",
+    "dataset",
+    "load",
+    "load_masked_lm",
+    "load_task",
+    "optimizer",
+    "save",
+]
+
+Text = str | tuple[str, str]
+_BUNDLE = "bert_model.ckpt"  # as in a release
+
+
+@dataclasses.dataclass(frozen=True)
+class _Files(QueryOptions):
+    """What `load` was asked for, as the scripts' flags."""
+
+    init_checkpoint: str = options.field(help="The weights.")
+    max_seq_length: int = options.field(128, help="Tokens of a row.", at_least=3)
+    doc_stride: int = options.field(0, help="Tokens between windows.", at_least=0)
+
+
+def load(
+    path: str,
+    *,
+    vocab_file: str | None = None,
+    bert_config_file: str | None = None,
+    dtype: str | None = None,
+) -> "TextEncoder":
+    """Loads an encoder with its tokenizer.
+
+    Args:
+        path: a released folder or one of Hugging Face's, the output_dir of any script here,
+            or a checkpoint in one of them; of any architecture of the family.
+        vocab_file, bert_config_file: by default, those next to the weights.
+        dtype: "float32" or "mixed_bfloat16"; by default, Keras's global policy.
+    Raises:
+        UserError: a file is missing or damaged, or they do not fit each other.
+    """
+    flags = _files(path, vocab_file, bert_config_file)
+    tokenizer, config, prefix = query.read_model(flags)
+    encoder = make_encoder(config, dtype=dtype or keras.config.dtype_policy().name)
+    variables = {variable.path: variable for variable in encoder.weights}
+    checkpoint.load(variables, prefix, encoder.required, encoder.scope)
+    return TextEncoder(encoder, tokenizer)
+
+
+def _files(path, vocab_file, bert_config_file) -> _Files:
+    _check_backend()
+    return _Files(
+        init_checkpoint=os.fspath(path),
+        vocab_file=vocab_file and os.fspath(vocab_file),
+        bert_config_file=bert_config_file and os.fspath(bert_config_file),
+    )
+
+
+def _check_backend():
+    if keras.backend.backend() != "tensorflow":
+        raise UserError(
+            f"Keras was loaded with the backend {keras.backend.backend()}, but bert reads "
+            "and runs models with TensorFlow; import bert before keras, or set "
+            "KERAS_BACKEND=tensorflow"
+        )
+
+
+class TextEncoder:
+    """An encoder that reads texts.
+
+    Attributes:
+        layer: the Keras layer, an `Encoder`; also what `encoder(...)` calls.
+        tokenizer: turns text into ids and back.
+        config: the architecture.
+    """
+
+    def __init__(self, layer: Encoder, tokenizer: Tokenizer):
+        self.layer, self.tokenizer = layer, tokenizer
+        self.config = layer.config
+        # One for each layer and pooling, because it compiles what it computes.
+        self._extractor = functools.cache(self._make_extractor)
+
+    def __call__(self, inputs, training: bool | None = None, return_all: bool = False):
+        """Encodes a batch, or makes a part of a functional model.
+
+        Args:
+            inputs: what `tokenize` or `inputs` returned.
+            training: whether to draw dropout.
+            return_all: also return the outputs below the last layer.
+        Returns:
+            dict of sequence_output [b, s, h] and, if the architecture has a pooler,
+            pooled_output [b, h]; with return_all also embedding_output [b, s, h] and
+            layer_outputs, a list of [b, s, h].
+        """
+        return self.layer(inputs, training=training, return_all=return_all)
+
+    def tokenize(
+        self, texts: Sequence[Text], max_seq_length: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Turns texts into rows with [CLS] and [SEP].
+
+        Args:
+            texts: strings, and pairs of strings.
+            max_seq_length: of all rows; longer texts lose their end. By default, the
+                longest text's, or the model's positions.
+        Returns:
+            dict of int32 [b, s]: input_ids, input_mask (1 = token), segment_ids.
+        Raises:
+            UserError: something else than a text is among them.
+        """
+        _refuse_single(texts)
+        self._check_length(max_seq_length)
+        most = max_seq_length or self._longest
+        made = [self._row(text, i, most) for i, text in enumerate(texts)]
+        if max_seq_length is None:
+            most = max((len(row.input_ids) for row in made), default=1)
+        layout = rows.Layout(most, pad_id=self.tokenizer.vocabulary.pad_id)
+        packed = layout.pack(made)
+        return {name: values.astype(np.int32) for name, values in packed.items()}
+
+    @property
+    def _longest(self) -> int:
+        """The tokens of the longest row; some models have no such bound."""
+        return int(min(self.config.max_position_embeddings, options.MOST_TOKENS))
+
+    def _check_length(self, max_seq_length):
+        if max_seq_length is not None and not 3 <= max_seq_length <= self._longest:
+            raise UserError(
+                f"max_seq_length={max_seq_length}: must be from 3 to {self._longest}, the "
+                "model's positions"
+            )
+
+    def _row(self, text, number, most):
+        first, second = _parts(text, number)
+        ids = self.tokenizer.encode(first)
+        pair = None if second is None else self.tokenizer.encode(second)
+        packed = packing.pack(self.tokenizer.vocabulary, ids, pair, most)
+        return rows.Row(*packed[:2], {})
+
+    def inputs(self, max_seq_length: int | None = None) -> dict[str, keras.KerasTensor]:
+        """What a functional model begins with: dict of int32 [b, max_seq_length].
+
+        Args:
+            max_seq_length: None for rows of any length.
+        """
+        return {
+            name: keras.Input((max_seq_length,), dtype="int32", name=name)
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
+
+    def embed(
+        self,
+        texts: Sequence[Text],
+        pooling: str = "mean",
+        *,
+        layer: int = -1,
+        batch_size: int = 32,
+        max_seq_length: int | None = None,
+        doc_stride: int = 0,
+    ) -> np.ndarray:
+        """One vector for each text, as extract_features.py gives it.
+
+        Args:
+            texts: strings, and pairs of strings; any number.
+            pooling: "mean" over a text's tokens with [CLS] and [SEP], or "cls".
+            layer: whose outputs; -1 is the last one.
+            batch_size: rows at a time; those of similar length share a batch.
+            max_seq_length: tokens of a row, 128 if the model has as many.
+            doc_stride: tokens between the windows in which longer texts are read; 0 cuts
+                them off.
+        Returns:
+            float32 [n, h], in the order of the texts.
+        Raises:
+            UserError: something else than a text is among them.
+        """
+        _refuse_single(texts)
+        if pooling not in ("mean", "cls"):
+            raise UserError(f"pooling={pooling!r}: must be 'mean' or 'cls'")
+        text_features.check_pooling(pooling, self.config)
+        number = self.config.num_hidden_layers
+        if not -number <= layer < number:
+            raise UserError(
+                f"layer={layer}: the model has {number}, from 0 to {number - 1}"
+            )
+        self._check_length(max_seq_length)
+        most = max_seq_length or min(128, self._longest)
+        check_windows(most, doc_stride)
+        flags = _Files(init_checkpoint="", max_seq_length=most, doc_stride=doc_stride)
+        encoded = text_features.encode(
+            self._rows(texts, flags),
+            self._extractor(layer, pooling),
+            most,
+            batch_size,
+            self.tokenizer.vocabulary.pad_id,
+        )
+        vectors = [values[0] for _, values in text_features.pool(encoded, pooling)]
+        width = self.layer.hidden_size
+        return np.array(vectors, np.float32).reshape(len(vectors), width)
+
+    def _make_extractor(self, layer, pooling):
+        return text_features.FeatureExtractor(
+            tf.distribute.get_strategy(),
+            self.config,
+            [layer],
+            pooling,
+            cls_last=not self.tokenizer.vocabulary.head,
+            model=self.layer,
+        )
+
+    def _rows(self, texts, flags: _Files) -> Iterator[text_features.Row]:
+        counts = text_features.Counts()
+        for number, text in enumerate(texts):
+            first, second = _parts(text, number)
+            yield from text_features.rows_of(
+                first, second or "", self.tokenizer, flags, counts
+            )
+
+
+def _refuse_single(texts):
+    if isinstance(texts, str):
+        raise UserError(f"texts is {texts!r:.60}, a single string; pass a list of them")
+
+
+def _parts(text, number) -> tuple[str, str | None]:
+    if isinstance(text, str):
+        return text, None
+    if isinstance(text, tuple | list) and [type(part) for part in text] == [str, str]:
+        return tuple(text)
+    raise UserError(
+        f"text {number}: is {text!r:.60}; it must be a string, or a pair of strings"
+    )
+
+
+class _Batches(keras.utils.PyDataset):
+    """Batches of texts and labels, tokenized when they are needed."""
+
+    def __init__(self, encoder, texts, labels, batch_size, max_seq_length, seed):
+        super().__init__()
+        self._encoder, self._texts, self._labels = encoder, texts, labels
+        self._batch_size, self._max_seq_length = batch_size, max_seq_length
+        self._random = None if seed is None else np.random.default_rng(seed)
+        self._order = np.arange(len(texts))
+        self.on_epoch_end()
+
+    def __len__(self):
+        return -(-len(self._texts) // self._batch_size)
+
+    def __getitem__(self, index):
+        first = index * self._batch_size
+        chosen = self._order[first : first + self._batch_size]
+        texts = [self._texts[i] for i in chosen]
+        batch = self._encoder.tokenize(texts, self._max_seq_length)
+        return batch if self._labels is None else (batch, self._labels[chosen])
+
+    def on_epoch_end(self):
+        if self._random is not None:
+            self._random.shuffle(self._order)
+
+
+def dataset(
+    texts: Sequence[Text],
+    labels: Sequence | None,
+    encoder: TextEncoder,
+    *,
+    batch_size: int = 32,
+    max_seq_length: int = 128,
+    shuffle: bool = True,
+    seed: int = 12345,
+) -> keras.utils.PyDataset:
+    """Batches for `fit`, `evaluate` and, without labels, `predict`.
+
+    Args:
+        texts: strings, and pairs of strings.
+        labels: numbers, one for each text, or arrays of them; None for `predict`.
+        max_seq_length: tokens of a row; longer texts lose their end.
+        shuffle: whether each epoch has another order; without labels, none has.
+        seed: of the orders.
+    Raises:
+        UserError: there are not as many labels as texts, or they are not numbers.
+    """
+    _refuse_single(texts)
+    for number, text in enumerate(texts):
+        _parts(text, number)
+    encoder._check_length(max_seq_length)
+    if labels is not None:
+        labels = np.asarray(labels)
+        if labels.dtype.kind not in "biuf":
+            raise UserError(
+                f"labels are of the type {labels.dtype}; they must be numbers, such as "
+                "the index of each in a list of labels"
+            )
+        if len(labels) != len(texts):
+            raise UserError(f"{len(texts)} texts, but {len(labels)} labels")
+    seed = seed if shuffle and labels is not None else None
+    return _Batches(encoder, texts, labels, batch_size, max_seq_length, seed)
+
+
+def optimizer(
+    learning_rate: float,
+    num_train_steps: int,
+    num_warmup_steps: int = 0,
+    *,
+    encoder: TextEncoder | None = None,
+    **settings,
+) -> in_keras.Optimizer:
+    """The scripts' optimizer, for `compile`; by default, BERT's.
+
+    Args:
+        learning_rate: the peak.
+        num_train_steps: updates of the whole training.
+        num_warmup_steps: updates over which the learning rate rises.
+        encoder: whose layers `layerwise_lr_decay` is about.
+        settings: fields of `OptimizerSettings`, named like flags: optimizer="lamb",
+            weight_decay=0.1, lr_schedule="constant", layerwise_lr_decay=0.8.
+    Raises:
+        UserError: there is no such setting.
+    """
+    known = {field.name for field in dataclasses.fields(OptimizerSettings)}
+    if unknown := settings.keys() - known:
+        raise UserError(
+            f"{', '.join(sorted(unknown))}: no setting of an optimizer; they are "
+            f"{', '.join(sorted(known))}"
+        )
+    made = OptimizerSettings(**settings)
+    for name, value, allowed in (
+        ("optimizer", made.optimizer, optimizers()),
+        ("lr_schedule", made.lr_schedule, (None, *SCHEDULES)),
+    ):
+        if value not in allowed:
+            names = ", ".join(filter(None, allowed))
+            raise UserError(f"{name}={value!r}: must be one of {names}")
+    for name in settings.keys() & made.unused().keys():
+        other, chosen, having = made.unused()[name]
+        raise UserError(
+            f"{name}: {other}={chosen} does not have it, only {', '.join(having)}"
+        )
+    shares = {}
+    if (decay := settings.get("layerwise_lr_decay", 1.0)) != 1.0:
+        if encoder is None:
+            raise UserError(
+                "layerwise_lr_decay needs encoder=, whose layers it is about"
+            )
+        shares = layerwise_shares(encoder.layer.stages, decay)
+    rate = in_keras.LearningRate(
+        learning_rate, num_train_steps, num_warmup_steps, settings
+    )
+    return in_keras.Optimizer(rate, settings, shares)
+
+
+def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
+    """Writes the encoder with its config and vocabulary; returns the path of its weights.
+
+    Args:
+        folder: a new or empty one.
+        layout: "release", which all scripts read, or "hugging_face".
+    Raises:
+        UserError: the folder is not empty, or the layout has no place for something.
+    """
+    folder = os.fspath(folder)
+    if layout not in ("release", "hugging_face"):
+        raise UserError(f"layout={layout!r}: must be 'release' or 'hugging_face'")
+    sources.refuse_remote(folder)
+    if os.path.exists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+        raise UserError(f"{folder}: is not an empty folder; choose another")
+    tensors = {v.path: v.numpy() for v in encoder.layer.weights}
+    beside = dict(encoder.tokenizer.files)
+    if layout == "hugging_face":
+        described = encoder.tokenizer.hugging_face()
+        if described.json:
+            beside[tokenizer_json.NAME] = described.json
+        return hugging_face.write(
+            folder, tensors, encoder.config, tokenizer=described.config, beside=beside
+        )
+    os.makedirs(folder, exist_ok=True)
+    beside[run_folder.CONFIG] = encoder.config.to_json_string().encode()
+    noted = json.dumps(encoder.tokenizer.settings, indent=2) + "\n"
+    beside[run_folder.TEXT] = noted.encode()
+    for name, content in beside.items():
+        with anywhere.replacing(os.path.join(folder, name)) as file:
+            file.write(content)
+    prefix = os.path.join(folder, _BUNDLE)
+    checkpoint.write_bundle(prefix, tensors)
+    return prefix
+
+
+class MaskedLM:
+    """A network that fills in [MASK]; see `load_masked_lm`."""
+
+    def __init__(self, tokenizer, config, model):
+        self.tokenizer, self.config, self.model = tokenizer, config, model
+
+    def fill(self, text: str, top_k: int = 5) -> list[list[tuple[str, float]]]:
+        """The most probable tokens, with their probabilities, for each [MASK] of a text.
+
+        Raises:
+            UserError: there is no [MASK], or the text is too long.
+        """
+        row = mask_filling.encode(self.tokenizer, text, self.config, "text")
+        tokens, filled = self.tokenizer.vocabulary.tokens, []
+        for probabilities in mask_filling.probabilities(self.model, *row):
+            best = np.argsort(-probabilities[: len(tokens)])[:top_k]
+            filled.append([(tokens[id], float(probabilities[id])) for id in best])
+        return filled
+
+
+def load_masked_lm(
+    path: str, *, vocab_file: str | None = None, bert_config_file: str | None = None
+) -> MaskedLM:
+    """Loads a network that fills in masks; arguments as for `load`.
+
+    Raises:
+        UserError: see `load`; or it was not trained on masked words.
+    """
+    return MaskedLM(*mask_filling.load(_files(path, vocab_file, bert_config_file)))
+
+
+class Task:
+    """A fine-tuned or pre-trained model that answers; see `load_task`.
+
+    Attributes:
+        inputs: the names of what a request has, in order.
+    """
+
+    def __init__(self, served: Served):
+        self._served = served
+        self.inputs = tuple(served.parts)
+
+    def predict(self, requests: Sequence, batch_size: int = 32) -> list[dict]:
+        """Answers requests.
+
+        Args:
+            requests: strings for a model with one input, tuples in the order of `inputs`,
+                or dicts by their names.
+            batch_size: how many go through the model at once.
+        Returns:
+            the answers that predict.py writes, such as {"predicted": ..., ...}.
+        Raises:
+            UserError: a request does not have these inputs.
+        """
+        return self._served.predict(
+            [self._request(request) for request in requests], batch_size
+        )
+
+    def _request(self, request):
+        if isinstance(request, Mapping):
+            return request
+        parts = (request,) if isinstance(request, str) else request
+        if not isinstance(parts, tuple | list) or len(parts) > len(self.inputs):
+            raise UserError(
+                f"{request!r:.60} is no request; it must have {', '.join(self.inputs)}, "
+                "in this order"
+            )
+        return dict(zip(self.inputs, parts, strict=False))
+
+
+# The scripts whose runs answer texts without an export, too.
+_SCRIPTS = tuple(
+    f"{name}.py"
+    for name in "run_classifier run_ner run_squad run_swag run_text_to_text".split()
+)
+
+
+def load_task(path: str) -> Task:
+    """Loads what a script trained.
+
+    Args:
+        path: its output_dir, or an export. If the output_dir has an export (--do_export),
+            that answers; otherwise its newest or best checkpoint, with the flags of the
+            training. A task in a script of your own needs an export.
+    Raises:
+        UserError: there is neither, or the files do not fit each other.
+    """
+    path = os.fspath(path)
+    _check_backend()
+    _, noted = run_folder.text_settings(path)
+    if predictor.has_export(path) or not run_folder.holds_weights(path):
+        return Task(Predictor(path))
+    if noted.get("script") not in _SCRIPTS:
+        raise UserError(
+            f"{path}: contains checkpoints, but no export, and not of a run of "
+            f"{', '.join(_SCRIPTS)}; run the command that trained them again, with "
+            "--do_export"
+        )
+    script = importlib.import_module(noted["script"].removesuffix(".py"))
+    names = ("lstm_layers", "lstm_size", "features")
+    flags = noted["flags"] | {name: noted[name] for name in names if name in noted}
+    with contextlib.redirect_stdout(io.StringIO()):  # what scripts report
+        flags = script.Options(**flags, output_dir=path, do_export=True)
+        return Task(finetune.served(script.make(flags), flags))

@@ -1,0 +1,273 @@
+"""The door for Python: what docs/python.md shows, and what is refused."""
+
+import functools
+import importlib.util
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+import bert
+import tests
+from modeling.optimizers.adam import clip_scale
+from modeling.optimizers.in_keras import LearningRate, Optimizer
+from modeling.optimizers.table import OptimizerSettings
+from tests import classifier, jobs, ner, squad, swag, test_docs, text_to_text, tiny
+
+MODEL = str(tests.GOLDEN / "checkpoint")
+TEXTS = ["Open the file.", ("Close it?", "It is closed."), "one of many words " * 50]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return bert.load(MODEL)
+
+
+def test_a_text_and_a_pair_become_rows(encoder):
+    batch = encoder.tokenize(TEXTS, max_seq_length=16)
+    assert {name: value.shape for name, value in batch.items()} == {
+        name: (3, 16) for name in ("input_ids", "input_mask", "segment_ids")
+    }
+    assert batch["segment_ids"][1].sum() > 0 == batch["segment_ids"][0].sum()
+    assert batch["input_mask"][2].all()
+    alone = encoder.tokenize(TEXTS[:1])
+    length = int(batch["input_mask"][0].sum())
+    assert alone["input_ids"].shape == (1, length)
+    np.testing.assert_array_equal(alone["input_ids"][0], batch["input_ids"][0, :length])
+
+
+def test_vectors_are_those_of_the_outputs(encoder):
+    vectors = encoder.embed(TEXTS, batch_size=2, max_seq_length=16)
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        batch = encoder.tokenize([text], max_seq_length=16)
+        hidden = np.array(encoder(batch)["sequence_output"])[0]
+        mask = batch["input_mask"][0]
+        expected = (hidden * mask[:, None]).sum(axis=0) / mask.sum()
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+    first = encoder.embed(TEXTS[:1], "cls", layer=0)
+    outputs = encoder(encoder.tokenize(TEXTS[:1]), return_all=True)
+    expected = np.array(outputs["layer_outputs"][0])[:, 0]
+    np.testing.assert_allclose(first, expected, atol=1e-5)
+    assert encoder.embed([]).shape == (0, 64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["release", "hugging_face"])
+def test_what_is_saved_is_loaded(encoder, tmp_path, layout):
+    bert.save(encoder, tmp_path / "saved", layout=layout)
+    again = bert.load(tmp_path / "saved")
+    np.testing.assert_array_equal(again.embed(TEXTS), encoder.embed(TEXTS))
+    with pytest.raises(bert.UserError, match="not an empty folder"):
+        bert.save(encoder, tmp_path / "saved")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda e: bert.load("nowhere"), "nowhere: no such checkpoint"),
+        (lambda e: e.tokenize(["a", 3]), "text 1: is 3; it must be a string"),
+        (lambda e: e.tokenize(["a"], max_seq_length=999), "must be from 3 to 128"),
+        (lambda e: e.tokenize("a text"), "'a text', a single string; pass a list"),
+        (lambda e: e.embed("a text"), "'a text', a single string; pass a list"),
+        (lambda e: e.embed(["a"], pooling="max"), "must be 'mean' or 'cls'"),
+        (lambda e: e.embed(["a"], doc_stride=127), "so that none is skipped"),
+        (lambda e: e.embed(["a"], layer=7), "layer=7: the model has"),
+        (lambda e: bert.dataset("a", [1], e), "a single string"),
+        (lambda e: bert.dataset(["a"], ["b"], e, max_seq_length=9), "must be numbers"),
+        (lambda e: bert.dataset(["a"], [1, 2], e, max_seq_length=9), "1 texts, but 2"),
+        (lambda e: bert.optimizer(1e-5, 9, beta=1), "beta: no setting"),
+        (
+            lambda e: bert.optimizer(1e-5, 9, optimizer="sgd"),
+            "must be one of adafactor",
+        ),
+        (
+            lambda e: bert.optimizer(1e-5, 9, lr_schedule="x"),
+            "lr_schedule='x': must be",
+        ),
+        (lambda e: bert.optimizer(1e-5, 9, min_lr_ratio=0.1), "only to_ratio"),
+        (lambda e: bert.save(e, "gs://bucket/x"), "gs://bucket/x"),
+        (lambda e: bert.optimizer(1e-5, 9, layerwise_lr_decay=0.8), "needs encoder="),
+        (lambda e: bert.load_task(MODEL), "contains no exported model"),
+        (lambda e: bert.save(e, "x", layout="onnx"), "must be 'release' or"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(encoder, call, message):
+    with pytest.raises(bert.UserError, match=message) as error:
+        call(encoder)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["adam", "lamb", "fairseq_adam", "adafactor"])
+def test_an_update_of_keras_is_one_of_the_loop(name):
+    rng = np.random.default_rng(1)
+    shapes = {"kernel": (4, 5), "LayerNorm_gamma": (5,)}
+    both = [
+        [
+            keras.Variable(rng.normal(size=s).astype("float32"), name=n)
+            for n, s in shapes.items()
+        ]
+        for rng in (np.random.default_rng(0), np.random.default_rng(0))
+    ]
+    settings = {"optimizer": name}
+    in_loop = OptimizerSettings(**settings)
+    made = in_loop.make(both[0])
+    in_keras = Optimizer(LearningRate(0.1, 10, 3, settings), settings)
+    for step in range(5):
+        gradients = [
+            keras.ops.convert_to_tensor(rng.normal(size=s).astype("float32"))
+            for s in shapes.values()
+        ]
+        scale, _ = clip_scale(gradients, in_loop.clip_norm)
+        rate = in_loop.learning_rate(step, 0.1, 10, 3)
+        made.apply(gradients, rate, step, scale)
+        in_keras.apply(gradients, both[1])
+        for one, other in zip(*both, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "tensorflow",
+        pytest.param("jax", marks=pytest.mark.exhaustive),
+        pytest.param(
+            "torch",
+            marks=[
+                pytest.mark.exhaustive,
+                pytest.mark.skipif(
+                    not importlib.util.find_spec("torch"), reason="needs torch"
+                ),
+            ],
+        ),
+    ],
+)
+def test_encoders_are_layers_of_keras(tmp_path, backend):
+    done = jobs.finished(
+        [*jobs.command("tests/programs/fit_in_keras.py", {}), str(tmp_path)],
+        env=jobs.ENVIRONMENT | {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"},
+    )
+    assert f"all checks passed on {backend}" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_fit_on_replicas_equals_one_device(tmp_path):
+    done = jobs.finished(
+        [
+            *jobs.command("tests/programs/fit_in_keras.py", {}),
+            str(tmp_path),
+            "replicas",
+        ],
+        env=jobs.ENVIRONMENT | {"KERAS_BACKEND": "tensorflow"},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # Keras's own
+def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(MODEL, "uncased_L-2_H-128_A-2")
+    lines = ["text,label", *["It is good.,good", "It is bad.,bad"] * 16]
+    (tmp_path / "reviews.csv").write_text("\n".join(lines) + "\n")
+    names = {}
+    for block in test_docs.blocks("python.md", "python"):
+        exec(block, names)
+    assert (tmp_path / "trained" / "bert_config.json").exists()
+    assert (tmp_path / "trained_hugging_face" / "model.safetensors").exists()
+    assert (tmp_path / "reviews_saved_model" / "saved_model.pb").exists()
+    assert "(2, 32, 64) (2, 64)" in capsys.readouterr().out
+
+
+def _classifier_files(folder):
+    tiny.write(folder, classifier.WORDS, classifier.TINY)
+    classifier.custom(folder, "tsv", ["good", "bad"])
+
+
+# How each script is run on small files; the answers that its own predictions have.
+RUNS = {
+    "run_classifier.py": (
+        _classifier_files,
+        functools.partial(classifier.run, task_name="custom"),
+        ("predicted", "probabilities"),
+    ),
+    "run_ner.py": (ner.write_files, ner.run, ("tags",)),
+    "run_squad.py": (squad.write_files, squad.run, ("answer",)),
+    "run_swag.py": (swag.write_files, swag.run, ("predicted", "probabilities")),
+    "run_text_to_text.py": (
+        text_to_text.write_files,
+        text_to_text.run,
+        ("predicted",),
+    ),
+}
+
+
+def _asked_and_answered(folder, inputs, names):
+    """The requests that a run's own predictions are answers to, and these."""
+    if names == ("answer",):
+        found = squad.read(folder, "predictions.json")
+        for paragraph in squad.read(folder, "dev.json", ".")["data"][0]["paragraphs"]:
+            (asked,) = paragraph["qas"]
+            request = (asked["question"], paragraph["context"])
+            yield request, {"answer": found[asked["id"]]}
+    elif names == ("tags",):
+        content = (folder / "output" / "predictions.txt").read_text()
+        for sentence in content.strip().split("\n\n"):
+            words, *_, tags = zip(*map(str.split, sentence.splitlines()), strict=True)
+            if words != ("-DOCSTART-",):
+                yield {"words": list(words)}, {"tags": list(tags)}
+    else:
+        content = (folder / "output" / "predictions.jsonl").read_text()
+        for line in map(json.loads, content.splitlines()):
+            request = {name: line[name] for name in inputs if name in line}
+            yield request, {name: line[name] for name in names}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", RUNS)
+def test_a_run_without_an_export_answers(tmp_path, untraced, capsys, script):
+    write, run, names = RUNS[script]
+    write(tmp_path)
+    run(tmp_path, do_train=True, do_predict=True)
+    capsys.readouterr()
+    task = bert.load_task(tmp_path / "output")
+    assert not capsys.readouterr().out
+    asked = list(_asked_and_answered(tmp_path, task.inputs, names))
+    assert len(asked) >= 10
+    answers = task.predict([request for request, _ in asked])
+    for answer, (_, expected) in zip(answers, asked, strict=True):
+        for name in names:
+            assert answer[name] == pytest.approx(expected[name], abs=1e-5)
+    assert not (tmp_path / "output" / "export").exists()
+
+
+def test_a_run_of_another_script_needs_an_export(tmp_path):
+    shutil.copytree(MODEL, tmp_path / "output")
+    for path in (tmp_path / "output").glob("bert_model.ckpt*"):
+        path.rename(
+            path.with_name(path.name.replace("bert_model.ckpt", "model.ckpt-1"))
+        )
+    (tmp_path / "output" / "task.json").write_text('{"script": "os.py", "flags": {}}')
+    with pytest.raises(
+        bert.UserError, match="no export, and not of a run of run_class"
+    ):
+        bert.load_task(tmp_path / "output")
+
+
+def test_a_request_with_too_many_parts_is_refused():
+    """None of them is dropped."""
+
+    class Echo:
+        parts = {"question": "text", "context": "text"}
+
+        def predict(self, requests, batch_size):
+            return requests
+
+    task = bert.Task(Echo())
+    assert task.predict([("a", "b")]) == [{"question": "a", "context": "b"}]
+    for request in (("a", "b", "c"), 3):
+        with pytest.raises(bert.UserError, match="it must have question, context"):
+            task.predict([request])

@@ -1,7 +1,9 @@
 """What holds for all tests."""
 
+import collections
 import gc
 import importlib.util
+import json
 import os
 import select
 import shutil
@@ -9,8 +11,12 @@ import sys
 import termios
 import types
 
+import absl.logging
 import hypothesis
 import pytest
+
+import errors
+import tests
 
 # Both as training/ sets them. Else JAX, where Keras loads it first, would set another log
 # level, and programs that tests start would take it over and say more than they do for a
@@ -21,14 +27,64 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 # Else it looks for garbage many times a second, through all that TensorFlow has loaded.
 gc.set_threshold(50_000, 20, 20)
 
+# uvicorn closes all handlers of logs, and absl's would close with it what pytest captures
+# stderr in.
+absl.logging.get_absl_handler().python_handler.setStream(sys.__stderr__)
+
 # On a busy machine, an example may take any time.
-hypothesis.settings.register_profile("any_time", deadline=None)
-hypothesis.settings.load_profile("any_time")
+hypothesis.settings.register_profile("default", max_examples=60, deadline=None)
+hypothesis.settings.register_profile("everything", max_examples=150, deadline=None)
+
+_DURATIONS = tests.ROOT / "tests" / "durations.json"
 
 
-def pytest_collection_modifyitems(items):
-    """The longest files first: as the last, they would leave the other processes idle."""
-    items.sort(key=lambda item: "training" not in item.path.parent.parts)
+def pytest_addoption(parser):
+    parser.addoption(
+        "--everything", action="store_true", help="also run what is marked exhaustive"
+    )
+    parser.addoption(
+        "--note_durations",
+        action="store_true",
+        help="write tests/durations.json, by which files are ordered",
+    )
+
+
+def pytest_configure(config):
+    everything = config.getoption("everything")
+    hypothesis.settings.load_profile("everything" if everything else "default")
+    if not everything:  # XLA would optimize for longer than what it compiles is run
+        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    if config.getoption("note_durations"):
+        config.pluginmanager.register(_Durations())
+
+
+class _Durations:
+    """The seconds of each file, its fixtures included, whichever process ran it."""
+
+    def __init__(self):
+        self._seconds = collections.Counter()
+
+    def pytest_runtest_logreport(self, report):
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_sessionfinish(self, session):
+        if not hasattr(session.config, "workerinput"):
+            seconds = {k: round(v) for k, v in self._seconds.items() if v >= 1}
+            text = json.dumps(dict(sorted(seconds.items())), indent=1)
+            _DURATIONS.write_text(text + "\n")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("everything"):
+        kept, left_out = [], []
+        for item in items:
+            is_left_out = item.get_closest_marker("exhaustive")
+            (left_out if is_left_out else kept).append(item)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+    # The longest files first: as the last, they would leave the other processes idle.
+    seconds = json.loads(_DURATIONS.read_text())
+    items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 0))
     _skip_oracles(items)
 
 
@@ -44,6 +100,19 @@ def _skip_oracles(items):
     for item in items:
         if item.path.match("test_transformers*.py"):
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_line():
+    """Whatever a user is told is one line, in every test."""
+
+    def init(error, message="", *more):
+        assert "\n" not in str(message), message
+        Exception.__init__(error, message, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(errors.UserError, "__init__", init)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -65,16 +134,35 @@ def drawn(_drawing, monkeypatch):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _reloading():
+def _reloading(request):
     """Exports are checked by forks, which have our modules; test_export.py has one by a
-    process that has not.
+    process that has not. In the default tier, it is the first export of each form and kind
+    of vocabulary, and those of modules that use `every_export_is_checked`.
     """
     export = sys.modules.get("serving.export")
-    with pytest.MonkeyPatch.context() as patch:
-        if export:
-            from tests import forked
+    if export is None:
+        yield
+        return
+    from tests import forked
 
-            patch.setattr(export, "subprocess", forked)
+    seen, check = set(), export._check
+
+    def check_the_first(product, directory):
+        kind = product.form, type(product.tokenizer)
+        if kind not in seen or request.config.getoption("everything"):
+            seen.add(kind)
+            check(product, directory)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "subprocess", forked)
+        patch.setattr(export, "_check", check_the_first)
+        yield check
+
+
+@pytest.fixture(scope="module")
+def every_export_is_checked(_reloading):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("serving.export._check", _reloading)
         yield
 
 

@@ -10,7 +10,7 @@ import safetensors.numpy
 import convert_checkpoint
 import tests
 from training.storage import checkpoint
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import tasks
 from text.tokenizers.vocabulary import SPECIAL_TOKENS
 

@@ -81,7 +81,6 @@ class Files(NamedTuple):
             "output_dir": str(self.folder / name),
             "bert_config_file": str(self.folder / "student.json"),
             "distill_from": self.teacher,
-            "distill_compare": False,
             "eval_batch_size": 32,
             "predict_batch_size": 32,
         }
@@ -100,9 +99,6 @@ class Files(NamedTuple):
             config = teacher | sizes | changes
         (self.folder / "student.json").write_text(json.dumps(config))
 
-    def report(self, name="student") -> dict:
-        return json.loads((self.folder / name / "distillation.json").read_text())
-
 
 def write(kind: str, folder: pathlib.Path) -> Files:
     """Files without a teacher."""
@@ -118,11 +114,7 @@ def teach(files: Files, **changes) -> None:
 
 
 def taught_by(folder_of: Callable[[str], pathlib.Path]) -> Callable[[str], Files]:
-    """Maps a kind to its files and a teacher, which is trained once.
-
-    Args:
-        folder_of: makes the folder of a kind.
-    """
+    """Maps a kind to its files and a teacher, which is trained once."""
 
     @functools.cache
     def taught(kind):

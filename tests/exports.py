@@ -16,6 +16,7 @@ import json
 import pathlib
 
 from training.backend import tf
+from serving import checksums
 
 TEXT = tf.TensorSpec([None], tf.string)
 LIST = tf.TensorSpec([None, None], tf.string)
@@ -159,9 +160,15 @@ def write(folder: pathlib.Path, form: str) -> str:
         module, str(folder / "text" / "1"), signatures={"serving_default": module.serve}
     )
     kinds = {name: "text" if x is TEXT else "list" for name, x in inputs.items()}
-    description = {"form": form, "inputs": kinds, "max_seq_length": 128}
-    (folder / "export.json").write_text(json.dumps(description))
+    describe(folder, {"form": form, "inputs": kinds, "max_seq_length": 128})
     return str(folder)
+
+
+def describe(folder: pathlib.Path, description: dict, names=()) -> None:
+    """Writes an export.json, with the checksums of these files."""
+    sums = checksums.of_files(str(folder), names)
+    content = checksums.sealed(description | {"checksums": sums})
+    (folder / "export.json").write_text(json.dumps(content))
 
 
 def maker(tmp_path_factory):

@@ -28,14 +28,7 @@ _FORKS.set_forkserver_preload(["training.backend", *_SCRIPTS, "tests.programs.pa
 
 
 class Process:
-    """As far as tests want it, `subprocess.Popen` for the command line of a Python file.
-
-    Args:
-        command: sys.executable, the path of a program, its arguments.
-        stdout, stderr: files that are open for writing.
-        cwd: where it runs; here if None.
-        env: its environment; that of this process if None.
-    """
+    """As far as tests want it, `subprocess.Popen` for the command line of a Python file."""
 
     def __init__(self, command, *, stdout, stderr, cwd=None, env=None):
         assert command[0] == sys.executable, command
@@ -103,13 +96,7 @@ def run(command, *, capture_output, text) -> subprocess.CompletedProcess:
 
 
 def hosts_finished(cluster: dict[str, list[list[str]]]):
-    """Runs commands side by side as the hosts of a cluster, to their ends.
-
-    Args:
-        cluster: the commands of each kind of host, "chief" or "worker".
-    Returns:
-        a `subprocess.CompletedProcess` for each.
-    """
+    """Runs commands side by side as the hosts of a cluster, to their ends."""
     free = iter(_free_ports(sum(map(len, cluster.values()))))
     addresses = {
         kind: [f"localhost:{next(free)}" for _ in lines]
@@ -143,7 +130,7 @@ def _all_finished(runs):
             processes.append((process, files))
         done = []
         for process, files in processes:
-            process.wait(300)
+            process.wait(900)
             for file in files:
                 file.seek(0)
             said = [file.read() for file in files]

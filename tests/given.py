@@ -61,16 +61,6 @@ def of_ner(given):
     return ner.flags(given)
 
 
-def of_ner_features(given):
-    flags = of_ner(given)
-    (given / "config.json").write_text(ner.DEEP.to_json_string())
-    ner.save_encoder(given, ner.DEEP)
-    return flags | {
-        "features": "concat_last_four",
-        "init_checkpoint": str(given / "encoder"),
-    }
-
-
 def of_pretraining(given):
     return pretraining.flags(given) | {
         "eval_input_file": [pretraining.RECORDS],

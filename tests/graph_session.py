@@ -53,14 +53,7 @@ def _library():
 
 
 class GraphSession:
-    """A SavedModel in a session of TensorFlow's C API.
-
-    Args:
-        path: the folder of the SavedModel.
-        packages: those with operations that it needs, such as "tensorflow_text".
-    Raises:
-        RuntimeError: the status of a call is not OK.
-    """
+    """A SavedModel in a session of TensorFlow's C API."""
 
     def __init__(self, path, packages: Iterable[str] = ()):
         self._c = _library()
@@ -200,11 +193,7 @@ def _given(dtype, shape, values):
 
 
 def check_calls(path, answers) -> None:
-    """Asserts that a server gives the answers that serving/reload.py wrote.
-
-    Args:
-        path, answers: its file of calls, and its folder.
-    """
+    """Asserts that a server gives the answers that serving/reload.py wrote."""
     with open(path, encoding="utf-8") as file:
         calls = list(enumerate(json.load(file)))
     calls = [pair for pair in calls if pair[1]["loader"] == "session"]

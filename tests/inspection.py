@@ -7,7 +7,7 @@ import numpy as np
 import create_pretraining_data
 import inspect_records
 import tests
-from text.instances.kinds import RowOptions
+from text.instances.table import RowOptions
 from text.records import encoding, framing
 from text.tokenizers.vocabulary import Vocabulary
 

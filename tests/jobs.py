@@ -18,6 +18,7 @@ import tests
 from training.backend import tf
 from training.run import loop
 from training.storage import checkpoint, run_folder
+from errors import UserError
 from serving.predictor import Predictor
 from tests.killed import Killed
 
@@ -96,19 +97,34 @@ def dying(step: int):
 
 
 def check_goes_on(run, whole: pathlib.Path, folder: pathlib.Path, capsys, **changes):
-    """Killed at step 20, a fine-tuning goes on to the bits of one that was left alone.
-
-    Args:
-        run: runs the script on the files of a folder, with more flags.
-        whole: the files and, in its output_dir, what comes of them undisturbed.
-        folder: for the output_dir of the other run.
-    """
+    """Killed at step 20, a fine-tuning goes on to the bits of one that was left alone."""
     changes |= {"do_train": True, "output_dir": str(folder / "output")}
     with dying(step=20):
         run(whole, **changes)
     run(whole, **changes)
     assert "continuing from step 20" in capsys.readouterr().out
     check_same_bits(weights(folder), weights(whole))
+
+
+def check_refused(run, folder: pathlib.Path, message: str, **changes) -> None:
+    """One line for the user; earlier results are as they were, with nothing half done."""
+    output = folder / "output"
+    output.mkdir(exist_ok=True)
+    # What was sound may be there already, for the next try.
+    sound = {"train.tf_record", "eval.tf_record", "task.json", "run.json", "vocab.txt"}
+    sound |= {"bert_config.json", run_folder.RECORD}
+    earlier = {"eval_results.txt", "eval_results.json", "predictions.json"}
+    for name in earlier:
+        (output / name).write_text(f"earlier {name}")
+    earlier |= set(os.listdir(output))
+    contents = {name: (output / name).read_bytes() for name in earlier - sound}
+    with pytest.raises((UserError, FileNotFoundError), match=message):
+        run(folder, **changes)
+    for name, content in contents.items():
+        assert (output / name).read_bytes() == content
+    left = {name for name in os.listdir(output) if "tfevents" not in name}
+    rest = left - earlier - sound - {f"{name}.json" for name in sound}
+    assert not rest, rest
 
 
 def forget_after(step: int, folder: pathlib.Path, name: str = "output") -> None:

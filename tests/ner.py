@@ -53,7 +53,7 @@ def write_files(folder, config=TINY):
 
 def save_encoder(folder, config=TINY):
     encoder = BertEncoder(config, seed=5)
-    weights = {variable.path: variable.numpy() for variable in encoder.variables}
+    weights = {variable.path: variable.numpy() for variable in encoder.weights}
     checkpoint.save(str(folder / "encoder"), 1, weights, keep=1)
     return weights
 

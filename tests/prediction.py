@@ -7,11 +7,7 @@ import predict
 
 
 def asker(exported, capsysbinary, monkeypatch):
-    """What runs the script on standard input and gives what it printed, parsed.
-
-    Args:
-        exported: maps a form to the folder of its export, as `exports.maker` does.
-    """
+    """What runs the script on standard input and gives what it printed, parsed."""
 
     def call(form, stdin=b"", **changes):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))

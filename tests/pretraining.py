@@ -13,10 +13,7 @@ from tests import jobs, tiny
 ROOT = str(tests.ROOT)
 RECORDS = os.path.join(ROOT, "tests", "golden", "pretraining", "pretraining.tfrecord")
 TINY = tiny.config(
-    vocab_size=3000,
-    hidden_size=8,
-    intermediate_size=8,
-    max_position_embeddings=64,
+    vocab_size=3000, hidden_size=8, intermediate_size=8, max_position_embeddings=64
 )
 STILL = dataclasses.replace(
     TINY, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
@@ -47,11 +44,7 @@ def run(directory, **changes):
 
 
 def run_twice(folder, capsys, **changes):
-    """In `whole` undisturbed; in `killed`, killed at step 2, from which it goes on.
-
-    Returns:
-        the weights of the first, which those of the second must equal bit for bit.
-    """
+    """In `whole` undisturbed; in `killed`, killed at step 2, from which it goes on."""
     for name in ("whole", "killed"):
         (folder / name).mkdir()
     run(folder / "whole", **changes)
@@ -61,11 +54,7 @@ def run_twice(folder, capsys, **changes):
 
 
 def run_on(folder, capsys, step, **changes):
-    """In `killed`, from a step that the run in `whole` saved, as if killed behind it.
-
-    Returns:
-        the weights in `whole`, which those in `killed` must equal bit for bit.
-    """
+    """In `killed`, from a step that the run in `whole` saved, as if killed behind it."""
     shutil.copytree(folder / "whole", folder / "killed")
     jobs.forget_after(step, folder / "killed")
     return _go_on(folder, capsys, step, changes)

@@ -10,9 +10,13 @@ from tests import jobs
 from text.records import encoding, framing
 
 ROOT = tests.ROOT
-VOCAB_FILE = ROOT / "tests" / "golden" / "checkpoint" / "vocab.txt"
-CORPUS = ROOT / "tests" / "golden" / "pretraining" / "corpus.txt"
+VOCAB_FILE = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
+CORPUS = tests.GOLDEN / "pretraining" / "corpus.txt"
 TEXT = "The first one.\nThe second is here.\n\nAnother has two.\nThis is it.\n"
+STATEMENTS = "\n\n".join(
+    "\n".join(f"the {n} of document {d} says that it is so ." for n in range(3 + d % 5))
+    for d in range(40)
+)
 
 
 def make(**changed):
@@ -20,7 +24,7 @@ def make(**changed):
     given = {
         "input_file": ["text.txt"],
         "output_file": ["out.tfrecord"],
-        "vocab_file": str(VOCAB_FILE),
+        "vocab_file": VOCAB_FILE,
         "max_seq_length": 32,
         "max_predictions_per_seq": 5,
         "num_workers": 1,
@@ -34,6 +38,22 @@ def make(**changed):
     batch, faults = encoding.decode(examples, schema)
     assert not faults
     return batch
+
+
+def make_records(folder, **changes) -> str:
+    """Runs the script on a longer text; returns the pattern of its records."""
+    (folder / "text.txt").write_text(STATEMENTS)
+    given = {
+        "input_file": [str(folder / "text.txt")],
+        "output_file": [str(folder / "records@2")],
+        "vocab_file": VOCAB_FILE,
+        "max_seq_length": 64,
+        "max_predictions_per_seq": 10,
+        "dupe_factor": 2,
+        "num_workers": 1,
+    }
+    create_pretraining_data.main(Options(**given | changes))
+    return f"{folder}/records-*"
 
 
 def start(*flags, program=ROOT / "create_pretraining_data.py", **options):

@@ -43,12 +43,7 @@ ROW = Row(10, ((1,), (2, 3), (5,), (6,), (7, 8)), 4)
 def choose(
     row: Row, order: Iterable[int], lengths: Sequence[int], mistake: str = ""
 ) -> frozenset[int]:
-    """The positions chosen in a row.
-
-    Args:
-        order: in which the words begin a run.
-        lengths: of the run that each word begins, in words.
-    """
+    """The positions chosen in a row."""
     chosen = set()
 
     def size(run):

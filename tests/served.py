@@ -7,25 +7,20 @@ import numpy as np
 import tensorflow as tf
 
 from serving import forms
+from text.graphs.table import graph_of
 from training.finetuning.task import Predictions, Task
 
 _SHAPES = {"text": [None], "list": [None, None]}
 
 
 class Served:
-    """A task's `serve`, saved and loaded.
-
-    Args:
-        task: knows its labels.
-        model: what its objective made.
-        directory: to write to.
-    """
+    """A task's `serve`, saved and loaded."""
 
     def __init__(self, task: Task, model, directory):
         module = tf.Module()
-        module.weights = [variable.value for variable in model.variables]
+        module.weights = [variable.value for variable in model.weights]
         (directory / "vocabulary").mkdir(exist_ok=True)
-        module.tokenizer = task.tokenizer.graph(str(directory / "vocabulary"))
+        module.tokenizer = graph_of(task.tokenizer, str(directory / "vocabulary"))
 
         specs = {
             name: tf.TensorSpec(_SHAPES[kind], tf.string, name)
@@ -61,12 +56,7 @@ class Served:
 
 
 class Exported:
-    """A model in Python and as a SavedModel.
-
-    Args:
-        task, model, directory: as those of `Served`.
-        split: which set of the task its examples are of.
-    """
+    """A model in Python and as a SavedModel."""
 
     def __init__(self, task: Task, model, directory, split: str = "test"):
         self.task, self.model, self.split = task, model, split
@@ -86,7 +76,7 @@ def predictions(task: Task, model, examples: list, split: str) -> Predictions:
     for number, example in enumerate(examples):
         made += task.featurize(example, split)
         numbers += [number] * (len(made) - len(numbers))
-    length = task.given.max_seq_length
+    length = task.flags.max_seq_length
     layout = dataclasses.replace(task.layout(examples, length), labels={})
     batch = layout.pack(made)
     outputs = tf.function(model)(

@@ -3,10 +3,7 @@
 import json
 import random
 
-import pytest
-
 import run_squad
-from errors import UserError
 from tests import jobs, tiny
 
 GOOD = ["gold", "silver", "ruby", "pearl"]
@@ -88,15 +85,4 @@ def read(folder, name, output="output"):
 
 
 def refused(folder, message, **changes):
-    """Holds a run to one line, and to leaving earlier results alone."""
-    output = folder / "output"
-    output.mkdir(exist_ok=True)
-    for name in (*OUTPUTS, "eval_results.txt", "eval_results.json"):
-        (output / name).write_text(f"earlier {name}")
-    with pytest.raises(UserError, match=message) as caught:
-        run(folder, **changes)
-    assert "\n" not in str(caught.value)
-    for name in (*OUTPUTS, "eval_results.txt", "eval_results.json"):
-        assert (output / name).read_text() == f"earlier {name}"
-    left = {path.name for path in output.iterdir()}
-    assert not [name for name in left if "writing" in name or "tmp" in name]
+    jobs.check_refused(run, folder, message, **changes)

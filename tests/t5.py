@@ -8,10 +8,10 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import tests
-from modeling.architectures.t5_config import T5Config
-from modeling.architectures.table import config_from_dict
+from modeling.architectures.t5.t5_config import T5Config
 from modeling.objectives.objective import Objective, Tokens
 from modeling.objectives.span_corruption import SpanCorruption
+from training.interchange.table import config_from_json
 
 GOLDEN = tests.GOLDEN / "t5"
 VERSIONS = ("v1_0", "v1_1")
@@ -34,7 +34,7 @@ OF_RECORDS = dataclasses.replace(
 def spans_of_records() -> Objective:
     """The last ids of their vocabulary stand for spans."""
     tokens = Tokens(range(2999, 2960, -1), end_id=3, pad_id=0, left_out=(2, 3))
-    return SpanCorruption().on_rows(tokens, 64)
+    return SpanCorruption(tokens=tokens, width=64)
 
 
 def golden(name: str) -> dict:
@@ -43,7 +43,7 @@ def golden(name: str) -> dict:
 
 
 def read_config(version: str) -> T5Config:
-    return config_from_dict(json.loads((GOLDEN / version / "config.json").read_text()))
+    return config_from_json(json.loads((GOLDEN / version / "config.json").read_text()))
 
 
 def weights(version: str) -> dict[str, np.ndarray]:

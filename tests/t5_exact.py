@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from modeling.architectures.t5_decoder import TextToTextModel
+from modeling.architectures.t5.t5_decoder import TextToTextModel
 from modeling.objectives.text_to_text import TextToText
 from tests import t5
 

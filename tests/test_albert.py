@@ -8,12 +8,11 @@ import pytest
 
 import run_pretraining
 from training.storage import checkpoint
-from modeling.architectures.albert_config import AlbertConfig
-from serving import export
+from modeling.architectures.albert import AlbertConfig
 from serving.predictor import Predictor
 from tests import jobs
+from tests.family import TASKS
 from tests.pretraining import flags
-from tests.test_roberta import TASKS
 from tests.text.generation.settings import VOCAB_FILE
 
 CONFIG = AlbertConfig(
@@ -27,19 +26,14 @@ CONFIG = AlbertConfig(
 )
 
 
-@pytest.fixture
-def no_check(monkeypatch):
-    # Exports are loaded here; test_export.py has the check by another process.
-    monkeypatch.setattr(export, "_check", lambda product, directory: None)
-
-
 def pretrain(folder, **changes):
     own = {"config": CONFIG, "vocab_file": VOCAB_FILE, "optimizer": "lamb"}
     jobs.run(run_pretraining, flags(folder, **own | changes))
 
 
 @pytest.mark.slow
-def test_a_run_from_records_to_masks(tmp_path, no_check, capsys):
+@pytest.mark.exhaustive
+def test_a_run_from_records_to_masks(tmp_path, capsys, untraced):
     pretrain(tmp_path, do_export=True, recompute=True)
     output = tmp_path / "output"
     jobs.check_masks(str(output), VOCAB_FILE, capsys)
@@ -56,7 +50,8 @@ def test_a_run_from_records_to_masks(tmp_path, no_check, capsys):
 
 
 @pytest.mark.slow
-def test_a_task_trains_and_exports(tmp_path, no_check, untraced):
+@pytest.mark.exhaustive
+def test_a_task_trains_and_exports(tmp_path, untraced):
     """The others: test_fine_tuning_of_a_family.py."""
     script, write_files, flags_of, score = TASKS["SequenceClassification"]
     write_files(tmp_path)

@@ -2,7 +2,11 @@
 nothing of each other. No script imports another, and no package goes round in a circle."""
 
 import ast
+import collections
+import importlib
+import inspect
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -11,13 +15,15 @@ import pytest
 import tests
 
 ROOT = tests.ROOT
-# On the ground: options.py imports errors.py, and errors.py nothing. text declares the
-# flags that it knows best.
-GROUND = {"errors", "options"}
-FLOORS = {"text": {"text", *GROUND}, "modeling": {"modeling"}}
-FLOORS["serving"] = {"serving", "modeling", "text", *GROUND}
-FLOORS["training"] = {"training", "serving", "modeling", "text", *GROUND}
+# On the ground: command_line.py imports options.py, options.py errors.py, and errors.py
+# nothing. text declares the flags that it knows best.
+GROUND = {"command_line", "errors", "options"}
+_FLAGS = {"errors", "options"}  # only scripts read the command line
+FLOORS = {"text": {"text", *_FLAGS}, "modeling": {"modeling"}}
+FLOORS["serving"] = {"serving", "modeling", "text", *_FLAGS}
+FLOORS["training"] = {"training", "serving", "modeling", "text", *_FLAGS}
 FLOORS["ablations"] = {"ablations", *FLOORS["training"]}
+FLOORS["demo"] = {"demo", "command_line", *FLOORS["training"]}
 SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - GROUND
 LONGEST_FUNCTION, LONGEST_FILE = 60, 600  # lines
 OURS = {*FLOORS, *SCRIPTS, *GROUND}
@@ -46,6 +52,7 @@ def imported(path: pathlib.Path) -> set[str]:
     return {name.split(".")[0] for name in modules_imported(path)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("floor", FLOORS)
 def test_floor_imports_only_what_lies_below(floor):
     files = sorted((ROOT / floor).rglob("*.py"))
@@ -54,6 +61,7 @@ def test_floor_imports_only_what_lies_below(floor):
         assert imported(path) & OURS <= FLOORS[floor], path
 
 
+@pytest.mark.slow
 def test_no_package_goes_round_in_a_circle():
     """A package is a folder; its own modules count as one."""
     below = {}
@@ -77,10 +85,11 @@ def test_no_package_goes_round_in_a_circle():
     assert not [package for package in below if package in reached(package, set())]
 
 
+@pytest.mark.slow
 def test_no_function_or_file_is_too_long_to_read():
     folders = (*FLOORS, "tests")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    paths += [ROOT / f"{name}.py" for name in SCRIPTS]
+    paths += [ROOT / f"{name}.py" for name in SCRIPTS | GROUND]
     assert len(paths) > 200
     for path in paths:
         content = path.read_text(encoding="utf-8")
@@ -92,6 +101,7 @@ def test_no_function_or_file_is_too_long_to_read():
 
 
 def test_the_ground_imports_nothing_above_it():
+    assert imported(ROOT / "command_line.py") & OURS == {"errors", "options"}
     assert imported(ROOT / "options.py") & OURS == {"errors"}
     assert not imported(ROOT / "errors.py")
 
@@ -101,14 +111,48 @@ def test_modeling_needs_keras_alone():
         assert not imported(path) & {"tensorflow", "tensorflow_text", "jax"}, path
 
 
+def test_modeling_names_no_flag():
+    """Messages have its settings in backquotes, which a script writes as its flags."""
+    for path in (ROOT / "modeling").rglob("*.py"):
+        assert not re.search(r"--\w", path.read_text(encoding="utf-8")), path
+
+
+def test_the_name_of_a_file_says_which_it_is():
+    paths = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
+    counts = collections.Counter(path.name for path in paths)
+    several = {name for name, count in counts.items() if count > 1}
+    assert several == {"__init__.py", "options.py", "table.py"}
+
+
 def test_no_script_imports_another():
     assert "run_pretraining" in SCRIPTS
     for name in SCRIPTS:
         assert not imported(ROOT / f"{name}.py") & SCRIPTS, name
 
 
+# Where text/ reads records and remote files; everything else is NumPy and Python.
+READS_WITH_TENSORFLOW = {"files/anywhere", "files/sources"} | {
+    f"records/{name}" for name in ("blocks", "reading", "rows", "shards")
+}
+
+
+@pytest.mark.slow
+def test_only_graphs_of_text_need_tensorflow_and_nothing_in_text_needs_graphs():
+    """A worker that writes records needs neither: half a gigabyte, and some seconds."""
+    folder, need = ROOT / "text", set()
+    for path in folder.rglob("*.py"):
+        if path.parent.name == "graphs":
+            continue
+        modules = modules_imported(path)
+        assert not [name for name in modules if name.startswith("text.graphs")], path
+        if imported(path) & {"tensorflow", "tensorflow_text", "keras", "jax"}:
+            need.add(str(path.relative_to(folder).with_suffix("")))
+    assert need == READS_WITH_TENSORFLOW
+    assert loader("create_pretraining_data", set()) is None
+
+
 def test_workers_that_write_records_load_no_tensorflow():
-    """It would cost each of them half a gigabyte and some seconds."""
+    """Nor does a package that they need."""
     # A worker is started anew, and imports what the script imports.
     program = "import create_pretraining_data, sys; print(*sys.modules)"
     command = [sys.executable, "-c", program]
@@ -141,7 +185,7 @@ def test_tensorflow_is_loaded_by_the_backend():
     modules = {name for name in modules if not name.startswith(inner)}
     loaders = {name: loader(name, set()) for name in modules | SCRIPTS}
     assert set(loaders.values()) == {None, "training.backend"}, loaders
-    assert loaders["run_squad"] and not loaders["training.run.run_flags"]
+    assert loaders["run_squad"] and not loaders["training.run.options"]
 
 
 def loader(module: str, seen: set[str]) -> str | None:
@@ -162,3 +206,139 @@ def loader(module: str, seen: set[str]) -> str | None:
             if found := loader(name, seen):
                 return found
     return None
+
+
+def functions_of_flags():
+    """(file, function, its parameter `flags`) of the product, but those of absl's."""
+    for path in [
+        *ROOT.glob("*.py"),
+        *(p for f in FLOORS for p in (ROOT / f).rglob("*.py")),
+    ]:
+        if path.stem in GROUND:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                for argument in (*node.args.args, *node.args.kwonlyargs):
+                    if argument.arg == "flags":
+                        yield path, node, argument
+
+
+def test_no_function_reads_flags_but_those_of_the_group_that_it_names():
+    seen = 0
+    for path, node, argument in functions_of_flags():
+        where = f"{path.relative_to(ROOT)}: {node.name}"
+        assert argument.annotation, f"{where}: flags of which group?"
+        kind = ast.unparse(argument.annotation)
+        if kind in ("str", "dict") or not kind.isidentifier():  # names, or values
+            continue
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        group = getattr(importlib.import_module(module), kind)
+        known = {
+            *dir(group),
+            *(n for c in group.__mro__ for n in inspect.get_annotations(c)),
+        }
+        for read in ast.walk(node):
+            if isinstance(read, ast.Attribute) and ast.unparse(read.value) == "flags":
+                assert read.attr in known, f"{where}: {kind} has no --{read.attr}"
+                seen += 1
+    assert seen > 300
+
+
+# What only its own file, its adapter and tables should know. A new one is a row there.
+SYSTEMS = {
+    "albert": "albert",
+    "electra": "electra",
+    "elmo": "elmo",
+    "gpt": "gpt",
+    "roberta": "roberta",
+    "t5": "t5",
+    "xlnet": "xlnet",
+    "byte_bpe": "bpe",
+    "sentencepiece": "sentencepiece",
+    "whole_words": "WholeWords|tokenizers.whole_words",
+    "wordpiece": "wordpiece",
+    "bidirectional_lm": "bidirectional_lm",
+    "next_token": "next_token",
+    "permuted": "permuted",
+    "replaced_tokens": "replaced_tokens",
+    "span_corruption": "span_corruption",
+}
+# Files that know others by name; the list may only become shorter.
+KNOWING = {
+    "build_vocab.py": ["albert", "sentencepiece"],
+    "convert_checkpoint.py": ["elmo"],
+    "extract_features.py": ["elmo", "whole_words"],
+    "modeling/objectives/replaced_tokens.py": ["electra"],
+    "modeling/objectives/span_heads.py": ["albert", "electra", "xlnet"],
+    "modeling/objectives/text_to_text.py": ["t5"],
+    "text/files/protected.py": ["byte_bpe"],
+    "text/graphs/bpe_graph.py": ["gpt"],
+    "text/graphs/wordpiece_graph.py": ["whole_words"],
+    "text/graphs/words_graph.py": ["wordpiece"],
+    "text/instances/contiguous.py": ["sentencepiece", "xlnet"],
+    "text/tokenizers/bpe.py": ["gpt", "roberta", "wordpiece"],
+    "text/tokenizers/learning/sentencepiece_learning.py": ["albert", "t5", "xlnet"],
+    "text/tokenizers/learning/word_learning.py": [
+        "byte_bpe",
+        "gpt",
+        "roberta",
+        "wordpiece",
+    ],
+    "text/tokenizers/sentencepiece.py": ["albert", "t5", "xlnet"],
+    "text/tokenizers/tokenizer_json.py": ["byte_bpe", "gpt", "roberta", "wordpiece"],
+    "text/tokenizers/whole_words.py": ["wordpiece"],
+    "text/tokenizers/wordpiece.py": ["electra"],
+    "training/interchange/bilm.py": ["elmo", "whole_words"],
+    "training/pretraining/exports.py": ["next_token", "replaced_tokens"],
+    "training/pretraining/options.py": [
+        "permuted",
+        "replaced_tokens",
+        "span_corruption",
+    ],
+    "training/queries/continuation.py": ["next_token", "replaced_tokens"],
+    "training/queries/mask_filling.py": ["permuted"],
+    "training/run/checks.py": ["byte_bpe"],
+    "training/storage/checkpoint.py": ["albert", "xlnet"],
+    "training/storage/whole_model.py": ["t5"],
+}
+
+
+def words_of_code(path) -> set[str]:
+    """Names and strings in a file's code, but for docstrings, help and messages."""
+    tree, prose = ast.parse(path.read_text(encoding="utf-8")), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr | ast.Raise) or (
+            isinstance(node, ast.keyword) and node.arg == "help"
+        ):
+            prose |= {id(n) for n in ast.walk(node) if isinstance(n, ast.Constant)}
+    words = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.alias | ast.FunctionDef | ast.ClassDef):
+            words.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            words.add(node.module)
+        elif isinstance(node, ast.Name):
+            words.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            words.add(node.attr)
+        elif isinstance(node, ast.Constant) and id(node) not in prose:
+            words.add(str(node.value))
+    return words
+
+
+def test_no_file_knows_a_system_that_is_not_its_own():
+    knowing = collections.defaultdict(list)
+    folders = ("modeling", "serving", "text", "training")
+    files = [
+        *ROOT.glob("*.py"),
+        *(p for f in folders for p in (ROOT / f).rglob("*.py")),
+    ]
+    for path in files:
+        if path.stem == "table":
+            continue
+        where, words = str(path.relative_to(ROOT)), words_of_code(path)
+        for name, pattern in SYSTEMS.items():
+            spelled = re.compile(pattern.replace("_", "_?"), re.IGNORECASE)
+            if not spelled.search(where) and any(map(spelled.search, words)):
+                knowing[where].append(name)
+    assert {where: sorted(names) for where, names in knowing.items()} == KNOWING

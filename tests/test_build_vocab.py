@@ -6,14 +6,17 @@ import json
 import string
 import subprocess
 import sys
+import unicodedata
 
 import pytest
 
 import build_vocab
-from build_vocab import Options, WordCounts
+from build_vocab import Options
 from errors import UserError
-from text.tokenizers.byte_bpe import byte_characters
-from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.bpe import byte_characters
+from text.tokenizers.learning import morphemes
+from text.tokenizers.learning.word_learning import WordCounts
+from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
 
@@ -101,11 +104,28 @@ def test_packed_files_and_json_lines_are_read(build, tmp_path):
     assert made == plain
 
 
-def test_the_decomposition_of_hangul_is_announced_once(build, capsys):
-    build("한국어 한국어\n" * 9)
+def test_korean_text_keeps_its_syllables_with_one_line(build, tmp_path, capsys):
+    tokens = build("한국어 Café\n" * 9)
+    assert {"한국어", "café"} <= set(tokens)
+    (line,) = (x for x in capsys.readouterr().err.splitlines() if "--strip" in x)
+    assert "100% of the lines" in line and "--strip_accents=true" in line
+    notes = tmp_path / "made" / "vocab.txt.text.json"
+    assert json.loads(notes.read_text())["strip_accents"] is False
+    korean = "한국어 문장이다\n" * 9
+    in_letters = unicodedata.normalize("NFD", korean)  # as macOS writes it
+    assert build(in_letters) == build(korean)
+
+
+def test_the_release_s_decomposition_is_still_there_with_a_warning(build, capsys):
+    korean = "한국어 한국어\n" * 9
+    tokens = build(korean, strip_accents=True)
+    assert "\u1112" in tokens and not any("가" <= token <= "힣" for token in tokens)
     assert capsys.readouterr().err.count("--strip_accents=false") == 1
-    build("한국어 한국어\n" * 9, strip_accents=False)
+    build(korean, strip_accents=False)
     assert "--strip_accents" not in capsys.readouterr().err
+    # A few lines among others do not decide about their accents.
+    assert "cafe" in build("한국어\n" + "Café\n" * 30)
+    assert capsys.readouterr().err.count("--strip_accents=false") == 1
 
 
 @pytest.mark.parametrize(
@@ -121,7 +141,7 @@ def test_the_decomposition_of_hangul_is_announced_once(build, capsys):
         ),
         (TEXT, {"input_file": ["nothing*"]}, "no file matches 'nothing"),
         (TEXT, {"heldout_share": 2.0}, "--heldout_share=2.0: must be 0, or from"),
-        (TEXT, {"num_unused": -1}, "--num_unused=-1 is less than 0"),
+        (TEXT, {"num_unused": -1}, "--num_unused=-1: must be at least 0"),
         (TEXT, {"vocab_size": 7}, "--vocab_size=7: must be above 7"),
         (TEXT, {"vocab_size": 10**20}, "at most 10,000,000"),
         (TEXT, {"output_file": "."}, "--output_file=.: must name a file"),
@@ -144,16 +164,46 @@ def test_how_it_was_learned_is_noted_next_to_it(build, tmp_path):
     build(TEXT, strip_accents=False, do_lower_case=False, vocab_size=200)
     tokenizer = TokenizerOptions().load_tokenizer(str(path))
     assert tokenizer.tokenize("Él")[0][:1] == "É"
-    # What the user says goes; of another vocabulary, nothing is known.
+    # What the user says goes.
     flags = TokenizerOptions(do_lower_case=True, strip_accents=True)
     assert flags.load_tokenizer(str(path)).splitter.words("Él") == ["el"]
-    with path.open("a") as file:
-        file.write("another\n")
-    again = TokenizerOptions().load_tokenizer(str(path))
-    assert again.splitter.words("Él") == ["el"]
     build(
         TEXT
     )  # it is replaced with its vocabulary, and does not change what is learned
+    again = TokenizerOptions().load_tokenizer(str(path))
+    assert again.splitter.words("Él") == ["el"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "<html>404</html>", "{}", '{"vocab_sha256": "00", "do_lower_case": 1}'],
+)
+def test_damaged_notes_are_refused(build, tmp_path, content):
+    """Without a word, Korean would be read with other flags, and become [UNK]."""
+    build(TEXT)
+    path = tmp_path / "made" / "vocab.txt"
+    (tmp_path / "made" / "vocab.txt.text.json").write_text(content)
+    message = "vocab.txt.text.json: damaged, .* restore it, or delete it and pass"
+    with pytest.raises(UserError, match=message):
+        TokenizerOptions().load_tokenizer(str(path))
+    # With all of them, nothing is looked for.
+    every = {"do_lower_case": True, "strip_accents": True, "split_cjk": True}
+    TokenizerOptions(**every).load_tokenizer(str(path))
+
+
+def test_notes_of_another_vocabulary_are_refused_until_they_are_deleted(
+    build, tmp_path
+):
+    build(TEXT, strip_accents=False)
+    path, notes = (tmp_path / "made" / f"vocab.txt{end}" for end in ("", ".text.json"))
+    with path.open("a") as file:
+        file.write("another\n")
+    message = (
+        "vocab.txt.text.json: notes how another .* delete these notes and pass the "
+    )
+    with pytest.raises(UserError, match=f"{message}.*--do_lower_case, --strip_accents"):
+        TokenizerOptions().load_tokenizer(str(path))
+    notes.unlink()
     again = TokenizerOptions().load_tokenizer(str(path))
     assert again.splitter.words("Él") == ["el"]
 
@@ -162,9 +212,7 @@ def test_a_users_file_in_the_place_of_that_note_stays(build, tmp_path):
     note = tmp_path / "made" / "vocab.txt.text.json"
     note.parent.mkdir()
     note.write_text('{"mine": 1}')
-    with pytest.raises(
-        UserError, match="vocab.txt.text.json: exists and does not note"
-    ):
+    with pytest.raises(UserError, match="vocab.txt.text.json: exists and does not"):
         build(TEXT)
     assert [path.name for path in note.parent.iterdir()] == [note.name]
 
@@ -230,11 +278,7 @@ def test_refusals_of_byte_level_vocabularies(byte_level, tmp_path, chosen, messa
 
 def test_a_vocabulary_for_gpt_is_laid_out_like_the_release(build, tmp_path, capsys):
     file = tmp_path / "gpt" / "encoder_bpe_190.json"
-    chosen = {
-        "output_file": str(file),
-        "gpt_words": "hugging_face",
-        "heldout_share": 0.1,
-    }
+    chosen = {"output_file": str(file), "heldout_share": 0.1}
     with contextlib.suppress(FileNotFoundError):  # there is no vocab.txt
         build(TEXT + "漢\n", vocab_size=190, **chosen)
     tokens = list(json.loads(file.read_text("utf-8")))
@@ -245,7 +289,7 @@ def test_a_vocabulary_for_gpt_is_laid_out_like_the_release(build, tmp_path, caps
     assert tokens[1 : 1 + len(characters) + len(ends)] == [*characters, *ends]
     merges = (file.parent / "vocab_190.bpe").read_text("utf-8").splitlines()
     assert [m.replace(" ", "") for m in merges[1:]] == tokens[2 * len(characters) + 2 :]
-    tokenizer = TokenizerOptions(gpt_words="hugging_face").load_tokenizer(str(file))
+    tokenizer = TokenizerOptions().load_tokenizer(str(file))
     assert tokenizer.tokenize("Newest, 漢") == ["newest</w>", ",</w>", "<unk>"]
     out = capsys.readouterr().out
     assert "left out: 1 characters" in out and "0.000% are [UNK], 1.000 pieces" in out
@@ -253,9 +297,7 @@ def test_a_vocabulary_for_gpt_is_laid_out_like_the_release(build, tmp_path, caps
         {"vocab_size": 20},
         {"kind": "gpt_bpe", "output_file": "a/vocab.json"},
     ):
-        with pytest.raises(
-            UserError, match="two tokens for each|be encoder_bpeNAME.json"
-        ):
+        with pytest.raises(UserError, match="two tokens for each|be"):
             build(TEXT, **chosen | {"vocab_size": 190} | wrong)
 
 
@@ -293,3 +335,32 @@ def test_every_process_writes_the_same_bytes(tmp_path, name):
     is_json = name.endswith(".json")
     count = len(json.loads(vocabulary)) if is_json else vocabulary.count(b"\n")
     assert count == size
+
+
+def test_pieces_stay_within_morphemes(build, capsys):
+    pytest.importorskip("kiwipiepy")
+    text = "영화를 봤다. 영화가 좋다. 영화는 좋았다.\n" * 20
+    assert {"영화를", "영화가"} <= set(build(text, vocab_size=300))
+    tokens = set(build(text, vocab_size=300, piece_boundaries="morphemes"))
+    assert {"영화", "##를", "##가", "##는"} <= tokens
+    assert not {"영화를", "영화가"} & tokens
+    assert "\ufdd0" not in "".join(tokens) and "left out" not in capsys.readouterr().out
+
+
+def test_a_syllable_of_two_morphemes_is_not_divided():
+    pytest.importorskip("kiwipiepy")
+    (line,) = morphemes.marked(["그가 공부했다, 봐도"])
+    assert line == "그\ufdd0가 공부\ufdd0했\ufdd0다\ufdd0, 봐도"
+
+
+def test_without_kiwipiepy_the_requirements_are_named(build, monkeypatch):
+    monkeypatch.setitem(sys.modules, "kiwipiepy", None)
+    with pytest.raises(UserError, match="kiwipiepy.*requirements/korean.txt"):
+        build(TEXT, piece_boundaries="morphemes")
+
+
+def test_only_wordpiece_knows_morphemes(build, tmp_path):
+    for name in ("vocab.json", "spiece.model"):
+        given = {"input_file": ["a.txt"], "output_file": str(tmp_path / name)}
+        with pytest.raises(UserError, match="--piece_boundaries does not apply"):
+            Options(**given, piece_boundaries="morphemes")

@@ -20,17 +20,16 @@ import run_classifier
 import run_ner
 import run_pretraining
 import run_squad
-import run_swag
 import tests
 from training.backend import tf
 from errors import UserError
-from modeling.architectures.roberta_config import RobertaConfig
+from modeling.architectures.roberta import RobertaConfig
 from serving.predictor import Predictor
 from tests import jobs
 from text.tasks import squad
-from text.tasks.spans import Document
-from text.tokenizers import byte_bpe
-from text.tokenizers.kinds import TokenizerOptions
+from text.tasks.answer_spans import Document
+from text.tokenizers import bpe
+from text.tokenizers.table import TokenizerOptions
 
 VOCABULARY = str(tests.GOLDEN / "byte_bpe")
 TINY = RobertaConfig(
@@ -167,6 +166,7 @@ def test_an_annotated_answer_is_found_by_its_pieces(tokenizer):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_answers_to_questions_are_exact_substrings(folder):
     (folder / "train.json").write_text(json.dumps(squad_file(CONTEXTS * 3)))
     (folder / "dev.json").write_text(json.dumps(squad_file(CONTEXTS)))
@@ -205,24 +205,7 @@ def test_answers_to_questions_are_exact_substrings(folder):
 
 
 @pytest.mark.slow
-def test_choices_continue_the_start_after_a_space(folder, tokenizer):
-    objects = [
-        {
-            "context": text,
-            "choices": ["the form", "좋네요 😀"],
-            "label": i % 2,
-            "start": s,
-        }
-        for i, text in enumerate(TEXTS)
-        for s in ("The simple", "")
-    ]
-    for name in ("train", "dev", "test"):
-        write_lines(folder / f"{name}.jsonl", objects)
-    given = {f"{name}_file": f"{name}.jsonl" for name in ("train", "dev", "test")}
-    run(run_swag, folder, **given, **WHOLE)
-
-
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_words_are_tagged_by_the_first_piece_after_their_space(folder, tokenizer):
     words = ["The", "Übergröße", "서울", "is", "form", "."]
     text = "".join(f"{word} O\n" for word in words[:2])
@@ -299,7 +282,7 @@ def test_records_keep_the_rules_of_their_kind(tmp_path, capsys, instances, maski
 
 def test_sentences_of_a_record_have_a_space_between_them(tmp_path, tokenizer):
     records = make_records(tmp_path, "doc_sentences", "dynamic")
-    byte_of = {c: byte for byte, c in enumerate(byte_bpe.byte_characters())}
+    byte_of = {c: byte for byte, c in enumerate(bpe.byte_characters())}
     found = ""
     for record in tf.data.TFRecordDataset(records):
         features = tf.train.Example.FromString(record.numpy()).features.feature
@@ -332,6 +315,7 @@ def test_whole_words_are_masked_from_space_to_space(tmp_path, capsys, tokenizer)
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_pre_trained_model_fills_masks_and_gives_features(folder, capsys, tokenizer):
     records = make_records(folder, "full_sentences", "dynamic", whole_words=True)
     given = {

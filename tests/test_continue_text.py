@@ -11,7 +11,7 @@ import tests
 from training.queries import continuation
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.gpt_config import GptConfig
+from modeling.architectures.gpt import GptConfig
 from modeling.objectives import masked_lm
 from tests import tiny
 from tests.modeling.architectures.test_gpt import golden, load, read_config
@@ -85,6 +85,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_lines_are_continued_up_to_the_last_position(folder, capsys, monkeypatch):
     monkeypatch.setattr(
         "sys.stdin", io.TextIOWrapper(io.BytesIO(b"cat sat\ncat undo\n"))
@@ -103,6 +104,7 @@ def test_lines_are_continued_up_to_the_last_position(folder, capsys, monkeypatch
     assert max(lengths) == 7 and min(lengths) < 7
 
 
+@pytest.mark.slow
 def test_text_outside_the_vocabulary_is_pointed_out(folder, capsys):
     continue_text.main(options(folder, text="cat \u00e6 sat"))
     assert "text 1: 1 of 3 tokens are not in the vocabulary" in capsys.readouterr().err
@@ -110,6 +112,7 @@ def test_text_outside_the_vocabulary_is_pointed_out(folder, capsys):
     assert not capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_start_token_can_be_left_out(folder, capsys):
     found = []
     for start_token in (True, False):
@@ -118,6 +121,7 @@ def test_the_start_token_can_be_left_out(folder, capsys):
     assert found[0] != found[1]
 
 
+@pytest.mark.slow
 def test_without_such_a_token_it_has_to_be_left_out(tmp_path, capsys):
     write(tmp_path, dataclasses.replace(CONFIG, vocab_size=1000))
     (tmp_path / "vocab.txt").unlink()  # another model's
@@ -137,7 +141,6 @@ def test_the_pieces_of_gpts_own_vocabulary_become_words(tmp_path, capsys):
     (tmp_path / "vocab.txt").unlink()  # another model's
     given = {
         "vocab_file": str(tests.GOLDEN / "gpt_bpe" / "encoder_bpe_40000.json"),
-        "gpt_words": "hugging_face",
         "text": "The cat's",
     }
     continue_text.main(options(tmp_path, temperature=9.0, num_samples=300, **given))
@@ -155,7 +158,7 @@ def test_the_pieces_of_gpts_own_vocabulary_become_words(tmp_path, capsys):
     [
         ({"num_tokens": 0}, "--num_tokens=0: must be at least 1"),
         ({"temperature": -1.0}, "--temperature=-1.0: must be at least 0"),
-        ({"top_k": 3}, "--top_k=3 has no effect without --temperature"),
+        ({"top_k": 3}, "--top_k has no effect without --temperature"),
         ({"temperature": 1.0, "seed": -1}, "--seed=-1: must be at least 0"),
         ({"text": "cat " * 8}, "text 1: 9 tokens leave no room .*8 positions"),
         ({"text": "", "start_token": False}, "text 1: has no tokens"),
@@ -172,6 +175,7 @@ def test_standard_input_must_be_utf8(folder, monkeypatch):
         continue_text.main(options(folder, text=None, num_tokens=1))
 
 
+@pytest.mark.slow
 def test_only_a_causal_model_continues(tmp_path):
     write(tmp_path, tiny.config(vocab_size=12))
     with pytest.raises(UserError, match="attention_direction is 'both', but only"):
@@ -179,9 +183,7 @@ def test_only_a_causal_model_continues(tmp_path):
     (tmp_path / "run.json").write_text('{"objective": "masked_lm"}')
     config = tiny.config(vocab_size=12, attention_direction="left_to_right")
     (tmp_path / "config.json").write_text(config.to_json_string())
-    with pytest.raises(
-        UserError, match="--objective=masked_lm, which does not continue"
-    ):
+    with pytest.raises(UserError, match="--objective=masked_lm, which does not"):
         continue_text.main(options(tmp_path))
     (tmp_path / "run.json").write_text('{"objective": "next_token"}')
     continue_text.main(options(tmp_path, num_tokens=2))

@@ -11,7 +11,7 @@ import safetensors.numpy
 
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs, tasks
 from tests.conversion import (
     CLASSIFIER,
@@ -248,6 +248,7 @@ def test_added_words_begin_as_the_mean_of_their_pieces(tmp_path, capsys):
     checkpoint.load(weights, str(tmp_path / "larger"), required="")
 
 
+@pytest.mark.slow
 def test_positions_are_lengthened_by_copies(tmp_path):
     tensors = made(tmp_path, SPAN)
     convert(

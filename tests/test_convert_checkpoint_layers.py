@@ -43,16 +43,14 @@ def check(folder, teacher, kept):
     return config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["release", "hugging_face"])
 def test_a_student_has_the_layers_of_its_teacher(tmp_path, layout):
     """Of 12; the optimizer's step stays behind, vocabulary and heads come along."""
     teacher = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     student = tmp_path / "student"
     convert(
-        input=[str(tmp_path)],
-        output_dir=str(student),
-        keep_layers=KEPT,
-        layout=layout,
+        input=[str(tmp_path)], output_dir=str(student), keep_layers=KEPT, layout=layout
     )
     config = check(student, teacher, KEPT)
     assert config.hidden_act == TINY.hidden_act
@@ -133,23 +131,11 @@ def test_of_two_networks_one_has_a_student(tmp_path, network):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (
-            {"keep_layers": []},
-            "--keep_layers=: list the layers to keep once each, in asc",
-        ),
+        ({"keep_layers": []}, "--keep_layers=: list the layers to keep once each, in"),
         ({"keep_layers": [0, 2, 2]}, "=0,2,2: list the layers to keep once each"),
-        (
-            {"keep_layers": [2, 1]},
-            "=2,1: list the layers to keep once each, in ascending",
-        ),
-        (
-            {"keep_layers": [-1, 1]},
-            "=-1,1: list the layers .* in ascending order from 0",
-        ),
-        (
-            {"keep_layers": [0, 2, 9]},
-            r"=0,2,9: .* has 3 layers, from 0 to 2; leave out 9",
-        ),
+        ({"keep_layers": [2, 1]}, "=2,1: list the layers to keep once each, in"),
+        ({"keep_layers": [-1, 1]}, "--keep_layers=-1: must be at least 0"),
+        ({"keep_layers": [0, 2, 9]}, r"=0,2,9: .* has 3 layers, from 0 to 2; leave"),
         (
             {"keep_layers": [0], "keep_optimizer": True},
             "--keep_optimizer: slots would not fit .* a student of fewer layers",
@@ -173,13 +159,12 @@ def test_refusals(tmp_path, flags, message):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_head_that_weights_every_layer_is_refused(tmp_path):
     tensors = made(tmp_path, sentence_pairs.MaskedLMNextSentence())
     weights = {"layer_weights": np.zeros(12, np.float32)}
     checkpoint.save(str(tmp_path), 8, tensors | weights, keep=1)
-    with pytest.raises(
-        UserError, match="has a weight for each of the teacher's layers"
-    ):
+    with pytest.raises(UserError, match="has a weight for each of the teacher's"):
         convert(
             input=[str(tmp_path)], output_dir=str(tmp_path / "new"), keep_layers=[0]
         )

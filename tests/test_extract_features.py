@@ -113,7 +113,7 @@ def test_layers_are_taken_from_either_end(plain, tmp_path):
 
 
 @pytest.mark.slow
-def test_odd_lines(tmp_path):
+def test_odd_lines(tmp_path, untraced):
     texts = write(tmp_path, "", "a ||| b ||| c", "x |||", "||| y", "\ta\u2028b ||| c ")
     found = lines_of(run(tmp_path, input_file=texts, layers=[-1]))
     tokens = [" ".join(f["token"] for f in line["features"]) for line in found]
@@ -127,7 +127,7 @@ def test_odd_lines(tmp_path):
 
 
 @pytest.mark.slow
-def test_texts_are_cut_off_as_in_the_release_and_counted(tmp_path, capsys):
+def test_texts_are_cut_off_as_in_the_release_and_counted(tmp_path, capsys, untraced):
     texts = write(tmp_path, "a b c d e f g", "a b c d e ||| f g h", "a b c d e f")
     found = lines_of(run(tmp_path, input_file=texts, max_seq_length=8, layers=[-1]))
     tokens = [" ".join(f["token"] for f in line["features"]) for line in found]
@@ -146,7 +146,7 @@ def test_texts_are_cut_off_as_in_the_release_and_counted(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_pooled_vectors_come_from_the_tokens_and_go_to_both_formats(tmp_path):
+def test_pooled_vectors_come_from_the_tokens_and_go_to_both_formats(tmp_path, untraced):
     texts = write(tmp_path, *numbers(20), "a b ||| c d e")
     changes = {"input_file": texts, "layers": [-1, 1], "batch_size": 3}
     changes |= {"max_seq_length": 16}
@@ -170,6 +170,7 @@ def test_pooled_vectors_come_from_the_tokens_and_go_to_both_formats(tmp_path):
             assert_close(file[name][:], values)
 
 
+@pytest.mark.slow
 def test_pooling_takes_the_last_layer_by_default(tmp_path):
     found = lines_of(run(tmp_path, pooling="mean", layers=None))
     assert [[x["index"] for x in line["layers"]] for line in found] == [[-1]] * 4
@@ -179,7 +180,7 @@ def test_pooling_takes_the_last_layer_by_default(tmp_path):
 
 
 @pytest.mark.slow
-def test_hdf5_holds_the_same_features(tmp_path, monkeypatch):
+def test_hdf5_holds_the_same_features(tmp_path, monkeypatch, untraced):
     monkeypatch.setattr(feature_files, "_HDF5_CHUNK", 2000)  # several chunks
     texts = write(tmp_path, "", "\u00e9", *numbers(30))
     changes = {"input_file": texts, "layers": [-1, 0], "max_seq_length": 10}
@@ -228,7 +229,7 @@ def hugging_face(folder):
 
 
 @pytest.mark.slow
-def test_hugging_face_directory_is_all_it_takes(tmp_path):
+def test_hugging_face_directory_is_all_it_takes(tmp_path, untraced):
     model = hugging_face(tmp_path)
     changes = {
         "init_checkpoint": str(model),
@@ -265,6 +266,7 @@ def test_text_is_held_to_what_a_fine_tuned_model_learned(tmp_path):
         run(tmp_path, do_lower_case=True, **source)
 
 
+@pytest.mark.slow
 def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "output").symlink_to(tmp_path / "kept" / "features")
@@ -283,12 +285,13 @@ def test_links_stay_and_what_a_killed_process_left_goes(tmp_path):
     assert len(lines_of(tmp_path / "kept" / "features")) == 4
 
 
+@pytest.mark.slow
 def test_features_equal_hugging_face():
     with np.load(GOLDEN / "hf" / "pretraining_outputs.npz") as file:
         values = dict(file)
     config = checkpoint.read_config(str(HUGGING_FACE))
     encoder = FeatureExtractor(tf.distribute.get_strategy(), config, [-1], "none")
-    weights = {v.path: v for v in encoder.model.variables}
+    weights = {v.path: v for v in encoder.model.weights}
     checkpoint.load(weights, str(HUGGING_FACE), encoder.model.required)
     batch = {k: values[k] for k in ("input_ids", "input_mask", "segment_ids")}
     (features,) = encoder(batch | {"kept": batch["input_mask"]})

@@ -98,6 +98,7 @@ def test_rows_of_like_length_share_a_batch(tokenizer, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_replicas_share_batches(tmp_path):
     """In a process of its own, for it needs two logical CPUs.
 
@@ -168,7 +169,7 @@ def test_windows_keep_every_token_once_and_deep_inside(
 
 
 @pytest.mark.slow
-def test_features_of_windows_are_those_of_their_texts(tmp_path, capsys):
+def test_features_of_windows_are_those_of_their_texts(tmp_path, capsys, untraced):
     """Words 0-5, 3-8 and 4-9: the middle of what two share divides them."""
     words = "one two three lobster jim a b c d e".split()
     long, first, second, third = (
@@ -198,7 +199,7 @@ def test_features_of_windows_are_those_of_their_texts(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_pairs_are_cut_off_even_with_windows(tmp_path, capsys):
+def test_pairs_are_cut_off_even_with_windows(tmp_path, capsys, untraced):
     texts = write(tmp_path, "a b c d e ||| f g h")
     (line,) = lines_of(run(tmp_path, input_file=texts, max_seq_length=8, doc_stride=3))
     assert len(line["features"]) == 8

@@ -12,7 +12,7 @@ import fill_mask
 import tests
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -46,7 +46,7 @@ def test_each_mask_gets_the_most_probable_tokens(capsys):
     config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
     model = sentence_pairs.PretrainingModel(config)
     checkpoint.load(
-        {v.path: v for v in model.variables}, os.path.join(GOLDEN, "bert_model.ckpt")
+        {v.path: v for v in model.weights}, os.path.join(GOLDEN, "bert_model.ckpt")
     )
     batch = {"input_ids": np.array([ids]), "masked_lm_positions": np.array([[2, 5]])}
     logits = np.asarray(model(batch)["masked_lm_logits"])[0].astype(float)

@@ -12,13 +12,12 @@ import run_swag
 from training.queries import continuation
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.gpt_config import GptConfig
+from modeling.architectures.gpt import GptConfig
 from serving import predictor
 from tests import jobs, swag
+from tests.family import classifier_files, classifier_flags, write_start
 from tests.pretraining import run, run_twice
-from tests.test_fine_tuning_of_a_family import write_start
-from tests.test_roberta import classifier_files, classifier_flags
-from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
+from tests.records import VOCAB_FILE, make_records
 
 CONFIG = GptConfig(
     vocab_size=9,
@@ -33,10 +32,8 @@ RECIPE = {"optimizer": "openai_adam", "lm_loss_weight": 0.5}
 
 
 @pytest.mark.slow
-def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced, monkeypatch):
-    from serving import export
-
-    monkeypatch.setattr(export, "_check", lambda product, directory: None)
+@pytest.mark.exhaustive
+def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced):
     classifier_files(tmp_path)
     start, _ = write_start(tmp_path, CONFIG)
     given = classifier_flags(tmp_path, both_orders=True, **RECIPE, **start)
@@ -73,6 +70,7 @@ def test_similarity_reads_pairs_in_both_orders(tmp_path, untraced, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_choices_with_the_language_model(tmp_path, untraced):
     swag.write_files(tmp_path)
     start, weights = write_start(tmp_path, CONFIG)

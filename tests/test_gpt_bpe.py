@@ -14,11 +14,10 @@ import run_squad
 import tests
 from training.backend import tf
 from errors import UserError
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from serving.predictor import Predictor
 from tests import jobs
-from text.tokenizers import gpt_bpe, gpt_words
-from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.table import TokenizerOptions
 
 VOCABULARY = str(tests.GOLDEN / "gpt_bpe" / "encoder_bpe_40000.json")
 TINY = BertConfig(
@@ -56,12 +55,7 @@ def folder(tmp_path, untraced):
 
 
 def flags(folder, script, **changes):
-    own = {
-        "vocab_file": VOCABULARY,
-        "gpt_words": "hugging_face",
-        "max_seq_length": 32,
-        "do_train": True,
-    }
+    own = {"vocab_file": VOCABULARY, "max_seq_length": 32, "do_train": True}
     sets = {f"{name}_file": f"{name}.jsonl" for name in ("train", "dev", "test")}
     columns = {"text_a_column": "a", "text_b_column": "b"}
     of_script = {
@@ -82,13 +76,12 @@ def flags(folder, script, **changes):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("script", [run_classifier, run_squad])
 def test_an_export_answers_as_its_script(folder, script):
     """It is compared with the script's own answers before it appears."""
     jobs.run(script, flags(folder, script, do_predict=True, do_export=True))
     predictor = Predictor(str(folder / "output"))
-    noted = json.loads((folder / "output" / "export" / "export.json").read_text())
-    assert noted["gpt_words"] == "hugging_face"
     request = {
         run_classifier: {"text_a": "the cats", "text_b": "😀"},
         run_squad: {"question": "What?", "context": CONTEXT},
@@ -107,25 +100,6 @@ def test_an_export_answers_as_its_script(folder, script):
     assert ids[0] == START and ids[last] == CLASSIFY and not ids[last + 1 :].any()
     assert (ids == DELIMITER).sum() == 1
     assert not any(features["segment_ids"].int64_list.value)
-
-
-def test_words_that_need_spacy_are_not_exported_nor_mixed(folder, monkeypatch):
-    monkeypatch.setattr(gpt_words, "are_installed", lambda: True)
-    monkeypatch.setattr(gpt_words, "_packages", lambda: (str, None))
-    with pytest.raises(UserError, match="spaCy does not run in one; for --do_export"):
-        given = {"gpt_words": "openai", "do_export": True}
-        jobs.run(run_classifier, flags(folder, run_classifier, **given))
-    assert not (folder / "output").exists()
-    jobs.run(run_classifier, flags(folder, run_classifier))
-    (folder / "second").mkdir()
-    for name in ("output", "second"):  # continued, and started from
-        changes = {
-            "gpt_words": "openai",
-            "output_dir": str(folder / name),
-            "init_checkpoint": str(folder / "output"),
-        }
-        with pytest.raises(UserError, match="--gpt_words"):
-            jobs.run(run_classifier, flags(folder, run_classifier, **changes))
 
 
 # --- Pre-training --------------------------------------------------------------------
@@ -151,8 +125,7 @@ def generate(folder, **changes):
 
 @pytest.mark.parametrize("instances", ["full_sentences", "doc_sentences", "pairs"])
 def test_records_keep_the_rules_of_their_kind(tmp_path, capsys, instances):
-    kind = {"instances": instances, "gpt_words": "hugging_face"}
-    records = generate(tmp_path, **kind)
+    records = generate(tmp_path, instances=instances)
     capsys.readouterr()
     shown = inspect_records.Options(
         input_file=[records], vocab_file=VOCABULARY, num_shown=50
@@ -167,15 +140,9 @@ def test_records_keep_the_rules_of_their_kind(tmp_path, capsys, instances):
 
 
 @pytest.mark.slow
-def test_pre_training_predicts_the_next_token_and_masks_nothing(
-    folder, capsys, monkeypatch
-):
-    gpt_bpe._words_found.cache_clear()
-    monkeypatch.setattr(gpt_words, "are_installed", lambda: False)
+def test_pre_training_predicts_the_next_token_and_masks_nothing(folder, capsys):
     records = generate(folder)
-    said = capsys.readouterr()
-    assert said.err.count("--gpt_words=hugging_face: words and ids are") == 1
-    assert "[UNK]" in said.out  # nearly all of this small vocabulary
+    assert "[UNK]" in capsys.readouterr().out  # nearly all of this small vocabulary
     given = {
         "input_file": [records],
         "objective": "next_token",
@@ -190,8 +157,6 @@ def test_pre_training_predicts_the_next_token_and_masks_nothing(
         "output_dir": str(folder / "output"),
     }
     jobs.run(run_pretraining, given)
-    noted = json.loads((folder / "output" / "text.json").read_text())
-    assert noted["gpt_words"] == "hugging_face"
     both = dataclasses.replace(TINY, attention_direction="both")
     (folder / "both.json").write_text(both.to_json_string())
     masked = {
@@ -201,13 +166,6 @@ def test_pre_training_predicts_the_next_token_and_masks_nothing(
     }
     with pytest.raises(UserError, match="no token for hidden words.*=next_token"):
         jobs.run(run_pretraining, given | masked)
-    monkeypatch.setattr(gpt_words, "are_installed", lambda: True)
-    monkeypatch.setattr(gpt_words, "_packages", lambda: (str, None))
-    with pytest.raises(
-        UserError, match="was made with --gpt_words=hugging_face, not op"
-    ):
-        other = {"gpt_words": "openai", "output_dir": str(folder / "other")}
-        jobs.run(run_pretraining, given | other)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +177,8 @@ def test_pre_training_predicts_the_next_token_and_masks_nothing(
     ],
 )
 def test_records_that_need_a_mask_are_refused(tmp_path, flags, said):
-    with pytest.raises(UserError, match=said) as caught:
-        generate(tmp_path, gpt_words="hugging_face", **flags)
-    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match=said):
+        generate(tmp_path, **flags)
     assert not (tmp_path / "records.tfrecord").exists()
 
 
@@ -231,7 +188,6 @@ def test_a_text_of_unknown_characters_is_warned_of(tmp_path, capsys):
         input_file=[str(tmp_path / "text.txt")],
         output_file=[str(tmp_path / "records")],
         vocab_file=VOCABULARY,
-        gpt_words="hugging_face",
         instances="doc_sentences",
         masking="dynamic",
         dupe_factor=1,
@@ -241,5 +197,5 @@ def test_a_text_of_unknown_characters_is_warned_of(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "warning: 100% of the tokens are [UNK]" in said
     assert "Hangul" not in said  # there is no flag against it
-    tokenizer = TokenizerOptions(gpt_words="hugging_face").load_tokenizer(VOCABULARY)
+    tokenizer = TokenizerOptions().load_tokenizer(VOCABULARY)
     assert len(tokenizer.encode("날씨")) == 5  # its letters

@@ -8,22 +8,25 @@ import sys
 import pytest
 from absl import flags
 
+import command_line
 import options
+from errors import UserError
 
 PROGRAM = """
 import dataclasses
+import command_line
 import options
 from errors import UserError
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     names: list[str] = options.field(help="Names.")
     path: str = options.field(help="A path.")
     count: int = options.field(3, help="A count.")
     share: float | None = options.field(None, help="A share.")
     bound: float = options.field(0.0, help="A bound.", may_be_infinite=True)
-    rates: list[float] = options.field([1.0], help="Rates.", most=1000)
-    rows: int = options.field(1, help="Rows.", most=1_000_000)
+    rates: list[float] = options.field([1.0], help="Rates.", at_most=1000)
+    rows: int = options.field(1, help="Rows.", at_most=1_000_000)
     is_on: bool = options.field(True, help="A switch.")
     kind: str = options.field("a", choices=("a", "b"), help="A kind.")
     output_dir: str | None = options.field(None, help="A folder.")
@@ -52,7 +55,7 @@ def main(given):
     print(given)
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)
 """
 
 
@@ -87,6 +90,7 @@ def test_flags_become_fields(program):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, status, line",
     [
@@ -111,23 +115,11 @@ def test_flags_become_fields(program):
             2,
             "--bound=nan: must be a finite number (see job.py --help)",
         ),
-        (
-            ["--rates=1,inf"],
-            2,
-            "--rates=1,inf: 'inf', one of the list, must be a finite",
-        ),
+        (["--rates=1,inf"], 2, "--rates=1,inf: 'inf', one of the list, must be a"),
         ([f"--count={2**63}"], 2, f"--count={2**63}: must be from -2^63 to 2^63 - 1"),
         ([f"--count={'9' * 400}"], 2, f"--count={'9' * 400}: must be from -2^63"),
-        (
-            ["--rates=1,1001"],
-            2,
-            "--rates=1,1001: '1001', one of the list, must be at mos",
-        ),
-        (
-            ["--rows=1000001"],
-            2,
-            "--rows=1000001: must be at most 1,000,000 (see job.py",
-        ),
+        (["--names=x", "--path=p", "--rates=1,1001"], 1, "error: --rates=1001.0:"),
+        (["--names=x", "--path=p", "--rows=1000001"], 1, "error: --rows=1000001:"),
         (["--is_on=maybe"], 2, "--is_on=maybe: must be true or false (see"),
         (
             ["--is_on", "True"],
@@ -137,11 +129,7 @@ def test_flags_become_fields(program):
         (["--is_on", "0"], 2, "unexpected argument '0'; write --nois_on or --is_on=0"),
         (["--names=", "--path=p"], 2, "--names= is empty (see job.py --help)"),
         (["--names=x", "--path="], 2, "--path= is empty (see job.py --help)"),
-        (
-            ["--names=x", "--path=p", "--output_dir="],
-            1,
-            "error: --output_dir=: is empty",
-        ),
+        (["--names=x", "--path=p", "--output_dir="], 1, "error: --output_dir=: is"),
         (["--names=x,", "--path=p"], 2, "--names=x,: a name is missing"),
         (["--kind=c"], 2, "--kind=c: value should be one of <a|b>"),
         (["--names=x", "--path=p", "y"], 2, "unexpected argument 'y'; every option is"),
@@ -151,11 +139,7 @@ def test_flags_become_fields(program):
         (["--names=x", "--path=/gone"], 1, "error: --path=/gone: No such file or dir"),
         (["--names=x", "--path=stop"], 130, "interrupted"),
         (["--names=x", "--path=large"], 1, "error: not enough memory; lower the sizes"),
-        (
-            ["--names=x", "--path=larger"],
-            1,
-            "error: not enough memory; lower the sizes and batch sizes (OOM for 9 GB)",
-        ),
+        (["--names=x", "--path=larger"], 1, "error: not enough memory; lower the"),
     ],
     ids=str,
 )
@@ -221,13 +205,14 @@ def test_our_own_mistakes_keep_their_traceback(program):
 def test_help_lists_every_flag(program):
     status, said, _ = run(program, "--help")
     assert status == 0
-    assert "Required. A path." in said and "Required. A count." not in said
-    for name in ("names", "path", "count", "share", "[no]is_on", "kind"):
-        assert f"--{name}:" in said
+    required, others = said.split("This script:")
+    assert "--path\n      A path." in required and "--count" not in required
+    for flag in ("count=3", "share", "nois_on", "kind=a  (a | b)"):
+        assert f"  --{flag}\n" in others
 
 
 @dataclasses.dataclass(frozen=True)
-class Mutable:
+class Mutable(options.Group):
     names: list[str] = options.field(["a"], help="Names.")
 
 
@@ -238,16 +223,77 @@ def test_a_default_list_is_not_shared():
 
 def test_flags_are_defined_apart_from_the_global_ones():
     values = flags.FlagValues()
-    options.define(Mutable, values)
+    command_line.define(Mutable, values)
     values(["program", "--names=x,y"])
-    assert options.from_flags(Mutable, values).names == ["x", "y"]
+    assert command_line.from_flags(Mutable, values).names == ["x", "y"]
     assert "names" not in flags.FLAGS
 
 
 def test_a_type_that_no_flag_holds_is_our_mistake():
     @dataclasses.dataclass(frozen=True)
-    class Wrong:
+    class Wrong(options.Group):
         names: bytes = options.field(b"", help="No.")
 
     with pytest.raises(TypeError, match="names: no flag supports the type"):
-        options.define(Wrong, flags.FlagValues())
+        command_line.define(Wrong, flags.FlagValues())
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared(options.Group):
+    """Sharing. Of flags."""
+
+    kind: str = options.field("a", help="A kind. More.", common=True, identity=True)
+    size: int = options.field(1, help="A size.", only_for={"kind": ("b", "c")})
+    rate: float | None = options.field(
+        None, help="A rate.", above=0, below=1, only_for={"size": options.GIVEN}
+    )
+    path: str = options.field("", help="A path.", only_for={"rate": options.ABSENT})
+
+
+@dataclasses.dataclass(frozen=True)
+class Job(Shared):
+    names: list[str] = options.field([], help="Names.", distinct=True, identity=True)
+    counts: list[int] = options.field([1], help="Counts.", at_least=1, at_most=2_000)
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"counts": [3, 0]}, "--counts=0: must be from 1 to 2,000"),
+        ({"rate": 1.0}, "--rate=1.0: must be above 0 and below 1"),
+        ({"rate": float("nan")}, "--rate=nan: must be a finite number"),
+        ({"names": ["x", "y", "x"]}, "--names: x is repeated; list it once"),
+        ({"size": 2}, "--size has no effect with --kind=a; it is for --kind=b or c"),
+        (
+            {"rate": 0.5},
+            "--rate has no effect without --size; add it, or remove --rate",
+        ),
+        (
+            {"kind": "C", "size": 2, "rate": 0.5, "path": "p"},
+            "--path has no effect with --rate; remove one of them",
+        ),
+    ],
+)
+def test_what_a_field_declares_is_checked(values, message):
+    with pytest.raises(UserError) as refusal:
+        Job(**values)
+    assert str(refusal.value) == message
+
+
+def test_what_is_declared_may_be_kept():
+    assert Job(kind="C", size=2, rate=0.5, counts=[1, 2_000]).size == 2
+    assert Job(size=1, path="p").rate is None  # the default of a flag is never refused
+
+
+def test_a_run_is_identified_by_what_says_so():
+    assert options.identity(Job(names=["x"])) == {"kind": "a", "names": ["x"]}
+    assert options.identity(Job(path="p")) == options.identity(Job())
+
+
+def test_options_that_nothing_would_check_are_our_mistake():
+    @dataclasses.dataclass(frozen=True)
+    class Unchecked:
+        count: int = options.field(0, help="A count.", at_least=0)
+
+    with pytest.raises(TypeError, match="Unchecked: must be an options.Group"):
+        command_line.define(Unchecked, flags.FlagValues())

@@ -48,7 +48,8 @@ def generate(folder, **changes):
 
 
 @pytest.mark.slow
-def test_every_step_reads_files_of_another_scheme(folder, capsys):
+@pytest.mark.exhaustive
+def test_every_step_reads_files_of_another_scheme(folder, capsys, untraced):
     generate(folder)
     records = (folder / "out.tfrecord").read_bytes()
     local = [str(folder / "near.tfrecord")]

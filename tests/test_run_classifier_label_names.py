@@ -26,6 +26,7 @@ def converted(folder, source, target, layout):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["single", "several"])
 def test_names_of_labels_are_told_once(folder, untraced, capsys, kind):
     """Files keep what the data has; people read the names, here and in other programs."""

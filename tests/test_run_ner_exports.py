@@ -66,7 +66,6 @@ def check_same(answers, expected):
 
 
 KINDS = {
-    "plain": {"tag_scheme": "iobes"},
     "context": {"document_context": True, "tag_scheme": "iob1"},
     "frozen": {"config": DEEP, "features": "concat_last_four", "lstm_size": 5},
 }

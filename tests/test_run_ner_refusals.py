@@ -2,7 +2,6 @@
 
 import dataclasses
 import gzip
-import os
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import run_ner
 from training.storage import checkpoint
 from errors import UserError
 from tests import forked, jobs, tiny
-from tests.ner import DEEP, flags, run, save_encoder, write_files
+from tests.ner import DEEP, flags, run, save_encoder, task_of, write_files
 
 
 @pytest.fixture
@@ -20,19 +19,7 @@ def folder(tmp_path):
 
 
 def refused(folder, message, **changes):
-    """One line for the user; what lay in output_dir is as it was, with nothing beside."""
-    output = folder / "output"
-    output.mkdir()
-    (output / "eval_results.txt").write_text("eval_f1 = 0.9\n")
-    with pytest.raises((UserError, FileNotFoundError), match=message) as error:
-        run(folder, **changes)
-    assert "\n" not in str(error.value)
-    assert (output / "eval_results.txt").read_text() == "eval_f1 = 0.9\n"
-    left = {name for name in os.listdir(output) if "tfevents" not in name}
-    # What was sound may be there already, for the next try; nothing half done is.
-    sound = {"train.tf_record", "eval.tf_record", "task.json", "run.json", "vocab.txt"}
-    sound |= {"bert_config.json", "eval_results.txt"}
-    assert left <= sound | {f"{name}.json" for name in sound}
+    jobs.check_refused(run, folder, message, **changes)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +32,7 @@ def refused(folder, message, **changes):
         ("Pa\nb\n", r"dev.txt:1: the column of the tag is that of the word \('Pa'\)"),
         ("Pa B-PER\nb NN\n", "dev.txt:2: 'NN' is not a tag; tags are O outside"),
         ("Pa b-PER\n", "dev.txt:1: 'b-PER' is not a tag"),
-        (
-            "Pa B-PER\n\nb O\nX B-ORG\n",
-            "dev.txt:4: entity type 'ORG' is not one of LOC",
-        ),
+        ("Pa B-PER\n\nb O\nX B-ORG\n", "dev.txt:4: entity type 'ORG' is not one of"),
         (b"Pa O\nb\xe9 O\n", r"dev.txt:2: not UTF-8 \(byte 0xe9"),
         (b"\xff\xfeP\x00", "dev.txt:1: not UTF-8"),
     ],
@@ -57,6 +41,17 @@ def test_broken_file_is_refused_in_one_line(folder, content, message):
     content = content if isinstance(content, bytes) else content.encode()
     (folder / "dev.txt").write_bytes(content)
     refused(folder, message, do_train=True, do_eval=True)
+
+
+def test_a_model_whose_labels_have_no_names_asks_for_them(folder):
+    task = task_of(folder, init_checkpoint="theirs")
+    with pytest.raises(UserError, match="theirs: id2label .* pass --entity_types=X,Y"):
+        task.restore({"head": "tagging"})  # what such a config.json says
+    task = task_of(folder, init_checkpoint="theirs", entity_types=["LOC", "PER"])
+    task.restore({"head": "tagging"})
+    assert task.labels == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    with pytest.raises(UserError, match="the model's labels are O, B-X, I-X in this"):
+        task.restore({"head": "tagging", "labels": ["O", "B-X", "I-X"]})
 
 
 def all_outside(folder):
@@ -79,6 +74,7 @@ def other_labels(folder):
     checkpoint.save(str(folder / "other"), 1, weights, keep=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prepare", "changes", "message"),
     [
@@ -87,46 +83,18 @@ def other_labels(folder):
         (None, {"max_seq_length": 41}, "--max_seq_length=41 is more than max_position"),
         (None, {"dev_file": "nowhere.txt"}, "nowhere.txt"),
         (None, {"word_column": 4}, "dev.txt:3: 4 columns, but --word_column=4"),
-        (
-            None,
-            {"word_column": 3},
-            "dev.txt:3: the column of the tag is that of the word",
-        ),
+        (None, {"word_column": 3}, "dev.txt:3: the column of the tag is that of the"),
         (None, {"tag_column": 1}, "dev.txt:3: 'NN' is not a tag"),
-        (
-            None,
-            {"entity_types": ["PER"]},
-            "dev.txt:.*: entity type 'LOC' is not one of PER",
-        ),
+        (None, {"entity_types": ["PER"]}, "dev.txt:.*: entity type 'LOC' is not one"),
         (None, {"entity_types": ["A", "A"]}, "--entity_types: A is repeated"),
         (None, {}, "no entity types are known; train first"),
-        (
-            all_outside,
-            {"do_train": True},
-            "train.txt: contains no entities",
-        ),
-        (
-            damaged_gzip,
-            {"dev_file": "dev.txt.gz"},
-            "dev.txt.gz:.*: the compressed data",
-        ),
+        (all_outside, {"do_train": True}, "train.txt: contains no entities"),
+        (damaged_gzip, {"dev_file": "dev.txt.gz"}, "dev.txt.gz:.*: the compressed"),
         (tiny.larger_vocabulary, {}, "vocab.txt: 15 tokens, more than vocab_size=14"),
         (no_separator, {}, r"vocab.txt: no line is \[SEP\]"),
-        (
-            None,
-            {"do_train": True, "train_batch_size": [49]},
-            "48 training examples do not fill",
-        ),
-        (
-            None,
-            {"do_train": True, "features": "last"},
-            "--features=last: a frozen encoder",
-        ),
-        (
-            None,
-            {"features": "last", "lstm_size": 0},
-            "--lstm_size=0: must be at least 1",
-        ),
+        (None, {"do_train": True, "train_batch_size": [49]}, "48 training examples"),
+        (None, {"do_train": True, "features": "last"}, "--features=last: a frozen"),
+        (None, {"features": "last", "lstm_size": 0}, "--lstm_size=0: must be from 1"),
         (
             save_encoder,
             {"entity_types": ["LOC", "PER"], "init_checkpoint": "{folder}/encoder"},

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ner import VOCABULARY, task_of, write_files
@@ -20,7 +20,6 @@ WORDS = st.text(alphabet="abPL.x\x01\u200b\u00a0가", min_size=1, max_size=14)
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
 @given(st.data())
 def test_every_word_of_any_sentence_has_one_place(tmp_path_factory, data):
     folder = tmp_path_factory.getbasetemp()
@@ -58,7 +57,7 @@ def test_document_context_fills_rows_with_the_sentences_around(folder):
     task = task_of(folder, document_context=True, entity_types=["LOC", "PER"])
 
     def rows(**changes):
-        task.given = dataclasses.replace(task.given, **changes)
+        task.flags = dataclasses.replace(task.flags, **changes)
         examples = task.read("dev")
         made = [row for e in examples for row in task.featurize(e, "dev")]
         texts = [" ".join(VOCABULARY[id] for id in row.input_ids) for row in made]

@@ -12,7 +12,7 @@ import tests
 from training.backend import tf
 from training.storage import checkpoint, run_folder
 from errors import UserError
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from tests.pretraining import RECORDS, ROOT, TINY, flags, metrics, results, run
 from text.records import framing
 
@@ -43,7 +43,7 @@ RESULTS = [
 
 
 @pytest.mark.slow
-def test_run_leaves_what_the_release_left(tmp_path, capsys):
+def test_run_leaves_what_the_release_left(tmp_path, capsys, untraced):
     run(
         tmp_path,
         do_eval=True,
@@ -102,7 +102,7 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_released_checkpoint_is_evaluated(tmp_path, capsys):
+def test_released_checkpoint_is_evaluated(tmp_path, capsys, untraced):
     config = BertConfig.from_json_file(os.path.join(GOLDEN, "bert_config.json"))
     # The eight records of which the release's losses are known.
     first_eight = [
@@ -133,9 +133,9 @@ def test_released_checkpoint_is_evaluated(tmp_path, capsys):
     "changes, message",
     [
         ({"do_train": False}, "nothing to do"),
-        ({"train_batch_size": 0}, "--train_batch_size=0: must be at least 1"),
-        ({"seed": -1}, "--seed=-1: must be from 0"),
-        ({"learning_rate": float("nan")}, "--learning_rate=nan: must be above 0"),
+        ({"train_batch_size": 0}, "--train_batch_size=0: must be from 1"),
+        ({"seed": -1}, "--seed=-1: must be at least 0"),
+        ({"learning_rate": float("nan")}, "--learning_rate=nan: must be a finite"),
         ({"eval_every_steps": 5}, "--eval_every_steps needs --eval_input_file"),
         ({"use_tpu": True, "tpu_name": "t"}, "cannot read or write local files"),
         (
@@ -153,15 +153,9 @@ def test_flags_that_make_no_sense_are_refused(tmp_path, changes, message):
     "changes, message",
     [
         ({"max_seq_length": 65}, "--max_seq_length=65 is more than max_position"),
-        ({"max_seq_length": 32}, "record 1 has 64 int64 values of input_ids, not 32"),
-        (
-            {"max_predictions_per_seq": 9},
-            "10 int64 values of masked_lm_positions, not 9",
-        ),
-        (
-            {"config": dataclasses.replace(TINY, vocab_size=50)},
-            "in input_ids; whole numbers from 0 to 49",
-        ),
+        ({"max_seq_length": 32}, "record 1 has 64 values of input_ids, not 32"),
+        ({"max_predictions_per_seq": 9}, "10 values of masked_lm_positions,"),
+        ({"config": dataclasses.replace(TINY, vocab_size=50)}, "in input_ids; whole"),
         (
             {"config": dataclasses.replace(TINY, type_vocab_size=1)},
             "has 1 in segment_ids; whole numbers from 0 to 0",
@@ -187,10 +181,7 @@ def test_records_and_config_that_contradict_are_refused(tmp_path, changes, messa
         ({"max_predictions_per_seq": 20}, "max_predictions_per_seq=20, not 10"),
         ({"vocab_size": 3001}, "vocabulary of 3001 tokens, more than vocab_size=3000"),
         ({"vocab_sha256": "other"}, "records of 2 different vocabularies"),
-        (
-            {"max_seq_length": None, "vocab_size": 9999},
-            "vocabulary of 9999 tokens",
-        ),
+        ({"max_seq_length": None, "vocab_size": 9999}, "vocabulary of 9999 tokens"),
     ],
 )
 def test_description_that_contradicts_is_refused(tmp_path, changes, message):
@@ -236,14 +227,13 @@ def test_a_run_goes_on_with_the_records_it_began_with_alone(tmp_path, capsys, un
     for changed in (others, longer):
         with pytest.raises(UserError, match="other settings: input_file has changed"):
             train(changed)
-    # An earlier version did not note all; from its next start on the run is held to it.
+    # A flag that was not noted had its default.
     settings = json.loads((output / "run.json").read_text())
-    del settings["input_file_sha256"], settings["allow_tf32"]
+    del settings["allow_tf32"]
     (output / "run.json").write_text(json.dumps(settings))
     with pytest.raises(UserError, match="allow_tf32 was False and is now True"):
         train(allow_tf32=True)
-    assert "started by an earlier version" in train()
-    assert "started by an earlier version" not in train()
+    train()
     with pytest.raises(UserError, match="other settings: input_file has changed"):
         train(others)
 
@@ -308,6 +298,7 @@ def test_weights_are_not_used_as_those_of_another_network(tmp_path):
             run(tmp_path, change_network=True, input_file=["nowhere"], **changes)
 
 
+@pytest.mark.slow
 def test_without_its_settings_a_run_still_does_not_change_its_network(
     tmp_path, untraced
 ):
@@ -326,6 +317,7 @@ def test_output_dir_that_cannot_be_made_is_named(tmp_path, output_dir):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_ids_out_of_range_do_not_train_under_xla(tmp_path):
     path = broken_record(tmp_path, masked_lm_ids=[2**32] * 10)
     with pytest.raises(UserError, match="record 839 has 4294967296 in masked_lm_ids"):
@@ -358,10 +350,7 @@ def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path, untraced):
         ({"do_train": False, "input_file": []}, "contains no checkpoint to evaluate"),
         ({}, "made with a different vocabulary than .*; pass the vocab"),
         ({"do_lower_case": False}, "made with a different vocabulary than"),
-        (
-            {"config": dataclasses.replace(TINY, vocab_size=50)},
-            "more than vocab_size=50",
-        ),
+        ({"config": dataclasses.replace(TINY, vocab_size=50)}, "more than vocab_size="),
     ],
 )
 def test_what_cannot_be_exported_is_refused_at_the_start(tmp_path, changes, message):

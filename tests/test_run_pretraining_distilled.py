@@ -13,12 +13,12 @@ import run_pretraining
 from training.run import loop
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.gpt_config import GptConfig
-from modeling.architectures.roberta_config import RobertaConfig
+from modeling.architectures.gpt import GptConfig
+from modeling.architectures.roberta import RobertaConfig
 from modeling.objectives import masked_lm, next_token, tasks
 from tests import jobs
 from tests.pretraining import RECORDS, TINY, flags, metrics, results
-from tests.text.instances.test_full_sentences import VOCAB_FILE, make_records
+from tests.records import VOCAB_FILE, make_records
 from training.pretraining.word_teacher import WordTeacher
 
 TEACHER = dataclasses.replace(TINY, num_hidden_layers=2)
@@ -119,7 +119,7 @@ def test_a_student_reports_resumes_and_is_told_from_others(
 
 
 @pytest.mark.slow
-def test_a_run_begun_before_there_were_teachers_goes_on(tmp_path, untraced):
+def test_a_run_that_noted_no_teacher_had_none(tmp_path, untraced):
     run(tmp_path, num_train_steps=2)
     path = tmp_path / "output" / "run.json"
     noted = json.loads(path.read_text())
@@ -185,19 +185,20 @@ def test_a_trial_says_what_it_does_not_count(given, tmp_path, capsys, untraced):
 # --- Refusals ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (
             {"distill_from": None},
-            "--distill_temperature has no effect without a teacher",
+            "--distill_temperature has no effect without --distill_from",
         ),
         (
             {"distill_from": None, "distill_tokens": "masked"} | dict.fromkeys(RECIPE),
-            "--distill_tokens has no effect without a teacher",
+            "--distill_tokens has no effect without --distill_from",
         ),
         ({"distill_from": "nowhere"}, "nowhere: no such checkpoint"),
-        ({"distill_cosine_weight": -1.0}, "--distill_cosine_weight=-1.0: must be 0"),
+        ({"distill_cosine_weight": -1.0}, "--distill_cosine_weight=-1.0: must be at"),
         (
             {"objective": "masked_lm_next_sentence", "hard_weight": 0.0},
             "have no next_sentence_labels|nothing teaches the head",
@@ -226,17 +227,16 @@ def test_a_trial_says_what_it_does_not_count(given, tmp_path, capsys, untraced):
 )
 def test_flags_that_do_not_fit_a_teacher_are_refused(given, tmp_path, changes, message):
     changed = {n: x for n, x in (given | changes).items() if x is not None}
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         run(tmp_path, **changed)
-    assert "\n" not in str(error.value)
 
 
 def refused(folder, given, teacher, message, **changes):
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         run(folder, **given | {"distill_from": teacher} | changes)
-    assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_teachers_that_do_not_fit_are_refused(given, tmp_path):
     network = masked_lm.MaskedLM().network(TINY)
     folder = write(tmp_path / "teacher", network)
@@ -272,6 +272,7 @@ def test_teachers_that_do_not_fit_are_refused(given, tmp_path):
     assert not (tmp_path / "output").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [RobertaConfig, GptConfig])
 def test_a_teacher_of_another_architecture_is_loaded_whole(given, tmp_path, kind):
     """No segments, other names, and nothing but answers to compare.
@@ -294,7 +295,7 @@ def test_a_teacher_of_another_architecture_is_loaded_whole(given, tmp_path, kind
         changes = {"distill_cosine_weight": 0.0, "distill_from": folder}
         run(tmp_path, **given | changes)
     (trainer,) = made
-    loaded = trainer.objective._teacher
+    loaded = trainer.objective._make_teacher()
     for mine, theirs in zip(loaded.weights, network.weights, strict=True):
         if "pooler" not in mine.path:
             np.testing.assert_array_equal(mine.numpy(), theirs.numpy(), mine.path)

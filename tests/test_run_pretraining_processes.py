@@ -23,6 +23,7 @@ from text.records import blocks, framing
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_run_goes_on_with_other_replicas_and_back(tmp_path, monkeypatch):
     """One replica, then two, then one; over the end of whole rounds and of an epoch."""
     many = tmp_path / "many"

@@ -11,6 +11,7 @@ import pytest
 import run_squad
 from training.backend import tf
 from training.storage import checkpoint
+from tests import jobs
 from tests.jobs import results
 from tests.squad import (
     GOOD,
@@ -43,7 +44,8 @@ def trained(tmp_path_factory):
     """A folder after a whole run; what it said is in said.txt."""
     folder = write_files(tmp_path_factory.mktemp("trained"))
     whole = {"do_train": True, "do_predict": True, "do_eval": True}
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), jobs.untraced():
         run(folder, save_checkpoints_steps=2, **whole)
     (folder / "said.txt").write_text(said.getvalue())
     return folder
@@ -140,7 +142,7 @@ def test_records_are_the_release_s(trained):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_ends_like_one_that_never_stopped(copy):
+def test_a_resumed_run_ends_like_one_that_never_stopped(copy, untraced):
     output = copy / "output"
     straight = checkpoint.read(checkpoint.resolve(str(output)))
     predictions = (output / "nbest_predictions.json").read_text()
@@ -160,7 +162,7 @@ def test_a_resumed_run_ends_like_one_that_never_stopped(copy):
 
 
 @pytest.mark.slow
-def test_answers_do_not_depend_on_padding_and_batches(copy):
+def test_answers_do_not_depend_on_padding_and_batches(copy, untraced):
     """Nor on whether evaluation comes with training."""
     found = read(copy, "nbest_predictions.json")
     run(copy, do_predict=True, length_buckets=False, predict_batch_size=3)
@@ -180,7 +182,8 @@ def test_it_learns(folder):
 
 
 @pytest.mark.slow
-def test_it_learns_when_there_is_no_answer(folder):
+@pytest.mark.exhaustive
+def test_it_learns_when_there_is_no_answer(folder, untraced):
     for name, seed, number in (("train.json", 1, 96), ("dev.json", 2, 30)):
         content = shining(number, seed, impossible=True)
         (folder / name).write_text(json.dumps(content))
@@ -222,7 +225,9 @@ def test_it_learns_when_there_is_no_answer(folder):
 
 
 @pytest.mark.slow
-def test_lost_and_long_answers_and_questions_are_counted(folder, capsys, caplog):
+def test_lost_and_long_answers_and_questions_are_counted(
+    folder, capsys, caplog, untraced
+):
     def question(id, text, start, *more, asked="what shines?"):
         answers = [{"text": text, "answer_start": start}, *more]
         return {"id": id, "question": asked, "answers": answers}
@@ -250,7 +255,7 @@ def test_lost_and_long_answers_and_questions_are_counted(folder, capsys, caplog)
 
 
 @pytest.mark.slow
-def test_texts_without_tokens_and_any_script_are_answered(copy):
+def test_texts_without_tokens_and_any_script_are_answered(copy, untraced):
     texts = ["", " \n", "mud\0 \ud55c\uad6d\uc5b4 \U0001f600 gold\u0301 \u7d4c\u4e16"]
     asked = [
         {"context": text, "qas": [{"id": f"{i}", "question": "" if i else "?"}]}
@@ -273,7 +278,7 @@ def test_texts_without_tokens_and_any_script_are_answered(copy):
     "doc_stride, rows, lost", [(6, 4, 0), (15, 3, 0), (16, 2, 1), (128, 2, 1)]
 )
 def test_windows_that_may_not_overlap_are_said(
-    copy, capsys, caplog, doc_stride, rows, lost
+    copy, capsys, caplog, doc_stride, rows, lost, untraced
 ):
     """As the release's command lines have them, with --doc_stride left at 128.
 
@@ -299,7 +304,7 @@ def test_windows_that_may_not_overlap_are_said(
 
 
 @pytest.mark.slow
-def test_whole_numbers_as_ids_are_texts_in_the_answers(copy):
+def test_whole_numbers_as_ids_are_texts_in_the_answers(copy, untraced):
     """What json.dumps makes of them as keys; the numbers that scores need stay."""
     content = shining(3, 2)
     paragraphs = content["data"][0]["paragraphs"]
@@ -315,7 +320,7 @@ def test_whole_numbers_as_ids_are_texts_in_the_answers(copy):
 
 
 @pytest.mark.slow
-def test_scores_that_are_not_numbers_are_refused(copy):
+def test_scores_that_are_not_numbers_are_refused(copy, untraced):
     tensors = checkpoint.read(checkpoint.resolve(str(copy / "output")))
     tensors["cls/squad/output_bias"] = np.full(2, np.nan, np.float32)
     checkpoint.save(str(copy / "spoilt"), 6, tensors, keep=1)
@@ -327,7 +332,7 @@ def test_scores_that_are_not_numbers_are_refused(copy):
 
 
 @pytest.mark.slow
-def test_a_model_of_hugging_face_answers_without_a_pooler(copy):
+def test_a_model_of_hugging_face_answers_without_a_pooler(copy, untraced):
     """They leave out what no answer depends on."""
     expected = (copy / "output" / "predictions.json").read_bytes()
     tensors = checkpoint.newest(str(copy / "output"))[1]
@@ -344,7 +349,7 @@ def test_a_model_of_hugging_face_answers_without_a_pooler(copy):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_another_task_is_refused(copy):
+def test_a_checkpoint_of_another_task_is_refused(copy, untraced):
     prefix = checkpoint.resolve(str(copy / "output"))
     tensors = checkpoint.read(prefix)
     head = "cls/squad/output_weights"

@@ -22,10 +22,7 @@ TRAINING = {
     "data": ({"data": {}}, "'data' is {}, not a list"),
     "no question": ({"data": []}, "train.json: contains no questions"),
     "no paragraphs": ({"data": [{}]}, r"data\[0\]: has no 'paragraphs'"),
-    "no context": (
-        squad([{"qas": []}]),
-        r"data\[0\].paragraphs\[0\]: has no 'context'",
-    ),
+    "no context": (squad([{"qas": []}]), r"data\[0\].paragraphs\[0\]: has no"),
     "no id": (one(id=None), r"qas\[0\]: has no 'id'"),
     "true as id": (one(id=True), r"'id' is true, not a string or an integer"),
     "half as id": (one(id=0.5), r"qas\[0\]: 'id' is 0.5, not a string or an integer"),
@@ -43,10 +40,7 @@ TRAINING = {
     "start behind": (one(answer={"answer_start": 10}), "answer_start is 10 for 'gold'"),
     "start before": (one(answer={"answer_start": -1}), "answer_start is -1"),
     "impossible": (one(is_impossible="no"), "'is_impossible' is \"no\", not true or"),
-    "half a character": (
-        one(question="\ud800"),
-        "'question' contains half a character",
-    ),
+    "half a character": (one(question="\ud800"), "'question' contains half a"),
     "all lost": (
         squad(one(answer={"answer_start": 0})["data"][0]["paragraphs"] * 8),
         "none of 8 examples makes a row; 8 answers not found in their text and left out; ",
@@ -112,10 +106,7 @@ def test_what_has_no_answers_is_not_scored(folder, answers, message):
             "--eval_every_steps, --early_stopping_patience and a search need",
         ),
         ({"do_predict": True, "doc_stride": 0}, "--doc_stride=0: must be at least 1"),
-        (
-            {"do_predict": True, "max_query_length": 21},
-            "--max_seq_length=24: must be at",
-        ),
+        ({"do_predict": True, "max_query_length": 21}, "--max_seq_length=24: must be"),
         ({"do_predict": True, "max_query_length": 0}, "--max_query_length=0: must be"),
         ({"do_predict": True, "n_best_size": 0}, "--n_best_size=0: must be at least 1"),
         ({"do_predict": True, "max_answer_length": 0}, "--max_answer_length=0: must"),

@@ -43,7 +43,8 @@ SAVED = {"save_checkpoints_steps": 10, "log_every_steps": 5}
 def trained(tmp_path_factory):
     """The same after a whole run."""
     folder = write_files(tmp_path_factory.mktemp("trained"))
-    run(folder, learning_rate=[1e-2], num_train_epochs=[6.0], **SAVED, **WHOLE)
+    with jobs.untraced():
+        run(folder, learning_rate=[1e-2], num_train_epochs=[6.0], **SAVED, **WHOLE)
     return folder
 
 
@@ -54,7 +55,7 @@ class ByHand:
         self.weights = checkpoint.read(checkpoint.resolve(str(path)))
         assert "output_bias" not in self.weights
         encoder = BertEncoder(TINY)
-        for variable in encoder.variables:
+        for variable in encoder.weights:
             variable.assign(self.weights[variable.path])
         self.encoder = tf.function(encoder, reduce_retracing=True)
 
@@ -113,7 +114,10 @@ def test_swag_from_training_to_answers(trained):
 
 
 @pytest.mark.slow
-def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(json_trained, folder):
+@pytest.mark.exhaustive
+def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(
+    json_trained, folder, untraced
+):
     errs = str(json_trained / "output")  # trained on few examples, of another kind
     given = {"do_eval": True, "do_predict": True, "test_file": "val.csv"}
     run(folder, init_checkpoint=errs, **given)
@@ -132,7 +136,7 @@ def test_numbers_are_those_of_the_encoder_asked_choice_by_choice(json_trained, f
 
 
 @pytest.mark.slow
-def test_evaluation_alone_and_the_page_of_mistakes(json_trained, tmp_path):
+def test_evaluation_alone_and_the_page_of_mistakes(json_trained, tmp_path, untraced):
     copy = shutil.copytree(json_trained, tmp_path / "copy")
     before = results(copy)
     run(copy, do_eval=True, **JSON_FILES)
@@ -145,7 +149,8 @@ def test_evaluation_alone_and_the_page_of_mistakes(json_trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_search_names_runs_no_better_than_one_answer(folder, capsys):
+@pytest.mark.exhaustive
+def test_search_names_runs_no_better_than_one_answer(folder, untraced):
     right = [line[-1] for line in swag_lines(21, seed=2)[1:]]
     run(folder, do_train=True, num_trials=2, learning_rate=[1e-9])
     found = json.loads((folder / "output" / "search.json").read_text())
@@ -172,7 +177,8 @@ JSON_FILES = {
 def json_trained(tmp_path_factory):
     """The same after a whole run with an export."""
     folder = write_files(tmp_path_factory.mktemp("json_trained"))
-    run(write_json_files(folder), do_export=True, **WHOLE, **JSON_FILES)
+    with jobs.untraced():
+        run(write_json_files(folder), do_export=True, **WHOLE, **JSON_FILES)
     return folder
 
 
@@ -231,7 +237,7 @@ def test_packed_files_are_read(json_folder):
 
 
 @pytest.mark.slow
-def test_long_choices_are_cut_and_counted(trained, folder, capsys):
+def test_long_choices_are_cut_and_counted(trained, folder, capsys, untraced):
     long = {"context": "a " * 30, "choices": ["b", "c " * 30], "label": 0}
     short = {"context": "a", "choices": ["b", "c"], "label": 0}
     write_json_lines(folder / "dev.jsonl", long, short)
@@ -244,7 +250,8 @@ def test_long_choices_are_cut_and_counted(trained, folder, capsys):
 
 
 @pytest.mark.slow
-def test_resumed_run_ends_with_the_same_bits(trained, tmp_path, capsys):
+@pytest.mark.exhaustive
+def test_resumed_run_ends_with_the_same_bits(trained, tmp_path, capsys, untraced):
     changes = {"do_train": True, "learning_rate": [1e-2], "num_train_epochs": [6.0]}
     folder = shutil.copytree(trained, tmp_path / "copy")
     jobs.forget_after(20, folder)

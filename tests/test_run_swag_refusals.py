@@ -1,12 +1,9 @@
 """run_swag.py: files, flags and models that are refused, in one line."""
 
-import os
-
 import numpy as np
 import pytest
 
 from training.storage import checkpoint
-from errors import UserError
 from tests import forked, jobs, tiny
 from tests.swag import flags, run, swag_lines, write_csv, write_files, write_json_files
 
@@ -39,15 +36,9 @@ BROKEN_CSV = {
     "no sent2": (without_column("sent2"), r"val.csv:1: no column 'sent2' among"),
     "a gap": (without_column("ending1"), r"val.csv:1: no column 'ending1' among"),
     "no label column": (without_column("label"), r"val.csv:1: no label; only a test"),
-    "label 4": (
-        with_column("label", "4"),
-        r"val.csv:3: label '4' is not one of the 4 choices, which are numbered from 0 to 3",
-    ),
+    "label 4": (with_column("label", "4"), r"val.csv:3: label '4' is not one of the"),
     "label -1": (with_column("label", "-1"), r"val.csv:3: label '-1' is not one of"),
-    "label gold": (
-        with_column("label", "gold"),
-        r"val.csv:3: label 'gold' is not one of",
-    ),
+    "label gold": (with_column("label", "gold"), r"val.csv:3: label 'gold' is not"),
     "label 0_1": (with_column("label", "0_1"), r"val.csv:3: label '0_1' is not one of"),
     "label ١": (with_column("label", "١"), r"val.csv:3: label '١' is not one of"),
     "label missing": (with_column("label", ""), r"val.csv:3: no label"),
@@ -56,20 +47,11 @@ BROKEN_CSV = {
         with_column("ending3", "", with_column("label", "3")),
         r"val.csv:3: label '3' is not one of the 3 choices",
     ),
-    "ragged": (
-        [*swag_lines(2, seed=2), ["1", "2"]],
-        r"val.csv:4: 2 columns, but the first line has 12",
-    ),
-    "header twice": (
-        [["sent1", "sent1"], ["a", "b"]],
-        r"val.csv:1: 2 columns have the name 'sent1'",
-    ),
+    "ragged": ([*swag_lines(2, seed=2), ["1", "2"]], r"val.csv:4: 2 columns, but the"),
+    "header twice": ([["sent1", "sent1"], ["a", "b"]], r"val.csv:1: 2 columns have"),
     "header only": (swag_lines(0, seed=2), r"val.csv: contains no examples"),
     "empty": ("", r"val.csv: the file is empty"),
-    "cut off": (
-        'sent1,sent2\n"a',
-        r"val.csv:2: the row that begins here is not CSV \(unexpected end of data",
-    ),
+    "cut off": ('sent1,sent2\n"a', r"val.csv:2: the row that begins here is not CSV"),
     "latin-1": (b"sent1\n\xe9", r"val.csv:2: not UTF-8 \(byte 0xe9"),
 }
 
@@ -153,11 +135,7 @@ def other_checkpoint(folder):
         (None, {"max_seq_length": 4}, "--max_seq_length=4: must be at least 5"),
         (None, {"max_seq_length": 41}, "--max_seq_length=41 is more than max_position"),
         (None, {"dev_file": "dev.csv"}, "dev.csv"),
-        (
-            None,
-            {"do_train": True, "train_batch_size": [99]},
-            "64 training examples do not fill",
-        ),
+        (None, {"do_train": True, "train_batch_size": [99]}, "64 training examples"),
         (None, {"init_checkpoint": "nowhere"}, "nowhere: no such checkpoint"),
         (None, {"output_dir": "{folder}/vocab.txt"}, "vocab.txt: cannot be"),
         (smaller_vocabulary, {}, r"\[CLS\]"),
@@ -183,19 +161,7 @@ def test_flags_that_do_not_fit_are_refused_in_one_line(
 
 
 def refused(folder, message, **changes):
-    """One line for the user; what lay in output_dir is as it was, with nothing beside."""
-    output = folder / "output"
-    output.mkdir()
-    (output / "eval_results.txt").write_text("eval_accuracy = 0.9\n")
-    with pytest.raises((UserError, FileNotFoundError), match=message) as error:
-        run(folder, **changes)
-    assert "\n" not in str(error.value)
-    assert (output / "eval_results.txt").read_text() == "eval_accuracy = 0.9\n"
-    left = {name for name in os.listdir(output) if "tfevents" not in name}
-    # What was sound may be there already, for the next try; nothing half done is.
-    sound = {"train.tf_record", "eval.tf_record", "task.json", "run.json", "vocab.txt"}
-    sound |= {"bert_config.json", "eval_results.txt"}
-    assert left <= sound | {f"{name}.json" for name in sound}
+    jobs.check_refused(run, folder, message, **changes)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 import tests
 from tests import served, text_to_text
 from tests.text_to_text import TINY, make_task
-from text.tokenizers import sentencepiece_learning
+from text.tokenizers.learning import sentencepiece_learning
 from training.finetuning.texts import Example
 
 GOLDEN = tests.GOLDEN / "squad"
@@ -38,7 +38,7 @@ class Exported(served.Exported):
         # More rows than tokens, as the released models have; some will be written.
         size = len(task.tokenizer.vocabulary) + 28
         config = dataclasses.replace(TINY, vocab_size=size, eos_token_id=1)
-        objective = task.objective().measured
+        objective = task.objective().evaluated_as
         objective.check(config)
         model = objective.network(config, seed=3)
         super().__init__(task, model, folder, "dev")

@@ -20,20 +20,17 @@ def folder(tmp_path):
     ("changes", "reason"),
     [
         ({"task_name": "xnli"}, "task_name=xnli: not one of cola, .*, squad"),
-        ({"max_target_length": 1}, "must be at least 2: a token, and the one at the"),
+        ({"max_target_length": 1}, "--max_target_length=1: must be from 2"),
         ({"max_seq_length": 1}, "must be at least 2"),
-        (
-            {"distill_from": "teacher"},
-            "--distill_from does not go with --task_name=cus",
-        ),
-        ({"lstm_layers": 1}, "--lstm_layers does not go with"),
-        ({"features": "mix"}, "--features does not go with"),
-        ({"lm_loss_weight": 0.5}, "--lm_loss_weight does not go with"),
-        ({"export_formats": ["onnx"]}, "--export_formats does not go with"),
-        ({"task_name": "rte", "dev_file": "a"}, "--dev_file does not go with .*=rte"),
+        ({"distill_from": "teacher"}, "--distill_from has no effect on a model that"),
+        ({"lstm_layers": 1}, "--lstm_layers has no effect"),
+        ({"features": "mix"}, "--features has no effect"),
+        ({"lm_loss_weight": 0.5}, "--lm_loss_weight has no effect"),
+        ({"export_formats": ["onnx"]}, "--export_formats has no effect"),
+        ({"task_name": "rte", "dev_file": "a"}, "--dev_file has no effect with .*=rte"),
         ({"target_column": "input"}, "--input_column and --target_column are both"),
-        ({"task_name": "squad", "input_column": "a"}, "--input_column does not go"),
-        ({"task_name": "squad", "skip_bad_lines": True}, "--skip_bad_lines does not"),
+        ({"task_name": "squad", "input_column": "a"}, "--input_column has no effect"),
+        ({"task_name": "squad", "skip_bad_lines": True}, "--skip_bad_lines has no"),
         ({"do_predict": False}, "nothing to do"),
         (
             {"output_dir": "DATA", "test_file": "predictions.jsonl"},
@@ -52,25 +49,10 @@ def test_flags(folder, changes, reason):
     ("name", "rows", "header", "reason"),
     [
         ("dev.tsv", [("a", "")], ("input", "target"), "dev.tsv:2: the target is empty"),
-        (
-            "dev.tsv",
-            [("a", "b")],
-            ("input", "answer"),
-            "dev.tsv:1: has no column 'targ",
-        ),
-        (
-            "test.tsv",
-            [("a", "b")],
-            ("text", "target"),
-            "test.tsv:1: has no column 'inp",
-        ),
+        ("dev.tsv", [("a", "b")], ("input", "answer"), "dev.tsv:1: has no column"),
+        ("test.tsv", [("a", "b")], ("text", "target"), "test.tsv:1: has no column"),
         ("test.tsv", [], ("input", "target"), "test.tsv: contains no examples"),
-        (
-            "test.tsv",
-            [("a",)],
-            ("input", "target"),
-            "test.tsv:2: 1 columns, but the fi",
-        ),
+        ("test.tsv", [("a",)], ("input", "target"), "test.tsv:2: 1 columns, but the"),
     ],
 )
 def test_tables(folder, name, rows, header, reason):
@@ -103,9 +85,7 @@ def test_labels_and_answers(folder):
     asked = squad.one(answer={"text": " "})
     (folder / "train.json").write_text(json.dumps(asked))
     given = {"task_name": "squad", "train_file": "train.json"}
-    with pytest.raises(
-        UserError, match="train.json: question 'q': the target is empty"
-    ):
+    with pytest.raises(UserError, match="train.json: question 'q': the target is"):
         make_task(folder, **given).read("train")
     with pytest.raises(UserError, match="ax has only a test set; train on MNLI"):
         make_task(folder, task_name="ax", do_train=True)
@@ -118,15 +98,9 @@ def test_labels_and_answers(folder):
             tiny.config(),
             'only an encoder with a decoder writes text; set "architecture"',
         ),
-        (
-            dataclasses.replace(TINY, eos_token_id=1),
-            "3, but eos_token_id is 1 in",
-        ),
+        (dataclasses.replace(TINY, eos_token_id=1), "3, but eos_token_id is 1 in"),
         (dataclasses.replace(TINY, vocab_size=9), "tokens, more than vocab_size=9"),
-        (
-            dataclasses.replace(TINY, pad_token_id=1),
-            "padding is 0, but pad_token_id is 1",
-        ),
+        (dataclasses.replace(TINY, pad_token_id=1), "padding is 0, but pad_token_id"),
     ],
 )
 def test_networks(folder, config, reason):

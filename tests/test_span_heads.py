@@ -10,16 +10,15 @@ import predict
 import run_squad
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.albert_config import AlbertConfig
-from modeling.architectures.electra_config import ElectraConfig
-from modeling.architectures.roberta_config import RobertaConfig
-from modeling.architectures.xlnet_config import XlnetConfig
+from modeling.architectures.albert import AlbertConfig
+from modeling.architectures.electra import ElectraConfig
+from modeling.architectures.roberta import RobertaConfig
+from modeling.architectures.xlnet.xlnet import XlnetConfig
 from modeling.objectives import masked_lm
-from serving import export
 from serving.predictor import Predictor
-from tests import test_run_squad
+from tests import squad
 from tests.jobs import results
-from tests.test_run_squad import OUTPUTS, read, run, shining
+from tests.squad import OUTPUTS, read, run, shining
 
 SIZES = {
     "vocab_size": 24,
@@ -35,7 +34,6 @@ SIZES = {
 CONFIGS = {
     "albert": AlbertConfig(**SIZES),
     "electra": ElectraConfig(**SIZES),
-    "electra_independent": ElectraConfig(**SIZES),
     "xlnet": XlnetConfig(
         *(24, 16, 1, 2, 8, 16, "gelu", True),
         hidden_dropout_prob=0.0,
@@ -51,7 +49,7 @@ def folder(tmp_path, head):
 
 
 def write_files(folder, config):
-    test_run_squad.write_files(folder)
+    squad.write_files(folder)
     for name, seed, number in (("train.json", 1, 96), ("dev.json", 2, 30)):
         content = shining(number, seed, impossible=True)
         (folder / name).write_text(json.dumps(content))
@@ -108,15 +106,17 @@ def test_a_pre_trained_encoder_has_no_head_of_any_kind(folder, head):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("head", "threshold"),
-    [("albert", -0.9), ("electra_independent", None), ("xlnet", -0.9)],
+    [
+        ("albert", -0.9),
+        ("electra", None),
+    ],
 )
 def test_an_export_answers_what_the_script_predicts(
-    folder, head, threshold, capsys, monkeypatch
+    folder, head, threshold, capsys, untraced
 ):
-    # It is loaded here; test_export.py has the check by another process.
-    monkeypatch.setattr(export, "_check", lambda product, directory: None)
     given = {"span_head": head}
     version_2 = threshold is not None
     if version_2:
@@ -165,17 +165,16 @@ def test_an_export_answers_what_the_script_predicts(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["albert", "xlnet"])
-def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced, head):
+@pytest.mark.exhaustive
+def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced):
+    head = "xlnet"
     folder = write_files(tmp_path, CONFIGS[head])
-    given = run_squad.Options(
-        **test_run_squad.flags(folder, do_predict=True, span_head=head)
-    )
+    given = run_squad.Options(**squad.flags(folder, do_predict=True, span_head=head))
     config = dataclasses.replace(CONFIGS[head], initializer_range=0.5)
     (folder / "config.json").write_text(config.to_json_string())
     tokenizer = run_squad.checks.make_tokenizer(given)
     model = run_squad.Squad(given, tokenizer).objective().network(config, seed=1)
-    weights = {variable.path: variable.numpy() for variable in model.variables}
+    weights = {variable.path: variable.numpy() for variable in model.weights}
     checkpoint.save(str(folder / "random"), 1, weights, keep=1)
     given = {"do_predict": True, "init_checkpoint": str(folder / "random")}
     given |= {"span_head": head, "max_seq_length": 40}
@@ -192,7 +191,9 @@ def test_answers_do_not_depend_on_padding_and_batches(tmp_path, untraced, head):
 
 def test_what_does_not_fit_is_refused(tmp_path):
     folder = write_files(tmp_path, CONFIGS["albert"])
-    with pytest.raises(UserError, match="--start_n_top has no effect with --span_head"):
+    with pytest.raises(
+        UserError, match="--start_n_top has no effect without --span_head"
+    ):
         run(folder, do_train=True, start_n_top=3)
     with pytest.raises(UserError, match="--end_n_top=0: must be at least 1"):
         run(folder, do_train=True, span_head="albert", end_n_top=0)

@@ -15,10 +15,9 @@ from errors import UserError
 from modeling.objectives.span_corruption import SpanCorruption
 from serving import predictor
 from tests import jobs, t5, text_to_text
+from tests.family import classifier_files, classifier_flags, write_start
 from tests.pretraining import metrics, results, run, run_twice
-from tests.test_fine_tuning_of_a_family import write_start
-from tests.test_roberta import classifier_files, classifier_flags
-from tests.text.instances.test_full_sentences import TEXT, VOCAB_FILE, make_records
+from tests.records import STATEMENTS, VOCAB_FILE, make_records
 
 NUM_SENTINELS = 8
 PRETRAINING = {
@@ -49,6 +48,7 @@ def given(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
     given = given | {
         "config": dataclasses.replace(given["config"], hidden_size=128),
@@ -80,24 +80,18 @@ def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"vocab_file": VOCAB_FILE},
-            "was made with a different vocabulary than",
-        ),
+        ({"vocab_file": VOCAB_FILE}, "was made with a different vocabulary than"),
         (
             {"noise_density": 0.5, "mean_noise_span_length": 1.0},
             "rows of 64 tokens lose up to 31 spans, .* has only 8 tokens",
         ),
-        ({"noise_density": 1.0}, "--noise_density=1.0: must be between 0 and 1"),
+        ({"noise_density": 1.0}, "--noise_density=1.0: must be above 0 and below 1"),
         ({"mean_noise_span_length": 0.5}, "span_length=0.5: must be at least 1"),
         (
             {"objective": "masked_lm"},
             "'t5', a decoder predicts tokens; use --objective=span_corruption",
         ),
-        (
-            {"objective": "masked_lm", "noise_density": 0.5},
-            "only --objective=span_corruption has it, not masked_lm",
-        ),
+        ({"objective": "masked_lm", "noise_density": 0.5}, "it is for --objective=spa"),
         (
             {"config": dataclasses.replace(PRETRAINING["config"], eos_token_id=1)},
             'end with token 3, but eos_token_id is 1 .* set "eos_token_id": 3',
@@ -106,10 +100,7 @@ def test_a_killed_pre_training_ends_alike(given, tmp_path, untraced, capsys):
             {"config": dataclasses.replace(PRETRAINING["config"], pad_token_id=9)},
             'padding is 0, but pad_token_id is 9 .* set "pad_token_id": 0',
         ),
-        (
-            {"do_export": True},
-            "cannot be written in one, as T5's <extra_id",
-        ),
+        ({"do_export": True}, "cannot be written in one, as T5's <extra_id"),
         ({"weight_decay": 0.1}, "--optimizer=adafactor does not have it"),
     ],
 )
@@ -146,10 +137,11 @@ def test_without_unused_tokens_rows_behind_the_vocabulary_stand_for_spans(
     with open(VOCAB_FILE, encoding="utf-8") as file:
         size = sum(1 for _ in file)
 
-    def on_rows(objective, tokens, width):
-        raise ValueError(f"{tokens.sentinels} and {tokens.end_id}, {width}")
+    def made(objective, *_, tokens=None, width=0, **settings):
+        if tokens:
+            raise ValueError(f"{tokens.sentinels} and {tokens.end_id}, {width}")
 
-    monkeypatch.setattr(SpanCorruption, "on_rows", on_rows)
+    monkeypatch.setattr(SpanCorruption, "__init__", made)
     for more, message in (
         (0, "nused.* or raise vocab_size in the config by 100"),
         (3, rf"\({size + 2}, {size + 1}, {size}\) and 3, 64"),
@@ -173,13 +165,10 @@ def test_another_network_is_refused(given, tmp_path):
 
 @pytest.mark.slow
 def test_a_vocabulary_without_cls_from_records_to_an_export_and_a_writer(
-    tmp_path, untraced, monkeypatch, capsys
+    tmp_path, untraced, capsys
 ):
     """T5's own: rows begin with text, and lose only what is text."""
-    from serving import export
-
-    monkeypatch.setattr(export, "_check", lambda product, directory: None)
-    (tmp_path / "text.txt").write_text(TEXT)
+    (tmp_path / "text.txt").write_text(STATEMENTS)
     vocabulary = str(tmp_path / "spiece.model")
     jobs.run(
         build_vocab,
@@ -240,10 +229,8 @@ def _check_writer_begins_with_it(folder, vocabulary, capsys):
 
 
 @pytest.mark.slow
-def test_the_encoder_alone_is_fine_tuned_and_exported(tmp_path, untraced, monkeypatch):
-    from serving import export
-
-    monkeypatch.setattr(export, "_check", lambda product, directory: None)
+@pytest.mark.exhaustive
+def test_the_encoder_alone_is_fine_tuned_and_exported(tmp_path, untraced):
     classifier_files(tmp_path)
     config = dataclasses.replace(t5.SMALL, eos_token_id=3)
     start, _ = write_start(tmp_path, config)

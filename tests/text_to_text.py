@@ -4,7 +4,7 @@ import json
 import pathlib
 
 import run_text_to_text
-from modeling.architectures.t5_config import T5Config
+from modeling.architectures.t5.t5_config import T5Config
 from tests import jobs, tiny
 from text.tokenizers.vocabulary import SEP, SPECIAL_TOKENS
 

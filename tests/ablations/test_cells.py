@@ -67,6 +67,7 @@ def order(root):
     return (root / "order.txt").read_text().split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
 def test_cells_run_once_after_those_that_they_need(root, capfd, number):
     some = [cell("c", "3", needs=("a", "b")), cell("a"), cell("b", "2", needs=("a",))]
@@ -94,7 +95,8 @@ def test_other_flags_than_those_of_a_finished_cell_are_refused(root):
 def test_a_failure_stops_only_what_needs_it(root, capfd):
     some = [cell("a", "fail"), cell("b", needs=("a",)), cell("c")]
     failures, found = run(root, some)
-    assert found == {"c": {"eval_f1": 1}}
+    (results,) = found.values()
+    assert list(found) == ["c"] and results["eval_f1"] == 1
     assert "exited with status 1; its last line: script.py: error: it f" in failures[0]
     assert failures[1:] == ["b: not run"]
     assert "working" in (root / "a" / "log.txt").read_text()
@@ -137,9 +139,7 @@ def test_flags_that_a_script_refuses_are_found_before_anything_runs(root):
     # The flags that contain the script's are named. Frozen encoders have more of them.
     usual = cell("b", passed=("ner_flags",))
     frozen = cell("c", "unknown", passed=("ner_flags", "features_flags"))
-    with pytest.raises(
-        UserError, match="^--ner_flags or --features_flags: script.py: "
-    ):
+    with pytest.raises(UserError, match="^--ner_flags or --features_flags:"):
         cells.check_flags(str(root), [usual, frozen])
     assert not (root / "order.txt").exists()
 

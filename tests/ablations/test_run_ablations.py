@@ -9,13 +9,14 @@ import subprocess
 import pytest
 from absl import flags as absl_flags
 
-import options
+import command_line
 import run_ablations
 from ablations import cells, plan
 from errors import UserError
 from modeling.architectures import table
 from tests import tiny
 from tests.ablations.plans import given, planned
+from text.progress import duration
 
 
 def test_another_config_than_that_of_the_folder_is_refused(data):
@@ -38,9 +39,9 @@ class InThisProcess:
         name = pathlib.Path(command[1]).stem
         script = importlib.import_module(name)
         values = absl_flags.FlagValues()
-        options.define(script.Options, values)
+        command_line.define(script.Options, values)
         values([name, *(word for word in command[2:] if "only_check" not in word)])
-        given = options.from_flags(script.Options, values)
+        given = command_line.from_flags(script.Options, values)
         if "--only_check_args" not in command:
             script.main(given)
 
@@ -78,6 +79,7 @@ def chosen(data, monkeypatch, untraced):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_table_is_filled_from_text_and_tasks(data, chosen, monkeypatch, capsys):
     chosen |= {"table": ["figure5", "6"], "held_out_file": ["text.txt"]}
     run_ablations.main(given(**chosen))
@@ -99,6 +101,7 @@ def test_a_table_is_filled_from_text_and_tasks(data, chosen, monkeypatch, capsys
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_family_is_compared_with_as_many_updates_and_as_much_time(
     data, chosen, monkeypatch
 ):
@@ -153,4 +156,4 @@ def test_a_dry_run_lists_commands_and_time_and_writes_nothing(
     assert run_ablations.main(chosen) == 0
     *commands, _, time = capsys.readouterr().out.splitlines()
     assert len(commands) == len(found) - len(done)
-    assert time == f"the run: about {10 * len(commands)} minutes"
+    assert time == f"the run: about {duration(600.0 * len(commands))}"

@@ -8,7 +8,7 @@ from training.backend import tf
 from training.run import compiler
 from modeling import custom_gradients, fusion, layers, losses
 from modeling.architectures import bert
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 
 RNG = np.random.default_rng(0)
@@ -91,6 +91,7 @@ def test_compiled_chains_equal_single_operations(name, dtype):
 # --- gradients that are written out ---------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compile", [None, compiler.compiled], ids=["plain", "fused"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_layer_norm_and_its_gradients_equal_keras(compile, dtype):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import keras
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 import tensorflow as tf
 
 from modeling import custom_gradients, layers, losses
-from modeling.architectures.albert_config import AlbertConfig
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.albert import AlbertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
-from modeling.optimizers.table import Recipe, layerwise_shares
+from modeling.optimizers.table import OptimizerSettings, layerwise_shares
+from tests.family import CONFIGS
 from tests.modeling.architectures.test_electra import CONFIG, facts, golden
 
 SIZES = {"vocab_size": 9, "hidden_size": 4, "num_attention_heads": 1}
@@ -63,6 +65,7 @@ def test_exponents_are_those_of_the_release():
         assert of_stage == {exponent}, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("depth", "decay"), [(2, 0.8), (12, 0.8), (24, 0.9)])
 def test_shares_are_those_of_the_release(depth, decay):
     config = dataclasses.replace(CONFIG, num_hidden_layers=depth)
@@ -87,6 +90,18 @@ def test_weights_that_layers_share_have_the_rate_of_the_highest():
     assert found["bert/encoder/embedding_hidden_mapping_in/bias"] == 7
 
 
+LOWEST = re.compile("(embeddings|table|shared/embedding)$")
+HIGHEST = re.compile("(encoder|transformer|elmo)/layer_1/|group_0|block_001")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_lower_layers_learn_more_slowly_in_every_architecture(architecture):
+    found = shares(CONFIGS[architecture])
+    assert {v for path, v in found.items() if LOWEST.search(path)} == {4}
+    assert {v for path, v in found.items() if HIGHEST.search(path)} == {2}
+
+
 @pytest.mark.slow
 def test_twenty_updates_of_fine_tuning_equal_the_release(model, monkeypatch):
     # The release's norm for clipping has the rows of a lookup's gradient unsummed.
@@ -94,8 +109,7 @@ def test_twenty_updates_of_fine_tuning_equal_the_release(model, monkeypatch):
     trace, heads = golden("trace_finetuning_mnli.npz"), golden("heads.npz")
     batch = golden("inputs.npz") | {"label_ids": heads["mnli/label_ids"]}
     objective = tasks.Classification(3)
-    recipe = Recipe(layerwise_lr_decay=0.8)
-    optimizer = recipe.make_for(model)
+    optimizer = OptimizerSettings(layerwise_lr_decay=0.8).make_for(model)
     variables = model.trainable_variables
     rates = trace["learning_rate/task_specific"]
     assert rates[0] == 0.0

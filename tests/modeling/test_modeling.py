@@ -11,10 +11,9 @@ from keras import ops
 
 import tests
 from modeling import custom_gradients, layers, losses
-from modeling.architectures.bert import BertEncoder
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig, BertEncoder
 from modeling.objectives import sentence_pairs
-from tests import tiny
+from tests import tiers, tiny
 
 GOLDEN = tests.GOLDEN / "checkpoint"
 
@@ -26,7 +25,7 @@ STILL = dataclasses.replace(
 
 def load_golden(model):
     checkpoint = tf.train.load_checkpoint(str(GOLDEN / "bert_model.ckpt"))
-    for variable in model.variables:
+    for variable in model.weights:
         variable.assign(checkpoint.get_tensor(variable.path))
     return model
 
@@ -61,7 +60,7 @@ def golden():
 def test_variables_are_those_of_the_released_checkpoint(golden):
     model, _, _ = golden
     checkpoint = tf.train.load_checkpoint(str(GOLDEN / "bert_model.ckpt"))
-    shapes = {v.path: list(v.shape) for v in model.variables}
+    shapes = {v.path: list(v.shape) for v in model.weights}
     assert shapes == checkpoint.get_variable_to_shape_map()
     assert len(model.trainable_variables) == len(shapes)
 
@@ -121,6 +120,7 @@ RELEASED_SIZES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", RELEASED_SIZES)
 def test_parameter_counts_of_the_released_sizes(size):
     hidden_size, num_layers, vocab_size, parameters = RELEASED_SIZES[size]
@@ -135,7 +135,7 @@ def test_parameter_counts_of_the_released_sizes(size):
     # In this scope variables have shapes and no memory.
     with keras.StatelessScope(initialize_variables=False):
         encoder = BertEncoder(config)
-    assert sum(math.prod(v.shape) for v in encoder.variables) == parameters
+    assert sum(math.prod(v.shape) for v in encoder.weights) == parameters
 
 
 # --- activations --------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_initial_weights_are_cut_normal_and_differ_between_variables():
         dataclasses.replace(TINY, vocab_size=5000), seed=3
     )
     samples = set()
-    for variable in model.variables:
+    for variable in model.weights:
         value = variable.numpy()
         if variable.path.endswith(("bias", "beta")):
             assert not value.any(), variable.path
@@ -205,6 +205,7 @@ def test_initial_weights_are_cut_normal_and_differ_between_variables():
     assert table.std() == pytest.approx(0.0176, rel=0.02)
 
 
+@pytest.mark.slow
 def test_seed_determines_initial_weights():
     first, again, other = (
         sentence_pairs.PretrainingModel(TINY, seed=seed).get_weights()
@@ -214,6 +215,7 @@ def test_seed_determines_initial_weights():
     assert (first[0] != other[0]).all()
 
 
+@pytest.mark.slow
 def test_model_dropout_follows_the_seed():
     model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
 
@@ -281,6 +283,7 @@ def test_a_row_of_padding_stays_finite():
     assert np.isfinite(BertEncoder(TINY)(batch)["sequence_output"]).all()
 
 
+@pytest.mark.slow
 def test_the_batch_size_may_be_open_as_in_an_exported_model():
     model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
     specs = {k: tf.TensorSpec([None, *v.shape[1:]], v.dtype) for k, v in batch.items()}
@@ -299,6 +302,7 @@ def test_a_sequence_beyond_the_position_table_is_refused():
 # --- losses -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_losses_and_metrics_of_parts_add_up_to_the_whole():
     model, batch = sentence_pairs.PretrainingModel(TINY), tiny_batch()
     objective = sentence_pairs.MaskedLMNextSentence()
@@ -347,12 +351,13 @@ def test_a_batch_without_predictions_has_no_loss():
 # --- dtype and compiler -------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bfloat16_stays_near_float32_and_its_logits_are_float32(golden):
     model, batch, values = golden
     rounded = load_golden(
         sentence_pairs.PretrainingModel(model.encoder.config, dtype="mixed_bfloat16")
     )
-    assert {v.dtype for v in rounded.variables} == {"float32"}
+    assert {v.dtype for v in rounded.weights} == {"float32"}
     outputs = rounded(batch)
     assert {v.dtype for v in outputs.values()} == {tf.float32}
     assert rounded.encoder(batch)["sequence_output"].dtype == tf.bfloat16
@@ -373,7 +378,9 @@ def gradients(model, batch, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "dtype", tiers.cases(["float32", "mixed_bfloat16"], ["float32"])
+)
 def test_a_training_step_compiles_with_xla(dtype):
     model = sentence_pairs.PretrainingModel(STILL, dtype=dtype)
     batch = {key: tf.constant(value) for key, value in tiny_batch().items()}
@@ -386,6 +393,7 @@ def test_a_training_step_compiles_with_xla(dtype):
         np.testing.assert_allclose(a, b, atol=tolerance, err_msg=variable.path)
 
 
+@pytest.mark.slow
 def test_xla_draws_the_same_masks():
     def drop(seed):
         return layers.Dropouts(seed)(tf.ones(10_000), 0.1)

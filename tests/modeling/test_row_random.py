@@ -1,6 +1,6 @@
 """Numbers of rows: even, independent of each other, and the same for everybody.
 
-test_dynamic_masks.py draws them on JAX.
+test_draw_masks.py draws them on JAX.
 """
 
 import numpy as np
@@ -51,6 +51,7 @@ def test_positions_are_independent(apart):
     assert chi_square(numbers[:, apart:], numbers[:, :-apart]) < DEVIATIONS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "apart", [1, 2, 256, 4096, 841, 10_000, 65_536, 1_000_000, 3_276_800, 2**31]
 )
@@ -83,6 +84,7 @@ def test_no_two_rows_share_a_run_of_numbers():
     assert len(np.unique(pairs)) == pairs.size
 
 
+@pytest.mark.slow
 def test_a_row_has_the_same_numbers_in_every_batch():
     whole = draw(np.arange(64))
     np.testing.assert_array_equal(whole[17:23], draw(np.arange(17, 23)))

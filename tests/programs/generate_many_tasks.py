@@ -1,7 +1,7 @@
 """create_pretraining_data.py with pieces so small that a short text makes many tasks."""
 
+import command_line
 import create_pretraining_data
-import options
 from text.corpus import formats
 from text.generation import stages
 from text.records import descriptions
@@ -14,4 +14,4 @@ stages.SEGMENT_ROWS = 40
 stages.BATCH_ROWS = 16
 
 if __name__ == "__main__":
-    options.run(create_pretraining_data.main, create_pretraining_data.Options)
+    command_line.run(create_pretraining_data.main, create_pretraining_data.Options)

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+import command_line
 import options
 from training import metrics
 from training.run import checks
@@ -55,4 +56,4 @@ def main(given):
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

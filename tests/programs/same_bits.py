@@ -1,6 +1,6 @@
 """Trains in every way that a user may ask for, and prints a digest of each result.
 
-`same_bits.py few` takes three ways that have each of these in at least one.
+`same_bits.py few` takes two ways, `same_bits.py all` every one.
 
 At sizes where order shows: with few weights or activations, sums that have no fixed order
 come out the same by chance.
@@ -14,7 +14,7 @@ import numpy as np
 
 from training.backend import tf
 from training.run import distribution, loop
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 
 _PREDICTIONS = 20
@@ -107,10 +107,10 @@ def main():
             4,
             bfloat16 | {"accumulation": 2},
         ),
-        "XLA, bfloat16": (one, _WEIGHTS, 4, bfloat16 | {"xla": True}),
         "long rows": (one, _ACTIVATIONS, 4, {}),
     }
     others = {
+        "XLA, bfloat16": (one, _WEIGHTS, 4, bfloat16 | {"xla": True}),
         "plain": (one, _WEIGHTS, 40, {}),
         "bfloat16": (one, _WEIGHTS, 40, bfloat16),
         "accumulation": (one, _WEIGHTS, 10, {"accumulation": 4}),

@@ -13,16 +13,16 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
 from modeling import custom_gradients, layers, losses  # noqa: E402
-from modeling.architectures.bert_config import BertConfig  # noqa: E402
-from modeling.architectures.elmo_config import ElmoConfig  # noqa: E402
-from modeling.architectures.xlnet_config import XlnetConfig  # noqa: E402
+from modeling.architectures.bert import BertConfig  # noqa: E402
+from modeling.architectures.elmo.elmo import ElmoConfig  # noqa: E402
+from modeling.architectures.xlnet.xlnet import XlnetConfig  # noqa: E402
 from modeling.objectives import (  # noqa: E402
     bidirectional_lm,
     permuted,
     sentence_pairs,
 )
 from modeling.objectives.text_to_text import TextToText  # noqa: E402
-from modeling.optimizers import adam  # noqa: E402
+from modeling.optimizers import adam, schedules  # noqa: E402
 from tests import t5  # noqa: E402
 
 assert keras.backend.backend() == "jax"
@@ -40,7 +40,7 @@ config = BertConfig.from_json_file(f"{golden}/bert_config.json")
 
 def load(config):
     model = sentence_pairs.PretrainingModel(config)
-    for variable in model.variables:
+    for variable in model.weights:
         variable.assign(weights[variable.path])
     return model
 
@@ -53,6 +53,11 @@ for key in ("sequence_output", "pooled_output"):
     np.testing.assert_allclose(outputs[key], expected[key], rtol=0, atol=1e-5)
 
 
+def fixed(model):
+    """What is no weight to train: the state of the dropouts in `fit`."""
+    return [v.value for v in model.non_trainable_variables]
+
+
 @jax.jit
 def logits(seed):
     return model(batch, dropouts=layers.Dropouts(seed))["next_sentence_logits"]
@@ -63,7 +68,7 @@ def logits(seed):
 @jax.grad
 def gradients(values, recompute):
     dropouts = layers.Dropouts(np.array([1, 2]), recompute)
-    outputs, _ = model.stateless_call(values, [], batch, dropouts=dropouts)
+    outputs, _ = model.stateless_call(values, fixed(model), batch, dropouts=dropouts)
     return (outputs["next_sentence_logits"] ** 2).sum()
 
 
@@ -88,7 +93,7 @@ trained = model.trainable_variables
 
 def loss(values, batch):
     with custom_gradients.written_out():
-        outputs, _ = model.stateless_call(values, [], batch)
+        outputs, _ = model.stateless_call(values, fixed(model), batch)
         pairs = objective.losses(batch, outputs)
     return sum(losses.mean(*x) for x in pairs.values())
 
@@ -99,7 +104,7 @@ def update(values, slots, batch, step):
     scale, norm = adam.clip_scale(gradients, 1.0)
     state = list(zip(trained + optimizer.variables, values + slots, strict=True))
     with keras.StatelessScope(state) as scope:
-        rate = adam.learning_rate(step, 1e-3, 20, 5)
+        rate = schedules.bert(step, 1e-3, 20, 5)
         optimizer.apply(gradients, rate, scale=scale)
     new = [scope.get_current_value(variable) for variable, _ in state]
     return new[: len(values)], new[len(values) :], total, norm
@@ -118,8 +123,9 @@ for step in range(4):
 xlnet = pathlib.Path(golden).parent / "xlnet"
 trace = dict(np.load(xlnet / "train_adam.npz"))
 config = XlnetConfig.from_json_file(xlnet / "pretrain" / "xlnet_config.json")
-objective = permuted.PermutedSpans(
-    permuted.Permuted(),
+draw = permuted.DrawSpans(
+    alpha=6,
+    beta=1,
     counts=np.full(25, 4),
     max_predictions_per_seq=4,
     mask_share=0.8,
@@ -129,7 +135,7 @@ objective = permuted.PermutedSpans(
     mask_id=6,
     special_ids=(3, 4),
 )
-model = objective.network(config)
+model = permuted.Permuted().network(config)
 for variable in model.trainable_variables:
     variable.assign(trace[f"start/{variable.path}"])
 first = {k[3:]: np.moveaxis(v[0], -1, 0) for k, v in trace.items() if k[:3] == "in/"}
@@ -153,8 +159,8 @@ batch = {
     "segment_ids": np.zeros_like(ids),
     "row_numbers": np.arange(3, dtype=np.int32),
 }
-plain = objective.prepare(batch, 5)
-for name, value in jax.jit(objective.prepare, static_argnums=1)(batch, 5).items():
+plain = draw(batch, 5)
+for name, value in jax.jit(draw, static_argnums=1)(batch, 5).items():
     np.testing.assert_array_equal(value, plain[name])
 # ELMo's scans and their written gradients, against the first update of bilm's code.
 elmo = np.load(f"{golden}/../elmo/bilm_training.npz")
@@ -212,7 +218,7 @@ places = batch["target_ids"].size
 @jax.value_and_grad
 def of_places(values):
     with custom_gradients.written_out():
-        outputs, _ = model.stateless_call(values, [], batch)
+        outputs, _ = model.stateless_call(values, fixed(model), batch)
         return objective.losses(batch, outputs)["target_loss"][0] / places
 
 

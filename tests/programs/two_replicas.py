@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from modeling import layers
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 from modeling.optimizers import adam
 
@@ -54,11 +54,11 @@ def train():
     return losses
 
 
-before = {v.path: v.numpy() for v in model.variables}
+before = {v.path: v.numpy() for v in model.weights}
 first, second = strategy.experimental_local_results(train())
 assert float(first) != float(second), "both replicas drew the same dropout masks"
-for variable in model.variables + optimizer.variables:
+for variable in model.weights + optimizer.variables:
     first, second = strategy.experimental_local_results(variable.value)
     assert np.array_equal(first.numpy(), second.numpy()), variable.path
-for variable in model.variables:
+for variable in model.weights:
     assert (variable.numpy() != before[variable.path]).any(), variable.path

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import extract_features
-import fill_mask
 import run_pretraining
 from training.backend import tf
-from training.pretraining import encoder_export
+from training.pretraining import exports
+from training.queries import mask_filling
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 from serving.predictor import Predictor
 from tests.serving.texts import GOLDEN, TINY, real_texts, write_words
@@ -28,15 +28,12 @@ def folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_vectors_are_checked_too(folder, monkeypatch):
-    weights = {
-        v.path: v.numpy() for v in sentence_pairs.PretrainingModel(TINY).variables
-    }
+@pytest.mark.exhaustive
+def test_vectors_are_checked_too(folder, every_export_is_checked, monkeypatch):
+    weights = {v.path: v.numpy() for v in sentence_pairs.PretrainingModel(TINY).weights}
     wrong = {"mean": np.full((5, TINY.hidden_size), 7, np.float32)}
-    monkeypatch.setattr(encoder_export, "_pooled", lambda *given: wrong)
-    with pytest.raises(
-        UserError, match="once loaded, it returns different mean, up to"
-    ):
+    monkeypatch.setattr(exports.MasksExport, "_vectors", lambda self: wrong)
+    with pytest.raises(UserError, match="once loaded, it returns different mean, up"):
         run_pretraining.main(
             run_pretraining.Options(
                 do_export=True,
@@ -90,15 +87,15 @@ def test_masks_and_vectors_of_raw_text(tmp_path):
     tokenizer = WordPiece(Vocabulary.load(files["vocab_file"]))
     config = BertConfig.from_json_file(files["bert_config_file"])
     model = sentence_pairs.PretrainingModel(config)
-    weights = {v.path: v for v in model.variables}
+    weights = {v.path: v for v in model.weights}
     checkpoint.load(weights, files["init_checkpoint"], required="")
     shape = tf.TensorSpec([None, None], tf.int32)
     names = ("input_ids", "segment_ids", "masked_lm_positions")
     batch = dict.fromkeys(names, shape)
     model = tf.function(model.call, input_signature=[batch])
     for text, answer in zip(masked, found, strict=True):
-        row = fill_mask._encode(tokenizer, text, config, 1)
-        expected = fill_mask._predict(model, *row)
+        row = mask_filling.encode(tokenizer, text, config, "text")
+        expected = mask_filling.probabilities(model, *row)
         assert len(answer["masks"]) == text.count("[MASK]")
         for row, mask in zip(expected, answer["masks"], strict=True):
             best = np.argsort(-row, kind="stable")[:5]

@@ -105,7 +105,6 @@ def test_what_an_export_did_not_make_is_kept(tmp_path, place, capsys):
 
 
 def test_an_export_that_does_not_say_what_it_holds_is_kept(tmp_path):
-    """As those of earlier versions."""
     final = tmp_path / "export"
     replace(final, "first")
     (final / "export.json").write_text("{}")
@@ -125,10 +124,19 @@ def test_an_export_takes_no_place_that_is_not_an_exports(tmp_path):
         export_folder.check_place(str(tmp_path))
 
 
-def test_empty_folders_belong_to_what_an_export_holds(tmp_path):
+def test_empty_folders_are_not_files(tmp_path):
     (tmp_path / "text" / "1" / "assets").mkdir(parents=True)
     (tmp_path / "text" / "1" / "model").write_text("x")
-    assert sorted(export_folder.files(str(tmp_path))) == [
-        "text/1/assets",
-        "text/1/model",
-    ]
+    assert export_folder.files(str(tmp_path)) == ["text/1/model"]
+
+
+@pytest.mark.parametrize(
+    ("place", "is_kept"), [("text/1/assets", False), ("empty", True)]
+)
+def test_an_empty_folder_of_a_user_is_kept(tmp_path, place, is_kept):
+    final = tmp_path / "export"
+    replace(final, "first")
+    (final / place).mkdir(parents=True)
+    replace(final, "second")
+    assert (tmp_path / "export.kept-1" / place).exists() == is_kept
+    assert (tmp_path / "export.kept-1").exists() == is_kept

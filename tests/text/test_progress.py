@@ -24,8 +24,8 @@ def test_the_first_work_of_a_job_that_starts_slowly_is_not_extrapolated(
     shown.advance(1)  # after 30 seconds, of which its tracing took most
     shown.advance(12)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "predicting: 1 rows (1%)"
-    assert lines[-1] == "predicting: 13 rows (13%), 1 rows/s, 1m 27s left"
+    assert lines[0] == "predicting: 1 row (1%)"
+    assert lines[-1] == "predicting: 13 rows (13%), 1 row/s, 1m 27s left"
 
 
 def test_the_live_line_fits_the_terminal_and_is_replaced(terminal):

@@ -75,6 +75,46 @@ def test_versions_differ_where_nothing_is_left(references, answer, of_1, of_2):
         assert (exact[0], f1[0]) == expected
 
 
+def test_answers_in_korquad_score_as_by_its_script():
+    with gzip.open(GOLDEN / "korquad_answers.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = list(map(json.loads, file))
+    found = squad_metrics.score(
+        [row["answers"] for row in rows],
+        [row["prediction"] for row in rows],
+        by=squad_metrics.ANSWER_SCORES["characters"],
+    )
+    expected = [[row[name] for row in rows] for name in ("exact_match", "f1")]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "references, answer, exact, rouge_w",
+    [
+        (
+            ["서울 특별시"],
+            "서울특별시",
+            0,
+            2 * 3 / 11,
+        ),  # spaces count, "특별시" is common
+        (["abcd"], "xbcd.", 0, 2 * 3 / 8),  # punctuation does not
+        (["abcXde"], "abcYde", 0, 2 * 3 / 12),  # one run alone
+        (
+            ["《서울》"],
+            "서울",
+            0,
+            2 * 2 / 6,
+        ),  # marks do: the script's pattern never matches
+        ([], "", 1, 1),
+        ([], "서울", 0, 0),
+        (["?", "서울"], "", 1, 1),  # a reference without text counts
+    ],
+)
+def test_answers_in_klue_mrc_score_as_by_its_script(references, answer, exact, rouge_w):
+    by = squad_metrics.ANSWER_SCORES["rouge_w"]
+    found = squad_metrics.score([references], [answer], version_2=True, by=by)
+    assert [values.tolist() for values in found] == [[exact], [pytest.approx(rouge_w)]]
+
+
 def test_a_set_is_scored():
     references = [["red"], ["green blue"], ["cat"]]
     assert squad_metrics.evaluate(references, ["Red", "green", None]) == {

@@ -6,13 +6,13 @@ import pytest
 from training.backend import tf
 from training.run import distribution, loop
 from modeling import losses
-from modeling.architectures.bert_config import BertConfig
-from modeling.architectures.gpt_config import GptConfig
+from modeling.architectures.bert import BertConfig
+from modeling.architectures.gpt import GptConfig
 from modeling.objectives import tasks
 from modeling.objectives.with_language_model import WithLanguageModel
-from modeling.optimizers.table import OPTIMIZERS, Recipe
+from modeling.optimizers.table import OptimizerSettings
+from tests.log import Log
 from tests.modeling.architectures.test_gpt import golden, load, read_config
-from tests.training.run.test_training import Log
 
 SCHEDULES = {
     "linear": "openai_adam",
@@ -49,7 +49,7 @@ def trained(schedule, data):
             num_warmup_steps=2,
             learning_rate=1e-2,
             batch_size=4,
-            recipe=Recipe(optimizer=SCHEDULES[schedule]),
+            optimizer=OptimizerSettings(SCHEDULES[schedule]),
             save_every_steps=0,
             log_every_steps=1,
         ),
@@ -122,7 +122,7 @@ def test_ten_updates_equal_openais(schedule):
 @pytest.mark.parametrize("warmup", [0.002, 0.1])
 def test_schedules_are_openais(schedule, warmup):
     openai, steps = golden("outputs.npz"), 1000
-    rate = OPTIMIZERS[SCHEDULES[schedule]]().learning_rate
+    rate = OptimizerSettings(SCHEDULES[schedule]).learning_rate
     x = openai["schedule_x"]
     found = [rate(round(some * steps), 1.0, steps, round(warmup * steps)) for some in x]
     expected = openai[f"schedule_{warmup}_warmup_{schedule}"]
@@ -130,6 +130,7 @@ def test_schedules_are_openais(schedule, warmup):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_rows_of_varying_length_and_accumulation_have_the_same_loss_and_gradients():
     """As length buckets give them; what only fills up a row or a batch does not count."""
     rng, config = np.random.default_rng(0), tiny()
@@ -193,7 +194,5 @@ def tiny():
 def test_only_a_gpt_has_a_language_model_without_weights():
     objective = WithLanguageModel(tasks.Choice(), 0.5)
     objective.check(read_config())
-    with pytest.raises(
-        ValueError, match="'bert' has weights that a task does not have"
-    ):
+    with pytest.raises(ValueError, match="'bert' has weights that a task does not"):
         objective.check(BertConfig(vocab_size=9))

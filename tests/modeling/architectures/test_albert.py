@@ -10,12 +10,11 @@ from keras import initializers
 
 import tests
 from modeling import custom_gradients, layers, losses
-from modeling.architectures.albert import AlbertEncoder
-from modeling.architectures.albert_config import AlbertConfig
+from modeling.architectures.albert import AlbertConfig, AlbertEncoder
 from modeling.architectures.table import config_from_dict
 from modeling.objectives import sentence_pairs
 from modeling.optimizers import adam
-from modeling.optimizers.table import Recipe
+from modeling.optimizers.table import OptimizerSettings
 
 GOLDEN = tests.GOLDEN / "albert"
 OBJECTIVE = sentence_pairs.MaskedLMSentenceOrder()
@@ -105,6 +104,7 @@ def test_outputs_equal_the_release(name, batch):
     np.testing.assert_allclose(found["total_loss"], total, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["base", "groups", "same_width"])
 def test_gradients_equal_the_release(name, batch):
     _, found = gradients(make_model(name), batch)
@@ -155,11 +155,12 @@ def test_twenty_updates_equal_the_release(
     """With its clipping, which counts the rows of the table of segments one by one."""
     segments = batch["segment_ids"].ravel()
     model, expected = make_model("base"), golden(trace)
-    optimizer = Recipe(optimizer).make(model.trainable_variables)
+    settings = OptimizerSettings(optimizer, lr_decay_power=power)
+    optimizer = settings.make(model.trainable_variables)
     variables = {v.path: v for v in model.weights}
     for step, rate in enumerate(expected["learning_rate"]):
         if step > 7:  # after the warm-up of each
-            own = optimizer.learning_rate(step, peak, 20, 5, power)
+            own = settings.learning_rate(step, peak, 20, 5)
             np.testing.assert_allclose(own, rate, rtol=2e-6)
         means, found = by_token(variables)
         for name, loss in means.items():

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import tests
-from modeling.architectures.electra import ElectraEncoder
-from modeling.architectures.electra_config import ElectraConfig
-from modeling.architectures.table import config_from_dict, make_encoder
+from modeling.architectures.electra import ElectraConfig, ElectraEncoder
+from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm
+from tests.training.interchange.hugging_face import their_config
+from training.interchange.table import config_from_json
 
 GOLDEN = tests.GOLDEN / "electra"
 CONFIG = ElectraConfig(
@@ -98,6 +99,7 @@ def test_rows_can_be_pooled_in_other_ways():
     np.testing.assert_allclose(encoder.pool(outputs, mask), mean, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "parameters", "of_generator"),
     [
@@ -141,14 +143,14 @@ def test_a_masked_lm_has_the_names_of_the_release():
 def test_a_config_file_names_its_architecture():
     written = json.loads(CONFIG.to_json_string())
     assert written["architecture"] == "electra"
-    assert config_from_dict(written) == CONFIG
-    theirs = CONFIG.to_hugging_face()
+    assert config_from_json(written) == CONFIG
+    theirs = their_config(CONFIG)
     assert (theirs["model_type"], theirs["hidden_act"]) == ("electra", "gelu")
-    assert config_from_dict(theirs) == CONFIG
+    assert config_from_json(theirs) == CONFIG
     with pytest.raises(ValueError, match="hidden_act is 'relu', but must be 'gelu'"):
-        config_from_dict(theirs | {"hidden_act": "relu"})
+        config_from_json(theirs | {"hidden_act": "relu"})
     with pytest.raises(ValueError, match="generator's head always has the exact GELU"):
-        dataclasses.replace(CONFIG, hidden_act="gelu").to_hugging_face()
+        their_config(dataclasses.replace(CONFIG, hidden_act="gelu"))
 
 
 def test_sizes_of_a_generator():

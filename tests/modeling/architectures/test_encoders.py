@@ -1,17 +1,23 @@
-"""An encoder of another architecture is one file and one row."""
+"""An encoder of another architecture is one file and its rows."""
 
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
-from training.storage import checkpoint
+from training.storage import checkpoint, checkpoint_contents
 from errors import UserError
 from modeling.architectures import table
-from modeling.architectures.bert import BertEncoder
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs, tasks
-from tests import tiny
+from tests import jobs, pretraining, tiny
+from tests.programs import windows
+from tests.records import VOCAB_FILE as _VOCAB_FILE
+from tests.training.interchange.hugging_face import convert
+from training.interchange.table import ADAPTERS
+
+VOCAB_FILE = str(_VOCAB_FILE)
 
 TINY = tiny.config()
 
@@ -28,14 +34,13 @@ class ToyConfig(BertConfig):
 
 
 def test_an_architecture_is_a_row(monkeypatch, tmp_path):
-    row = table.Architecture(ToyConfig, BertEncoder, ("toy", "toy-v2"))
+    name = "modeling.architectures.bert:BertEncoder"
+    row = table.Architecture(f"{__name__}:ToyConfig", name)
     monkeypatch.setitem(table.ARCHITECTURES, "toy", row)
     path = tmp_path / "config.json"
     config = ToyConfig(**dataclasses.asdict(TINY), ties_weights=False)
     path.write_text(config.to_json_string())
     assert checkpoint.read_config(str(path)) == config
-    theirs = config.to_hugging_face() | {"model_type": "toy-v2"}
-    assert type(table.config_from_dict(theirs)) is ToyConfig
     for model in (
         sentence_pairs.MaskedLMNextSentence().network(config),
         tasks.Classification(2).network(config),
@@ -47,6 +52,55 @@ def test_an_architecture_is_a_row(monkeypatch, tmp_path):
             "toy/pooler/dense/kernel",
             "toy/pooler/dense/bias",
         }
+
+
+@pytest.fixture
+def windows_rows(monkeypatch):
+    """What the product knows of tests/programs/windows.py: two rows."""
+    monkeypatch.setitem(table.ARCHITECTURES, "windows", windows.ARCHITECTURE)
+    monkeypatch.setitem(ADAPTERS, "windows", windows.WindowsAdapter())
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_an_encoder_of_one_file_is_trained_exported_and_converted(
+    windows_rows, tmp_path, capsys
+):
+    given = {
+        "config": windows.WindowsConfig(3000),
+        "objective": "masked_lm",
+        "save_checkpoints_steps": 2,
+        "vocab_file": VOCAB_FILE,
+    }
+    weights = pretraining.run_twice(tmp_path, capsys, **given)
+    assert weights["windows/layer_1/dense/kernel"].shape == (48, 16)
+    pretraining.run(tmp_path / "whole", **given, do_train=False, do_export=True)
+    output = str(tmp_path / "whole" / "output")
+    jobs.check_masks(output, VOCAB_FILE, capsys)
+    convert(output, tmp_path / "theirs", layout="hugging_face")
+    said = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    assert (said["model_type"], said["architectures"]) == (
+        "windows",
+        ["WindowsForMaskedLM"],
+    )
+    convert(tmp_path / "theirs", tmp_path / "ours")
+    assert checkpoint_contents.compare(
+        checkpoint.resolve(output), checkpoint.resolve(str(tmp_path / "ours"))
+    )
+    convert(output, tmp_path / "student", keep_layers=[1])
+    config = checkpoint.read_config(str(tmp_path / "student"))
+    assert config == windows.WindowsConfig(3000, num_hidden_layers=1)
+
+
+@pytest.mark.parametrize("task", [tasks.Classification(2), tasks.Tagging(3)])
+def test_an_encoder_of_one_file_reads_rows_of_any_length(windows_rows, task):
+    network = task.network(windows.WindowsConfig(40))
+    row = {"input_ids": np.array([[1, 2, 3]]), "input_mask": np.array([[1, 1, 1]])}
+    longer = {name: np.pad(value, ((0, 0), (0, 4))) for name, value in row.items()}
+    expected, logits = (network(batch)["logits"] for batch in (row, longer))
+    if logits.shape != expected.shape:  # of tokens
+        logits = logits[:, :3]
+    np.testing.assert_allclose(logits, expected, atol=1e-6)
 
 
 def test_only_an_architecture_of_the_table_is_read(tmp_path):

@@ -11,9 +11,11 @@ from keras import ops
 
 import tests
 from modeling import losses
-from modeling.architectures.gpt_config import GptConfig
-from modeling.architectures.table import config_from_dict, make_encoder
+from modeling.architectures.gpt import GptConfig
+from modeling.architectures.table import make_encoder
 from modeling.objectives import next_token
+from tests.training.interchange.hugging_face import their_config
+from training.interchange.table import config_from_json
 
 GOLDEN = tests.GOLDEN / "gpt"
 
@@ -24,7 +26,7 @@ def golden(name):
 
 
 def read_config():
-    return config_from_dict(json.loads((GOLDEN / "hf/config.json").read_text()))
+    return config_from_json(json.loads((GOLDEN / "hf/config.json").read_text()))
 
 
 def weights():
@@ -117,7 +119,7 @@ def test_the_released_size():
     with keras.StatelessScope(initialize_variables=False):
         encoder = make_encoder(GptConfig(vocab_size=40478))
         assert sum(np.prod(v.shape) for v in encoder.weights) == 116_534_784
-    assert GptConfig.from_dict({"model_type": "openai-gpt"}) == GptConfig(40478)
+    assert config_from_json({"model_type": "openai-gpt"}) == GptConfig(40478)
 
 
 def test_configs_of_both_kinds():
@@ -130,12 +132,12 @@ def test_configs_of_both_kinds():
     written = json.loads(config.to_json_string())
     assert written["architecture"] == "gpt"
     assert "type_vocab_size" not in written
-    assert config_from_dict(written) == config
-    assert config_from_dict(config.to_hugging_face()) == config
+    assert config_from_json(written) == config
+    assert config_from_json(their_config(config)) == config
     with pytest.raises(ValueError, match="unknown key 'type_vocab_size'"):
-        config_from_dict(written | {"type_vocab_size": 2})
+        config_from_json(written | {"type_vocab_size": 2})
     with pytest.raises(ValueError, match="attention_direction.* one of left_to_right"):
-        config_from_dict(written | {"attention_direction": "both"})
+        config_from_json(written | {"attention_direction": "both"})
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_configs_of_both_kinds():
 )
 def test_what_their_config_cannot_say(change, message):
     with pytest.raises(ValueError, match=message):
-        dataclasses.replace(read_config(), **change).to_hugging_face()
+        their_config(dataclasses.replace(read_config(), **change))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_what_their_config_cannot_say(change, message):
 )
 def test_configs_that_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        config_from_dict({"model_type": "openai-gpt"} | change)
+        config_from_json({"model_type": "openai-gpt"} | change)
 
 
 @pytest.mark.parametrize(
@@ -178,5 +180,5 @@ def test_a_head_for_choices_that_computes_something_else_is_refused(key, value):
     with pytest.raises(
         ValueError, match=f"{key} is {value!r}; in an OpenAIGPTDoubleHeadsModel it must"
     ):
-        config_from_dict(said | {"architectures": ["OpenAIGPTDoubleHeadsModel"]})
-    config_from_dict(said | {"architectures": ["OpenAIGPTLMHeadModel"]})  # of no effect
+        config_from_json(said | {"architectures": ["OpenAIGPTDoubleHeadsModel"]})
+    config_from_json(said | {"architectures": ["OpenAIGPTLMHeadModel"]})  # of no effect

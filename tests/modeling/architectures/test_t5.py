@@ -10,12 +10,14 @@ import tensorflow as tf
 from keras import ops
 
 from modeling import custom_gradients, losses
-from modeling.architectures import t5_decoder, t5_layers
-from modeling.architectures.t5_config import T5Config
-from modeling.architectures.table import config_from_dict, make_encoder
+from modeling.architectures.t5 import t5_decoder, t5_layers
+from modeling.architectures.t5.t5_config import T5Config
+from modeling.architectures.table import make_encoder
 from modeling.objectives.masked_lm import MaskedLM
 from modeling.objectives.text_to_text import TextToText
 from tests import t5, t5_exact
+from tests.training.interchange.hugging_face import their_config
+from training.interchange.table import config_from_json
 
 # Parameters of the released models: v1.0 and v1.1 of five sizes.
 SIZES = {
@@ -62,6 +64,7 @@ def near(found, expected, atol=1e-4):
     np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
 
 
+@pytest.mark.slow
 def test_every_layer_equals_both_codes(model, version, exact):
     theirs, mesh = (t5.golden(f"{version}/{n}.npz") for n in ("outputs", "mesh"))
     batch = t5.batch(version)
@@ -101,6 +104,7 @@ def test_losses_and_gradients_equal_both_codes(version, exact):
         near(exact[name], gradient, bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written_out", [False, True])
 def test_float32_rounds_about_as_much_as_the_released_code(
     model, version, exact, written_out
@@ -118,18 +122,19 @@ def test_float32_rounds_about_as_much_as_the_released_code(
     outputs = model(batch)
     total, number = objective.losses(batch, outputs)["target_loss"]
     # Evaluations leave the penalty out, and so does the perplexity.
-    measured = objective.measured.losses(batch, outputs)["target_loss"]
+    measured = objective.evaluated_as.losses(batch, outputs)["target_loss"]
     entropy = float(losses.mean(*measured))
     assert entropy == pytest.approx(float(theirs["loss"]), rel=1e-6)
     pairs = {"target_loss": (total, number)} | objective.metrics(batch, outputs)
     values = {name: float(losses.mean(*pair)) for name, pair in pairs.items()}
     assert values["z_loss"] > 1e-5
-    perplexity = objective.derived(values)["perplexity"]
+    perplexity = objective.summary.compute(values, ())["perplexity"]
     assert perplexity == pytest.approx(np.exp(theirs["loss"]), rel=1e-5)
     right = np.argmax(theirs["logits"], -1) == theirs["in_labels"]
     assert values["target_accuracy"] == pytest.approx(right.sum() / float(number))
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_count_change_nothing(version, model):
     batch = t5.batch(version)
     objective = TextToText()
@@ -204,6 +209,7 @@ def test_a_bias_is_that_of_its_distance(queries, keys):
         np.testing.assert_array_equal(attention.bias(queries, keys)[0], expected)
 
 
+@pytest.mark.slow
 def test_in_bfloat16_only_matrices_are_rounded():
     exact, rounded = (
         t5_decoder.TextToTextModel(t5.SMALL, dtype=dtype)
@@ -222,6 +228,7 @@ def test_in_bfloat16_only_matrices_are_rounded():
     assert rounded.greedy(batch, 3).shape == (2, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_the_released_sizes(name):
     sizes, expected = SIZES[name]
@@ -250,14 +257,14 @@ def test_configs_of_both_kinds(version):
     assert config.tie_word_embeddings == config.scales_outputs == is_first
     written = json.loads(config.to_json_string())
     assert written["architecture"] == "t5"
-    assert config_from_dict(written) == config
-    theirs = config.to_hugging_face()
-    assert config_from_dict(theirs) == config
+    assert config_from_json(written) == config
+    theirs = their_config(config)
+    assert config_from_json(theirs) == config
     # What transformers 5 makes of it, and transformers 4.
-    assert config_from_dict(theirs | {"tie_word_embeddings": True}) == config
+    assert config_from_json(theirs | {"tie_word_embeddings": True}) == config
     del theirs["scale_decoder_outputs"]
-    assert config_from_dict(theirs) == config
-    assert T5Config.from_dict({"model_type": "t5"}) == T5Config(32128)
+    assert config_from_json(theirs) == config
+    assert config_from_json({"model_type": "t5"}) == T5Config(32128)
 
 
 @pytest.mark.parametrize(
@@ -276,19 +283,19 @@ def test_configs_of_both_kinds(version):
 def test_other_networks_are_refused(change, message):
     values = json.loads((t5.GOLDEN / "v1_0" / "config.json").read_text())
     with pytest.raises(ValueError, match=message):
-        config_from_dict(values | change)
+        config_from_json(values | change)
 
 
 def test_what_their_config_cannot_say():
     config = dataclasses.replace(t5.SMALL, scale_decoder_outputs=False)
     with pytest.raises(ValueError, match="only logits with a matrix of their own"):
-        config.to_hugging_face()
+        their_config(config)
 
 
 def test_objectives_refuse_what_has_no_decoder_or_needs_none():
-    with pytest.raises(ValueError, match="decoder predicts tokens; use --objective"):
+    with pytest.raises(ValueError, match="decoder predicts tokens; use `objective`"):
         MaskedLM().check(t5.SMALL)
-    from modeling.architectures.bert_config import BertConfig
+    from modeling.architectures.bert import BertConfig
 
     with pytest.raises(ValueError, match="an encoder with a decoder writes text"):
         TextToText().check(BertConfig(9))

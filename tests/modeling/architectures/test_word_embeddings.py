@@ -9,7 +9,7 @@ import pytest
 from training.backend import tf
 from modeling import layers
 from modeling.architectures.table import config_from_dict, make_encoder
-from modeling.architectures.word_embeddings_config import WordEmbeddingsConfig
+from modeling.architectures.word_vectors import WordEmbeddingsConfig
 from modeling.bilstm import BiLstm
 from modeling.objectives import tasks
 from modeling.objectives.table import OBJECTIVES
@@ -34,11 +34,7 @@ def test_every_token_gets_its_row_whatever_is_around_it(dtype):
     outputs = encoder(batch(), dropouts=layers.Dropouts([1, 2]), return_all=True)
     rows = keras.ops.cast(table, encoder.compute_dtype).numpy()
     (of_layer,) = outputs["layer_outputs"]
-    for found in (
-        outputs["sequence_output"],
-        outputs["embedding_output"],
-        of_layer,
-    ):
+    for found in (outputs["sequence_output"], outputs["embedding_output"], of_layer):
         np.testing.assert_array_equal(found.numpy(), rows[batch()["input_ids"]])
     np.testing.assert_array_equal(table, make_encoder(CONFIG, seed=3).word_embeddings)
     assert np.any(table != make_encoder(CONFIG, seed=4).word_embeddings)
@@ -50,7 +46,7 @@ def test_a_head_for_rows_reads_the_mean_of_the_tokens():
     means = [row[:n].mean(axis=0) for row, n in zip(rows, LENGTHS, strict=True)]
     expected = np.stack(means) @ model.output_weights.numpy().T
     np.testing.assert_allclose(model(batch())["logits"], expected, rtol=0, atol=1e-6)
-    assert model.remark == "; its head reads the mean of all tokens"
+    assert model.description_suffix == "; its head reads the mean of all tokens"
 
 
 def test_vectors_pass_one_dropout_before_a_bilstm():

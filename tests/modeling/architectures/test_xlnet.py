@@ -10,18 +10,15 @@ import tensorflow as tf
 from keras import ops
 
 import tests
-from modeling.architectures.table import config_from_dict, make_encoder
-from modeling.architectures.xlnet_config import XlnetConfig
+from modeling.architectures.table import make_encoder
+from modeling.architectures.xlnet.xlnet import XlnetConfig
 from modeling.objectives import masked_lm
+from tests.training.interchange.hugging_face import their_config
+from training.interchange.table import config_from_json
 
 GOLDEN = tests.GOLDEN / "xlnet"
-CASES = ("pretrain", "pretrain_no_mems", "pretrain_bi_data_clamp", "pretrain_tied_relu")
-SIZES = {
-    "n_token": 32000,
-    "d_head": 64,
-    "ff_activation": "gelu",
-    "untie_r": True,
-}
+CASES = ("pretrain", "pretrain_no_mems", "pretrain_tied_relu")
+SIZES = {"n_token": 32000, "d_head": 64, "ff_activation": "gelu", "untie_r": True}
 BASE = SIZES | {"n_layer": 12, "d_model": 768, "n_head": 12, "d_inner": 3072}
 LARGE = SIZES | {"n_layer": 24, "d_model": 1024, "n_head": 16, "d_inner": 4096}
 
@@ -31,7 +28,7 @@ def read_json(name):
 
 
 def read_config(case="pretrain"):
-    return config_from_dict(read_json(f"{case}/xlnet_config.json"))
+    return config_from_json(read_json(f"{case}/xlnet_config.json"))
 
 
 def load(model, checkpoint="pretrain/xlnet_model.ckpt"):
@@ -76,9 +73,6 @@ class Golden:
         with np.load(GOLDEN / name / "case.npz") as file:
             self.arrays = dict(file)
         self.inputs, self.labels, self.weights = inputs_of(self.arrays)
-        if run.get("bi_data"):
-            half = len(self.labels) // 2
-            self.inputs["is_backward"] = np.repeat([0, 1], half).astype(np.int32)
         self.mem_len, self.reuse_len = run["mem_len"], run["reuse_len"]
 
     def check(self, found, name, atol=1e-5):
@@ -95,6 +89,7 @@ def golden(request):
     return Golden(request.param)
 
 
+@pytest.mark.slow
 def test_both_streams_memory_loss_and_gradients_equal_the_release(golden):
     table, bias = golden.encoder.word_embeddings, golden.model.masked_lm.output_bias
     variables = [v for v in golden.model.weights if v.path in golden.names]
@@ -123,6 +118,24 @@ def test_both_streams_memory_loss_and_gradients_equal_the_release(golden):
         )
 
 
+def test_clamped_distances_equal_the_release():
+    """In the rows of text in its order, which the first half of the batch are."""
+    golden = Golden("pretrain_bi_data_clamp")
+    assert golden.encoder.config.clamp_len == 5
+    inputs = {name: value[:2] for name, value in golden.inputs.items()}
+    outputs = golden.encoder(inputs, mem_len=golden.mem_len, reuse_len=golden.reuse_len)
+    found = {
+        "query_stream": outputs["query_output"],
+        "content_stream_inside_two_stream": outputs["sequence_output"],
+        "new_mems_0": outputs["memory"][:, 0],
+        "new_mems_1": outputs["memory"][:, 1],
+    }
+    for name, value in found.items():
+        expected = np.moveaxis(golden.arrays[f"out/{name}"], 1, 0)[:2]
+        np.testing.assert_allclose(value, expected, rtol=0, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
 def test_one_stream_alone_equals_the_release(golden):
     both = golden.encoder(golden.without("target_mapping"))
     golden.check(both["query_output"], "query_stream_no_target_mapping")
@@ -175,7 +188,7 @@ def test_on_which_side_padding_is_does_not_matter(encoder):
 @pytest.mark.parametrize(("keys", "number"), [(BASE, 116718336), (LARGE, 360268800)])
 def test_the_released_sizes(keys, number):
     with keras.StatelessScope(initialize_variables=False):
-        encoder = make_encoder(config_from_dict(keys))
+        encoder = make_encoder(config_from_json(keys))
         summary = sum(np.prod(v.shape) for v in encoder.summary.weights)
         assert sum(np.prod(v.shape) for v in encoder.weights) == number + summary
 
@@ -190,7 +203,7 @@ def test_what_a_checkpoint_to_start_from_may_lack(encoder):
 
 
 def test_the_eight_keys_of_the_release_and_ours():
-    config = config_from_dict(BASE)
+    config = config_from_json(BASE)
     assert type(config) is XlnetConfig
     assert (config.hidden_size, config.num_hidden_layers) == (768, 12)
     assert json.loads(config.to_json_string()) == BASE | {"architecture": "xlnet"}
@@ -200,7 +213,7 @@ def test_the_eight_keys_of_the_release_and_ours():
         "clamp_len": 9,
         "hidden_dropout_prob": 0.0,
     }
-    assert config_from_dict(written) == ours
+    assert config_from_json(written) == ours
 
 
 @pytest.mark.parametrize(
@@ -217,7 +230,7 @@ def test_the_eight_keys_of_the_release_and_ours():
 def test_configs_that_are_refused(change, message):
     values = {k: v for k, v in (BASE | change).items() if v is not None}
     with pytest.raises(ValueError, match=message):
-        config_from_dict(values)
+        config_from_json(values)
 
 
 THEIRS = {
@@ -234,17 +247,17 @@ THEIRS = {
 
 
 def test_hugging_face_s_config():
-    config = config_from_dict(THEIRS)
+    config = config_from_json(THEIRS)
     assert config.hidden_act == "gelu_erf"  # theirs is the exact one
     assert (config.head_size, config.clamp_len, config.untie_r) == (8, None, True)
     assert config.attention_probs_dropout_prob == config.hidden_dropout_prob == 0.2
-    assert config_from_dict(config.to_hugging_face()) == config
+    assert config_from_json(their_config(config)) == config
     for change, message in (
         ({"bi_data": True}, "bi_data is True, but must be False"),
         ({"attn_type": "uni"}, "attn_type is 'uni'"),
         ({"ff_activation": "silu"}, "ff_activation is 'silu'"),
     ):
         with pytest.raises(ValueError, match=message):
-            config_from_dict(THEIRS | change)
+            config_from_json(THEIRS | change)
     with pytest.raises(ValueError, match="d_head is 9; in Hugging Face's xlnet, 4"):
-        dataclasses.replace(config, head_size=9).to_hugging_face()
+        their_config(dataclasses.replace(config, head_size=9))

@@ -8,8 +8,7 @@ import pytest
 from keras import ops
 
 import tests
-from modeling import layers
-from modeling.architectures.xlnet_config import XlnetConfig
+from modeling.architectures.xlnet.xlnet import XlnetConfig
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.distilled import TEACHERS, Distilled
 from modeling.distillation.soft_answers import COMPARED
@@ -148,10 +147,9 @@ def state_loss(kind, mine, their, mask):
     """What `Distilled` makes of one pair of states."""
     settings = Distillation(weight=0.0, **{f"{kind}_weight": 1.0})
     objective = Distilled(tasks.Classification(2), settings, None, tiny.config())
-    objective._pairs = {kind: [(1, 1)]}
     batch = {"input_ids": mask, "input_mask": mask}
-    batch[f"{TEACHERS}{kind}_0"] = np.array(their, "f")[:, None]
     outputs = {f"{kind}_0": np.array(mine, "f")}
+    outputs[f"{TEACHERS}{kind}_0"] = np.array(their, "f")
     total, weight = objective.losses(batch, outputs)[f"{kind}_loss"]
     assert float(weight) == pytest.approx(
         float(objective.weights(batch)[f"{kind}_loss"])
@@ -227,11 +225,11 @@ def test_a_teacher_is_its_own_best_student(rng, width):
     )
     config = tiny.config(num_hidden_layers=4, hidden_size=width)
     objective, student, teacher = make(settings, config)
-    batch = objective.complete(objective.prepare(batch_of(rng), seed=0))
+    batch = batch_of(rng)
     if width == 16:
         for mine, theirs in zip(student.network.weights, teacher.weights, strict=True):
             mine.assign(theirs)
-    outputs = student(batch, dropouts=layers.no_dropout)
+    outputs = student(batch, dropouts=tiny.NothingDropped())
     found = objective.losses(batch, outputs)
     assert set(found) == set(objective.loss_weights)
     for name, (total, weight) in found.items():
@@ -262,8 +260,7 @@ def test_what_padding_holds_changes_no_loss(rng):
     assert (other["input_ids"] != batch["input_ids"]).any()
     values = []
     for some in (batch, other):
-        prepared = objective.complete(objective.prepare(some, seed=0))
-        found = objective.losses(prepared, student(prepared))
+        found = objective.losses(some, student(some, dropouts=tiny.NothingDropped()))
         values.append({name: float(total) for name, (total, _) in found.items()})
     assert values[0] == pytest.approx(values[1], rel=1e-5)
 
@@ -272,11 +269,12 @@ def test_of_an_xlnet_the_last_token_is_cls(rng):
     settings = Distillation(weight=0.0, cls_weight=1.0, layers=((1, 1),))
     teacher = XlnetConfig(tiny.config().vocab_size, 16, 1, 2, 8, 16, "gelu", True)
     student = tiny.config(num_hidden_layers=1)
-    objective, _, network = make(settings, student, teacher)
-    batch = objective.complete(batch_of(rng))
+    _, model, network = make(settings, student, teacher)
+    batch = batch_of(rng)
     *_, hidden = network.encode(batch, return_all=True)["layer_outputs"]
     expected = np.array(hidden)[range(3), np.array(LENGTHS) - 1]
-    found = batch[f"{TEACHERS}cls_0"][:, 0]  # of the only pair, the last layers
+    # Of the only pair, the last layers.
+    found = model(batch, dropouts=tiny.NothingDropped())[f"{TEACHERS}cls_0"]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -285,8 +283,8 @@ def test_spans_compare_no_padding(rng):
     positions = {
         f"{side}_positions": np.zeros(3, np.int32) for side in ("start", "end")
     }
-    batch = objective.complete(objective.prepare(batch_of(rng, **positions), seed=0))
-    outputs = student(batch)
+    batch = batch_of(rng, **positions)
+    outputs = student(batch, dropouts=tiny.NothingDropped())
     before = float(objective.losses(batch, outputs)["distill_loss"][0])
     changed = {
         name: np.where(batch["input_mask"] > 0, value, 50.0)
@@ -309,8 +307,7 @@ def test_choices_and_tags_take_part(rng):
     }
     settings = Distillation(hard_weight=0.5, cosine_weight=1.0, attention_weight=1.0)
     objective, student, _ = make(settings, task=tasks.Choice())
-    prepared = objective.complete(objective.prepare(batch, seed=0))
-    found = objective.losses(prepared, student(prepared))
+    found = objective.losses(batch, student(batch, dropouts=tiny.NothingDropped()))
     assert {"gold_loss", "distill_loss", "cosine_loss"} <= set(found)
     assert all(np.isfinite(float(total)) for total, _ in found.values())
     assert float(found["cosine_loss"][1]) == 5 * 6
@@ -318,8 +315,8 @@ def test_choices_and_tags_take_part(rng):
     weights[:, 1:4] = 1
     tags = batch_of(rng, label_ids=np.zeros((3, 9), np.int32), label_weights=weights)
     objective, student, _ = make(Distillation(), task=tasks.Tagging(4))
-    prepared = objective.complete(objective.prepare(tags, seed=0))
-    loss = objective.losses(prepared, student(prepared))["distill_loss"]
+    outputs = student(tags, dropouts=tiny.NothingDropped())
+    loss = objective.losses(tags, outputs)["distill_loss"]
     assert float(loss[1]) == 9
 
 
@@ -340,7 +337,7 @@ def test_a_student_that_cannot_be_compared_is_refused(settings, student, message
 
 
 def test_numbers_are_compared_by_their_difference():
-    with pytest.raises(ValueError, match="--distill_loss=mse"):
+    with pytest.raises(ValueError, match="pass `loss`=mse"):
         make(Distillation(), task=tasks.Regression())
     make(Distillation(loss="mse"), task=tasks.Regression())
 

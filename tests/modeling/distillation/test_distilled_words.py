@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 import tests
-from modeling import custom_gradients, layers, losses
+from modeling import custom_gradients, losses
 from modeling.distillation import soft_words
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.distilled import Distilled
@@ -64,6 +64,7 @@ def random_words(rng, rows, width, vocab_size):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("loss", ["kl", "soft_cross_entropy", "mse"])
 @pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.02)])
 def test_in_parts_they_are_the_loss_and_the_gradient_at_once(
@@ -130,8 +131,7 @@ def make(settings, tokens="all", task=None, student=None, teacher=None):
 
 
 def values_of(objective, student, batch):
-    batch = objective.complete(objective.prepare(batch, seed=0))
-    outputs = student(batch, dropouts=layers.no_dropout)
+    outputs = student(batch, dropouts=tiny.NothingDropped())
     found = objective.losses(batch, outputs) | objective.metrics(batch, outputs)
     weights = objective.weights(batch)
     for name in objective.loss_weights:
@@ -159,11 +159,13 @@ def test_words_are_compared_at_the_tokens_that_count(tokens, number):
     # The plain computation, in the objective of any task.
     if tokens == "masked":
         plain = Distilled(task, settings, lambda: teacher, teacher.config)
-        plain.network(tiny.config(num_hidden_layers=2))
-        expected = values_of(plain, student, batch)
+        of_plain = plain.network(tiny.config(num_hidden_layers=2))
+        for own, other in zip(of_plain.weights, student.weights, strict=True):
+            own.assign(other)
+        expected = values_of(plain, of_plain, batch)
     else:
         everywhere = batch | {
-            "masked_lm_positions": np.tile(np.arange(9, dtype=np.int32), (3, 1)),
+            "masked_lm_positions": np.tile(np.arange(9, dtype=np.int32), (3, 1))
         }
         logits = (x(everywhere)["masked_lm_logits"] for x in (student, teacher))
         values = np.array(COMPARED["classes"].losses["kl"](*logits, 2.0))
@@ -172,7 +174,7 @@ def test_words_are_compared_at_the_tokens_that_count(tokens, number):
         if name in found:
             assert found[name] == pytest.approx(pair, rel=1e-5), name
     # Evaluations see the task alone.
-    assert objective.measured is task
+    assert objective.evaluated_as is task
     assert set(student(batch)) == set(student.network(batch))
 
 
@@ -195,9 +197,8 @@ def test_only_the_student_learns_and_all_of_it():
     settings = Distillation(weight=1.0, hidden_weight=1.0)
     narrow = tiny.config(num_hidden_layers=2, hidden_size=8)
     objective, student, _ = make(settings, student=narrow)
-    batch = objective.complete(objective.prepare(batch, seed=0))
     with custom_gradients.written_out(), tf.GradientTape() as tape:
-        outputs = student(batch, dropouts=layers.no_dropout)
+        outputs = student(batch, dropouts=tiny.NothingDropped())
         found = objective.losses(batch, outputs)
         total = sum(total for total, _ in found.values())
     variables = {v.path: v.value for v in student.trainable_variables}
@@ -210,21 +211,18 @@ def test_without_answers_the_head_is_left_alone():
     settings = Distillation(weight=0.0, hidden_weight=1.0)
     objective, student, _ = make(settings)
     assert not any("predictions" in v.path for v in student.trainable_variables)
-    batch = objective.complete(objective.prepare(batch_of(np.random.default_rng(1)), 0))
-    assert not any("word" in name for name in batch)
-    assert set(objective.losses(batch, student(batch))) == {"hidden_loss"}
-    assert objective.metrics(batch, student(batch)) == {}
+    batch = batch_of(np.random.default_rng(1))
+    outputs = student(batch, dropouts=tiny.NothingDropped())
+    assert not any("word" in name for name in outputs)
+    assert set(objective.losses(batch, outputs)) == {"hidden_loss"}
+    assert objective.metrics(batch, outputs) == {}
 
 
 @pytest.mark.parametrize(
     ("settings", "changes", "message"),
     [
         ({}, {"teacher": tiny.config(vocab_size=41)}, "teacher's is 41"),
-        (
-            {},
-            {"task": sentence_pairs.MaskedLMNextSentence()},
-            "head for sentence pairs",
-        ),
+        ({}, {"task": sentence_pairs.MaskedLMNextSentence()}, "head for sentence pair"),
         ({}, {"task": replaced_tokens.ReplacedTokens()}, "only an ELECTRA|no answers"),
         (
             {"attention_weight": 1.0},
@@ -236,5 +234,5 @@ def test_without_answers_the_head_is_left_alone():
 def test_what_cannot_be_compared_is_refused(settings, changes, message):
     with pytest.raises(ValueError, match=message):
         make(Distillation(**settings), **changes)
-    assert not next_token.NextToken().compared
-    assert not replaced_tokens.ReplacedTokens().compared
+    assert not next_token.NextToken().comparison
+    assert not replaced_tokens.ReplacedTokens().comparison

@@ -14,11 +14,10 @@ import run_pretraining
 import tests
 from errors import UserError
 from modeling.masks import mask_ngrams
-from modeling.objectives.dynamic_masks import DynamicMasks
-from modeling.objectives.masked_lm import MaskedLM
+from modeling.masks.draw_masks import DrawMasks
 from tests import reference_ngrams
 from tests.pretraining import flags
-from tests.text.instances.test_full_sentences import make_records
+from tests.records import make_records
 from text.instances.ngrams import choose_ngrams, ngram_shares
 
 ROW, NUM_ROWS = reference_ngrams.ROW, 40_000
@@ -26,8 +25,7 @@ CLS, SEP, MASK, FIRST = 1, 2, 3, 10
 
 
 def masks(width, count, *, shares, whole_words=True):
-    return DynamicMasks(
-        MaskedLM(),
+    return DrawMasks(
         counts=[count] * (width + 1),
         max_predictions_per_seq=count,
         mask_share=0.8,
@@ -56,7 +54,7 @@ def chosen(objective, batch, seed=5, **compiled):
 
     @tf.function(**compiled)
     def prepare(batch):
-        return objective.prepare(batch, seed)
+        return objective(batch, seed)
 
     made = prepare({name: tf.constant(x) for name, x in batch.items()})
     rows, slots = np.nonzero(made["masked_lm_weights"].numpy())
@@ -74,30 +72,23 @@ def row_batch():
 
 @pytest.fixture(scope="module")
 def found():
-    """How often each set of positions is chosen, by whether short runs are favored."""
-    found = {}
-    for favor_shorter in (True, False):
-        objective = masks(ROW.width, ROW.count, shares=ngram_shares(3, favor_shorter))
-        rows = chosen(objective, batch_of(*row_batch()))
-        found[favor_shorter] = Counter(
-            frozenset(np.flatnonzero(row).tolist()) for row in rows
-        )
-    return found
+    """How often each set of positions is chosen."""
+    objective = masks(ROW.width, ROW.count, shares=ngram_shares(3))
+    rows = chosen(objective, batch_of(*row_batch()))
+    return Counter(frozenset(np.flatnonzero(row).tolist()) for row in rows)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("favor_shorter", [True, False])
-def test_every_choice_is_as_likely_as_in_the_release(found, favor_shorter):
-    shares = ngram_shares(3, favor_shorter).tolist()
-    expected = reference_ngrams.outcomes(ROW, shares)
-    assert reference_ngrams.distance(found[favor_shorter], expected) < 4
+def test_every_choice_is_as_likely_as_in_the_release(found):
+    expected = reference_ngrams.outcomes(ROW, ngram_shares(3).tolist())
+    assert reference_ngrams.distance(found, expected) < 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", reference_ngrams.MISTAKES)
 def test_a_wrong_rule_would_show(found, mistake):
-    wrong = reference_ngrams.outcomes(ROW, ngram_shares(3, True).tolist(), mistake)
-    assert reference_ngrams.distance(found[True], wrong) > 20
+    wrong = reference_ngrams.outcomes(ROW, ngram_shares(3).tolist(), mistake)
+    assert reference_ngrams.distance(found, wrong) > 20
 
 
 def long_rows(number, seed=0):
@@ -123,7 +114,7 @@ def run_lengths(picked, starts):
 def test_rows_of_a_usual_size_are_masked_as_in_records(whole_words):
     starts, candidates = long_rows(3000)
     starts = starts if whole_words else candidates
-    shares = ngram_shares(3, True)
+    shares = ngram_shares(3)
     drawn = chosen(
         masks(128, 19, shares=shares, whole_words=whole_words),
         batch_of(starts, candidates),
@@ -143,7 +134,7 @@ def test_rows_of_a_usual_size_are_masked_as_in_records(whole_words):
 @pytest.mark.slow
 def test_choices_do_not_depend_on_how_rows_are_divided_or_compiled():
     starts, candidates = long_rows(24)
-    objective = masks(128, 19, shares=ngram_shares(3, True))
+    objective = masks(128, 19, shares=ngram_shares(3))
     whole = chosen(objective, batch_of(starts, candidates))
     part = slice(7, 12)
     some = chosen(objective, batch_of(starts[part], candidates[part], first=7))
@@ -191,7 +182,7 @@ def test_jax_makes_the_same_choices(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_is_held_to_its_n_grams(tmp_path, untraced):
-    """One of an earlier version, which knew none, continues without any."""
+    """One that noted none continues without any."""
     for name in ("before", "after"):
         (tmp_path / name).mkdir()
     records = make_records(tmp_path / "before", masking="dynamic")
@@ -203,7 +194,7 @@ def test_a_run_is_held_to_its_n_grams(tmp_path, untraced):
     train(records)
     settings = tmp_path / "output" / "run.json"
     noted = json.loads(settings.read_text())
-    assert (noted.pop("ngram"), noted.pop("favor_shorter_ngram")) == (1, True)
+    assert noted.pop("ngram") == 1
     settings.write_text(json.dumps(noted))
     train(records)  # it is finished, and not refused
     longer = make_records(tmp_path / "after", masking="dynamic", ngram=3)

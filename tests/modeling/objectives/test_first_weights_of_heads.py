@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from modeling.architectures.albert_config import AlbertConfig
-from modeling.architectures.bert_config import BertConfig
-from modeling.architectures.electra_config import ElectraConfig
-from modeling.architectures.gpt_config import GptConfig
-from modeling.architectures.roberta_config import RobertaConfig
+from modeling.architectures.albert import AlbertConfig
+from modeling.architectures.bert import BertConfig
+from modeling.architectures.electra import ElectraConfig
+from modeling.architectures.gpt import GptConfig
+from modeling.architectures.roberta import RobertaConfig
 from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
 

@@ -23,6 +23,7 @@ def batch():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("features", FEATURES)
 def test_features_and_lstms_are_what_they_are_called(features):
     # The attention's dropout stays.

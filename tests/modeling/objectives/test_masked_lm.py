@@ -12,7 +12,6 @@ import tests
 from training.storage import checkpoint
 from errors import UserError
 from modeling.objectives import masked_lm, sentence_pairs
-from serving import export
 from tests import jobs
 from tests.pretraining import TINY, flags, results
 
@@ -59,9 +58,7 @@ def test_it_is_the_release_without_the_other_head():
 def trained(tmp_path_factory):
     """The folder of a run; only to be read."""
     folder = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        # The export is loaded here; test_export.py has the check by another process.
-        patch.setattr(export, "_check", lambda product, directory: None)
+    with jobs.untraced():
         run(folder, do_eval=True, max_eval_steps=2, do_export=True)
     return folder
 
@@ -107,7 +104,7 @@ def test_a_run_keeps_to_its_objective(trained, tmp_path):
         UserError, match=f"objective was 'masked_lm' and is now '{both}'"
     ):
         run(folder, objective=both)
-    # An earlier version did not note it, and had no other.
+    # If it was not noted, it was the default.
     path = folder / "output" / "run.json"
     noted = json.loads(path.read_text())
     del noted["objective"]

@@ -13,12 +13,12 @@ import fill_mask
 import tests
 from errors import UserError
 from modeling import custom_gradients, layers, losses
-from modeling.architectures.bert_config import BertConfig
-from modeling.architectures.gpt_config import GptConfig
+from modeling.architectures.bert import BertConfig
+from modeling.architectures.gpt import GptConfig
 from modeling.objectives import next_token
 from tests import jobs, tiny
 from tests.pretraining import RECORDS, TINY, results, run, run_on
-from tests.text.instances.test_full_sentences import make_records
+from tests.records import make_records
 
 GOLDEN = tests.GOLDEN / "checkpoint"
 VOCAB_FILE = str(GOLDEN / "vocab.txt")
@@ -46,6 +46,7 @@ def at_once(hidden, table, bias, labels, weights):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rows, varying", [(5, 0), (37, 0), (100, 0), (5, 1), (100, 1)])
 @pytest.mark.parametrize("dtype, close", [("float32", 1e-5), ("bfloat16", 0.1)])
 def test_in_parts_it_is_the_loss_and_the_gradient_at_once(
@@ -102,6 +103,7 @@ print("equal")
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_jax_has_the_same_gradient():
     env = jobs.ENVIRONMENT | {"KERAS_BACKEND": "jax"}
     done = jobs.finished([sys.executable, "-c", ON_JAX], env=env)
@@ -125,7 +127,7 @@ def test_the_loss_is_that_of_the_releases_head(case):
     objective = next_token.NextToken()
     model = objective.network(config)
     released = tf.train.load_checkpoint(str(GOLDEN / "bert_model.ckpt"))
-    for variable in model.variables:
+    for variable in model.weights:
         variable.assign(released.get_tensor(variable.path))
     outputs = model(batch)
     loss, weight = objective.losses(batch, outputs)["next_token_loss"]
@@ -133,7 +135,7 @@ def test_the_loss_is_that_of_the_releases_head(case):
     found = losses.mean(loss, weight)
     expected = golden[f"plain/{case}_ltr_next_token_loss"]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
-    assert objective.derived({"next_token_loss": float(found)}) == {
+    assert objective.summary.compute({"next_token_loss": float(found)}, ()) == {
         "perplexity": math.exp(float(found))
     }
 
@@ -212,6 +214,7 @@ def causal(**changes):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path, capsys):
     changes = {
         "config": causal(),
@@ -242,9 +245,7 @@ def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path, capsys):
     # Its encoder and head are those of the masked LM, for a model of the same direction.
     (tmp_path / "next").mkdir()
     kept = {**changes, "num_train_steps": 2, "init_checkpoint": output}
-    with pytest.raises(
-        UserError, match="attention_direction is 'both', but 'left_to_r"
-    ):
+    with pytest.raises(UserError, match="attention_direction is 'both', but"):
         run(tmp_path / "next", **kept | {"config": TINY, "objective": "masked_lm"})
     with jobs.untraced():
         run(tmp_path / "next", **kept | {"objective": "masked_lm"})
@@ -266,7 +267,7 @@ def test_a_run_learns_reports_perplexity_and_resumes(records, tmp_path, capsys):
                     TINY, attention_direction="right_to_left"
                 ),
             },
-            "exports of --objective=next_token say what follows a text",
+            'exports of --objective=next_token need "attention_direction": "left_to_right"',
         ),
         (
             {

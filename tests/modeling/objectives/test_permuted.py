@@ -7,16 +7,17 @@ import pytest
 
 from modeling.masks import mask_spans
 from modeling.objectives import permuted
-from modeling.objectives.permuted import Permuted, PermutedSpans
+from modeling.objectives.permuted import DrawSpans, Permuted
 from tests import tiny
 from tests.modeling.architectures.test_xlnet import GOLDEN, read_config
 
 SEP, CLS = 4, 3  # in the release's vocabulary
 
 
-def masks(most=10, width=64, whole_words=False, reuse_len=0, **flags):
-    return PermutedSpans(
-        Permuted(**flags),
+def masks(most=10, width=64, whole_words=False, reuse_len=0, alpha=6, beta=1):
+    return DrawSpans(
+        alpha=alpha,
+        beta=beta,
         reuse_len=reuse_len,
         counts=np.full(width + 1, most),
         max_predictions_per_seq=most,
@@ -34,13 +35,18 @@ def test_who_sees_whom_equals_the_release(number):
     case = json.loads((GOLDEN / "local_perm.json").read_text())[number]
     ids = np.array([case["inputs"]], np.int32)
     chosen = np.array([case["is_masked"]], bool)
-    shuffle = np.array([case["shuffle"]], np.int32)
-    order = permuted.in_blocks(shuffle, case["seq_len"])
-    np.testing.assert_array_equal(order[0], case["index"])
+    order = np.array([case["index"]], np.int32)
     parts = np.zeros(case["seq_len"], np.int32)
     specials = (ids == SEP) | (ids == CLS)
     hidden = permuted.hidden_pairs(*permuted.places(order, chosen, specials, parts))
     np.testing.assert_array_equal(hidden[0], case["perm_mask"])
+
+
+def in_blocks(shuffle, rows=8, width=32):
+    """int32 [rows, width]: the release repeats an order of `perm_size`, here by hand."""
+    starts = np.repeat(np.arange(0, width, len(shuffle)), len(shuffle))
+    order = np.tile(shuffle, width // len(shuffle)) + starts
+    return np.tile(order, (rows, 1)).astype(np.int32)
 
 
 @pytest.mark.parametrize("name", ["perm32_fnp10", "perm16_fnp10", "perm32_nofnp"])
@@ -48,10 +54,7 @@ def test_rows_of_two_parts_equal_the_release(name):
     with np.load(GOLDEN / "parsed.npz") as file:
         ids, chosen = file["input"], file["is_masked"] > 0
         found = {k.removeprefix(f"{name}/"): file[k] for k in file if name in k}
-    orders = [
-        permuted.in_blocks(np.tile(found[f"shuffle_{half}_half"], (8, 1)), 32)
-        for half in ("first", "second")
-    ]
+    orders = [in_blocks(found[f"shuffle_{half}_half"]) for half in ("first", "second")]
     specials = (ids == SEP) | (ids == CLS)
     batch = masks(reuse_len=32).arranged(
         ids, np.concatenate(orders, axis=1), chosen, specials
@@ -72,7 +75,6 @@ def test_rows_of_two_parts_equal_the_release(name):
         np.testing.assert_array_equal(predicted, found["target_mask"])
 
 
-RELEASED = {"alpha": 6, "beta": 1, "whole_words": False}
 SHARES = permuted.ngram_shares(5)
 FACTS = json.loads((GOLDEN / "sample_mask_facts.json").read_text())
 
@@ -95,21 +97,17 @@ def test_spans_equal_the_release_for_the_same_drawings():
     assert len(cases) >= 4
     for case in cases:
         step = -1 if case["reverse"] else 1
-        starts, specials, expected = (
-            np.array([case[name]])[:, ::step] > 0
-            for name in ("starts", "specials", "mask")
+        starts, expected = (
+            np.array([case[name]])[:, ::step] > 0 for name in ("starts", "mask")
         )
         width = starts.shape[1]
         found = mask_spans.draw(
             *replayed(case["numpy_seed"], mask_spans.most_steps(width, 6, 1)),
-            *(
-                starts,
-                specials,
-                np.array([width], np.int32),
-                np.array([width], np.int32),
-            ),
+            starts,
+            *(np.array([width], np.int32), np.array([width], np.int32)),
             shares=SHARES,
-            **RELEASED,
+            alpha=6,
+            beta=1,
         )
         np.testing.assert_array_equal(found, expected)
 
@@ -145,7 +143,7 @@ def drawn(batch, most=43, **flags):
         return arranged(ids, order, chosen, specials)
 
     made.arranged = note
-    return kept, made.prepare(batch, 7)
+    return kept, made(batch, 7)
 
 
 def test_spans_are_distributed_as_in_the_release():
@@ -170,40 +168,6 @@ def test_spans_are_distributed_as_in_the_release():
     assert special.sum() / 600 == pytest.approx(0.42, abs=0.12)
     weights = np.array(found["masked_lm_weights"])
     np.testing.assert_array_equal(weights.sum(axis=1), 43 - special.sum(axis=1))
-
-
-def test_spans_of_whole_words():
-    batch = text(200, 64, seed=1)
-    batch["input_mask"][:, 50:] = 0
-    batch["input_ids"][:, 49] = CLS
-    kept, found = drawn(batch, released_spans=False, mask_alpha=3)
-    (chosen,) = kept
-    chosen = chosen & (batch["input_mask"] > 0)
-    assert not chosen[:, 50:].any()
-    assert not (chosen & (batch["input_ids"] != 9)).any()
-    assert (np.array(found["masked_lm_weights"]).sum(axis=1) == 43).all()
-
-
-def test_words_are_chosen_whole_until_the_goal():
-    starts = np.array([[1, 0, 1, 0, 0, 1, 1, 0, 0, 0]]) > 0
-    none, ten = np.zeros_like(starts), np.array([10], np.int32)
-
-    def found(goal, length, specials=none):
-        chosen = mask_spans.draw(
-            *(np.full((1, 5), length, np.float32), np.zeros((1, 5), np.float32)),
-            *(starts, specials, ten, np.array([goal], np.int32)),
-            shares=(0.5, 0.5),
-            alpha=1,
-            beta=1,
-            whole_words=True,
-        )
-        return np.flatnonzero(chosen[0]).tolist()
-
-    assert found(10, 0.9) == [0, 1, 2, 3, 4]  # 5 and 6 are the context
-    assert found(4, 0.9) == [0, 1, 5]  # the word from 2 to 4 would be too long
-    assert found(10, 0.1) == [0, 1, 5]
-    special = np.arange(10)[None] == 2
-    assert found(2, 0.9, special) == [0, 1]
 
 
 def test_a_row_is_drawn_alike_wherever_it_is():

@@ -8,7 +8,7 @@ import pytest
 import run_classifier
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.gpt_config import GptConfig
+from modeling.architectures.gpt import GptConfig
 from modeling.objectives import tasks
 from tests import jobs, tiny
 from training.interchange import hugging_face
@@ -110,7 +110,8 @@ def run(folder, **changes):
 
 
 @pytest.mark.slow
-def test_a_run_says_and_notes_what_its_head_reads(folder, capsys):
+@pytest.mark.exhaustive
+def test_a_run_says_and_notes_what_its_head_reads(folder, capsys, untraced):
     run(
         folder,
         do_train=True,

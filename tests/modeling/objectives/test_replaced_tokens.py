@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 
 from modeling import custom_gradients, losses
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
+from modeling.masks.draw_masks import DrawMasks
 from modeling.objectives import replaced_tokens, roc
-from modeling.objectives.dynamic_masks import DynamicMasks
-from modeling.objectives.repeating_masks import RepeatingMasks, update
+from modeling.objectives.replaced_tokens import update
 from modeling.optimizers import adam
-from modeling.optimizers.table import Recipe
+from modeling.optimizers.table import OptimizerSettings
 from tests.modeling.architectures.test_electra import (
     CONFIG,
     facts,
@@ -23,21 +23,21 @@ from tests.modeling.architectures.test_electra import (
 )
 
 CLS, SEP, MASK = 2, 3, 4
-WHOLE = replaced_tokens.ReplacedTokens(0.5, repeat_positions=True)
+WHOLE = replaced_tokens.ReplacedTokens(0.5)
 
 
-def masking(kind, objective=WHOLE, **changes):
+def masking(objective=WHOLE, **changes):
     rules = {
         "counts": np.maximum(1, np.rint(np.arange(129) * 0.15)),
         "max_predictions_per_seq": 3,
-        "mask_share": objective.mask_shares[0],
-        "random_share": objective.mask_shares[1],
+        "mask_share": objective.needs.mask_shares[0],
+        "random_share": objective.needs.mask_shares[1],
         "whole_words": False,
         "vocab_size": 60,
         "mask_id": MASK,
         "special_ids": (CLS, SEP),
     }
-    return kind(objective, **rules | changes)
+    return DrawMasks(**rules | changes)
 
 
 def make_model(objective=WHOLE, folder="", config=CONFIG):
@@ -51,10 +51,22 @@ def make_model(objective=WHOLE, folder="", config=CONFIG):
 @pytest.fixture(scope="module")
 def batch():
     """The inputs with the masks that the release drew."""
-    drawn = golden("outputs.npz")
-    return masking(RepeatingMasks).masked(
-        golden("inputs.npz"), drawn["drawn_positions"], drawn["drawn_uniform_0"]
-    )
+    drawn, given = golden("outputs.npz"), golden("inputs.npz")
+    # It draws with replacement, and the mask of a position that it drew twice counts twice.
+    ids, positions = given["input_ids"], drawn["drawn_positions"]
+    counts = np.maximum(1, np.rint(given["input_mask"].sum(axis=1) * 0.15))
+    used = np.arange(3) < counts[:, None]
+    positions = np.where(used, positions, 0)
+    hidden = np.where(drawn["drawn_uniform_0"] < 0.85, positions, 0)
+    masked = update(tf.constant(ids), tf.constant(hidden), np.full_like(hidden, MASK))
+    return given | {
+        "input_ids": masked,
+        "masked_lm_positions": tf.constant(positions),
+        "masked_lm_ids": tf.constant(
+            np.where(used, np.take_along_axis(ids, positions, 1), 0)
+        ),
+        "masked_lm_weights": tf.constant(used, tf.float32),
+    }
 
 
 def complete(model, batch):
@@ -153,7 +165,7 @@ def _check_metrics(batch, outputs, expected):
     assert counts.sum(axis=0).tolist() == [labels.sum(), (1 - labels).sum()]
     metric = keras.metrics.AUC(num_thresholds=200)
     metric.update_state(labels, expected["discriminator_probs"][real])
-    assert WHOLE.derived({}, counts) == {
+    assert WHOLE.summary.compute({}, counts) == {
         "disc_auc": pytest.approx(float(metric.result()), abs=1e-5)
     }
 
@@ -216,7 +228,8 @@ def test_twenty_updates_equal_the_release(batch, trace, power):
     """With one set of drawings for all, samples included."""
     model, expected = make_model(), golden(f"{trace}.npz")
     compiled = tf.function(lambda batch: gradients(model, batch))
-    optimizer = Recipe("electra_adam").make(model.trainable_variables)
+    settings = OptimizerSettings("electra_adam", lr_decay_power=power)
+    optimizer = settings.make(model.trainable_variables)
     variables = {v.path: v for v in model.weights}
     for step in range(20):
         values, found = compiled(complete(model, batch))
@@ -228,7 +241,7 @@ def test_twenty_updates_equal_the_release(batch, trace, power):
             np.testing.assert_allclose(values[name], expected[theirs][step], rtol=1e-4)
         ordered = [found[v.path] for v in optimizer.trainable_variables]
         scale, _ = adam.clip_scale(ordered, 1.0)
-        rate = optimizer.learning_rate(step, 2e-3, 20, 5, power)
+        rate = settings.learning_rate(step, 2e-3, 20, 5)
         np.testing.assert_allclose(rate, expected["learning_rate"][step], rtol=2e-6)
         optimizer.apply(ordered, rate, scale=scale)
         if step == 1 and power == 1.0:
@@ -248,16 +261,10 @@ def _check_variables(variables, expected, prefix, tolerance):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "shares", "embedding_size"),
-    [
-        ("electra", "embeddings", 12),
-        ("base_no_embedding_size", "embeddings", 16),
-        ("untied_generator_embeddings", "none", 12),
-        ("tied_generator", "all", 12),
-    ],
+    ("theirs", "embedding_size"), [("electra", 12), ("base_no_embedding_size", 16)]
 )
-def test_what_is_shared_has_the_names_of_the_release(theirs, shares, embedding_size):
-    objective = replaced_tokens.ReplacedTokens(0.5, generator_shares=shares)
+def test_both_networks_have_the_names_of_the_release(theirs, embedding_size):
+    objective = replaced_tokens.ReplacedTokens(0.5)
     config = dataclasses.replace(CONFIG, embedding_size=embedding_size)
     assert shapes(objective.network(config)) == facts()["variables"][theirs]
 
@@ -298,7 +305,7 @@ def test_samples_follow_the_softmax():
     assert probs[int(at_end[0, 0])] > 0
 
 
-def test_by_default_no_position_is_drawn_twice_and_short_rows_are_masked():
+def test_no_position_is_drawn_twice_and_short_rows_are_masked():
     rows = np.full((512, 24), 9, np.int32)
     rows[:, 0], rows[:, -1], rows[:, 5] = CLS, SEP, MASK
     lengths = np.full(512, 24)
@@ -310,30 +317,25 @@ def test_by_default_no_position_is_drawn_twice_and_short_rows_are_masked():
         "input_mask": tf.constant(mask),
         "row_numbers": tf.range(512, dtype=tf.int64),
     }
-    found = {}
-    for kind in (DynamicMasks, RepeatingMasks):
-        masks = masking(kind, counts=np.maximum(1, np.rint(np.arange(25) * 0.15)))
-        prepared = masks.prepare(given, 5)
-        positions = np.array(prepared["masked_lm_positions"])
-        weights = np.array(prepared["masked_lm_weights"])
-        draws = np.array(prepared["sampling_draws"])
-        assert draws.shape == positions.shape and len(set(draws.ravel())) > 1500
-        repeated = [
-            len(set(row[used > 0])) < used.sum()
-            for row, used in zip(positions, weights, strict=True)
-        ]
-        found[kind] = np.mean(repeated[1::2])
-        assert weights[0].sum() == 1 and weights[1].sum() == 3
-        ids = np.array(prepared["input_ids"])
-        used = positions[1::2].ravel()
-        hidden = np.take_along_axis(ids[1::2], positions[1::2], 1).ravel() == MASK
-        assert 0.8 < hidden.mean() < 0.92
-        assert not {0, 23} & set(used.tolist())
-        again = masks.prepare({name: x[8:9] for name, x in given.items()}, 5)
-        for name, value in again.items():
-            np.testing.assert_array_equal(value, np.array(prepared[name])[8:9])
-    assert found[DynamicMasks] == 0.0
-    assert 0.08 < found[RepeatingMasks] < 0.22  # 1 - 20/21 * 19/21
+    masks = masking(counts=np.maximum(1, np.rint(np.arange(25) * 0.15)))
+    prepared = WHOLE.prepare(masks(given, 5), 5)
+    positions = np.array(prepared["masked_lm_positions"])
+    weights = np.array(prepared["masked_lm_weights"])
+    draws = np.array(prepared["sampling_draws"])
+    assert draws.shape == positions.shape and len(set(draws.ravel())) > 1500
+    assert all(
+        len(set(row[used > 0])) == used.sum()
+        for row, used in zip(positions, weights, strict=True)
+    )
+    assert weights[0].sum() == 1 and weights[1].sum() == 3
+    ids = np.array(prepared["input_ids"])
+    hidden = np.take_along_axis(ids[1::2], positions[1::2], 1).ravel() == MASK
+    assert 0.8 < hidden.mean() < 0.92
+    assert not {0, 23} & set(positions[1::2].ravel().tolist())
+    few = {name: x[8:9] for name, x in given.items()}
+    again = WHOLE.prepare(masks(few, 5), 5)
+    for name, value in again.items():
+        np.testing.assert_array_equal(value, np.array(prepared[name])[8:9])
     assert weights[4].sum() == 0
 
 

@@ -44,4 +44,5 @@ def test_its_network_is_that_of_next_sentences():
     assert "cls/seq_relationship/output_weights" in [v.path for v in order.weights]
     for one, other in zip(order.weights, follows.weights, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert OBJECTIVE.features == MaskedLMNextSentence.features
+    features = MaskedLMNextSentence.needs.features
+    assert OBJECTIVE.needs.features == features

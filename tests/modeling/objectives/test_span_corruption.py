@@ -55,7 +55,7 @@ def test_inputs_and_targets_are_as_long_as_the_original_s(row):
     inputs, density, mean, text, targets = row
     if mean == 10.0 and inputs == 32:
         inputs, targets = 33, 7  # there, these rows have a span, but no place for it
-    assert SpanCorruption(density, mean).sizes_of(text) == (inputs, targets)
+    assert SpanCorruption(density, mean, width=text).sizes == (inputs, targets)
 
 
 def prepared(lengths, width=66, seed=0, first=0, **settings):
@@ -73,7 +73,7 @@ def prepared(lengths, width=66, seed=0, first=0, **settings):
         "row_numbers": np.arange(first, first + len(ids)),
         "is_real_example": np.ones(len(ids), np.int32),
     }
-    objective = SpanCorruption(**settings).on_rows(tokens(), width)
+    objective = SpanCorruption(**settings, tokens=tokens(), width=width)
     found = objective.prepare(batch, seed)
     return {name: np.asarray(value) for name, value in found.items()}
 
@@ -128,8 +128,7 @@ def test_rows_with_little_text():
         found["input_ids"][:, :3], [[END, PAD, PAD], [10, END, PAD], [10, 32099, END]]
     )
     np.testing.assert_array_equal(
-        found["target_ids"],
-        [[END, PAD, PAD], [32099, END, PAD], [32099, 11, END]],
+        found["target_ids"], [[END, PAD, PAD], [32099, END, PAD], [32099, 11, END]]
     )
 
 
@@ -174,16 +173,16 @@ def test_longer_spans_and_more_of_them():
 
 
 def test_too_few_sentinels_are_refused():
-    SpanCorruption().on_rows(tokens(3), 66)
+    SpanCorruption(tokens=tokens(3), width=66)
     with pytest.raises(ValueError, match="66 tokens lose up to 3 spans, .* only 2 tok"):
-        SpanCorruption().on_rows(tokens(2), 66)
+        SpanCorruption(tokens=tokens(2), width=66)
 
 
 def test_its_evaluation_draws_the_same_spans_without_the_penalty():
-    objective = SpanCorruption().on_rows(tokens(), 66)
-    measured = objective.measured
+    objective = SpanCorruption(tokens=tokens(), width=66)
+    measured = objective.evaluated_as
     assert measured.metric_names == ("target_accuracy",)
-    assert measured.sizes == objective.sizes and measured.measured is measured
+    assert measured.evaluated_as is measured
     ids = ops.convert_to_tensor(np.full((1, 66), 9, np.int32))
     batch = {"input_ids": ids, "input_mask": ids, "row_numbers": np.array([5])}
     for name, value in objective.prepare(dict(batch), 0).items():

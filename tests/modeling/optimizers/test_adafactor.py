@@ -7,11 +7,12 @@ import tensorflow as tf
 from keras import ops
 
 import tests
-from training.run import compiler, run_flags
+from training.run import compiler
 from errors import UserError
 from modeling import fusion
-from modeling.optimizers import adafactor, adam
-from modeling.optimizers.table import Recipe
+from modeling.optimizers import adafactor, schedules
+from modeling.optimizers.table import OptimizerSettings
+from training.run.options import RunOptions
 
 SHAPES = {
     "factored": (130, 150),
@@ -51,7 +52,7 @@ def test_six_updates_equal_the_release_s(compile_):
         name: keras.Variable(start.astype("float32"), name=name)
         for name, start in starts.items()
     }
-    optimizer = Recipe("adafactor").make(variables.values())
+    optimizer = OptimizerSettings("adafactor").make(variables.values())
     for step, of_step in enumerate(gradients):
         rate = expected["learning_rates"][step]
         halved = [ops.cast(g / 2, "float32") for g in of_step.values()]
@@ -76,7 +77,7 @@ def test_six_updates_equal_the_release_s(compile_):
 def test_slots_have_the_names_of_the_released_checkpoints():
     with keras.name_scope("encoder"), keras.name_scope("SelfAttention"):
         query = keras.Variable(np.zeros((128, 256), np.float32), name="q")
-    slots = Recipe("adafactor").make([query]).variables
+    slots = OptimizerSettings("adafactor").make([query]).variables
     assert [slot.path for slot in slots] == [
         "encoder/SelfAttention/q_slot_vr",
         "encoder/SelfAttention/q_slot_vc",
@@ -106,7 +107,7 @@ def test_more_axes_are_factored_as_each_matrix_of_them():
 
     def updated(start, gradient):
         variable = keras.Variable(start, name="x")
-        optimizer = Recipe("adafactor").make([variable])
+        optimizer = OptimizerSettings("adafactor").make([variable])
         optimizer.apply([ops.convert_to_tensor(gradient)], 0.1, 0)
         return variable.numpy()
 
@@ -117,7 +118,7 @@ def test_more_axes_are_factored_as_each_matrix_of_them():
 
 def test_shares_of_the_rate():
     one, other = (keras.Variable(np.ones(3, "float32"), name=n) for n in "ab")
-    optimizer = Recipe("adafactor").make([one, other], {other.path: 0.5})
+    optimizer = OptimizerSettings("adafactor").make([one, other], {other.path: 0.5})
     optimizer.apply([ops.ones(3)] * 2, 0.1, 0)
     np.testing.assert_allclose(one, [0.9] * 3, rtol=1e-6)
     np.testing.assert_allclose(other, [0.95] * 3, rtol=1e-6)
@@ -126,13 +127,13 @@ def test_shares_of_the_rate():
 def test_schedules_equal_the_release_s():
     expected = golden("schedules.npz")
     for step, rate in zip(expected["step"], expected["truncated_rsqrt"], strict=True):
-        found = adafactor.learning_rate_by_root(step, 0.01, 1 << 19, 10_000)
+        found = schedules.inverse_root(step, 0.01, 1 << 19, 10_000)
         assert float(found) == pytest.approx(rate, rel=1e-6)
-        constant = adafactor.AdafactorConstant.learning_rate(step, 1e-3, 1 << 18, 0)
+        constant = OptimizerSettings("adafactor_constant")
+        constant = constant.learning_rate(step, 1e-3, 1 << 18, 0)
         assert float(constant) == pytest.approx(1e-3)
-    no_warmup = adafactor.learning_rate_by_root(4, 0.5, 10, 0)
+    no_warmup = schedules.inverse_root(4, 0.5, 10, 0)
     assert float(no_warmup) == pytest.approx(0.25)
-    assert adafactor.AdafactorConstant.learning_rate is (adam.learning_rate_to_constant)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +147,8 @@ def test_schedules_equal_the_release_s():
         ("openai_adam_constant", {"lr_decay_power": 2.0}),
     ],
 )
-def test_what_an_optimizer_does_not_have_is_refused(optimizer, given):
+def test_what_an_optimizer_or_its_schedule_does_not_have_is_refused(optimizer, given):
     (name,) = given
     files = {"bert_config_file": "x", "output_dir": "x"}
-    with pytest.raises(UserError, match=f"--{name}=.*{optimizer} does not have it"):
-        run_flags.RunOptions(optimizer=optimizer, **files, **given)
+    with pytest.raises(UserError, match=f"--{name}=.*{optimizer},? does not have it"):
+        RunOptions(optimizer=optimizer, **files, **given)

@@ -14,10 +14,10 @@ from keras import ops
 import tests
 from training.run import compiler
 from modeling import custom_gradients, fusion, losses
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
-from modeling.optimizers import adam
-from modeling.optimizers.table import Recipe
+from modeling.optimizers import adam, schedules
+from modeling.optimizers.table import OptimizerSettings
 from tests import forked, jobs
 
 GOLDEN = tests.GOLDEN
@@ -78,7 +78,7 @@ def test_layer_normalization_and_biases_are_not_decayed():
     )
     model = sentence_pairs.PretrainingModel(config)
     optimizer = adam.AdamWeightDecay(model.trainable_variables)
-    decayed = {v.path for v in model.variables if optimizer.decays(v.path)}
+    decayed = {v.path for v in model.weights if optimizer.decays(v.path)}
     layer = "bert/encoder/layer_0"
     assert decayed == {
         "bert/embeddings/word_embeddings",
@@ -99,13 +99,13 @@ def test_layer_normalization_and_biases_are_not_decayed():
 def test_roberta_s_optimizer_decays_everything_and_always_corrects():
     for rate, expected in ((0.01, 0.9999), (0.0, 1.0)):
         bias = variable([1.0], "LayerNorm_bias")
-        recipe = Recipe("fairseq_adam", weight_decay=rate)
-        recipe.make([bias]).apply([ops.zeros(1)], 0.01, 0)
+        settings = OptimizerSettings("fairseq_adam", weight_decay=rate)
+        settings.make([bias]).apply([ops.zeros(1)], 0.01, 0)
         assert float(bias[0]) == pytest.approx(expected, abs=1e-7)
     bias = variable([1.0], "bias")
-    recipe = Recipe("fairseq_adam", weight_decay=0.0)
+    settings = OptimizerSettings("fairseq_adam", weight_decay=0.0)
     # Epsilon joins the root of 0.001 * 1e-6 ** 2 before that is corrected.
-    recipe.make([bias]).apply([ops.full((1,), 1e-6)], 1.0, 0)
+    settings.make([bias]).apply([ops.full((1,), 1e-6)], 1.0, 0)
     update = 1e-7 / (0.001**0.5 * 1e-6 + 1e-6) * 0.001**0.5 / 0.1
     assert float(bias[0]) == pytest.approx(1.0 - update, rel=1e-6)
 
@@ -122,7 +122,7 @@ def test_two_updates_of_lamb_equal_albert_s():
         name: keras.Variable(start[name], dtype="float32", name=name.replace("/", "."))
         for name in gradients
     }
-    optimizer = Recipe("lamb").make(variables.values())
+    optimizer = OptimizerSettings("lamb").make(variables.values())
     # Their clipping measured this norm, see tests/golden/README.md.
     clipped = [ops.cast(g / 2.4779484, "float32") for g in gradients.values()]
     for rate in trace["learning_rate"][:2]:
@@ -136,7 +136,7 @@ def test_two_updates_of_lamb_equal_albert_s():
 
 def test_lamb_leaves_the_rate_where_a_norm_is_0():
     zeros, kernel = variable([0.0, 0.0], "kernel"), variable([3.0, 4.0], "kernel")
-    optimizer = Recipe("lamb", weight_decay=0.0).make([zeros, kernel])
+    optimizer = OptimizerSettings("lamb", weight_decay=0.0).make([zeros, kernel])
     optimizer.apply([ops.ones(2), ops.zeros(2)], 0.01)
     np.testing.assert_allclose(zeros, [-0.0316218] * 2, rtol=1e-5)
     np.testing.assert_array_equal(kernel, [3.0, 4.0])
@@ -165,13 +165,13 @@ def test_slots_have_the_names_of_the_released_training_checkpoints():
     [(0, 0.0), (1, 2e-4), (4, 8e-4), (5, 7.5e-4), (19, 5e-5), (20, 0.0), (99, 0.0)],
 )
 def test_learning_rate_rises_jumps_down_and_falls(step, expected):
-    rate = adam.learning_rate(step, 1e-3, 20, 5)
+    rate = schedules.bert(step, 1e-3, 20, 5)
     assert rate.dtype == tf.float32
     assert float(rate) == pytest.approx(expected, rel=1e-6)
 
 
 def test_learning_rate_without_warmup_starts_at_the_peak():
-    assert float(adam.learning_rate(0, 1e-3, 20, 0)) == pytest.approx(1e-3)
+    assert float(schedules.bert(0, 1e-3, 20, 0)) == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize(
@@ -179,12 +179,12 @@ def test_learning_rate_without_warmup_starts_at_the_peak():
     [(0, 0.0), (4, 8e-4), (5, 1e-3), (6, 1e-3 * 14 / 15), (19, 1e-3 / 15), (20, 0.0)],
 )
 def test_learning_rate_of_roberta_falls_from_its_peak(step, expected):
-    rate = adam.learning_rate_from_peak(step, 1e-3, 20, 5)
+    rate = schedules.from_peak(step, 1e-3, 20, 5)
     assert float(rate) == pytest.approx(expected, rel=1e-6)
 
 
 def test_learning_rate_of_roberta_without_warmup_or_without_a_fall():
-    rate = adam.learning_rate_from_peak
+    rate = schedules.from_peak
     assert float(rate(0, 1e-3, 20, 0)) == pytest.approx(1e-3)
     assert float(rate(19, 1e-3, 20, 20)) == pytest.approx(1e-3 * 19 / 20)
 
@@ -193,12 +193,9 @@ def test_learning_rate_of_roberta_without_warmup_or_without_a_fall():
     ("schedule", "expected"),
     [
         # The second number is ALBERT's with poly_power 0.5, at a peak of 2e-2.
-        (adam.learning_rate, [4e-4, 0.01549193 / 20, 0.0]),
-        (adam.learning_rate_from_peak, [4e-4, 1e-3 * 0.8**0.5, 0.0]),
-        (
-            adam.learning_rate_times_warmup,
-            [4e-4 * 0.9**0.5, 1e-3 * 0.6**0.5, 0.0],
-        ),
+        (schedules.bert, [4e-4, 0.01549193 / 20, 0.0]),
+        (schedules.from_peak, [4e-4, 1e-3 * 0.8**0.5, 0.0]),
+        (schedules.times_warmup, [4e-4 * 0.9**0.5, 1e-3 * 0.6**0.5, 0.0]),
     ],
 )
 def test_the_rate_falls_with_a_power(schedule, expected):
@@ -282,7 +279,7 @@ def test_twenty_updates_equal_the_release(compile):
     objective = sentence_pairs.MaskedLMNextSentence()
     model = objective.network(config)
     checkpoint = tf.train.load_checkpoint(str(directory / "bert_model.ckpt"))
-    for weight in model.variables:
+    for weight in model.weights:
         weight.assign(checkpoint.get_tensor(weight.path))
     optimizer = adam.AdamWeightDecay(model.trainable_variables)
 
@@ -296,7 +293,7 @@ def test_twenty_updates_equal_the_release(compile):
         values = [weight.value for weight in model.trainable_variables]
         gradients = tape.gradient(loss, values)
         scale, norm = adam.clip_scale(gradients, 1.0)
-        rate = adam.learning_rate(step, 1e-3, 20, 5)
+        rate = schedules.bert(step, 1e-3, 20, 5)
         optimizer.apply(gradients, rate, scale=scale)
         return means | {"loss": loss, "global_norm": norm, "learning_rate": rate}
 
@@ -310,7 +307,7 @@ def test_twenty_updates_equal_the_release(compile):
                 f"{name} of update {step}"
             )
     finals = [key for key in trace if key.startswith("final/")]
-    weights = {weight.path: weight for weight in model.variables}
+    weights = {weight.path: weight for weight in model.weights}
     assert len(finals) == 61
     for key in finals:
         np.testing.assert_allclose(
@@ -322,6 +319,7 @@ def test_twenty_updates_equal_the_release(compile):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_replicas_update_their_copies_alike():
     done = forked.finished(jobs.command("tests/programs/two_replicas.py", {}))
     assert done.returncode == 0, done.stderr

@@ -11,9 +11,8 @@ from keras import ops
 from modeling import losses
 from modeling.objectives import tasks
 from modeling.objectives.permuted import Permuted
-from modeling.optimizers import adam
-from modeling.optimizers.table import Recipe
-from modeling.optimizers.xlnet_adam import XlnetAdam
+from modeling.optimizers import adam, schedules
+from modeling.optimizers.table import PRESETS, OptimizerSettings
 from tests.modeling.architectures.test_xlnet import GOLDEN, inputs_of, read_config
 from tests.modeling.objectives import test_span_beams, test_xlnet_heads
 from tests.modeling.objectives.test_xlnet_heads import CONFIG
@@ -59,7 +58,8 @@ def test_twenty_updates_equal_the_release(model, step, name):
         trace = dict(file)
     for variable in model.trainable_variables:
         variable.assign(trace[f"start/{variable.path}"])
-    optimizer = Recipe(kind, weight_decay=decay, min_lr_ratio=0.001).make_for(model)
+    settings = OptimizerSettings(kind, weight_decay=decay, min_lr_ratio=0.001)
+    optimizer = settings.make_for(model)
     memory = np.zeros((4, 2, 8, 32), np.float32)
     for number in range(20):
         arrays = {k: v[number] for k, v in trace.items() if k.startswith("in/")}
@@ -71,7 +71,7 @@ def test_twenty_updates_equal_the_release(model, step, name):
         assert float(norm) == pytest.approx(trace["out/gnorm"][number], rel=1e-3)
         sums = np.abs(memory).sum(axis=(0, 2, 3))
         np.testing.assert_allclose(sums, trace["out/mem_checksum"][number], rtol=1e-4)
-        rate = optimizer.learning_rate(number, 3e-3, 20, warmup)
+        rate = settings.learning_rate(number, 3e-3, 20, warmup)
         assert float(rate) == pytest.approx(trace["out/lr"][number], abs=1e-8)
         used = trace["out/lr_used"][number]  # they differ: see tests/golden/README.md
         optimizer.apply(gradients, ops.cast(used, "float32"), number, scale)
@@ -82,6 +82,7 @@ def test_twenty_updates_equal_the_release(model, step, name):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_fine_tuning_equals_the_release():
     with np.load(GOLDEN / "train_classifier.npz") as file:
         trace = dict(file)
@@ -90,7 +91,8 @@ def test_a_fine_tuning_equals_the_release():
     config = dataclasses.replace(CONFIG, num_hidden_layers=3)
     model = test_xlnet_heads.assign(objective.network(config), trace, scope)
     variables = model.trainable_variables
-    optimizer = XlnetAdam(variables, weight_decay_rate=0.0, epsilon=1e-6)
+    settings = PRESETS["xlnet_adam"].settings | {"bias_correction": True}
+    optimizer = adam.AdamWeightDecay(variables, weight_decay=0.0, **settings)
 
     @tf.function(autograph=False)
     def step(batch):
@@ -111,7 +113,7 @@ def test_a_fine_tuning_equals_the_release():
         expected = trace["out/loss_with_layer_decay"][number]
         assert float(loss) == pytest.approx(expected, abs=5e-4)
         assert float(norm) == pytest.approx(trace["out/true_gnorm"][number], rel=1e-3)
-        rate = optimizer.learning_rate(number, 3e-3, 20, 5)
+        rate = schedules.to_ratio(number, 3e-3, 20, 5)
         assert float(rate) == pytest.approx(trace["out/lr"][number], abs=1e-8)
         # It clips by a norm in which rows of the table that occur twice count apart.
         scale = min(1.0, 1.0 / trace["out/gnorm"][number])
@@ -135,8 +137,7 @@ def variable(name):
 def test_biases_of_queries_decay():
     names = ("r_w_bias", "r_r_bias", "r_s_bias", "seg_embed", "bias", "kernel")
     variables = [variable(name) for name in names]
-    recipe = Recipe("xlnet_adam", weight_decay=0.1)
-    optimizer = recipe.make(variables)
+    optimizer = OptimizerSettings("xlnet_adam", weight_decay=0.1).make(variables)
     optimizer.apply([ops.zeros(1)] * len(names), 1.0, 0)
     found = dict(zip(names, (float(v[0]) for v in variables), strict=True))
     assert found == pytest.approx(dict.fromkeys(names, 0.9) | {"bias": 1.0})
@@ -145,6 +146,6 @@ def test_biases_of_queries_decay():
 def test_only_without_weight_decay_are_moments_corrected():
     for decay, expected in ((0.0, 1.0), (1e-9, 0.1 / 0.001**0.5)):
         bias = variable("bias")
-        recipe = Recipe("xlnet_adam", weight_decay=decay)
-        recipe.make([bias]).apply([ops.ones(1)], 0.01, 0)
+        settings = OptimizerSettings("xlnet_adam", weight_decay=decay)
+        settings.make([bias]).apply([ops.ones(1)], 0.01, 0)
         assert float(bias[0]) == pytest.approx(1.0 - 0.01 * expected, abs=1e-5)

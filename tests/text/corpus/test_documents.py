@@ -25,11 +25,11 @@ def cut(*paths, input_format):
     return list(formats.pieces(files, input_format, total))
 
 
-def read(pieces, input_format, ends_at_file_end=True):
+def read(pieces, input_format):
     """What documents hold, in the order of the pieces: lists of sentences."""
     found = [[]]
     for span in (span for piece in pieces for span in piece):
-        for item in formats.read(span, input_format, "text", ends_at_file_end):
+        for item in formats.read(span, input_format, "text"):
             if item is None:
                 found.append([])
             else:
@@ -55,13 +55,10 @@ TEXT = st.lists(LINE, max_size=60)
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("name", ["text", "text.gz"])
 @pytest.mark.parametrize("input_format", formats.FORMATS)
-@settings(
-    max_examples=40,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(lines=TEXT, ends_at_file_end=st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=TEXT)
 def test_pieces_hold_what_the_whole_files_hold(
-    tmp_path, small_pieces, input_format, name, ending, lines, ends_at_file_end
+    tmp_path, small_pieces, input_format, name, ending, lines
 ):
     if input_format == "jsonl":
         lines = [line.strip() and json.dumps({"text": line}) for line in lines]
@@ -72,9 +69,7 @@ def test_pieces_hold_what_the_whole_files_hold(
     ]
     whole = [[Span(str(path), 0, None, path.stat().st_size)] for path in paths]
     pieces = cut(*paths, input_format=input_format)
-    assert read(pieces, input_format, ends_at_file_end) == read(
-        whole, input_format, ends_at_file_end
-    )
+    assert read(pieces, input_format) == read(whole, input_format)
     size = sum(span.size for piece in pieces for span in piece)
     assert size == sum(path.stat().st_size for path in paths)
 
@@ -105,9 +100,7 @@ def test_a_paragraph_too_long_to_hand_out_is_left_to_its_reader(tmp_path, small_
 def test_many_packed_files_are_unpacked_by_those_who_read_them(tmp_path, small_pieces):
     paths = [write(tmp_path, f"{i:02d}.gz", b"The one.\n" * 50) for i in range(12)]
     pieces = cut(*paths, input_format="sentences")
-    assert [[span.path for span in piece] for piece in pieces] == [
-        [str(path)] for path in paths
-    ]
+    assert [[s.path for s in piece] for piece in pieces] == [[str(p)] for p in paths]
     assert len(cut(*paths[:2], input_format="sentences")) > 4
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from text.corpus import formats, ranges
+from text.corpus import formats
 from text.corpus.store import Corpus, FlatFile
 
 LINE = st.sampled_from(["", "", " \t", "One.", "x" * 90 + ". Y", "of it.", "\u3000"])
@@ -18,7 +18,7 @@ def documents(spans, input_format):
     """The documents of some spans, each a list of sentences."""
     found = [[]]
     for span in spans:
-        for item in formats.read(span, input_format, "text", True):
+        for item in formats.read(span, input_format, "text"):
             if item is None:
                 found.append([])
             else:
@@ -27,11 +27,9 @@ def documents(spans, input_format):
     return [document for document in found if document]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("input_format", formats.FORMATS)
-@settings(
-    max_examples=40,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(st.lists(LINE, max_size=40), min_size=1, max_size=3),
     most=st.integers(1, 300),
@@ -48,8 +46,8 @@ def test_each_document_is_read_once(tmp_path, input_format, texts, most, is_ende
     whole = [formats.Span(path, 0, None, 0) for path in paths]
     expected = documents(whole, input_format)
     found = []
-    for listed in ranges.ranges(paths, input_format, most):
-        spans = [ranges.whole_documents(span, input_format) for span in listed]
+    for listed in formats.ranges(paths, input_format, most):
+        spans = [formats.whole_documents(span, input_format) for span in listed]
         found += documents(filter(None, spans), input_format)
     assert found == expected
 
@@ -61,7 +59,7 @@ def test_ranges_have_about_the_given_size(tmp_path):
     with gzip.open(tmp_path / "large.gz", "wt", compresslevel=0) as file:
         file.write("A line.\n\n" * 1000)
     paths = sorted(map(str, tmp_path.iterdir()))
-    found = list(ranges.ranges(paths, "sentences", 300))
+    found = list(formats.ranges(paths, "sentences", 300))
     assert max(len(spans) for spans in found) == 4
     packed = [spans for spans in found if spans[-1].path.endswith(".gz")]
     assert [len(spans) for spans in packed] == [1]  # is not cut
@@ -74,7 +72,7 @@ def test_a_long_document_is_read_through_by_its_own_reader_alone(tmp_path, monke
     path.write_text("A line.\n" * 10_000)
     read = []
 
-    def opened(path, original=ranges.sources.opened):
+    def opened(path, original=formats.sources.opened):
         file = original(path)
         counted = type("", (), {})()
         counted.seek, counted.tell = file.seek, file.tell
@@ -83,10 +81,10 @@ def test_a_long_document_is_read_through_by_its_own_reader_alone(tmp_path, monke
         counted.__class__.__exit__ = lambda self, *_: file.close()
         return counted
 
-    monkeypatch.setattr(ranges.sources, "opened", opened)
+    monkeypatch.setattr(formats.sources, "opened", opened)
     ((first, *others),) = [
-        [ranges.whole_documents(span, "sentences") for span in spans]
-        for spans in [sum(ranges.ranges([str(path)], "sentences", 1000), [])]
+        [formats.whole_documents(span, "sentences") for span in spans]
+        for spans in [sum(formats.ranges([str(path)], "sentences", 1000), [])]
     ]
     assert (first.start, first.stop) == (0, None) and not any(others)
     assert len(read) < 30_000  # three times, not once for each of 80 ranges

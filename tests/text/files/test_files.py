@@ -46,9 +46,7 @@ def test_only_what_ended_processes_left_is_removed(tmp_path):
     other_host = ended.replace(local.host(), "elsewhere")
     running = own.replace(f"~{os.getpid()}", f"~{os.getppid()}")
     other_file = ended.replace(".a~", ".b~")
-    strange = [
-        str(tmp_path / n) for n in ("a", "a.tmp-4194305", "writing-a", ".a~bert~")
-    ]
+    strange = [str(tmp_path / n) for n in ("a", "a.tmp-4194305", "writing-a", ".a~b~")]
     kept = [other_host, running, other_file, *strange]
     for name in (ended, *kept):
         with open(name, "w") as file:
@@ -105,29 +103,21 @@ def test_a_killed_holder_is_no_hindrance(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_is_not_taken_through_a_link(tmp_path):
-    precious = tmp_path / "precious"
+def test_a_lock_is_taken_neither_through_a_link_nor_through_a_pipe(tmp_path):
+    precious, lock = tmp_path / "precious", tmp_path / ".a~bert~lock"
     precious.write_text("precious")
-    lock = tmp_path / ".a~bert~lock"
-    for make in (lock.symlink_to, lock.hardlink_to):
-        make(precious)
-        with pytest.raises(UserError, match="is for a lock, but what is there is not"):
-            with local.locked(str(tmp_path / "a")):
+    for make, shared in (
+        (lambda: lock.symlink_to(precious), False),
+        (lambda: lock.hardlink_to(precious), False),
+        (lambda: lock.symlink_to(tmp_path / "new"), True),  # which would be made
+        (lambda: os.mkfifo(lock), False),
+    ):
+        make()
+        with pytest.raises(UserError, match="is for a lock, but|is not one; move it"):
+            with local.locked(str(tmp_path / "a"), shared=shared):
                 pass
-        assert precious.read_text() == "precious" and lock.exists()
         lock.unlink()
-    lock.symlink_to(tmp_path / "new")  # which would be made
-    with pytest.raises(UserError, match="is not one; move it away"):
-        with local.locked(str(tmp_path / "a"), shared=True):
-            pass
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_pipe_in_the_place_of_a_lock_is_refused(tmp_path):
-    os.mkfifo(tmp_path / ".a~bert~lock")
-    with pytest.raises(UserError, match="is not one; move it away"):
-        with local.locked(str(tmp_path / "a")):
-            pass
+    assert precious.read_text() == "precious" and not (tmp_path / "new").exists()
 
 
 def test_the_lock_of_another_process_is_not_removed(tmp_path):
@@ -148,10 +138,7 @@ def test_readers_share_and_keep_writers_out(tmp_path):
     with pytest.raises(UserError, match="in use by process"):
         local.locked(str(path)).__enter__()
     end(second)
-    with (
-        local.locked(str(path)),
-        pytest.raises(UserError, match=str(os.getpid())),
-    ):
+    with local.locked(str(path)), pytest.raises(UserError, match=str(os.getpid())):
         local.locked(str(path), shared=True).__enter__()
     assert list(tmp_path.iterdir()) == []
 

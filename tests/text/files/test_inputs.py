@@ -1,6 +1,7 @@
 """Names and globs to files, files to lines."""
 
 import gzip
+import re
 
 import pytest
 
@@ -20,10 +21,7 @@ def folder(tmp_path, monkeypatch):
 def test_globs_are_sorted_and_files_come_once(folder):
     assert inputs.expand(["b.txt", "*.txt"]) == ["b.txt", "a.txt", "a[1].txt"]
     assert inputs.expand(["**/c.txt"]) == ["sub/c.txt"]
-
-
-def test_a_name_with_brackets_that_exists_is_a_name(folder):
-    assert inputs.expand(["a[1].txt"]) == ["a[1].txt"]
+    assert inputs.expand(["a[1].txt"]) == ["a[1].txt"]  # a name, because it exists
 
 
 def test_a_folder_among_the_matches_is_left_out(folder):
@@ -92,8 +90,28 @@ def test_a_line_longer_than_the_limit_is_named(tmp_path, monkeypatch, name):
     assert found == ["four", "many", "", "ends"]
     path.write_bytes(pack(b"four\nfives\nends"))
     for start in (0, 5):
-        with pytest.raises(
-            UserError, match=f"{name}:2: .*longer than --max_line_mb=1;"
-        ):
+        with pytest.raises(UserError, match=f"{name}:2: .*--max_line_mb=1;"):
             list(inputs.lines(str(path), start, max_line_mb=1))
     assert list(inputs.lines(str(path)))[1] == "fives"
+
+
+@pytest.mark.parametrize(
+    "encoded, is_korean",
+    [
+        ("id\t꿀잼 영화!\t1\n".encode("cp949"), True),
+        ("똠방각하 펲시콜라\n".encode("cp949"), True),  # not in EUC-KR
+        ("我们在这里看了一部很好的电影\n".encode("gbk"), False),
+        ("Zürich, café\n".encode("latin-1"), False),
+        ("日本語の文\n".encode("shift_jis"), False),
+    ],
+)
+def test_a_korean_file_of_windows_is_named_with_its_remedy(
+    tmp_path, encoded, is_korean
+):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"first\n" + encoded)
+    with pytest.raises(UserError, match="a.txt:2: not UTF-8") as error:
+        list(inputs.lines(str(path)))
+    remedy = f"probably CP949 (EUC-KR).*iconv -f CP949 -t UTF-8 '{path}' > NEW_FILE"
+    found = re.search(re.escape(remedy).replace(r"\.\*", ".*"), str(error.value))
+    assert bool(found) == is_korean

@@ -8,7 +8,7 @@ import pytest
 from errors import UserError
 from text.files import protected
 from text.records import descriptions
-from text.tokenizers import kinds
+from text.tokenizers.table import TOKENIZERS
 
 
 def lay_out(folder, *names):
@@ -30,13 +30,15 @@ def folders(tmp_path):
     theirs = ("model.safetensors", "config.json", "tokenizer.json", "merges.txt")
     lay_out(tmp_path / "theirs", *theirs, "answers.jsonl")
     lay_out(tmp_path / "vocabulary", "vocab.json", "merges.txt", "answers.jsonl")
+    learned = lay_out(tmp_path / "learned", "own.txt", "own.txt.text.json")
+    lay_out(learned, "answers.jsonl")
+    (learned / "own.txt.text.json").write_text('{"vocab_sha256": "00"}')
     saved = ("saved_model.pb", "assets/vocab.txt", "variables/variables.index")
     export = [f"text/1/{name}" for name in saved]
     export += ["export.json", "model.onnx", "answers.jsonl"]
     lay_out(tmp_path / "export", *export)
-    records = lay_out(
-        tmp_path / "records", "x-0", "x-1", "report.html", "answers.jsonl"
-    )
+    names = ("x-0", "x-1", "report.html", "answers.jsonl")
+    records = lay_out(tmp_path / "records", *names)
     outputs = [{"file": name, "instances": 1} for name in ("x-0", "x-1")]
     descriptions.Description(outputs).write(f"{records}/x-0{descriptions.SUFFIX}")
     return tmp_path
@@ -56,6 +58,8 @@ PARTS = [
     ("export/model.onnx", "the export in"),
     ("export/text/1/assets/vocab.txt", "the export in"),
     ("export/text/1/saved_model.pb", "the export in"),
+    ("learned/own.txt", "the vocabulary"),
+    ("learned/own.txt.text.json", "the vocabulary"),
     ("records/x-1", "the records of"),
     ("records/x-0.description.json", "the records of"),
 ]
@@ -73,7 +77,7 @@ def test_parts_are_refused_however_they_are_spelled(folders, monkeypatch, name, 
 
 def test_what_a_command_wrote_before_is_replaced_again(folders):
     paths = [str(path) for path in folders.glob("*/answers*")]
-    assert len(paths) == 7
+    assert len(paths) == 8
     paths += [f"{folders}/records/report.html", f"{folders}/new.txt", "/dev/null"]
     # A vocabulary without weights, too, but not by what reads the vocabulary.
     protected.refuse([*paths, f"{folders}/vocabulary/merges.txt"], [])
@@ -85,11 +89,13 @@ def test_what_a_command_wrote_before_is_replaced_again(folders):
     protected.refuse(paths, [str(path) for path in folders.iterdir()])
 
 
-def test_records_may_be_replaced_by_what_writes_them(folders):
-    path = f"{folders}/records/x-1"
-    protected.refuse([path], [], replaces_records=True)
+@pytest.mark.parametrize("what", ["records", "vocabulary"])
+def test_what_writes_records_or_a_vocabulary_may_replace_them(folders, what):
+    path = {"records": "records/x-1", "vocabulary": "learned/own.txt"}[what]
+    may = {f"replaces_{what}": True}
+    protected.refuse([f"{folders}/{path}"], [], **may)
     with pytest.raises(UserError, match="the run in"):
-        protected.refuse([f"{folders}/run/vocab.txt"], [], replaces_records=True)
+        protected.refuse([f"{folders}/run/vocab.txt"], [], **may)
 
 
 def test_an_input_is_known_by_other_names(folders, monkeypatch):
@@ -104,7 +110,7 @@ def test_an_input_is_known_by_other_names(folders, monkeypatch):
 
 
 def test_the_vocabularies_of_all_tokenizers_are_known(folders):
-    for kind in kinds.TOKENIZERS:
+    for kind in TOKENIZERS.values():
         path = folders / "theirs" / kind.vocabulary_file
         path.write_text("")
         with pytest.raises(UserError, match="is a part of the model"):
@@ -112,8 +118,9 @@ def test_the_vocabularies_of_all_tokenizers_are_known(folders):
 
 
 def test_damaged_files_of_ours_protect_nothing_and_harm_nothing(folders):
+    damaged = ("run/.made~bert~record", "records/x-0.description.json")
     for content in ("", "[[", "7", json.dumps({"outputs": [7, {}]})):
-        for name in ("run/.made~bert~record", "records/x-0.description.json"):
+        for name in (*damaged, "learned/own.txt.text.json"):
             (folders / name).write_text(content)
-        outputs = ("run/metrics.jsonl", "records/x-1")
+        outputs = ("run/metrics.jsonl", "records/x-1", "learned/own.txt")
         protected.refuse([f"{folders}/{name}" for name in outputs], [])

@@ -20,27 +20,11 @@ def test_columns_of_one_name_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("place", "columns", "said"),
     [
-        (
-            "a.csv:2",
-            [" id ", "junk,with comma"],
-            "only ' id ', 'junk,with comma'; check",
-        ),
+        ("a.csv:2", [" id ", "junk,with comma"], "only ' id ', 'junk,with comma'; che"),
         ("a.tsv:2", [0, 1], "only 0, 1; check"),
-        (
-            "a.csv:2",
-            ["id;text"],
-            "only 'id;text' (the file seems to be separated by ';':",
-        ),
-        (
-            "a.csv:2",
-            ["id\ttext"],
-            r"(the file seems to be separated by '\t': rename it",
-        ),
-        (
-            "a.txt:2",
-            ["id,text"],
-            "(the file seems to be separated by ',': rename it to",
-        ),
+        ("a.csv:2", ["id;text"], "only 'id;text' (the file seems to be separated by"),
+        ("a.csv:2", ["id\ttext"], r"be separated by '\t': rename it"),
+        ("a.txt:2", ["id,text"], "be separated by ',': rename it to"),
         ("a.csv:2", ["id,text"], "only 'id,text'; check"),
         ("a.jsonl:2", ["id;text"], "only 'id;text'; check"),
     ],
@@ -58,3 +42,19 @@ def test_a_cell_longer_than_the_limit_is_named(tmp_path, monkeypatch):
     path.write_text('text,label\na,b\n"never\n' + "closed\n" * 9)
     with pytest.raises(UserError, match="a.csv:3: .*field larger .*an unclosed quote"):
         list(tables.read(str(path), max_line_mb=1))
+
+
+def test_a_list_of_objects_is_read_like_one_a_line(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('[\n  {\n    "a": {"b": {"c": 1}}\n  },\n\n  {"a": "]"}\n]\n')
+    rows = list(tables.read(str(path)))
+    assert rows == [(2, {"a": {"b": {"c": 1}}}), (6, {"a": "]"})]  # an editor's numbers
+    assert tables.cell(rows[0][1], "a.b.c", "a.json:2", "--label_column") == 1
+    with pytest.raises(UserError, match="a.json:6: has no column 'a.b.c', only 'a'"):
+        tables.cell(rows[1][1], "a.b.c", "a.json:6", "--label_column")
+    path.write_text('[\n  {"a": 1},\n  {"a": 1,}\n]')
+    with pytest.raises(UserError, match="a.json:3: not JSON: "):
+        list(tables.read(str(path)))
+    path.write_text('[{"a": 1},\n7]')
+    with pytest.raises(UserError, match="a.json:2: not a JSON object: 7"):
+        list(tables.read(str(path)))

@@ -18,7 +18,6 @@ def make_settings(folder, **changed):
         "vocab_file": VOCAB_FILE,
         "input_format": "sentences",
         "json_field": "text",
-        "documents_span_files": False,
         "do_lower_case": True,
         "strip_accents": True,
         "split_cjk": True,
@@ -40,8 +39,5 @@ def make_settings(folder, **changed):
 
 def made_in(folder):
     """Names and contents of what a run leaves."""
-    return {
-        path.name: path.read_bytes()
-        for path in folder.iterdir()
-        if path.name != "text.txt"
-    }
+    paths = (path for path in folder.iterdir() if path.name != "text.txt")
+    return {path.name: path.read_bytes() for path in paths}

@@ -11,10 +11,11 @@ import pytest
 from errors import UserError
 from tests.text.generation.settings import VOCAB_FILE, made_in, make_settings
 from text.files import sources
-from text.generation import run
+from text.generation import generate as direct
 from text.inspection import inspect
+from text.inspection.table import make_inspector
 from text.records import encoding, framing
-from text.tokenizers import kinds
+from text.tokenizers.table import load_vocabulary
 
 pytest.importorskip("apache_beam")
 from apache_beam.io.filesystem import FileMetadata  # noqa: E402
@@ -71,13 +72,15 @@ def records(settings):
     instances = settings.make()
     batch, faults = encoding.decode(examples, instances.schema())
     assert not faults
-    text, lengths, _ = instances.masks.layout(batch)
+    vocabulary = load_vocabulary(settings.vocab_file)
+    inspector = make_inspector(settings, vocabulary)
+    text, lengths, _ = inspector.masks.unmasked(batch)
     return [row[:length].tolist() for row, length in zip(text, lengths, strict=True)]
 
 
 def tokens(rows):
     """How often each token of the text occurs."""
-    vocabulary = kinds.load_vocabulary(VOCAB_FILE)
+    vocabulary = load_vocabulary(VOCAB_FILE)
     found = collections.Counter(token for row in rows for token in row)
     for special in (vocabulary.cls_id, vocabulary.sep_id):
         del found[special]
@@ -87,7 +90,7 @@ def tokens(rows):
 def problems(settings):
     paths = list(settings.output_files)
     found = inspect.Inspection(
-        kinds.load_vocabulary(VOCAB_FILE), inspect.find_descriptions(paths)
+        load_vocabulary(VOCAB_FILE), inspect.find_descriptions(paths)
     )
     found.read(paths)
     assert found.num_records
@@ -127,7 +130,7 @@ def test_the_validator_and_the_counts_of_the_text_agree(folder, changed):
     assert not problems(settings)
     ours = tokens(records(settings))
     plain = make(folder, dupe_factor=4, **changed, output_files=(f"{folder}/plain",))
-    expected, _ = run.generate(plain)
+    expected, _ = direct.generate(plain)
     of_text = [
         name for name in expected.counts if re.search("documents|sentences|tok", name)
     ]
@@ -147,7 +150,7 @@ def test_every_document_is_used_once_in_each_pass(folder):
     settings = make(folder, **changed)
     generate(settings)
     plain = make(folder, **changed, output_files=(f"{folder}/plain",))
-    run.generate(plain)
+    direct.generate(plain)
     ours, theirs = records(settings), records(plain)
     assert ours != theirs  # another order
     assert sorted(ours) == sorted(theirs)
@@ -239,14 +242,14 @@ def test_a_pipeline_that_dies_leaves_no_description(folder, monkeypatch):
 
 def test_records_of_a_plain_run_are_not_taken_for_those_of_a_pipeline(folder):
     settings = make(folder)
-    run.generate(settings)
+    direct.generate(settings)
     expected = made_in(folder)
     with pytest.raises(UserError, match="made with --runner here, not so there"):
         generate(settings)
     assert made_in(folder) == expected
     generate(settings, overwrite=True)
     with pytest.raises(UserError, match="made without --runner here, not so there"):
-        run.generate(settings)
+        direct.generate(settings)
 
 
 def test_an_unknown_runner_is_refused():

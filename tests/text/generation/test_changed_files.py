@@ -13,9 +13,9 @@ from tests.text.generation.settings import TEXT, VOCAB_FILE, made_in, make_setti
 from text.corpus import formats
 from text.files import local
 from text.files.sources import ChangedFileError
+from text.generation import generate as generation_run
 from text.generation import outputs, stages, work
-from text.generation import run as generation_run
-from text.generation.run import generate
+from text.generation.generate import generate
 
 
 def append(path):
@@ -66,6 +66,7 @@ def text(request, folder, many_tasks, monkeypatch):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize("change", [append, truncate, write_within, replace])
 def test_text_that_changes_is_refused_until_it_is_restored(

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import tempfile
+import time
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ from tests import jobs
 from tests.text.generation.settings import TEXT, VOCAB_FILE, make_settings
 from text.corpus import sample
 from text.files import sources
-from text.generation import dry_run, stages
-from text.generation.run import generate
+from text.generation import estimation, stages
+from text.generation.generate import generate
 from text.records import descriptions
 
 KINDS = {
@@ -89,10 +90,10 @@ def test_a_sample_foretells_the_records(folder, small_sample, largest, kind):
         **KINDS[kind],
     )
     before = sorted(folder.iterdir())
-    needs = dry_run.estimate(settings)
+    needs = estimation.estimate(settings)
     assert sorted(folder.iterdir()) == before
-    assert needs.sampled == pytest.approx(100_000, rel=0.1)
-    assert needs.total == (folder / "text.txt").stat().st_size
+    assert needs.taken.size == pytest.approx(100_000, rel=0.1)
+    assert needs.taken.total == (folder / "text.txt").stat().st_size
     description, _ = generate(settings)
     counts = description.counts
     size = sum(output["bytes"] for output in description.outputs)
@@ -107,9 +108,9 @@ def test_a_sample_foretells_the_records(folder, small_sample, largest, kind):
 def test_a_text_within_the_sample_is_told_exactly(folder, kind):
     (folder / "text.txt").write_text(corpus(documents=60))
     settings = make_settings(folder, instances=kind)
-    needs = dry_run.estimate(settings)
+    needs = estimation.estimate(settings)
     description, _ = generate(settings)
-    assert needs.sampled == needs.total
+    assert needs.taken.size == needs.taken.total
     assert needs.documents == description.counts["documents"] == 60
     assert needs.tokens == description.counts["tokens"]
     assert needs.records == description.instances
@@ -122,13 +123,13 @@ def test_many_small_files_and_json(folder, small_sample):
     for number, document in enumerate(documents):
         (folder / f"{number}.doc").write_text(document)
     paths = tuple(sorted(map(str, folder.glob("*.doc"))))
-    by_file = dry_run.estimate(
+    by_file = estimation.estimate(
         make_settings(folder, input_files=paths, input_format="files")
     )
-    assert (by_file.documents, by_file.num_files) == (len(documents),) * 2
+    assert (by_file.documents, by_file.taken.num_files) == (len(documents),) * 2
     lines = (json.dumps({"text": document}) for document in documents)
     (folder / "text.txt").write_text("\n".join(lines))
-    by_line = dry_run.estimate(make_settings(folder, input_format="jsonl"))
+    by_line = estimation.estimate(make_settings(folder, input_format="jsonl"))
     assert by_line.documents == pytest.approx(len(documents), rel=0.1)
     assert by_line.tokens == pytest.approx(by_file.tokens, rel=0.05)
 
@@ -147,9 +148,9 @@ def test_packed_text_is_judged_by_its_packed_bytes(folder, monkeypatch, number):
     plain = make_settings(folder)
     packed = make_settings(folder, input_files=tuple(map(str, paths)))
     description, _ = generate(plain)
-    needs = dry_run.estimate(packed)
-    assert needs.total == sum(path.stat().st_size for path in paths)
-    assert needs.sampled < needs.total / 2
+    needs = estimation.estimate(packed)
+    assert needs.taken.total == sum(path.stat().st_size for path in paths)
+    assert needs.taken.size < needs.taken.total / 2
     assert needs.tokens == pytest.approx(description.counts["tokens"], rel=0.1)
     assert needs.records == pytest.approx(description.instances, rel=0.12)
 
@@ -173,8 +174,8 @@ def test_the_sample_is_bounded_and_comes_from_everywhere(folder, monkeypatch):
         return opened(path)
 
     monkeypatch.setattr(sources, "opened", opened_and_counted)
-    needs = dry_run.estimate(make_settings(folder, input_format="paragraphs"))
-    assert 60_000 < needs.sampled <= sum(size for _, size in read) < 70_000
+    needs = estimation.estimate(make_settings(folder, input_format="paragraphs"))
+    assert 60_000 < needs.taken.size <= sum(size for _, size in read) < 70_000
     places = [place for place, size in read if size > 1000]
     middles = [2_000_000 * (i + 0.5) / 32 for i in range(32)]
     assert places == pytest.approx(middles, abs=1_100)
@@ -209,7 +210,7 @@ def test_what_a_run_refuses_is_refused_alike(folder, kind):
         changed["output_files"] = tuple(f"{folder}/{i}" for i in range(output))
     settings = make_settings(folder, **changed)
     with pytest.raises(UserError) as foretold:
-        dry_run.estimate(settings)
+        estimation.estimate(settings)
     with pytest.raises(UserError) as found:
         generate(settings)
     assert str(foretold.value) == str(found.value)
@@ -223,14 +224,14 @@ def test_a_wrong_line_far_into_a_file_has_its_number(folder, small_sample):
     content[at] = 0xFF
     (folder / "text.txt").write_bytes(content)
     with pytest.raises(UserError, match=f"text.txt:{at // 10 + 1}: not UTF-8"):
-        dry_run.estimate(make_settings(folder))
+        estimation.estimate(make_settings(folder))
 
 
 def test_a_line_too_long_to_sample_is_refused(folder, small_sample, monkeypatch):
     monkeypatch.setattr(sample, "_LONGEST_LINE", 50_000)
     (folder / "text.txt").write_text("It is. " * 100_000)
     with pytest.raises(UserError, match="text.txt: a line is longer than 50,000 bytes"):
-        dry_run.estimate(make_settings(folder))
+        estimation.estimate(make_settings(folder))
 
 
 def test_the_script_says_it_and_leaves_nothing(folder, monkeypatch, capsys):
@@ -254,36 +255,17 @@ def test_the_script_says_it_and_leaves_nothing(folder, monkeypatch, capsys):
     assert "with 2 process(es)" in said[-1]
 
 
-def test_it_measures_no_runner():
-    with pytest.raises(UserError, match="--dry_run is not for --runner"):
-        create_pretraining_data.Options(
-            input_file=["a"],
-            output_file=["b"],
-            vocab_file="c",
-            runner="DirectRunner",
-            dry_run=True,
-        )
-
-
-def test_tasks_are_divided_among_processes_and_shards(folder, monkeypatch):
-    assert dry_run._makespan([2.0] * 5, 2) == 6
-    assert dry_run._makespan([2.0] * 5, 8) == 2
-    (folder / "text.txt").write_text(corpus())
-    for name in ("BLOCK_TOKENS", "SEGMENT_ROWS"):
-        monkeypatch.setattr(stages, name, 1000)
-    monkeypatch.setattr(dry_run, "_beginning", lambda settings_file: 0.0)
+@pytest.mark.parametrize(
+    ("given", "seconds"), [((1, 1), 30), ((2, 1), 20), ((2, 4), 12.5), ((8, 1), 20)]
+)
+def test_processes_and_shards_share_all_but_loading(
+    folder, monkeypatch, given, seconds
+):
+    (folder / "text.txt").write_text(corpus(documents=60))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    trial = None
-
-    class Kept(dry_run._Trial):
-        def __init__(self, *given):
-            nonlocal trial
-            super().__init__(*given)
-            trial = self
-            self._loading = 0.0
-
-    monkeypatch.setattr(dry_run, "_Trial", Kept)
-    dry_run.estimate(make_settings(folder))
-    parallel, _ = trial._seconds(60_000, 10_000, 1)
-    alone, shared = (sum(dry_run._makespan(t, n) for t in parallel[1:]) for n in (1, 4))
-    assert 3 < alone / shared < 4.01
+    # Ten seconds of loading, of tokenizing the whole text, and of its rows.
+    monkeypatch.setattr(time, "process_time", iter([10.0, 20.0, 30.0]).__next__)
+    needs = estimation.estimate(make_settings(folder), *given)
+    assert needs.workers == given[0] * given[1]
+    assert needs.seconds == seconds
+    assert needs.processor_seconds == 10 * needs.workers + 20

@@ -15,9 +15,8 @@ from errors import UserError
 from tests.text.generation.settings import made_in, make_settings
 from text.corpus import formats
 from text.generation import stages, work
-from text.generation.run import generate
-from text.instances import pairs, static_masks
-from text.instances.kinds import RowOptions
+from text.generation.generate import generate
+from text.instances import masking, pairs
 from text.records import descriptions, encoding, framing
 
 GOLDEN = tests.GOLDEN
@@ -25,16 +24,8 @@ GOLDEN = tests.GOLDEN
 
 def read(settings):
     """All records, as arrays."""
-    schema = (
-        RowOptions(
-            max_seq_length=settings.max_seq_length,
-            max_predictions_per_seq=settings.max_predictions_per_seq,
-        )
-        .make()
-        .schema()
-    )
     examples = [e for path in settings.output_files for e in framing.read(path)]
-    batch, faults = encoding.decode(examples, schema)
+    batch, faults = encoding.decode(examples, settings.make().schema())
     assert not faults
     return batch
 
@@ -89,7 +80,7 @@ def test_passes_blocks_and_batches_draw_by_themselves(folder, many_tasks, monkey
     document = "\n".join(["The one says that it is so and so it is."] * 30)
     (folder / "text.txt").write_text("\n\n".join([document] * 6))
     planned, masked = [], []
-    plan, mask = pairs.plan, static_masks.mask
+    plan, mask = pairs.plan, masking.mask
 
     def plan_noted(*arguments, **named):
         made, counts = plan(*arguments, **named)
@@ -102,7 +93,7 @@ def test_passes_blocks_and_batches_draw_by_themselves(folder, many_tasks, monkey
         return batch, counts
 
     monkeypatch.setattr(pairs, "plan", plan_noted)
-    monkeypatch.setattr(static_masks, "mask", mask_noted)
+    monkeypatch.setattr(masking, "mask", mask_noted)
     generate(make_settings(folder, short_seq_prob=0.0))
     assert len(planned) == 12 == len(set(planned))  # six blocks, two passes
     assert len(masked) > 12 and len(masked) == len(set(masked))
@@ -128,6 +119,7 @@ CHANGES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", CHANGES, ids=str)
 def test_each_setting_changes_the_records(folder, changed):
     settings = make_settings(folder)
@@ -156,6 +148,7 @@ def test_other_names_and_times_give_the_same_records(folder):
     assert contents[0] == contents[1]
 
 
+@pytest.mark.slow
 def test_packed_records_are_the_same_records(folder, many_tasks):
     plain, packed = make_settings(folder), make_settings(folder, gzip_compress=True)
     generate(plain)
@@ -199,6 +192,7 @@ def test_batches_and_segments_begin_where_offsets_are_noted():
         assert rows % descriptions.OFFSET_EVERY == 0
 
 
+@pytest.mark.slow
 def test_tasks_and_notes_do_not_grow_with_the_number_of_files(
     folder, many_tasks, monkeypatch
 ):

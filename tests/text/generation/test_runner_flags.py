@@ -14,11 +14,17 @@ GIVEN = {"vocab_file": VOCAB_FILE, "input_file": ["x"], "output_file": ["y"]}
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"num_workers": 2}, "--num_workers is not for --runner"),
-        ({"num_shards": 2}, "--num_shards is not for --runner"),
-        ({"num_shards": 2, "shard_index": 1}, "--num_shards is not for --runner"),
-        ({"documents_span_files": True}, "--documents_span_files is not for --runner"),
-        ({"beam_options": "--a", "runner": ""}, "--beam_options needs --runner"),
+        ({"dry_run": True}, "--dry_run has no effect with --runner"),
+        ({"num_workers": 2}, "--num_workers has no effect with"),
+        ({"num_shards": 2}, "--num_shards has no effect with"),
+        (
+            {"num_shards": 2, "shard_index": 1},
+            "--num_shards has no effect with",
+        ),
+        (
+            {"beam_options": "--a", "runner": ""},
+            "has no effect without --runner",
+        ),
     ],
 )
 def test_flags_that_do_not_go_with_a_runner_are_refused(changed, message):

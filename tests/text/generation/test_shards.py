@@ -12,9 +12,9 @@ from errors import UserError
 from tests import jobs
 from tests.text.generation.settings import VOCAB_FILE, made_in, make_settings
 from text.files import local
+from text.generation import generate as generation_run
 from text.generation import outputs, stages, work
-from text.generation import run as generation_run
-from text.generation.run import generate
+from text.generation.generate import generate
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +49,7 @@ def together(settings, number, order=None):
     return ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "order"), [(2, [1, 0]), (3, [2, 0, 1])])
 def test_shards_write_the_bytes_of_one_run(settings, folder, number, order):
     described, _ = generate(settings)
@@ -69,9 +70,7 @@ def test_shards_write_the_bytes_of_one_run(settings, folder, number, order):
     assert len(done) == len(set(done)) > number  # each task was done by one shard
 
 
-def test_shards_that_disagree_on_their_number_are_refused(
-    settings, folder, monkeypatch
-):
+def test_shards_that_disagree_on_their_number_are_refused(settings, monkeypatch):
     monkeypatch.setattr(generation_run, "_SECONDS_TO_AGREE", 0.5)
     leading = threading.Thread(
         target=generate, args=(settings,), kwargs={"shard": (0, 2)}, daemon=True
@@ -86,14 +85,17 @@ def test_shards_that_disagree_on_their_number_are_refused(
     assert description == generate(settings)[0]
 
 
-def test_another_number_of_shards_continues_the_work(settings, folder):
-    work_folder = work.Folder(
-        settings.work_folder,
-        outputs.origin(settings, settings.load_tokenizer(VOCAB_FILE).vocabulary),
-        stages.MADE,
-    )
-    work_folder.begin()
-    work_folder.share_among(2)
+@pytest.fixture
+def begun(settings):
+    """What shard 0 leaves in the work folder at its beginning."""
+    origin = outputs.origin(settings, settings.load_tokenizer(VOCAB_FILE).vocabulary)
+    folder = work.Folder(settings.work_folder, origin, stages.MADE)
+    folder.begin()
+    return folder
+
+
+def test_another_number_of_shards_continues_the_work(settings, begun):
+    begun.share_among(2)
     ended = together(settings, 3)
     assert not any(isinstance(result, UserError) for result in ended.values())
 
@@ -118,6 +120,7 @@ def test_a_shard_that_comes_late_finds_everything_finished(settings, folder):
     assert made_in(folder) == found
 
 
+@pytest.mark.slow
 def test_an_error_of_one_shard_ends_all(settings, folder):
     (folder / "text.txt").write_bytes(b"One line.\n" * 300 + b"\xff\xfe\n" * 3)
     for error in together(settings, 2).values():
@@ -190,25 +193,25 @@ def test_a_shard_ends_if_the_first_gives_up(settings, folder):
     assert not made_in(folder)
 
 
-@pytest.mark.parametrize("is_finished", [True, False])
-def test_a_shard_with_other_flags_is_refused(settings, folder, is_finished):
-    if is_finished:
-        generate(settings)
-    else:
-        origin = outputs.origin(
-            settings, settings.load_tokenizer(VOCAB_FILE).vocabulary
-        )
-        work.Folder(settings.work_folder, origin, stages.MADE).begin()
-    found = made_in(folder) if is_finished else None
-    other = make_settings(folder, output_files=settings.output_files, dupe_factor=5)
+def other_flags(settings, folder):
+    return make_settings(folder, output_files=settings.output_files, dupe_factor=5)
+
+
+def test_a_shard_with_other_flags_than_finished_ones_is_refused(settings, folder):
+    generate(settings)
+    found = made_in(folder)
     with pytest.raises(UserError, match="--dupe_factor=4 there, 5 here"):
-        generate(other, shard=(1, 2))
-    assert found is None or made_in(folder) == found
+        generate(other_flags(settings, folder), shard=(1, 2))
+    assert made_in(folder) == found
 
 
-def test_the_same_shard_does_not_run_twice(settings, folder):
-    origin = outputs.origin(settings, settings.load_tokenizer(VOCAB_FILE).vocabulary)
-    work.Folder(settings.work_folder, origin, stages.MADE).begin()
+def test_a_shard_with_other_flags_is_refused(settings, folder, begun):
+    with pytest.raises(UserError, match="--dupe_factor=4 there, 5 here"):
+        generate(other_flags(settings, folder), shard=(1, 2))
+
+
+def test_the_same_shard_does_not_run_twice(settings, begun):
+    begun.share_among(2)
     local.write_json(settings.settings_file, {})
     with local.locked(f"{settings.work_folder}/shard-1"):
         before = sorted(os.listdir(settings.work_folder))
@@ -219,10 +222,8 @@ def test_the_same_shard_does_not_run_twice(settings, folder):
     shutil.rmtree(settings.work_folder)
 
 
-def test_a_shard_at_work_keeps_others_from_starting_over(settings, folder):
-    origin = outputs.origin(settings, settings.load_tokenizer(VOCAB_FILE).vocabulary)
-    work.Folder(settings.work_folder, origin, stages.MADE).begin()
-    other = make_settings(folder, output_files=settings.output_files, dupe_factor=5)
+def test_a_shard_at_work_keeps_others_from_starting_over(settings, folder, begun):
+    other = other_flags(settings, folder)
     with local.locked(f"{settings.work_folder}/shard-1"):
         with pytest.raises(UserError, match="shard-1: in use by process"):
             generate(other, overwrite=True, shard=(0, 2))

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 import inspect_records
+from tests.records import VOCAB_FILE, make_records
 from tests.text.corpus.test_corpus import write
-from tests.text.instances.test_full_sentences import (
-    VOCAB_FILE,
-    VOCABULARY,
-    make_records,
-)
+from tests.text.instances.test_full_sentences import VOCABULARY
+from text.inspection.table import make_inspector
 from text.instances.electra_segments import ElectraSegments
-from text.instances.kinds import RowOptions
+from text.instances.table import RowOptions
 
 # Sentences of up to 40 tokens.
 RNG = np.random.default_rng(5)
@@ -113,12 +111,12 @@ def test_records_are_sound(tmp_path, capsys):
 
 def test_broken_rows_are_told(tmp_path):
     planned, batch, _ = rows(tmp_path, DOCUMENTS[:20], 64)
-    kind = RowOptions(instances="electra", max_seq_length=64, masking="dynamic").make()
-    assert isinstance(kind, ElectraSegments)
+    kind = RowOptions(instances="electra", max_seq_length=64, masking="dynamic")
+    assert isinstance(kind.make(), ElectraSegments)
+    inspector = make_inspector(kind, VOCABULARY)
 
     def broken(changed):
-        layout = kind.masks.layout(changed)
-        rules = kind.rules(changed, layout, VOCABULARY)
+        rules = inspector.rules(changed, inspector.masks.unmasked(changed))
         return [rule.text for rule in rules if rule.is_broken.any()]
 
     assert broken(batch) == []

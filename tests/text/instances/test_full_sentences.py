@@ -6,21 +6,20 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-import create_pretraining_data
 import inspect_records
 import run_pretraining
-import tests
 from errors import UserError
 from tests.pretraining import TINY, flags, results
+from tests.records import VOCAB_FILE, make_records
 from tests.text.corpus.test_corpus import documents_in, write
-from text.instances import full_sentences
-from text.instances.kinds import RowOptions
+from text.inspection.table import make_inspector
+from text.instances import instances
+from text.instances.table import RowOptions
 from text.tokenizers.vocabulary import Vocabulary
 
-VOCAB_FILE = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
 PAD, CLS, SEP = 100, 102, 103
 VOCABULARY = Vocabulary(
     [*map(str, range(100)), "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -89,7 +88,6 @@ def reference(documents, crosses):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full_sentences", "doc_sentences"])
-@settings(max_examples=150)
 @given(documents=DOCUMENTS)
 def test_rows_are_those_of_the_plain_rule(folder, kind, documents):
     rows, _, instances, batch = packed(folder, documents, kind)
@@ -102,8 +100,9 @@ def test_rows_are_those_of_the_plain_rule(folder, kind, documents):
     for name in ("masked_lm_positions", "masked_lm_ids"):
         batch[name] = np.zeros((len(rows), 20), np.int64)
     batch["masked_lm_weights"] = np.zeros((len(rows), 20), np.float32)
-    layout = instances.masks.layout(batch)
-    for rule in instances.rules(batch, layout, VOCABULARY):
+    inspector = make_inspector(instances.options, VOCABULARY)
+    text = inspector.masks.unmasked(batch)
+    for rule in inspector.rules(batch, text):
         assert not rule.is_broken.any(), rule.text
 
 
@@ -127,7 +126,7 @@ def test_a_document_longer_than_a_window_gives_the_same_rows(folder, monkeypatch
         for _ in "abc"
     ]
     whole, *_ = packed(folder, documents, "full_sentences")
-    monkeypatch.setattr(full_sentences, "_WINDOW", 7)
+    monkeypatch.setattr(instances, "_WINDOW", 7)
     assert packed(folder, documents, "full_sentences")[0] == whole
 
 
@@ -146,38 +145,17 @@ def test_a_broken_row_is_told(folder, case):
     batch = {name: values.astype(np.int64) for name, values in batch.items()}
     batch[feature][0, column] = value
     zeros = np.zeros((1, 20))
-    layout = instances.masks.layout(
+    inspector = make_inspector(instances.options, VOCABULARY)
+    unmasked = inspector.masks.unmasked(
         batch
         | {"masked_lm_positions": zeros.astype(int), "masked_lm_ids": zeros.astype(int)}
         | {"masked_lm_weights": zeros}
     )
-    broken = [
-        r for r in instances.rules(batch, layout, VOCABULARY) if r.is_broken.any()
-    ]
+    broken = [r for r in inspector.rules(batch, unmasked) if r.is_broken.any()]
     assert any(text in rule.text for rule in broken)
 
 
 # --- From a text to a model ----------------------------------------------------------
-
-TEXT = "\n\n".join(
-    "\n".join(f"the {n} of document {d} says that it is so ." for n in range(3 + d % 5))
-    for d in range(40)
-)
-
-
-def make_records(folder, **changes):
-    (folder / "text.txt").write_text(TEXT)
-    given = {
-        "input_file": [str(folder / "text.txt")],
-        "output_file": [str(folder / "records@2")],
-        "vocab_file": VOCAB_FILE,
-        "max_seq_length": 64,
-        "max_predictions_per_seq": 10,
-        "dupe_factor": 2,
-        "num_workers": 1,
-    }
-    create_pretraining_data.main(create_pretraining_data.Options(**given | changes))
-    return f"{folder}/records-*"
 
 
 @pytest.mark.parametrize("kind", ["full_sentences", "doc_sentences"])
@@ -196,6 +174,7 @@ def test_records_are_sound_and_shown(tmp_path, capsys, kind):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_model_learns_from_them(tmp_path):
     records = make_records(tmp_path, instances="full_sentences")
     config = dataclasses.replace(TINY, type_vocab_size=1)
@@ -239,7 +218,7 @@ def test_a_kind_that_is_not_known_is_refused(tmp_path, kind):
     records = make_records(tmp_path)
     (path,) = tmp_path.glob("*.description.json")
     description = json.loads(path.read_text())
-    del description["sha256"]  # as of an earlier version
+    del description["sha256"]
     description["origin"]["flags"]["instances"] = kind
     path.write_text(json.dumps(description))
     message = "this version supports pairs, full_sentences"

@@ -6,15 +6,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import create_pretraining_data
 import inspect_records
 import tests
 from tests import reference_ngrams
-from text.instances.kinds import RowOptions
 from text.instances.ngrams import choose_ngrams, ngram_shares
+from text.instances.table import RowOptions
 from text.records import encoding, framing
 from text.tokenizers.vocabulary import Vocabulary
 
@@ -24,60 +24,37 @@ VOCAB_FILE = str(tests.ROOT / "vocab" / "vocab.txt")
 
 
 def test_lengths_have_the_release_s_shares():
-    np.testing.assert_allclose(ngram_shares(3, True), [6 / 11, 3 / 11, 2 / 11])
-    np.testing.assert_allclose(ngram_shares(3, False), [2 / 11, 3 / 11, 6 / 11])
-    assert ngram_shares(1, True).tolist() == [1]
+    np.testing.assert_allclose(ngram_shares(3), [6 / 11, 3 / 11, 2 / 11])
+    assert ngram_shares(1).tolist() == [1]
 
 
 @pytest.fixture(scope="module")
 def found():
-    """How often each set of positions is chosen, by whether short runs are favored."""
+    """How often each set of positions is chosen."""
     starts, candidates = np.zeros((2, NUM_ROWS, ROW.width), bool)
     for word in ROW.words:
         starts[:, word[0]] = candidates[:, word] = True
     counts = np.full(NUM_ROWS, ROW.count)
-    found = {}
-    for favor_shorter in (True, False):
-        shares = ngram_shares(3, favor_shorter)
-        rng = np.random.default_rng(7)
-        chosen = choose_ngrams(candidates, starts, counts, shares, rng)
-        found[favor_shorter] = Counter(
-            frozenset(np.flatnonzero(row).tolist()) for row in chosen
-        )
-    return found
+    rng = np.random.default_rng(7)
+    chosen = choose_ngrams(candidates, starts, counts, ngram_shares(3), rng)
+    return Counter(frozenset(np.flatnonzero(row).tolist()) for row in chosen)
 
 
-@pytest.mark.parametrize("favor_shorter", [True, False])
-def test_every_choice_is_as_likely_as_in_the_release(found, favor_shorter):
-    shares = ngram_shares(3, favor_shorter).tolist()
-    expected = reference_ngrams.outcomes(ROW, shares)
+def test_every_choice_is_as_likely_as_in_the_release(found):
+    expected = reference_ngrams.outcomes(ROW, ngram_shares(3).tolist())
     assert sum(expected.values()) == pytest.approx(1)
-    assert reference_ngrams.distance(found[favor_shorter], expected) < 4
+    assert reference_ngrams.distance(found, expected) < 4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mistake", reference_ngrams.MISTAKES)
-def test_a_wrong_rule_would_show(found, mistake):
-    wrong = reference_ngrams.outcomes(ROW, ngram_shares(3, True).tolist(), mistake)
-    assert reference_ngrams.distance(found[True], wrong) > 20
-
-
-@settings(max_examples=60)
-@given(
-    st.integers(4, 40),
-    st.integers(1, 45),
-    st.integers(2, 6),
-    st.booleans(),
-    st.integers(0, 99),
-)
-def test_no_budget_is_exceeded_and_no_word_is_split(width, count, ngram, favor, seed):
+@given(st.integers(4, 40), st.integers(1, 45), st.integers(2, 6), st.integers(0, 99))
+def test_no_budget_is_exceeded_and_no_word_is_split(width, count, ngram, seed):
     rng = np.random.default_rng(seed)
     candidates = rng.random((30, width)) < 0.9
     candidates[:, [0, -1]] = False
     follows = np.roll(candidates, 1, axis=1)
     starts = candidates & ((rng.random(candidates.shape) < 0.6) | ~follows)
     counts = rng.integers(1, count + 1, 30)
-    shares = ngram_shares(ngram, favor)
+    shares = ngram_shares(ngram)
     chosen = choose_ngrams(candidates, starts, counts, shares, rng)
     assert not (chosen & ~candidates).any()
     assert (chosen.sum(axis=1) <= counts).all()
@@ -137,17 +114,9 @@ def masked_runs(path, vocabulary):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("favor_shorter", [True, False])
-def test_shares_are_those_of_the_release_s_records(make, favor_shorter):
-    facts = json.loads((GOLDEN / "facts.json").read_text())
-    facts = facts["vocab_default" if favor_shorter else "vocab_favor_longer"]
-    path = make(
-        instances="sentence_order",
-        lone_sentences="random",
-        do_whole_word_mask=True,
-        ngram=3,
-        favor_shorter_ngram=favor_shorter,
-    )
+def test_shares_are_those_of_the_release_s_records(make):
+    facts = json.loads((GOLDEN / "facts.json").read_text())["vocab_default"]
+    path = make(instances="sentence_order", do_whole_word_mask=True, ngram=3)
     runs, shares, batch = masked_runs(path, Vocabulary.load(VOCAB_FILE))
     release = facts["runs_of_masked_words"]
     expected = [release[str(n)] / sum(release.values()) for n in range(1, 5)]
@@ -166,12 +135,12 @@ def test_shares_are_those_of_the_release_s_records(make, favor_shorter):
     assert boundaries == pytest.approx(facts["share_token_boundary"], abs=0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole_words", [False, True])
 @pytest.mark.parametrize("prob", [0.15, 1.0])
 def test_records_are_sound(make, capsys, whole_words, prob):
     path = make(
         ngram=5,
-        favor_shorter_ngram=False,
         do_whole_word_mask=whole_words,
         masked_lm_prob=prob,
         max_seq_length=64,

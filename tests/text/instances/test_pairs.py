@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests import reference_pairs
@@ -43,7 +43,6 @@ def document_at(bounds, offset):
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
 @given(
     CORPORA, st.integers(5, 30), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 99)
 )
@@ -74,7 +73,6 @@ def test_every_pair_keeps_the_rules(flat, documents, max_num_tokens, short, seed
                 assert a_start + a_length == b_start
 
 
-@settings(max_examples=150)
 @given(CORPORA, st.sampled_from([0.0, 0.6]), st.integers(0, 99))
 def test_without_cutting_the_chunks_cover_each_document(flat, documents, short, seed):
     # Where nothing is cut, spans are the sentences they were made of.
@@ -95,7 +93,6 @@ def test_without_cutting_the_chunks_cover_each_document(flat, documents, short, 
     assert position == len(sentences) - 1
 
 
-@settings(max_examples=100)
 @given(CORPORA, st.integers(0, 99))
 def test_a_document_has_one_target(flat, documents, seed):
     # Sentences of one token: a chunk is as long as the target, so the target shows.
@@ -113,7 +110,6 @@ def test_a_document_has_one_target(flat, documents, seed):
     assert all(2 <= target <= 20 for found in targets.values() for target in found)
 
 
-@settings(max_examples=100)
 @given(CORPORA, st.integers(0, 99))
 def test_without_random_nexts_all_is_used_once_and_in_order(flat, documents, seed):
     arrays = flat(documents)
@@ -146,13 +142,7 @@ def test_blocks_plan_what_they_are_given(flat):
     arrays = flat([[3, 4, 5]] * 4)
     rng = np.random.default_rng(0)
     planned, _ = pairs.plan(
-        *arrays,
-        2,
-        3,
-        max_num_tokens=20,
-        short_seq_prob=0.0,
-        random_next=True,
-        rng=rng,
+        *arrays, 2, 3, max_num_tokens=20, short_seq_prob=0.0, random_next=True, rng=rng
     )
     assert planned["a_start"].min() >= 24 and planned["a_start"].max() < 36
 
@@ -220,14 +210,12 @@ def statistics(spans, documents, max_num_tokens):
     return values
 
 
-def oracle_spans(documents, seed, mistake):
+def oracle_spans(documents, seed):
     bounds = sentence_bounds(documents)
     as_tokens = [
         [list(range(*span)) for span in zip(b[:-1], b[1:], strict=True)] for b in bounds
     ]
-    made = reference_pairs.create_pairs(
-        as_tokens, 61, 0.3, random.Random(seed), mistake
-    )
+    made = reference_pairs.create_pairs(as_tokens, 61, 0.3, random.Random(seed))
     return [(a[0], b[0], len(a), len(b), is_random) for a, b, is_random in made]
 
 
@@ -242,21 +230,14 @@ def ours(flat):
     return [statistics(spans, documents, 61) for spans in passes]
 
 
-def oracle_statistics(mistake):
+def oracle_statistics():
     documents = oracle_corpus()
     return [
-        statistics(oracle_spans(documents, seed, mistake), documents, 61)
+        statistics(oracle_spans(documents, seed), documents, 61)
         for seed in range(NUM_SEEDS)
     ]
 
 
 def test_distributions_are_the_release_s(ours):
-    name, distance = reference_pairs.furthest(ours, oracle_statistics(""))
+    name, distance = reference_pairs.furthest(ours, oracle_statistics())
     assert distance < 4, name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mistake", reference_pairs.PAIR_MISTAKES)
-def test_a_wrong_rule_would_show(ours, mistake):
-    name, distance = reference_pairs.furthest(ours, oracle_statistics(mistake))
-    assert distance > 5, name

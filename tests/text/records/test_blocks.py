@@ -61,6 +61,7 @@ def test_hosts_have_every_record_together(small_blocks, hosts):
         np.testing.assert_array_equal(own, mine)
 
 
+@pytest.mark.slow
 def test_batch_is_of_no_neighbours_and_epochs_differ():
     data = made(100_000, 30_000)
     numbers = take(data, 2 * data.total)

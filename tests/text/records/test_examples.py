@@ -51,10 +51,7 @@ def test_decoding_undoes_encoding(rows):
 def test_no_bytes_confuse_the_decoder(noise, start):
     (example,) = encoding.encode(
         {"a": np.full((1, 9), 300), "b": np.ones((1, 9), np.float32)},
-        schema := (
-            Feature("a", "int64", 9),
-            Feature("b", "float32", 9),
-        ),
+        schema := (Feature("a", "int64", 9), Feature("b", "float32", 9)),
     )
     start %= len(example)
     broken = example[:start] + noise + example[start + len(noise) :]

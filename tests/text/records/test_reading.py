@@ -222,10 +222,10 @@ def test_foreign_records_are_refused(tmp_path):
         opened(str(path))
     write(path, range(3))
     longer = (Feature("input_ids", "int64", 3),)
-    with pytest.raises(UserError, match="2 int64 values of input_ids, not 3"):
+    with pytest.raises(UserError, match="2 values of input_ids, not 3"):
         opened(str(path), schema=longer)
     other = (Feature("label_ids", "int64", 1),)
-    with pytest.raises(UserError, match="0 int64 values of label_ids, not 1"):
+    with pytest.raises(UserError, match="record 1 has no label_ids"):
         opened(str(path), schema=other)
 
 
@@ -239,6 +239,7 @@ def test_record_broken_behind_the_first_is_found_by_check(tmp_path, monkeypatch)
         data.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [9, -1, 2**32 + 1])
 def test_value_out_of_range_stops_the_reading_and_is_named(tmp_path, number):
     path = write(tmp_path / "x", [1, 2, number])
@@ -290,10 +291,7 @@ def test_description_of_another_file_is_refused(tmp_path):
             {"instances": 3, "bytes": size + 1},
             f"a: has {size} bytes, not {size + 1} as",
         ),
-        (
-            {"instances": 3, "offsets": []},
-            "json: its offsets for .*a do not match its 3",
-        ),
+        ({"instances": 3, "offsets": []}, "json: its offsets for .*a do not match"),
         ({"instances": 3, "offsets": [7]}, "its offsets"),
         ({"instances": 1025, "offsets": [0, 0]}, "its offsets"),
         ({"instances": 1025, "offsets": [0, size]}, "its offsets"),
@@ -301,14 +299,14 @@ def test_description_of_another_file_is_refused(tmp_path):
         ({"instances": 3, "offsets": 0}, "its offsets"),
     ):
         description.write_text(json.dumps({"outputs": [{"file": "a"} | output]}))
-        with pytest.raises(UserError, match=message) as error:
+        with pytest.raises(UserError, match=message):
             opened(a)
-        assert "\n" not in str(error.value)
     given = {"file": "a", "instances": 3, "bytes": size, "offsets": [0]}
     description.write_text(json.dumps({"outputs": [given]}))
     assert sorted(sum(numbers(opened(a).training(3, seed=0), 1), [])) == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["a plain file", "ram://"])
 def test_offsets_are_found_where_no_description_has_them(tmp_path, place, monkeypatch):
     """On ram://, as on gs://, a file cannot be mapped."""
@@ -352,6 +350,7 @@ def test_wrong_offset_is_noticed_and_named(tmp_path):
     assert sorted(batch) == list(range(3000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_file_that_lost_records_stops_the_reading(tmp_path, packed):
     pack = gzip.compress if packed else bytes
@@ -399,7 +398,7 @@ def test_a_description_that_was_altered_is_refused(tmp_path):
         path.write_text(content.replace(old, new))
         with pytest.raises(UserError, match="x.description.json: .*checksum is wrong"):
             descriptions.Description.read(str(path))
-    # As earlier versions wrote it.
+    # Without the checksum, anything goes.
     without = {name: x for name, x in json.loads(content).items() if name != "sha256"}
     path.write_text(json.dumps(without))
     assert descriptions.Description.read(str(path)).max_seq_length == 128

@@ -4,11 +4,11 @@ import gzip
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import UserError
-from text.instances.kinds import RowOptions
+from text.instances.table import RowOptions
 from text.records import encoding, framing
 from text.records.schema import Feature
 
@@ -88,13 +88,9 @@ def test_the_bytes_of_an_example():
 INT_TYPES = st.sampled_from([np.uint8, np.uint16, np.int32, np.uint32, np.int64])
 
 
-@settings(max_examples=100)
 @given(st.data(), st.integers(1, 4), st.integers(1, 150), INT_TYPES)
 def test_what_is_encoded_is_decoded(data, batch_size, length, dtype):
-    schema = (
-        Feature("n", "int64", length),
-        Feature("w", "float32", 2),
-    )
+    schema = (Feature("n", "int64", length), Feature("w", "float32", 2))
     largest = min(np.iinfo(dtype).max, (1 << 62))
     numbers = st.sampled_from([n for n in BIG if n <= largest] + [largest])
     row = st.lists(numbers, min_size=length, max_size=length)

@@ -9,11 +9,10 @@ import pytest
 from training.backend import tf
 from errors import UserError
 from text.records import reading
-from text.records.rows import FIRST_LENGTHS, LENGTHS, Field, Layout, Row, Rows, write
+from text.records.rows import LENGTHS, Field, Layout, Row, Rows, write
 
 LAYOUT = Layout(
-    max_seq_length=32,
-    labels={"label_ids": Field(), "tag_ids": Field("int64", (None,))},
+    max_seq_length=32, labels={"label_ids": Field(), "tag_ids": Field("int64", (None,))}
 )
 
 
@@ -147,6 +146,9 @@ def digest(dataset):
     return digest.hexdigest()[:16]
 
 
+FEWER_LENGTHS = tuple(n for n in LENGTHS if n not in (12, 20))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("division", "whole", "resumed", "evaluated"),
@@ -164,25 +166,25 @@ def digest(dataset):
             "39457bc186ea69ac",
         ),
         (
-            (FIRST_LENGTHS, 0, 1, 1),
+            (FEWER_LENGTHS, 0, 1, 1),
             "f701805f84801e8e",
             "a7fe83b91cd8cda2",
             "c914831656243cce",
         ),
         (
-            (FIRST_LENGTHS, 0, 1, 2),
+            (FEWER_LENGTHS, 0, 1, 2),
             "452e8e5b8bdae72e",
             "4ff14f1ff1063338",
             "050cc97c672c7984",
         ),
         (
-            (FIRST_LENGTHS, 0, 2, 4),
+            (FEWER_LENGTHS, 0, 2, 4),
             "b0441d95d463bef1",
             "dc7de9b72a008303",
             "34ff135bdedd5313",
         ),
         (
-            (FIRST_LENGTHS, 1, 2, 4),
+            (FEWER_LENGTHS, 1, 2, 4),
             "7704327958120e80",
             "d7a9d5c3e31c57a0",
             "810cf78c714e341f",
@@ -251,10 +253,7 @@ def test_file_that_turns_bad_is_named(path):
     for damaged, message in (
         (content[:-1] + b"\xff", "train.tf_record: is damaged; delete it"),
         (content[:-9], "train.tf_record: is damaged"),
-        (
-            content[: len(content) // 2],
-            "train.tf_record: no longer contains the 100 rows",
-        ),
+        (content[: len(content) // 2], "train.tf_record: no longer contains the 100"),
         (content + content, "train.tf_record: no longer contains the 100 rows"),
         (None, "train.tf_record: cannot be read"),
     ):

@@ -7,7 +7,8 @@ import pytest
 
 import tests
 from training.backend import tf
-from text.tasks import as_text, as_text_graph, glue
+from text.graphs import as_text_graph
+from text.tasks import as_text, glue
 
 CASES = [
     json.loads(line)
@@ -75,6 +76,13 @@ def test_every_task_of_glue_has_its_words():
         assert tuple(sorted(wording.words)) == tuple(sorted(data.labels or ()))
         assert len(wording.features) == 1 + data.has_pairs
         assert sorted(wording.features) == list(wording.features)
+
+
+def test_labels_are_in_the_order_of_the_release():
+    """A model that was trained with it has no other word for what its outputs mean."""
+    nli = ("contradiction", "entailment", "neutral")
+    assert glue.TASKS["mnli"].labels == glue.TASKS["ax"].labels == nli
+    assert glue.TASKS["mrpc"].labels == glue.TASKS["cola"].labels == ("0", "1")
 
 
 def test_an_answer_counts_only_if_it_is_exactly_a_word():

@@ -8,7 +8,7 @@ import pytest
 
 import tests
 from text.tasks import augmentation
-from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.table import TokenizerOptions
 
 KINDS = {
     "uncased": ("tokenization/uncased_vocab.txt", {}),

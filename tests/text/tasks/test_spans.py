@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tests
-from text.tasks import spans, squad
-from text.tasks.spans import Document, Lengths, Span
+from text.tasks import answer_spans, squad
+from text.tasks.answer_spans import Document, Lengths, Span
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
 
@@ -50,7 +50,7 @@ def featurized(tokenizer, version, training=False):
                 )
                 assert answer
             ids_of_question = tokenizer.encode(question["question"])
-            made = spans.rows(
+            made = answer_spans.rows(
                 document, ids_of_question, tokenizer.vocabulary, lengths, answer
             )
             rows += made
@@ -140,11 +140,7 @@ def by_logits(entries):
 
 
 def compare(golden, nbest):
-    """Holds a list to the release's.
-
-    Returns:
-        spans with another text; spans that the release does not name.
-    """
+    """Holds a list to the release's."""
     theirs = by_logits((e["start_logit"], e["end_logit"], e) for e in golden)
     ours = by_logits((s.start_logit, s.end_logit, s) for s in nbest)
     both = [key for key in ours if key in theirs]
@@ -172,7 +168,7 @@ def test_answers_equal_the_release_except_where_it_fell_back_to_words(version, u
     ids, documents, numbers, rows = featurized(uncased, version)
     with np.load(GOLDEN / f"{version}_logits.npz") as file:
         logits = dict(file)
-    answers = spans.best_answers(
+    answers = answer_spans.best_answers(
         documents,
         numbers,
         [row.window for row in rows],
@@ -216,7 +212,7 @@ def test_null_odds_equal_the_release(uncased):
     ids, documents, numbers, rows = featurized(uncased, "v2")
     with np.load(GOLDEN / "v2_logits.npz") as file:
         logits = dict(file)
-    answers = spans.best_answers(
+    answers = answer_spans.best_answers(
         documents,
         numbers,
         [row.window for row in rows],

@@ -11,16 +11,12 @@ from hypothesis import strategies
 
 from errors import UserError
 from tests.text.tasks.letters import letters
-from text.tasks import spans
-from text.tasks.spans import Document, Lengths, Span
+from text.tasks import answer_spans
+from text.tasks.answer_spans import Document, Lengths, Span
 
 
 def slow_answer(document, rows, n_best_size, max_answer_length, with_null):
-    """The same by the definition, pair by pair, for one question.
-
-    Returns:
-        list of (text, start logit, end logit); the odds of no answer.
-    """
+    """The same by the definition, pair by pair, for one question."""
     candidates = []
     nulls = []
     for window, starts, ends in rows:
@@ -58,7 +54,7 @@ def test_answers_are_those_of_the_definition(
     n_best_size, max_answer_length, with_null, monkeypatch
 ):
     """Logits of few values, so that there are ties of every kind."""
-    monkeypatch.setattr(spans, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(answer_spans, "_ROWS_AT_ONCE", 7)
     tokenizer = letters()
     lengths = Lengths(14, 3, 3)
     generator = np.random.default_rng(n_best_size)
@@ -67,7 +63,7 @@ def test_answers_are_those_of_the_definition(
     for number, size in enumerate(generator.integers(1, 14, 60)):
         document = Document(tokenizer, "\n".join(generator.choice(words, size)))
         question = [9] * generator.integers(0, 5)
-        rows += spans.rows(document, question, tokenizer.vocabulary, lengths)
+        rows += answer_spans.rows(document, question, tokenizer.vocabulary, lengths)
         numbers += [number] * (len(rows) - len(numbers))
         documents.append(document)
     # Good scores in the window, so that each question has a candidate.
@@ -77,7 +73,7 @@ def test_answers_are_those_of_the_definition(
         place = (window.own_first + window.own_stop) // 2 + window.offset
         start[place] = end[place] = 3
         end[window.stop + window.offset :] -= 9
-    answers = spans.best_answers(
+    answers = answer_spans.best_answers(
         documents,
         numbers,
         [row.window for row in rows],
@@ -110,7 +106,7 @@ def one_row(text, **scores):
     """Answers for "the cat in ..." with these (start, end) logits of words, else 0."""
     tokenizer = letters()
     document = Document(tokenizer, text)
-    (row,) = spans.rows(document, [], tokenizer.vocabulary, Lengths(32, 8, 8))
+    (row,) = answer_spans.rows(document, [], tokenizer.vocabulary, Lengths(32, 8, 8))
     logits = np.zeros((2, 1, 32), np.float32)
     logits[:, 0, row.window.stop + row.window.offset :] = -1e9
     for word, (start, end) in scores.items():
@@ -123,7 +119,7 @@ def test_the_best_span_is_cut_from_the_text():
     document, window, (starts, ends) = one_row(
         "the cat\n in  the dog", cat=(5, 0), dog=(0, 4)
     )
-    (answer,) = spans.best_answers([document], [0], [window], starts, ends)
+    (answer,) = answer_spans.best_answers([document], [0], [window], starts, ends)
     assert answer.text() == answer.best.text == "cat\n in  the dog"
     assert (answer.best.start, answer.best.end) == (4, 20)
     assert answer.null_odds is None
@@ -134,7 +130,7 @@ def test_the_best_span_is_cut_from_the_text():
 def test_no_answer_wins_only_above_the_threshold():
     document, window, (starts, ends) = one_row("the cat", cat=(1, 2))
     starts[0, 0], ends[0, 0] = 2, 2
-    (answer,) = spans.best_answers(
+    (answer,) = answer_spans.best_answers(
         [document], [0], [window], starts, ends, with_null=True
     )
     assert answer.null_odds == 1
@@ -146,10 +142,12 @@ def test_without_a_candidate_the_release_s_word_or_no_answer():
     """Every end lies before every start."""
     document, window, (starts, ends) = one_row("the cat", the=(-9, 9), cat=(9, -9))
     chosen = {"n_best_size": 1}
-    (answer,) = spans.best_answers([document], [0], [window], starts, ends, **chosen)
+    (answer,) = answer_spans.best_answers(
+        [document], [0], [window], starts, ends, **chosen
+    )
     assert answer.text() == "empty" and answer.best is None
     starts[0, 0] = -3
-    (answer,) = spans.best_answers(
+    (answer,) = answer_spans.best_answers(
         [document], [0], [window], starts, ends, with_null=True, **chosen
     )
     assert answer.nbest == [Span("", 0, 0, -3.0, 0.0, 1.0)]
@@ -162,14 +160,17 @@ def test_questions_without_rows_are_answered_too():
     document, window, (starts, ends) = one_row("the cat", cat=(4, 4))
     documents = [Document(tokenizer, ""), document, Document(tokenizer, " ")]
     texts = [
-        a.text() for a in spans.best_answers(documents, [1], [window], starts, ends)
+        a.text()
+        for a in answer_spans.best_answers(documents, [1], [window], starts, ends)
     ]
     assert texts == ["empty", "cat", "empty"]
-    answers = spans.best_answers(documents, [1], [window], starts, ends, with_null=True)
+    answers = answer_spans.best_answers(
+        documents, [1], [window], starts, ends, with_null=True
+    )
     assert [answer.text() for answer in answers] == ["", "cat", ""]
     assert [answer.null_odds for answer in answers] == [0, -8, 0]
     nothing = np.zeros((0, 32), np.float32)
-    assert spans.best_answers([], [], [], nothing, nothing) == []
+    assert answer_spans.best_answers([], [], [], nothing, nothing) == []
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -177,14 +178,14 @@ def test_scores_that_are_not_finite_are_refused(value):
     document, window, (starts, ends) = one_row("the cat", cat=(4, 4))
     ends[0, 2] = value
     with pytest.raises(UserError, match="1 of 1 rows .* question 1 of the data"):
-        spans.best_answers([document], [0], [window], starts, ends)
+        answer_spans.best_answers([document], [0], [window], starts, ends)
 
 
 def test_padding_may_hold_anything():
     document, window, (starts, ends) = one_row("the cat", cat=(4, 4))
     ends[0, 5:] = math.nan
     starts[0, 5:] = -math.inf
-    (answer,) = spans.best_answers([document], [0], [window], starts, ends)
+    (answer,) = answer_spans.best_answers([document], [0], [window], starts, ends)
     assert answer.text() == "cat"
 
 
@@ -202,10 +203,12 @@ def test_padding_may_hold_anything():
 def test_answers_are_pieces_of_any_text(text, seed, do_lower_case):
     tokenizer = letters(do_lower_case=do_lower_case)
     document = Document(tokenizer, text)
-    rows = list(spans.rows(document, [7], tokenizer.vocabulary, Lengths(12, 3, 2)))
+    rows = list(
+        answer_spans.rows(document, [7], tokenizer.vocabulary, Lengths(12, 3, 2))
+    )
     logits = np.random.default_rng(seed).normal(size=(2, len(rows), 12))
     windows = [row.window for row in rows]
-    (answer,) = spans.best_answers([document], [0] * len(rows), windows, *logits)
+    (answer,) = answer_spans.best_answers([document], [0] * len(rows), windows, *logits)
     assert len(document) or answer.best is None
     for span in answer.nbest:
         if answer.best:

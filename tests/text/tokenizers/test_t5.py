@@ -11,10 +11,11 @@ from training.backend import tf
 from errors import UserError
 from tests import jobs
 from tests.text.tokenizers.test_sentencepiece import NASTY
+from text.graphs.graph_tokenizer import GraphTokenizer
+from text.graphs.table import graph_of
 from text.instances import packing
 from text.tokenizers import sentencepiece_files
-from text.tokenizers.graph_tokenizer import GraphTokenizer
-from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.table import TOKENIZERS, TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 
@@ -41,7 +42,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def graph(tokenizer, tmp_path_factory):
-    return tokenizer.graph(str(tmp_path_factory.mktemp("graph")))
+    return graph_of(tokenizer, str(tmp_path_factory.mktemp("graph")))
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def test_special_tokens_are_those_of_t5(tokenizer):
     assert (vocabulary.pad_id, vocabulary.end_id, vocabulary.unk_id) == (0, 1, 2)
     last = len(vocabulary) - 1
     assert vocabulary.sentinels == list(range(last, last - 100, -1))
-    assert tokenizer.parse(tokenizer.model) == vocabulary.tokens
+    assert TOKENIZERS["sentencepiece"].parse(tokenizer.model) == vocabulary.tokens
     assert tokenizer.settings == {"vocab_sha256": vocabulary.digest}
 
 

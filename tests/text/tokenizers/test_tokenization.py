@@ -10,7 +10,8 @@ from hypothesis import strategies
 
 import tests
 from errors import UserError
-from text.tokenizers import kinds, word_by_word
+from text.tokenizers import word_by_word
+from text.tokenizers.table import DECOMPOSITION_WARNING, TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece, WordSplitter, check_case
 
@@ -19,7 +20,7 @@ GOLDEN = tests.GOLDEN / "tokenization"
 # Code points of the golden texts that Unicode 11 (Python 3.7, where the release ran) does
 # not know, or knows as another category than ours; texts with them are left out.
 CHANGED_SINCE_UNICODE_11 = {
-    0x061D: "ARABIC END OF TEXT MARK, punctuation since Unicode 14",
+    0x061D: "ARABIC END OF TEXT MARK, punctuation since Unicode 14"
 }
 
 
@@ -171,13 +172,18 @@ def test_decomposition_is_announced(text):
     assert not tokenizer(do_lower_case=False).decomposes(text)
 
 
+@pytest.mark.parametrize("text", ["\u1112\u1161\u11ab", "a\u1161"])
+def test_hangul_in_letters_is_announced_too(text):
+    assert tokenizer().decomposes(text)
+
+
 @pytest.mark.parametrize("text", ["abc", "é", "か", "カ", "我", "\u1100"])
 def test_other_text_is_not_announced(text):
     assert not tokenizer().decomposes(text)
 
 
 def test_the_warning_names_the_switch():
-    assert "--strip_accents=false" in kinds.DECOMPOSITION_WARNING
+    assert "--strip_accents=false" in DECOMPOSITION_WARNING
 
 
 def test_words_of_200_characters_are_the_longest():
@@ -219,7 +225,7 @@ def test_pieces_of_one_character_share_its_offsets():
     assert (starts, ends) == ([0, 2, 2, 2], [1, 3, 3, 3])
 
 
-@hypothesis.settings(max_examples=300)
+@pytest.mark.slow
 @hypothesis.given(strategies.text(), strategies.booleans(), strategies.booleans())
 def test_offsets_agree_with_encode(text, lower, strip):
     single = [chr(point) for point in range(32, 0x250)]
@@ -267,3 +273,43 @@ def test_a_case_against_the_released_name_is_refused(do_lower_case, path):
 def test_any_case_goes_with_other_names(path):
     check_case(True, path)
     check_case(False, path)
+
+
+# --- Korean vocabularies --------------------------------------------------------------
+
+
+@pytest.fixture
+def korean(tmp_path):
+    tokens = [*SPECIAL_TOKENS, "한국", "##어", "ab", "\u1112\u1161\u11ab"]
+    path = tmp_path / "vocab.txt"
+    path.write_text("".join(f"{token}\n" for token in tokens))
+    return str(path)
+
+
+def test_a_korean_vocabulary_finds_its_syllables(korean):
+    options = TokenizerOptions()
+    assert options.load_tokenizer(korean).tokenize("한국어 AB") == [
+        "한국",
+        "##어",
+        "ab",
+    ]
+    in_letters = unicodedata.normalize("NFD", "한국어")
+    assert options.load_tokenizer(korean).tokenize(in_letters) == ["한국", "##어"]
+    resolved = options.resolved(korean)
+    assert (resolved["do_lower_case"], resolved["strip_accents"]) == (True, False)
+    with_case = TokenizerOptions(
+        do_lower_case=True
+    )  # as an English model's command has it
+    assert with_case.load_tokenizer(korean).tokenize("한국어") == ["한국", "##어"]
+
+
+def test_a_korean_vocabulary_obeys_a_flag(korean):
+    release = TokenizerOptions(strip_accents=True).load_tokenizer(korean)
+    assert release.tokenize("한 한국") == ["\u1112\u1161\u11ab", "[UNK]"]
+
+
+def test_a_few_syllables_do_not_make_a_vocabulary_korean(tmp_path):
+    tokens = [*SPECIAL_TOKENS, "한", *(f"word{number}" for number in range(200))]
+    path = tmp_path / "vocab.txt"
+    path.write_text("".join(f"{token}\n" for token in tokens))
+    assert TokenizerOptions().resolved(str(path))["strip_accents"] is True

@@ -17,9 +17,9 @@ def test_an_export_that_a_task_has_no_answers_for_is_refused_at_once(folder):
     ("changes", "message"),
     [
         ({"do_train": False}, "nothing to do; pass at least one of --do_train"),
-        ({"train_batch_size": [8, 0]}, "--train_batch_size=0: must be at least 1"),
+        ({"train_batch_size": [8, 0]}, "--train_batch_size=0: must be from 1"),
         ({"learning_rate": [-1.0]}, "--learning_rate=-1.0: must be above 0"),
-        ({"num_train_epochs": [float("nan")]}, "--num_train_epochs=nan: must be above"),
+        ({"num_train_epochs": [float("nan")]}, "--num_train_epochs=nan: must be a"),
         ({"warmup_proportion": 1.5}, "--warmup_proportion=1.5: must be from 0 to 1"),
         ({"num_trials": 0}, "--num_trials=0"),
         ({"max_seq_length": 41}, "more than max_position_embeddings=40"),

@@ -1,5 +1,7 @@
 """Kinds of labels: what files may hold, what is predicted, what constant answers score."""
 
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -139,3 +141,11 @@ def test_a_person_reads_what_is_true_and_predicted_and_the_loss():
     gold, predicted, loss = KINDS["labels"].compare(("maybe", "no"), answer)
     assert (gold, predicted) == ("no, maybe", "(no label)")
     assert loss == pytest.approx(np.log(2 * 2 / 0.75))
+
+
+def test_labels_that_only_look_the_same_are_refused():
+    letters = unicodedata.normalize("NFD", "정치")
+    with pytest.raises(UserError, match="dev.tsv:2: label .* NFC and NFD"):
+        labels.OneClass(("정치", "경제")).read(letters, "dev.tsv:2")
+    with pytest.raises(UserError, match="train.tsv: label .* NFC and NFD"):
+        labels.OneClass(()).learn(["정치", letters, "경제"], "train.tsv")

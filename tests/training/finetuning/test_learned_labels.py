@@ -34,7 +34,7 @@ def test_names_are_noted_and_come_back(separator):
         (numbered(3), ["no", "2 stars", "yes"]),
         (numbered(2, ("negative", "positive")), ["NEGATIVE", "POSITIVE"]),
         (numbered(2, ("negative", "positive")), ["bad", "good"]),
-        (labels.make(glue.TASKS["mnli"], None), [n.upper() for n in glue._NLI]),
+        (labels.make(glue.TASKS["mnli"], None), [n.upper() for n in glue.NLI_LABELS]),
         (labels.OneClass(("neg", "pos"), {}, tuple(NAMES)), NAMES),
         (labels.SeveralClasses(("0", "1"), ","), NAMES),
     ],

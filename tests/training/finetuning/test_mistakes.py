@@ -36,6 +36,23 @@ def page(browser, tmp_path, request):
     return browser
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right", "title"),
+    [
+        (1, 0, "1 mistake in 1 answer"),
+        (0, 2, "0 mistakes in 2 answers"),
+        (2, 1, "All 2 mistakes in 3 answers, the worst first"),
+        (101, 0, "The 100 worst of 101 mistakes in 101 answers, the worst first"),
+    ],
+)
+def test_the_number_of_mistakes_is_said(wrong, right, title):
+    judgements = [Judgement("text", "a", "b", 0.5, {})] * wrong
+    judgements += [Judgement("text", "a", "a", 0.5, {})] * right
+    assert f"<h3>{title}</h3>" in mistakes.render(
+        [mistakes.Page("dev", {}, judgements)], "dev"
+    )
+
+
 @pytest.mark.slow
 def test_texts_and_answers_have_room_in_any_window(page):
     of = "[...document.querySelectorAll('.text')].map((x) => x.clientWidth)"

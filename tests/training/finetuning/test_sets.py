@@ -14,20 +14,13 @@ from training.storage import run_folder
 from errors import UserError
 from tests import tiny
 from tests.killed import Killed
+from tests.log import Log
 from tests.programs import parity
 from text.files import local
 from text.records import rows
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 from training.finetuning import sets
-
-
-class Log:
-    def __init__(self):
-        self.said = []
-
-    def say(self, line):
-        self.said.append(line)
 
 
 @pytest.fixture
@@ -77,29 +70,13 @@ def test_rows_are_written_once_and_noted_every_time(folder, split):
     assert hidden == [run_folder.RECORD]  # neither locks nor temporaries
 
 
-def test_a_run_of_an_earlier_version_keeps_its_batches(folder):
-    def lengths():
-        return read(folder, "train", max_seq_length=24)[0].file._lengths.tolist()
-
-    assert lengths() == [8, 12, 16, 20, 24]
-    record = folder / "output" / "train.tf_record"
-    path = folder / "output" / "train.tf_record.json"
-    note = json.loads(path.read_text())
-    del note["lengths"]
-    path.write_text(json.dumps(note))
-    assert lengths() == [8, 16, 24]
-    record.write_bytes(b"damaged")
-    assert lengths() == [8, 16, 24]
-    assert read(folder, "train")[0].file._lengths.tolist() == [8, 12, 16]  # other rows
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_no_flipped_bit_gets_through(folder, split):
     path = pathlib.Path(read(folder, split)[0].file.path)
     whole = path.read_bytes()
     rng = random.Random(5)
-    for bit in rng.sample(range(8 * len(whole)), 25):
+    for bit in rng.sample(range(8 * len(whole)), 10):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
@@ -114,7 +91,7 @@ def test_damaged_note_is_no_traceback(folder):
     whole, note = path.read_bytes(), pathlib.Path(f"{path}.json")
     text = note.read_bytes()
     rng = random.Random(6)
-    for bit in rng.sample(range(8 * len(text)), 60):
+    for bit in rng.sample(range(8 * len(text)), 30):
         damaged = bytearray(text)
         damaged[bit // 8] ^= 1 << bit % 8
         note.write_bytes(damaged)

@@ -9,6 +9,7 @@ import convert_checkpoint
 import tests
 from training.storage import checkpoint
 from tests import jobs
+from training.interchange.table import adapter_of
 
 GOLDEN = tests.GOLDEN / "hf"
 
@@ -17,9 +18,14 @@ def config_of(kind="pretraining"):
     return checkpoint.read_config(str(GOLDEN / kind))
 
 
+def their_config(config) -> dict:
+    """What a config.json says of a network."""
+    return adapter_of(config).to_hugging_face(config)
+
+
 def loaded(model, source, **arguments):
     """Loads a model's weights; returns the report."""
-    variables = {v.path: v for v in model.variables}
+    variables = {v.path: v for v in model.weights}
     return checkpoint.load(variables, str(source), **arguments)
 
 
@@ -39,11 +45,7 @@ def convert(source, folder, **given):
 
 
 def there_and_back(source, folder) -> dict:
-    """Converts a model to the release's layout and back; it must keep its bits.
-
-    Returns:
-        its config.json after that.
-    """
+    """Converts a model to the release's layout and back; it must keep its bits."""
     convert(source, folder / "released")
     convert(folder / "released", folder / "theirs", layout="hugging_face")
     before = load_file(source / "model.safetensors")

@@ -7,7 +7,7 @@ from safetensors.numpy import load_file, save_file
 
 import convert_checkpoint
 import tests
-from modeling.architectures.roberta_config import RobertaConfig
+from modeling.architectures.roberta import RobertaConfig
 
 GOLDEN = tests.GOLDEN / "roberta"
 CONFIG = RobertaConfig(

@@ -10,10 +10,14 @@ import convert_checkpoint
 import tests
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.albert_config import AlbertConfig
+from modeling.architectures.albert import AlbertConfig
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, sentence_pairs, tasks
-from tests.training.interchange.hugging_face import hidden_states, there_and_back
+from tests.training.interchange.hugging_face import (
+    hidden_states,
+    their_config,
+    there_and_back,
+)
 from training.interchange import hugging_face
 
 GOLDEN = tests.GOLDEN / "albert" / "hf"
@@ -38,6 +42,7 @@ def golden(path):
         return dict(file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     objective, their_class = OBJECTIVES[kind]
@@ -45,9 +50,7 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     model = objective.network(checkpoint.read_config(str(source)))
     assert isinstance(model.config, AlbertConfig)
     report = checkpoint.load(
-        {v.path: v for v in model.weights},
-        str(source),
-        required=model.encoder.required,
+        {v.path: v for v in model.weights}, str(source), required=model.encoder.required
     )
     poolers = ["bert/pooler/dense/bias", "bert/pooler/dense/kernel"]
     assert report.initial == (poolers if kind in ("masked_lm", "qa") else [])
@@ -89,6 +92,7 @@ SQUARE = AlbertConfig(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("projects", [False, True], ids=["released", "theirs"])
 def test_embeddings_as_wide_as_layers_keep_their_numbers_in_both_layouts(
     tmp_path, projects
@@ -124,6 +128,7 @@ def test_a_direction_that_their_layout_lacks_is_not_written(tmp_path):
 
 
 # 22 layers in 22 groups: 15 / 22 * 22 is just below 15.
+@pytest.mark.slow
 @pytest.mark.parametrize(("layers", "groups"), [(18, 14), (22, 22)])
 def test_groups_that_they_number_otherwise_are_not_converted(tmp_path, layers, groups):
     config = dataclasses.replace(
@@ -135,7 +140,7 @@ def test_groups_that_they_number_otherwise_are_not_converted(tmp_path, layers, g
         UserError, match=f"num_hidden_groups is {groups} for {layers} l"
     ):
         hugging_face.write(str(tmp_path / "theirs"), weights, config)
-    said = dataclasses.replace(config, num_hidden_groups=1).to_hugging_face()
+    said = their_config(dataclasses.replace(config, num_hidden_groups=1))
     (tmp_path / "config.json").write_text(
         json.dumps(said | {"num_hidden_groups": groups})
     )

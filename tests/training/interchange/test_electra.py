@@ -10,8 +10,7 @@ import tests
 from training.queries import mask_filling
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.electra import ElectraEncoder
-from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.electra import ElectraConfig, ElectraEncoder
 from modeling.objectives import masked_lm, replaced_tokens
 from tests import jobs
 from tests.modeling.architectures.test_electra import CONFIG
@@ -35,6 +34,7 @@ def golden(path):
         return dict(file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CLASSES)
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     source = GOLDEN / kind
@@ -42,8 +42,7 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     assert isinstance(config, ElectraConfig)
     model = masked_lm.MaskedLM().network(config)
     if kind != "electra_masked_lm":
-        objective = replaced_tokens.ReplacedTokens(generator_shares="all")
-        model = objective.network(config)
+        model = replaced_tokens.DiscriminatorModel(config)
     report = checkpoint.load(
         {v.path: v for v in model.weights}, str(source), model.encoder.required
     )
@@ -81,6 +80,7 @@ def both(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["release", "hugging_face"])
 def test_each_network_becomes_a_model(both, tmp_path, layout):
     expected = released("outputs.npz")
@@ -111,12 +111,26 @@ def test_each_network_becomes_a_model(both, tmp_path, layout):
         np.testing.assert_array_equal(value, weights[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shares", "width"), [("none", 8), ("all", 12)])
 def test_a_generator_has_its_own_embeddings_or_those_of_the_encoder(
     tmp_path, shares, width
 ):
-    objective = replaced_tokens.ReplacedTokens(0.5, generator_shares=shares)
+    """As the release can train them, though we do not."""
+    objective = replaced_tokens.ReplacedTokens(0.5 if shares == "none" else 1.0)
     weights = {v.path: v.numpy() for v in objective.network(CONFIG).weights}
+    left_out = "generator/" if shares == "all" else "generator/embeddings_project/"
+    weights = {name: v for name, v in weights.items() if not name.startswith(left_out)}
+    if shares == "none":
+        head = "generator_predictions/"
+        weights |= {
+            n: v[..., :8]
+            for n, v in weights.items()
+            if n.startswith(head) and not n.endswith("output_bias")
+        }
+        scope = "electra/embeddings/"
+        tables = {n: v[..., :8] + 1 for n, v in weights.items() if n.startswith(scope)}
+        weights |= {n.replace("electra", "generator"): v for n, v in tables.items()}
     (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
     checkpoint.write_bundle(str(tmp_path / "model.ckpt-0"), weights)
     convert(tmp_path, tmp_path / "generator", network="generator")

@@ -6,12 +6,16 @@ from safetensors.numpy import load_file
 
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.electra_config import ElectraConfig
-from modeling.architectures.table import config_from_dict
+from modeling.architectures.electra import ElectraConfig
 from modeling.objectives import tasks
-from tests.training.interchange.hugging_face import hidden_states, there_and_back
+from tests.training.interchange.hugging_face import (
+    hidden_states,
+    their_config,
+    there_and_back,
+)
 from tests.training.interchange.test_electra import GOLDEN, golden
 from training.interchange import hugging_face
+from training.interchange.table import config_from_json
 
 HEADS = {
     "electra_classifier": (tasks.Classification(3), "ElectraForSequenceClassification"),
@@ -29,6 +33,7 @@ SMALL = ElectraConfig(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HEADS)
 def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
     objective, their_class = HEADS[kind]
@@ -59,8 +64,8 @@ def test_models_equal_hugging_face_and_return_unchanged(kind, tmp_path):
 
 
 def test_multiple_choice_goes_there_and_back(tmp_path):
-    theirs = SMALL.to_hugging_face() | {"architectures": ["ElectraForMultipleChoice"]}
-    config = config_from_dict(theirs)
+    theirs = their_config(SMALL) | {"architectures": ["ElectraForMultipleChoice"]}
+    config = config_from_json(theirs)
     assert config.pooler_act == "gelu_erf"
     model = tasks.Choice().network(config, seed=3)
     weights = {v.path: v.numpy() for v in model.weights}
@@ -75,8 +80,8 @@ def test_multiple_choice_goes_there_and_back(tmp_path):
         with pytest.raises(
             ValueError, match=f"{key} is {value!r}; in an ElectraForMul"
         ):
-            config_from_dict(theirs | {key: value})
-        config_from_dict(SMALL.to_hugging_face() | {key: value})  # of no effect
+            config_from_json(theirs | {key: value})
+        config_from_json(their_config(SMALL) | {key: value})  # of no effect
 
 
 @pytest.mark.parametrize(

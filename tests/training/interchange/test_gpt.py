@@ -1,4 +1,4 @@
-"""GPT's files: Hugging Face's and OpenAI's, read and written bit for bit."""
+"""GPT's files: the release's layout and Hugging Face's, read and written bit for bit."""
 
 import json
 import shutil
@@ -14,11 +14,9 @@ from modeling.architectures.table import make_encoder
 from tests import tiny
 from tests.conversion import convert
 from tests.modeling.architectures.test_gpt import read_config, weights
-from training.interchange import hugging_face, hugging_face_task, openai
+from training.interchange import hugging_face, hugging_face_task
 
 THEIRS = tests.GOLDEN / "gpt" / "hf"
-# As openai.write lists those of the golden model, but for what is not its encoder's.
-VARIABLES = json.loads((tests.GOLDEN / "gpt" / "variables.json").read_text())
 
 
 def by_name(source):
@@ -27,22 +25,22 @@ def by_name(source):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The golden model in all three layouts, each converted from the one before."""
+    """The golden model in both layouts, each converted from the one before."""
     folder = tmp_path_factory.mktemp("layouts")
     source = str(THEIRS)
-    for layout in ("release", "openai", "hugging_face"):
+    for layout in ("release", "hugging_face"):
         target = str(folder / layout)
         convert(input=[source], output_dir=target, layout=layout)
         source = target
     return folder
 
 
-def test_a_model_goes_through_all_layouts_bit_for_bit(folder):
+def test_a_model_goes_through_both_layouts_bit_for_bit(folder):
     expected = weights()
     assert {v.path: tuple(v.shape) for v in make_encoder(read_config()).weights} == {
         name: value.shape for name, value in expected.items()
     }
-    for layout in ("release", "openai", "hugging_face"):
+    for layout in ("release", "hugging_face"):
         found = by_name(folder / layout)
         assert found.keys() == expected.keys()
         for name, value in expected.items():
@@ -57,27 +55,6 @@ def test_a_model_goes_through_all_layouts_bit_for_bit(folder):
         (folder / "hugging_face" / "config.json").read_text()
     ).items():
         assert said[name] == value, name
-
-
-def test_openais_files_are_in_openais_order(folder):
-    """Positions, tokens, then the variables of its graph; matrices are [1, in, out]."""
-    found = json.loads((folder / "openai" / "params_shapes.json").read_text())
-    layers = [shape for name, shape in VARIABLES if name.startswith("model/h")]
-    assert found == [[24, 32], [120, 32], *layers]
-    parts = [np.load(folder / "openai" / f"params_{n}.npy") for n in range(10)]
-    numbers, theirs = np.concatenate(parts), load_file(THEIRS / "model.safetensors")
-    first = ["positions_embed.weight", "tokens_embed.weight", "h.0.attn.c_attn.weight"]
-    begin = np.concatenate([theirs[f"transformer.{name}"].ravel() for name in first])
-    np.testing.assert_array_equal(numbers[: len(begin)], begin)
-    np.testing.assert_array_equal(numbers[-32:], theirs["transformer.h.2.ln_2.bias"])
-
-
-def test_the_released_shapes_are_read(tmp_path):
-    shutil.copy(tests.GOLDEN / "gpt" / "params_shapes.json", tmp_path)
-    shapes = openai.shapes(str(tmp_path / "params_shapes.json"))
-    assert shapes["gpt/embeddings/position_embeddings"] == (512, 768)
-    assert shapes["gpt/encoder/layer_11/attention/self/value/kernel"] == (768, 768)
-    assert sum(np.prod(shape) for shape in shapes.values()) == 116_534_784
 
 
 def test_older_files_of_theirs_have_masks_and_no_prefix(tmp_path):
@@ -113,37 +90,6 @@ def test_a_head_for_choices_has_theirs(tmp_path):
     }
     with pytest.raises(UserError, match="no head for classification .* for choice"):
         hugging_face.write(str(tmp_path / "no"), weights() | both, read_config())
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("params_3.npy", None, "params_3.npy: no such file; all ten"),
-        ("params_3.npy", b"\x93NUMPY", "params_3.npy: is damaged or incomplete"),
-        ("params_3.npy", [1.0], "describes 42,720 .* ten params_.*npy have 38,449"),
-        ("params_shapes.json", b"[[1]]", "not the shapes of a GPT.*twelve"),
-        ("params_shapes.json", b"{", "not the shapes of a GPT.*twelve"),
-    ],
-)
-def test_damaged_folders_are_refused(folder, tmp_path, name, content, message):
-    for source in (folder / "openai").iterdir():
-        (tmp_path / source.name).symlink_to(source)
-    (tmp_path / name).unlink()
-    if isinstance(content, list):
-        np.save(tmp_path / name, np.float32(content))
-    elif content:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=message):
-        by_name(tmp_path)
-
-
-def test_only_a_gpt_alone_is_written_as_openais(tmp_path):
-    tensors = weights() | {"output_weights": np.ones((1, 32), np.float32)}
-    with pytest.raises(
-        UserError, match="output_weights: OpenAI's layout holds the enc"
-    ):
-        openai.write(str(tmp_path / "no"), tensors, read_config(), {})
-    assert not (tmp_path / "no").exists()
 
 
 def test_rows_for_special_tokens_are_added(tmp_path):

@@ -7,9 +7,10 @@ import pytest
 
 from training.storage import checkpoint
 from errors import UserError
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from tests.training.interchange.hugging_face import change_config, config_of
 from training.interchange import hugging_face
+from training.interchange.table import config_from_json
 
 
 def test_config_keeps_the_exact_gelu(folder):
@@ -33,7 +34,7 @@ def test_config_keeps_the_exact_gelu(folder):
 
 
 def test_config_has_their_defaults():
-    config = BertConfig.from_dict({"model_type": "bert"})
+    config = config_from_json({"model_type": "bert"})
     assert (config.vocab_size, config.type_vocab_size) == (30522, 2)
     assert config.hidden_act == "gelu_erf"
 
@@ -127,6 +128,11 @@ def test_config_that_is_not_there(folder):
     ):
         checkpoint.read_config(str(folder / "nowhere"))
     (folder / "config.json").unlink()
+    with pytest.raises(
+        UserError, match="model/config.json: no such file; copy it from"
+    ):
+        checkpoint.read_config(str(folder))
+    (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match="bert_config.json: no such file"):
         checkpoint.read_config(str(folder))
 
@@ -134,4 +140,4 @@ def test_config_that_is_not_there(folder):
 def test_config_without_its_type():
     """Some of 2019 lack it; telling the user to remove every other key were no help."""
     with pytest.raises(ValueError, match='if the model is a BERT, add "model_type"'):
-        BertConfig.from_dict({"architectures": ["BertModel"], "vocab_size": 5})
+        config_from_json({"architectures": ["BertModel"], "vocab_size": 5})

@@ -8,15 +8,15 @@ import tests
 from training.run import checks
 from training.storage import checkpoint
 from errors import UserError
-from text.tokenizers.byte_bpe import ByteBpe
-from text.tokenizers.kinds import TokenizerOptions
-from text.tokenizers.wordpiece import WordPiece, WordSplitter
+from text.tokenizers.bpe import ByteBpe
+from text.tokenizers.table import TOKENIZERS, TokenizerOptions
+from text.tokenizers.wordpiece import WordSplitter
 from training.interchange import hugging_face_tokenizers
 
 
 def check(path, splitter):
-    classes = WordPiece.hugging_face_classes
-    hugging_face_tokenizers.check(path, splitter.settings, classes)
+    kind = TOKENIZERS["wordpiece"]
+    hugging_face_tokenizers.check(path, splitter.settings, kind)
 
 
 def test_the_tokens_of_a_tokenizer_json_next_to_weights_count(tmp_path):
@@ -24,15 +24,15 @@ def test_the_tokens_of_a_tokenizer_json_next_to_weights_count(tmp_path):
         TokenizerOptions().load_tokenizer(str(tests.GOLDEN / name))
         for name in ("tokenization/uncased_vocab.txt", "tokenization/cased_vocab.txt")
     )
-    (tmp_path / "tokenizer.json").write_text(ours.hugging_face_json)
+    (tmp_path / "tokenizer.json").write_text(ours.hugging_face().json)
     checks._check_ids(ours, str(tmp_path))
     with pytest.raises(UserError, match="token .* in .*tokenizer.json, next to"):
         checks._check_ids(other, str(tmp_path))
     bytes_folder = tests.GOLDEN / "byte_bpe"
     pieces = TokenizerOptions().load_tokenizer(str(bytes_folder))
-    (tmp_path / "tokenizer.json").write_text(pieces.hugging_face_json)
+    (tmp_path / "tokenizer.json").write_text(pieces.hugging_face().json)
     checks._check_ids(pieces, str(tmp_path))
-    fewer = ByteBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face_json
+    fewer = ByteBpe(pieces.vocabulary, pieces.merges[:-1]).hugging_face().json
     (tmp_path / "tokenizer.json").write_text(fewer)
     with pytest.raises(UserError, match="has other merges than the merges.txt of"):
         checks._check_ids(pieces, str(tmp_path))
@@ -44,15 +44,13 @@ def test_byte_level_models_need_a_byte_level_vocabulary(folder):
     said = json.dumps({"tokenizer_class": "RobertaTokenizer"})
     (folder / "tokenizer_config.json").write_text(said)
     path = checkpoint.resolve(str(folder))
-    hugging_face_tokenizers.check(path, {}, ByteBpe.hugging_face_classes)
-    with pytest.raises(
-        UserError, match="RobertaTokenizer.*the --vocab_file next to it"
-    ):
+    hugging_face_tokenizers.check(path, {}, TOKENIZERS["byte_bpe"])
+    with pytest.raises(UserError, match="RobertaTokenizer.*the --vocab_file next to"):
         check(path, WordSplitter())
     said = json.dumps({"tokenizer_class": "BertTokenizer"})
     (folder / "tokenizer_config.json").write_text(said)
     with pytest.raises(UserError, match="BertTokenizer.* as RobertaTokenizer"):
-        hugging_face_tokenizers.check(path, {}, ByteBpe.hugging_face_classes)
+        hugging_face_tokenizers.check(path, {}, TOKENIZERS["byte_bpe"])
 
 
 @pytest.mark.parametrize(
@@ -71,6 +69,18 @@ def test_text_split_otherwise_is_refused(folder, said, flags):
     values = dict(flag.removeprefix("--").split("=") for flag in flags.split())
     given = {name: value == "true" for name, value in values.items()}
     check(path, WordSplitter(**given))
+
+
+def test_a_tokenizer_json_alone_says_how_text_is_split(tmp_path):
+    """Next to a vocab.txt, too, with which a flag was free before."""
+    path = str(tests.GOLDEN / "tokenization" / "uncased_vocab.txt")
+    cased = TokenizerOptions(do_lower_case=False).load_tokenizer(path)
+    (tmp_path / "tokenizer.json").write_text(cased.hugging_face().json)
+    (tmp_path / "model.safetensors").touch()
+    weights = str(tmp_path / "model.safetensors")
+    check(weights, cased.splitter)
+    with pytest.raises(UserError, match="tokenizer.json: .*pass --do_lower_case=false"):
+        check(weights, WordSplitter())
 
 
 def test_tokenizer_that_says_nothing_passes(folder):
@@ -99,9 +109,9 @@ def test_other_tokenizers_are_refused(folder, content, message):
 
 def test_the_flags_that_a_models_text_needs_are_told(tmp_path):
     path = str(tmp_path / "model.safetensors")
-    read = WordPiece.hugging_face_settings
-    assert hugging_face_tokenizers.settings_of(path, read) == {}
+    kind = TOKENIZERS["wordpiece"]
+    assert hugging_face_tokenizers.settings_of(path, kind) == {}
     (tmp_path / "model.safetensors").touch()
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    found = hugging_face_tokenizers.settings_of(path, read)
+    found = hugging_face_tokenizers.settings_of(path, kind)
     assert found == {"do_lower_case": False, "strip_accents": False}

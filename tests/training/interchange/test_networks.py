@@ -8,8 +8,8 @@ import pytest
 from training.storage import checkpoint
 from errors import UserError
 from training.interchange import networks
-from training.interchange.bert_names import BERT
-from training.interchange.names import Network
+from training.interchange.adapter import Network
+from training.interchange.bert_adapter import BertAdapter
 
 
 def _own(scope):
@@ -33,7 +33,7 @@ BOTH = {"toy/table": 1, "toy/head": 2, "teacher/head": 3, "global_step": 4}
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
-    monkeypatch.setattr(networks, "NAMES", {"bert": BERT, "toy": _TOY})
+    monkeypatch.setattr(networks, "ADAPTERS", {"bert": BertAdapter(), "toy": _TOY})
 
 
 def test_a_network_is_found_and_taken_out():

@@ -18,7 +18,8 @@ from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, tasks
-from modeling.optimizers.table import Recipe
+from modeling.optimizers.table import OptimizerSettings
+from tests.log import Log
 from tests.training.interchange.roberta import (
     CONFIG,
     GOLDEN,
@@ -26,8 +27,8 @@ from tests.training.interchange.roberta import (
     convert,
     masked_lm_in,
 )
-from training.interchange import hugging_face
-from training.interchange.roberta_names import ROBERTA
+from training.interchange import hugging_face, table
+from training.interchange.table import ADAPTERS
 
 POOLER = ["roberta/pooler/dense/bias", "roberta/pooler/dense/kernel"]
 HEADS = {
@@ -67,6 +68,7 @@ def assert_close(found, expected, mask=None):
 # --- the same numbers ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HEADS)
 def test_models_equal_hugging_face(kind):
     inputs, values = golden_outputs(kind)
@@ -162,22 +164,6 @@ def test_masked_lm_equals_fairseq(fairseq_weights):
 # --- the same training ---------------------------------------------------------------
 
 
-class Log:
-    """Keeps what a report would print."""
-
-    def __init__(self):
-        self.rows = []
-
-    def begin(self, step):
-        pass
-
-    def live(self, step, values, **_):
-        pass
-
-    def training(self, step, values, *, updates, seconds):
-        self.rows.append(values)
-
-
 def masked_rows(trace):
     """The rows of fairseq's updates, as records give them: padded places of targets."""
     tokens, targets = trace["src_tokens"], trace["target"]
@@ -202,7 +188,7 @@ def test_twenty_updates_equal_fairseq(fairseq_weights):
     objective = masked_lm.MaskedLM()
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     config = dataclasses.replace(CONFIG, **still)
-    recipe = {"optimizer": "fairseq_adam", "adam_beta_2": 0.98, "clip_norm": 0.0}
+    optimizer = OptimizerSettings("fairseq_adam", adam_beta_2=0.98, clip_norm=0.0)
     run = loop.Trainer(
         distribution.make("one"),
         lambda: objective.network(config),
@@ -212,7 +198,7 @@ def test_twenty_updates_equal_fairseq(fairseq_weights):
             num_warmup_steps=5,
             learning_rate=5e-3,
             batch_size=4,
-            recipe=Recipe(**recipe),
+            optimizer=optimizer,
             save_every_steps=0,
             log_every_steps=1,
         ),
@@ -264,12 +250,12 @@ def test_every_tensor_has_its_name():
     in_files = set()
     for kind in HEADS:
         for name in load_file(GOLDEN / "hf" / kind / "model.safetensors"):
-            in_files.add(ROBERTA.of_theirs(name).released)
+            in_files.add(ADAPTERS["roberta"].of_theirs(name).released)
     weights = {v.path for v in masked_lm.MaskedLM().network(CONFIG).weights}
     heads = {"output_weights", "output_bias"}
     assert in_files == weights | heads | {f"cls/squad/{name}" for name in heads}
     for side in ("released", "theirs"):
-        names = [getattr(pair, side) for pair in ROBERTA.pairs]
+        names = [getattr(pair, side) for pair in ADAPTERS["roberta"].pairs]
         assert len(set(names)) == len(names)
 
 
@@ -384,7 +370,7 @@ def test_byte_pairs_go_along_as_they_are(tmp_path):
     size = len(json.loads((pieces / "vocab.json").read_text()))
     config = dataclasses.replace(CONFIG, vocab_size=size)
     network = masked_lm.MaskedLM().network(config)
-    tensors = {v.path: v.numpy() for v in network.variables if v.path not in POOLER}
+    tensors = {v.path: v.numpy() for v in network.weights if v.path not in POOLER}
     folder = tmp_path / "model"
     hugging_face.write(str(folder), tensors, config)
     files = {
@@ -417,8 +403,11 @@ def test_what_their_layout_lacks_is_refused(tmp_path, monkeypatch):
     tensors["cls/seq_relationship/output_weights"] = np.zeros((2, 32), np.float32)
     with pytest.raises(UserError, match="cls/seq_relationship/output_weights: Hugging"):
         hugging_face.write(str(tmp_path / "theirs"), tensors, CONFIG)
-    monkeypatch.delitem(hugging_face.NAMES, "roberta")
+    others = {name: row for name, row in ADAPTERS.items() if name != "roberta"}
+    monkeypatch.setattr(table, "ADAPTERS", others)
+    (tmp_path / "ours.json").write_text(CONFIG.to_json_string())
     with pytest.raises(UserError, match="no names for the architecture 'roberta', onl"):
-        convert(folder, tmp_path / "ours")
+        given = {"bert_config_file": str(tmp_path / "ours.json")}
+        convert(folder, tmp_path / "ours", **given)
     with pytest.raises(UserError, match="no names for the architecture 'roberta', onl"):
         hugging_face.write(str(tmp_path / "theirs"), tensors, CONFIG)

@@ -13,8 +13,7 @@ import pytest
 import convert_checkpoint
 import tests
 from training.storage import checkpoint
-from modeling.architectures.bert import BertEncoder
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig, BertEncoder
 from modeling.objectives import sentence_pairs, tasks
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tests
-from modeling.architectures.albert_config import AlbertConfig
-from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.albert import AlbertConfig
+from modeling.architectures.electra import ElectraConfig
 from modeling.objectives import tasks
 from tests.training.interchange.test_transformers import LENGTH, TINY, rows, write_rows
 from training.interchange import hugging_face

@@ -22,13 +22,13 @@ import tokenizers
 
 import tests
 from training.storage import checkpoint, whole_model
-from modeling.architectures.electra_config import ElectraConfig
-from modeling.architectures.roberta_config import RobertaConfig
+from modeling.architectures.electra import ElectraConfig
+from modeling.architectures.roberta import RobertaConfig
 from tests import hostile_texts
 from tests.conversion import convert
 from text.tokenizers import sentencepiece_files
-from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.sentencepiece_files import Piece
+from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.wordpiece import WordPiece, WordSplitter
 
 pytestmark = [
@@ -44,7 +44,6 @@ CASED = str(tests.GOLDEN / "tokenization" / "cased_vocab.txt")
 BYTES = tests.GOLDEN / "byte_bpe"
 GPT = tests.GOLDEN / "gpt_bpe"
 PIECES = tests.GOLDEN / "sentencepiece"
-HUGGING_FACE_WORDS = {"gpt_words": "hugging_face"}
 
 # Folder -> model type, their class, its arguments; our vocabulary and flags.
 KINDS = {
@@ -69,11 +68,8 @@ KINDS = {
     ),
     "gpt": (
         *("openai-gpt", "OpenAIGPTTokenizer"),
-        {
-            "vocab": f"{GPT}/encoder_bpe_40000.json",
-            "merges": f"{GPT}/vocab_40000.bpe",
-        },
-        *(f"{GPT}/encoder_bpe_40000.json", HUGGING_FACE_WORDS),
+        {"vocab": f"{GPT}/encoder_bpe_40000.json", "merges": f"{GPT}/vocab_40000.bpe"},
+        *(f"{GPT}/encoder_bpe_40000.json", {}),
     ),
     "albert": (
         *("albert", "AlbertTokenizer", {"model": f"{PIECES}/tiny.model"}),
@@ -220,8 +216,8 @@ def compare(folder: pathlib.Path, number: int) -> dict[str, collections.Counter]
             (folder / target / "config.json").write_text(said)
         for file, content in ours.files.items():
             (folder / target / file).write_bytes(content)
-        (folder / target / "tokenizer.json").write_text(ours.hugging_face_json)
-        config = json.dumps(ours.hugging_face_config)
+        (folder / target / "tokenizer.json").write_text(ours.hugging_face().json)
+        config = json.dumps(ours.hugging_face().config)
         (folder / target / "tokenizer_config.json").write_text(config)
     names = [*make, *(f"written {name}" for name in make)]
     names += [_convert(folder, name) for name in CONVERTED]
@@ -241,8 +237,8 @@ def _differences(folder, texts):
     *by_us, name = folder.name.split()
     written = bool(by_us)
     *_, flags = KINDS.get(name, ({},))
-    if not written:  # the file decides, except about what it has no words for
-        flags = {name: flags[name] for name in HUGGING_FACE_WORDS if name in flags}
+    if not written:  # the file decides
+        flags = {}
     ours = TokenizerOptions(**flags).load_tokenizer(str(folder))
     causes = (
         _causes_of_words(ours)

@@ -10,12 +10,13 @@ from safetensors.numpy import load_file, save_file
 
 import tests
 from training.storage import checkpoint
-from modeling.architectures.table import config_from_dict, make_encoder
+from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm, span_beams, tasks
 from modeling.objectives.span_heads import SPAN_HEADS
 from tests.conversion import convert
 from tests.modeling.architectures.test_xlnet import inputs_of, read_config
 from training.interchange import hugging_face, table
+from training.interchange.table import config_from_json
 
 GOLDEN = tests.GOLDEN / "xlnet"
 THEIRS = GOLDEN / "hf"
@@ -178,7 +179,7 @@ def test_a_model_goes_through_both_layouts_bit_for_bit(tmp_path, kind):
     config = json.loads((tmp_path / "hugging_face" / "config.json").read_text())
     for name, value in config.items():
         assert name in ("d_head", "num_labels") or said[name] == value, name
-    assert config_from_dict(config) == config_from_dict(said)
+    assert config_from_json(config) == config_from_json(said)
 
 
 def test_an_encoder_saved_alone_has_no_prefix(tmp_path):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from training.storage import checkpoint
-from modeling.architectures.t5_decoder import TextToTextModel
+from modeling.architectures.t5.t5_decoder import TextToTextModel
 from modeling.architectures.table import make_encoder
 from modeling.objectives import (
     masked_lm,
@@ -215,12 +215,7 @@ def theirs(model, case: Case) -> dict[str, np.ndarray]:
 
 
 def ours(case: Case, folder: pathlib.Path) -> dict[str, np.ndarray]:
-    """Our outputs by their names, with a network as a run would load it.
-
-    Raises:
-        UserError: the folder is refused.
-        AssertionError: something of the file has no place in our network.
-    """
+    """Our outputs by their names, with a network as a run would load it."""
     config = checkpoint.read_config(str(folder))
     head = head_of(case)
     network = head.network(config, case.values["num_labels"])

@@ -14,21 +14,23 @@ import tests
 from training.backend import tf
 from training.run import determinism
 from benchmarks import kills
-from tests import forked, jobs
+from tests import forked, jobs, tiers
 
 ROOT = str(tests.ROOT)
 SAME_BITS = os.path.join(ROOT, "tests", "programs", "same_bits.py")
 
 
 @pytest.mark.slow
-def test_two_processes_train_to_the_same_bits_in_every_way():
-    # Side by side: what races, does so while cores are short. All ways in all types are
-    # tried by the program without "few"; the killed runs below train in the plainest.
-    processes = [
-        jobs.started([sys.executable, SAME_BITS, "few"], stderr=None) for _ in range(2)
-    ]
+@pytest.mark.parametrize(
+    "ways, number", tiers.cases([("few", 2), ("all", 10)], [("few", 2)])
+)
+def test_two_processes_train_to_the_same_bits_in_every_way(ways, number):
+    # Side by side: what races, does so while cores are short.
+    line = [sys.executable, SAME_BITS, ways]
+    env = {k: v for k, v in jobs.ENVIRONMENT.items() if k != "XLA_FLAGS"}
+    processes = [jobs.started(line, stderr=None, env=env) for _ in range(2)]
     first, second = (json.loads(p.communicate()[0].splitlines()[-1]) for p in processes)
-    assert len(set(first.values())) == len(first) == 3
+    assert len(set(first.values())) == len(first) == number
     assert first == second
 
 
@@ -65,7 +67,11 @@ def inputs(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job, times", [("pretraining", 2), ("fine_tuning", 1)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "job, times",
+    [("pretraining", 2), ("fine_tuning", 1)],
+)
 def test_killed_again_and_again_it_ends_with_the_same_bits(
     job, times, inputs, tmp_path, monkeypatch
 ):
@@ -120,6 +126,7 @@ def test_gpus_are_exact_where_asked_and_said_not_to_be_elsewhere(monkeypatch, ca
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_operations_that_must_be_exact_train_too(inputs, tmp_path):
     """Under op determinism an operation that has no exact form, or no seed, is an error."""
     commands = kills.commands(inputs, 0.05)

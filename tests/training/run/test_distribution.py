@@ -112,8 +112,7 @@ def test_tpu_of_this_machine_may_use_its_files(tmp_path, name):
 def test_tpu_of_other_machines_wants_files_that_those_reach(tmp_path, where):
     given = flags(tmp_path, use_tpu=True, **where)
     with pytest.raises(
-        UserError,
-        match="output: the TPU .* other machines.* gs:// .*--tpu_name=local",
+        UserError, match="output: the TPU .* other machines.* gs:// .*--tpu_name=local"
     ):
         parity.Options(**given)
     parity.Options(**given | {"output_dir": "gs://bucket/output"})

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_a_folder_of_transformers_5_is_enough(tmp_path):
     """It has a tokenizer.json, and no vocab.txt."""
     path = hugging_face(tmp_path / "a", tokenize_chinese_chars=False)
     given = options(tmp_path, init_checkpoint=path)
-    content = checks.make_tokenizer(given).hugging_face_json
+    content = checks.make_tokenizer(given).hugging_face().json
     (tmp_path / "a" / "vocab.txt").unlink()
     (tmp_path / "a" / "tokenizer.json").write_text(content)
     said = {"tokenizer_class": "TokenizersBackend"}
@@ -131,8 +132,16 @@ def test_what_nothing_knows_is_asked_for(tmp_path):
         checks.read_config(given)
 
 
+def test_a_hugging_face_folder_without_its_config_is_asked_for_it(tmp_path):
+    folder = hugging_face(tmp_path / "a")
+    os.remove(os.path.join(folder, "config.json"))
+    message = "a/config.json: no such file; copy it .*, or pass --bert_config_file"
+    with pytest.raises(UserError, match=message):
+        checks.read_config(options(tmp_path, init_checkpoint=folder))
+
+
 @pytest.mark.slow
-def test_korean_needs_its_flag_once(tmp_path, monkeypatch, capsys, untraced):
+def test_korean_needs_no_flag(tmp_path, monkeypatch, capsys, untraced):
     """From text to a model that fills masks."""
     monkeypatch.chdir(tmp_path)
     text = "나는 영화를 본다\n그는 노래를 듣는다\n\n" * 20
@@ -142,7 +151,6 @@ def test_korean_needs_its_flag_once(tmp_path, monkeypatch, capsys, untraced):
             input_file=["text.txt"],
             output_file="vocab.txt",
             vocab_size=300,
-            strip_accents=False,
         )
     )
     records.make(vocab_file="vocab.txt")
@@ -164,7 +172,7 @@ def made(tmp_path, monkeypatch):
     """Records in the current folder, and flags of a pre-training on them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(records.TEXT)
-    content = records.VOCAB_FILE.read_text(encoding="utf-8")
+    content = pathlib.Path(records.VOCAB_FILE).read_text(encoding="utf-8")
     (tmp_path / "vocab.txt").write_text(content, encoding="utf-8")
     records.make(vocab_file="vocab.txt", strip_accents=False)
     flags = pretraining.flags(tmp_path, input_file=["out.tfrecord"], max_seq_length=32)

@@ -5,9 +5,9 @@ import pytest
 
 from training.backend import tf
 from training.run import distribution, loop
-from modeling.architectures.xlnet_config import XlnetConfig
-from modeling.objectives.permuted import Permuted, PermutedSpans
-from tests.training.run.test_training import Log
+from modeling.architectures.xlnet.xlnet import XlnetConfig
+from modeling.objectives.permuted import DrawSpans, Permuted
+from tests.log import Log
 
 ROWS, LENGTH, MEMORY, REUSE = 4, 16, 12, 8
 CONFIG = XlnetConfig(
@@ -29,8 +29,10 @@ def data(first, part):
 
 
 def made(config=CONFIG, mem_len=MEMORY, **settings):
-    objective = PermutedSpans(
-        Permuted(mem_len=mem_len),
+    objective = Permuted(mem_len=mem_len, reuse_len=REUSE)
+    draw = DrawSpans(
+        alpha=6,
+        beta=1,
         reuse_len=REUSE,
         counts=np.full(LENGTH + 1, 3),
         max_predictions_per_seq=3,
@@ -49,6 +51,7 @@ def made(config=CONFIG, mem_len=MEMORY, **settings):
         loop.Settings(
             num_warmup_steps=1, learning_rate=1e-2, batch_size=ROWS, **given | settings
         ),
+        [draw],
     )
 
 
@@ -57,7 +60,8 @@ def values(trainer):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_continues_with_its_memory(tmp_path):
+@pytest.mark.exhaustive
+def test_a_resumed_run_continues_with_its_memory(tmp_path, untraced):
     straight = made()
     straight.train(data, str(tmp_path), Log())
     expected = values(straight)
@@ -95,5 +99,5 @@ def test_each_row_remembers_what_was_before_it():
 
 def test_without_memory_nothing_is_handed_on():
     trainer = made(mem_len=0)
-    assert not trainer.carried
+    assert not trainer.row_state
     assert not any(name.startswith("training/") for name in trainer.variables)

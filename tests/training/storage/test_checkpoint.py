@@ -10,7 +10,7 @@ import pytest
 
 import tests
 from training.backend import tf
-from training.storage import checkpoint, load_report, run_folder
+from training.storage import checkpoint, run_folder
 from errors import UserError
 from tests.killed import Killed
 from text.files import local
@@ -282,13 +282,13 @@ def test_path_that_leaves_a_choice_is_refused(tmp_path):
 
 def test_layers_are_folded_under_their_own_names():
     names = [f"decoder/block_00{n}/layer_001/EncDecAttention/q" for n in range(2)]
-    report = load_report.LoadReport("a", [], names, [])
+    report = checkpoint.LoadReport("a", [], names, [])
     assert "(2): decoder/block_*/layer_*/EncDecAttention/q x 2" in str(report)
 
 
 def test_names_of_another_library_are_folded_by_their_first_parts():
     names = [f"transformer.block.{n}.q.weight" for n in range(9)]
-    assert load_report.grouped(names, 4) == "transformer.* x 9"
+    assert checkpoint.grouped(names, 4) == "transformer.* x 9"
 
 
 def test_load_reports_what_matched(tmp_path):

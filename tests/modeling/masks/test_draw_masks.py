@@ -6,7 +6,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import inspect_records
@@ -14,14 +14,12 @@ import run_pretraining
 import tests
 from training.storage import checkpoint
 from errors import UserError
-from modeling.objectives.dynamic_masks import DynamicMasks
-from modeling.objectives.masked_lm import MaskedLM
-from modeling.objectives.sentence_pairs import MaskedLMNextSentence
+from modeling.masks.draw_masks import DrawMasks
 from tests import jobs
 from tests.pretraining import flags, results
-from tests.text.instances.test_full_sentences import make_records
-from text.instances.kinds import RowOptions
+from tests.records import make_records
 from text.instances.masking import prediction_counts
+from text.instances.table import RowOptions
 
 VOCAB_FILE = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
 WIDTH, MOST, CLS, SEP, MASK, FIRST = 32, 6, 1, 2, 3, 10
@@ -39,9 +37,9 @@ SETTINGS = {
 }
 
 
-def masks(objective=None, prob=0.15, **changes):
+def masks(prob=0.15, **changes):
     counts = {"counts": prediction_counts(np.arange(WIDTH + 1), prob)}
-    return DynamicMasks(objective or MaskedLM(), **SETTINGS | counts | changes)
+    return DrawMasks(**SETTINGS | counts | changes)
 
 
 def rows(lengths, first=0, seed=0):
@@ -66,7 +64,7 @@ def rows(lengths, first=0, seed=0):
 
 
 def prepared(objective, batch, seed=5):
-    made = objective.prepare(
+    made = objective(
         {name: keras.ops.convert_to_tensor(x) for name, x in batch.items()}, seed
     )
     return {name: keras.ops.convert_to_numpy(x) for name, x in made.items()}
@@ -76,7 +74,6 @@ LENGTHS = st.lists(st.integers(5, WIDTH), min_size=1, max_size=9)
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
 @given(
     LENGTHS, st.booleans(), st.sampled_from([0.01, 0.15, 0.5, 1.0]), st.integers(0, 9)
 )
@@ -176,12 +173,11 @@ ON_JAX = """
 import os, sys
 os.environ["KERAS_BACKEND"] = "jax"
 import jax, numpy
-from modeling.objectives.dynamic_masks import DynamicMasks
-from modeling.objectives.masked_lm import MaskedLM
+from modeling.masks.draw_masks import DrawMasks
 batch = dict(numpy.load(sys.argv[1]))
 for whole_words, made in zip((False, True), sys.argv[3:]):
-    objective = DynamicMasks(MaskedLM(), whole_words=whole_words, **eval(sys.argv[2]))
-    prepare = jax.jit(lambda batch: objective.prepare(batch, 5))
+    draw = DrawMasks(whole_words=whole_words, **eval(sys.argv[2]))
+    prepare = jax.jit(lambda batch: draw(batch, 5))
     numpy.savez(made, **prepare(batch))
 assert "tensorflow" not in sys.modules
 """
@@ -207,11 +203,8 @@ def test_jax_draws_the_same_masks(tmp_path):
             np.testing.assert_array_equal(values, expected[name], err_msg=name)
 
 
-def test_it_is_the_objective_that_it_wraps():
-    inner = MaskedLMNextSentence()
-    objective = masks(inner, whole_words=True)
-    assert objective.loss_weights == inner.loss_weights
-    assert objective.features == ("next_sentence_labels", "word_starts")
+def test_whole_words_need_to_know_where_words_start():
+    assert masks(whole_words=True).features == ("word_starts",)
     assert masks().features == ()
 
 
@@ -259,7 +252,8 @@ def weights(folder):
 
 
 @pytest.mark.slow
-def test_a_run_learns_resumes_and_is_held_to_its_masks(tmp_path):
+@pytest.mark.exhaustive
+def test_a_run_learns_resumes_and_is_held_to_its_masks(tmp_path, untraced):
     records = make_records(tmp_path, masking="dynamic", do_whole_word_mask=True)
     for name in ("whole", "killed", "in parts"):
         (tmp_path / name).mkdir()
@@ -287,7 +281,5 @@ def test_a_run_learns_resumes_and_is_held_to_its_masks(tmp_path):
         UserError, match=r"settings: masked_lm_prob was 0.15 and is now 0.3; choose"
     ):
         train(tmp_path / "whole", changed)
-    with pytest.raises(
-        UserError, match="--masked_lm_prob=0.3, but .* with 0.15; a run draws"
-    ):
+    with pytest.raises(UserError, match="--masked_lm_prob=0.3, but .* with 0.15; a"):
         train(tmp_path / "in parts", records, eval_input_file=[changed])

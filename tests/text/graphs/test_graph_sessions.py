@@ -8,8 +8,10 @@ import tensorflow as tf
 
 import tests
 from tests import graph_session
-from text.tokenizers import sentencepiece_learning, whole_words, wordpiece
-from text.tokenizers.kinds import TokenizerOptions
+from text.graphs.table import graph_of, libraries_of
+from text.tokenizers import whole_words, wordpiece
+from text.tokenizers.learning import sentencepiece_learning
+from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 TEXTS = ["Naïve cats, dogs?", "", "1,000 한국어 <S> a", "x" * 300, "e\u0301 é cats"]
@@ -47,9 +49,7 @@ KINDS = {
     ),  # has repetitions
     "short wordpiece": lambda folder: of_words("cats", "a", "##s", "x"),
     "byte-level BPE": lambda folder: of_file("byte_bpe"),
-    "GPT": lambda folder: of_file(
-        "gpt_bpe", "encoder_bpe_40000.json", gpt_words="hugging_face"
-    ),
+    "GPT": lambda folder: of_file("gpt_bpe", "encoder_bpe_40000.json"),
     "ALBERT": lambda folder: of_file("sentencepiece", "tiny.model"),
     "XLNet": lambda folder: of_file("sentencepiece", "xlnet.model"),
     "T5": of_t5,
@@ -61,7 +61,7 @@ def saved(tokenizer, folder):
     """The path of a SavedModel: texts to ids and tokens."""
     (folder / "files").mkdir(parents=True)
     module = tf.Module()
-    module.tokenizer = tokenizer.graph(str(folder / "files"))
+    module.tokenizer = graph_of(tokenizer, str(folder / "files"))
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
     def encode(texts):
@@ -100,10 +100,11 @@ def test_every_kind_in_python_and_in_a_server(kind, tmp_path):
     path = saved(tokenizer, tmp_path / "saved")
     expected = in_python(tokenizer)
     assert by_functions(path) == expected
-    assert by_session(path, tokenizer.libraries) == expected
+    assert by_session(path, libraries_of(tokenizer)) == expected
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_models_of_different_vocabularies_keep_apart_in_one_process(tmp_path):
     some, others = of_words("cats", "a", "é"), of_words("a", "e", "cats")
     paths = [saved(x, tmp_path / f"{i}") for i, x in enumerate([some, others, some])]

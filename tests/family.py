@@ -1,0 +1,84 @@
+"""Small models of the whole family, and the scripts that are fine-tuned from them."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+
+import run_classifier
+import run_ner
+import run_squad
+import run_swag
+from training.storage import checkpoint
+from modeling.architectures.albert import AlbertConfig
+from modeling.architectures.config import EncoderConfig
+from modeling.architectures.electra import ElectraConfig
+from modeling.architectures.elmo.elmo import ElmoConfig
+from modeling.architectures.gpt import GptConfig
+from modeling.architectures.t5.t5_config import T5Config
+from modeling.architectures.table import make_encoder
+from modeling.architectures.xlnet.xlnet import XlnetConfig
+from tests import jobs, ner, squad, swag, tiny
+
+_SIZES = {
+    "vocab_size": 9,
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 64,
+}
+CONFIGS = {
+    "albert": AlbertConfig(**_SIZES),
+    "electra": ElectraConfig(**_SIZES),
+    "xlnet": XlnetConfig(9, 16, 2, 2, 8, 16, "gelu", True),
+    "elmo": ElmoConfig(9, hidden_size=16, lstm_size=12),
+    "gpt": GptConfig(9, 16, 2, 2, 16, max_position_embeddings=64),
+    "t5": T5Config(9, 16, 2, 2, 16, attention_head_size=8, eos_token_id=3),
+}
+
+
+def write_start(
+    folder: pathlib.Path, config: EncoderConfig
+) -> tuple[dict, dict[str, np.ndarray]]:
+    """A checkpoint for the vocabulary there, and its config; its flags and weights."""
+    size = len((folder / "vocab.txt").read_text().split())
+    config = dataclasses.replace(config, vocab_size=size)
+    (folder / "config.json").write_text(config.to_json_string())
+    weights = {v.path: v.numpy() for v in make_encoder(config, seed=7).weights}
+    prefix = str(folder / "model.ckpt-best")
+    checkpoint.write_bundle(prefix, weights)
+    return {"init_checkpoint": prefix}, weights
+
+
+def classifier_files(folder: pathlib.Path) -> None:
+    """Pairs of texts with a label, a vocabulary and a config."""
+    lines = "text_a\ttext_b\tlabel\n" + "a b\tb\tx\nb a\ta\ty\n" * 8
+    for name in ("train", "dev"):
+        (folder / f"{name}.tsv").write_text(lines)
+    tiny.write(folder, ["a", "b"], tiny.config(max_position_embeddings=64))
+
+
+def classifier_flags(folder: pathlib.Path, **changes) -> dict:
+    own = {
+        "task_name": "custom",
+        "data_dir": str(folder),
+        "train_file": "train.tsv",
+        "dev_file": "dev.tsv",
+        "text_a_column": "text_a",
+        "text_b_column": "text_b",
+        "max_seq_length": 16,
+    }
+    return jobs.flags(folder, **own | changes)
+
+
+# By the name that Hugging Face gives the head: a script, its files, its flags, its score.
+TASKS = {
+    "SequenceClassification": (
+        *(run_classifier, classifier_files, classifier_flags, "eval_accuracy"),
+    ),
+    "QuestionAnswering": (run_squad, squad.write_files, squad.flags, "eval_f1"),
+    "TokenClassification": (run_ner, ner.write_files, ner.flags, "eval_f1"),
+    "MultipleChoice": (run_swag, swag.write_files, swag.flags, "eval_accuracy"),
+}

@@ -20,11 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+import command_line
 import options
 from errors import UserError
-from text.files import inputs, local, protected, sources, tables
+from text.files import inputs, local, tables
 from text.progress import Progress
-from text.tokenizers.kinds import TokenizerOptions
+from training.queries.options import QueryOptions
 
 _TEXT = "text"  # the column of a file of lines
 _ROWS_AT_ONCE = 256  # whose masks are sorted by length
@@ -32,7 +33,7 @@ _NOT_IN_TSV = {"\t": "a tab", "\n": "a line feed", "\r": "a carriage return"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TokenizerOptions):
+class Options(QueryOptions):
     input_file: str = options.field(
         help="The texts: .tsv or .csv with a header, .jsonl, or any other file with one "
         "text per line; plain or .gz. - reads lines from standard input."
@@ -43,53 +44,51 @@ class Options(TokenizerOptions):
     init_checkpoint: str = options.field(
         help="A checkpoint with a masked-LM head: prefix or directory."
     )
-    vocab_file: str | None = options.field(
-        None, help="The vocabulary; by default, the one next to the weights."
-    )
-    bert_config_file: str | None = options.field(
-        None,
-        help="The architecture; by default, bert_config.json next to the weights, or the "
-        "config.json of a Hugging Face model.",
-    )
     text_columns: list[str] = options.field(
         [_TEXT],
         help="The columns to rewrite. For pairs, list both, or the one to rewrite.",
+        distinct=True,
     )
     num_copies: int = options.field(
         20,
         help="How many versions of a row to draw; those that repeat are left out.",
-        most=10_000,
+        at_most=10_000,
+        at_least=1,
     )
     keep_original: bool = options.field(
         True, help="Write every row itself before its copies."
     )
     mask_probability: float = options.field(
-        0.4, help="Probability that a word of a copy is masked and replaced."
+        0.4,
+        help="Probability that a word of a copy is masked and replaced.",
+        at_least=0,
+        at_most=1,
     )
     top_k: int = options.field(
-        15, help="Choose among this many of the most probable words."
+        15, help="Choose among this many of the most probable words.", at_least=1
     )
     ngram_probability: float = options.field(
-        0.0, help="Probability that only 1 to 5 adjacent words of a copy are kept."
+        0.0,
+        help="Probability that only 1 to 5 adjacent words of a copy are kept.",
+        at_least=0,
+        at_most=1,
     )
     max_seq_length: int = options.field(
         128,
         help="Maximum number of tokens in a row of the network, which contains a text "
         "twice; of longer texts, it reads the part around a word.",
-        most=options.MOST_TOKENS,
+        at_most=options.MOST_TOKENS,
+        at_least=16,
     )
     batch_size: int = options.field(
-        64, help="Rows of the network per batch.", most=options.MOST_ROWS
+        64, help="Rows of the network per batch.", at_most=options.MOST_ROWS, at_least=1
     )
-    random_seed: int = options.field(12345, help="Seed of all random choices.")
+    random_seed: int = options.field(
+        12345, help="Seed of all random choices.", at_least=0
+    )
 
     def __post_init__(self):
-        for name in ("num_copies", "top_k", "batch_size"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name}={getattr(self, name)}: must be at least 1")
-        for name in ("mask_probability", "ngram_probability"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"--{name}={getattr(self, name)}: must be from 0 to 1")
+        super().__post_init__()
         if self.output_file.endswith(".gz"):
             raise UserError(
                 f"--output_file={self.output_file}: is not compressed; leave .gz out"
@@ -99,19 +98,6 @@ class Options(TokenizerOptions):
                 "--mask_probability and --ngram_probability are both 0, so all copies "
                 "would be the same; raise one of them"
             )
-        if self.random_seed < 0:
-            raise UserError(f"--random_seed={self.random_seed}: must be at least 0")
-        if self.max_seq_length < 16:
-            raise UserError(
-                f"--max_seq_length={self.max_seq_length}: must be at least 16"
-            )
-        if not self.text_columns or len(set(self.text_columns)) < len(
-            self.text_columns
-        ):
-            raise UserError(
-                f"--text_columns={','.join(self.text_columns)}: list columns, each of "
-                "them once"
-            )
 
     @property
     def output_form(self) -> str:
@@ -119,9 +105,11 @@ class Options(TokenizerOptions):
 
 
 if __name__ == "__main__":
-    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(
+        Options
+    )  # --help and mistakes are answered before TensorFlow loads
 
-from training.queries import mask_filling
+from training.queries import mask_filling, query
 from text.tasks import augmentation
 
 
@@ -145,42 +133,35 @@ class Counts:
     empty: int = 0  # lines
 
 
-def main(given: Options) -> None:
-    """Does what the flags ask for.
-
-    Raises:
-        UserError: flags, rows, vocabulary and weights do not match.
-    """
-    _check_paths(given)
-    tokenizer, config, model = mask_filling.load(given)
-    if given.max_seq_length > config.max_position_embeddings:
-        raise UserError(
-            f"--max_seq_length={given.max_seq_length}: the model has only "
-            f"max_position_embeddings={config.max_position_embeddings}"
-        )
+def main(flags: Options) -> None:
+    """Does what the flags ask for."""
+    read = [flags.input_file, flags.vocab_file, flags.bert_config_file]
+    query.check_output(flags, [*read, flags.init_checkpoint])
+    tokenizer, config, model = mask_filling.load(flags)
+    query.check_length(flags, config)
     # A row that cannot be read is found now, not in an hour.
-    is_file = given.input_file != inputs.STANDARD_INPUT
-    total = sum(1 for _ in _read(given, Counts())) if is_file else None
+    is_file = flags.input_file != inputs.STANDARD_INPUT
+    total = sum(1 for _ in _read(flags, Counts())) if is_file else None
     counts = Counts()
-    local.remove_temporaries(os.path.realpath(given.output_file))
-    with local.replacing(given.output_file, "w") as file:
+    local.remove_temporaries(os.path.realpath(flags.output_file))
+    with local.replacing(flags.output_file, "w") as file:
         with Progress("rewriting", total, "rows") as progress:
             write = None
-            for some in _augmented(given, tokenizer, model, counts):
+            for some in _augmented(flags, tokenizer, model, counts):
                 for values, copies in some:
-                    write = write or _writer(given.output_form, file, list(values))
-                    for row in [values] * given.keep_original + copies:
+                    write = write or _writer(flags.output_form, file, list(values))
+                    for row in [values] * flags.keep_original + copies:
                         write(row)
                 progress.advance(len(some))
         if not counts.rows:
-            raise UserError(f"{inputs.name(given.input_file)}: contains no text")
-    _report(given, counts)
+            raise UserError(f"{inputs.name(flags.input_file)}: contains no text")
+    _report(flags, counts)
 
 
-def _report(given, counts):
-    originals = f"{counts.rows} rows and " if given.keep_original else ""
+def _report(flags: Options, counts):
+    originals = f"{counts.rows} rows and " if flags.keep_original else ""
     print(
-        f"{given.output_file}: {originals}{counts.copies} copies; {counts.repeated} more "
+        f"{flags.output_file}: {originals}{counts.copies} copies; {counts.repeated} more "
         "were equal to another text of their row and left out",
         file=sys.stderr,
     )
@@ -193,7 +174,7 @@ def _report(given, counts):
 # === Rewriting =======================================================================
 
 
-def _augmented(given, tokenizer, model, counts) -> Iterator[list[tuple]]:
+def _augmented(flags: Options, tokenizer, model, counts) -> Iterator[list[tuple]]:
     """Yields lists of rows, each with its copies."""
     vocabulary = tokenizer.vocabulary
     candidates = augmentation.candidates_of(vocabulary)
@@ -204,36 +185,36 @@ def _augmented(given, tokenizer, model, counts) -> Iterator[list[tuple]]:
     filler = mask_filling.Filler(
         model,
         candidates,
-        top_k=given.top_k,
+        top_k=flags.top_k,
         pad_id=vocabulary.pad_id,
-        max_seq_length=given.max_seq_length,
-        batch_size=given.batch_size,
+        max_seq_length=flags.max_seq_length,
+        batch_size=flags.batch_size,
     )
-    rows = enumerate(_read(given, counts))
+    rows = enumerate(_read(flags, counts))
     while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
         texts = [
-            _drawn(given, tokenizer, values[column], (number, place))
+            _drawn(flags, tokenizer, values[column], (number, place))
             for number, values in some
-            for place, column in enumerate(given.text_columns)
+            for place, column in enumerate(flags.text_columns)
         ]
-        copies = _rewritten(given, texts, filler, vocabulary)
-        yield [(values, _copies(given, values, copies, counts)) for _, values in some]
+        copies = _rewritten(flags, texts, filler, vocabulary)
+        yield [(values, _copies(flags, values, copies, counts)) for _, values in some]
 
 
-def _copies(given, values, copies, counts) -> list[dict]:
+def _copies(flags: Options, values, copies, counts) -> list[dict]:
     """The distinct copies of a row, whose columns are the next of `copies`."""
-    columns = given.text_columns
+    columns = flags.text_columns
     original = tuple(values[column] for column in columns)
     of_columns = [next(copies) for _ in columns]
     kept = augmentation.distinct(original, zip(*of_columns, strict=True))
     counts.rows += 1
     counts.copies += len(kept)
-    counts.repeated += given.num_copies - len(kept)
+    counts.repeated += flags.num_copies - len(kept)
     counts.unchanged += not kept
     return [values | dict(zip(columns, copy, strict=True)) for copy in kept]
 
 
-def _drawn(given, tokenizer, text, numbers) -> Text:
+def _drawn(flags: Options, tokenizer, text, numbers) -> Text:
     ids, words = augmentation.split(tokenizer, text)
     return Text(
         text,
@@ -241,23 +222,23 @@ def _drawn(given, tokenizer, text, numbers) -> Text:
         words,
         [
             augmentation.draw(
-                (given.random_seed, *numbers, copy),
+                (flags.random_seed, *numbers, copy),
                 words,
-                given.mask_probability,
-                given.ngram_probability,
+                flags.mask_probability,
+                flags.ngram_probability,
             )
-            for copy in range(given.num_copies)
+            for copy in range(flags.num_copies)
         ],
     )
 
 
-def _rewritten(given, texts, filler, vocabulary) -> Iterator[list[str]]:
+def _rewritten(flags: Options, texts, filler, vocabulary) -> Iterator[list[str]]:
     """Yields the copies of each text; a word is asked for once, for all of them."""
     asked = [sorted({n for c in text.changes for n in c.words}) for text in texts]
     found = filler.find(
         [
             augmentation.masked(
-                text.ids, text.words[number], vocabulary, given.max_seq_length
+                text.ids, text.words[number], vocabulary, flags.max_seq_length
             )
             for text, numbers in zip(texts, asked, strict=True)
             for number in numbers
@@ -275,25 +256,9 @@ def _rewritten(given, texts, filler, vocabulary) -> Iterator[list[str]]:
 # === Files ===========================================================================
 
 
-def _check_paths(given):
-    """Refuses now what would otherwise fail at the end."""
-    path = given.output_file
-    sources.refuse_remote(path)
-    if os.path.isdir(path):
-        raise UserError(f"{path}: is a folder; name a file in it")
-    read = [given.input_file, given.vocab_file, given.bert_config_file]
-    protected.refuse([path], [*read, given.init_checkpoint])
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise UserError(
-            f"{path}: there is no folder {folder}; create it, or choose another "
-            "--output_file"
-        )
-
-
-def _read(given, counts) -> Iterator[dict]:
+def _read(flags: Options, counts) -> Iterator[dict]:
     """Yields the rows of the input, which the output can hold."""
-    path, columns = given.input_file, None
+    path, columns = flags.input_file, None
     name = inputs.name(path)
     if tables.form_of(path):
         rows = tables.read(path)
@@ -306,21 +271,21 @@ def _read(given, counts) -> Iterator[dict]:
             counts.empty += 1
             continue
         columns = columns or values.keys()
-        _check(given, where, values, columns)
+        _check(flags, where, values, columns)
         yield values
 
 
-def _check(given, where, values, columns):
-    for column in given.text_columns:
+def _check(flags: Options, where, values, columns):
+    for column in flags.text_columns:
         tables.text(values, column, where, "--text_columns")
-    if given.output_form == "jsonl":
+    if flags.output_form == "jsonl":
         return
     if values.keys() != columns:
         raise UserError(
             f"{where}: has the keys {', '.join(values)}, the first row "
             f"{', '.join(columns)}; a table needs the same in all rows, so write a .jsonl"
         )
-    if given.output_form == "tsv":
+    if flags.output_form == "tsv":
         for text in (*values, *map(_cell, values.values())):
             for character, what in _NOT_IN_TSV.items():
                 if character in text:
@@ -339,16 +304,15 @@ def _writer(form, file, columns):
     """What writes a row; a table's header is written now."""
     if form == "jsonl":
         return lambda values: file.write(json.dumps(values, ensure_ascii=False) + "\n")
-    if form == "tsv":
-        write = _write_tsv(file)
-    else:
-        write = csv.writer(file, lineterminator="\n").writerow
+
+    def write(cells):
+        if form == "csv":
+            csv.writer(file, lineterminator="\n").writerow(cells)
+        else:
+            file.write("\t".join(cells) + "\n")
+
     write(columns)
     return lambda values: write([_cell(values[column]) for column in columns])
-
-
-def _write_tsv(file):
-    return lambda cells: file.write("\t".join(cells) + "\n")
 
 
 def _cell(value) -> str:
@@ -358,4 +322,4 @@ def _cell(value) -> str:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -12,103 +12,79 @@ import sys
 
 import numpy as np
 
+import command_line
 import options
 from errors import UserError
 from text.files import inputs
-from text.tokenizers.kinds import TokenizerOptions
+from training.queries.options import QueryOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TokenizerOptions):
+class Options(QueryOptions):
     init_checkpoint: str = options.field(
         help="A checkpoint that run_pretraining.py --objective=next_token trained, or a "
         "GPT: prefix or directory."
     )
-    vocab_file: str | None = options.field(
-        None, help="The vocabulary; by default, the one next to the weights."
-    )
-    bert_config_file: str | None = options.field(
-        None,
-        help="The architecture; by default, bert_config.json next to the weights, or the "
-        "config.json of a Hugging Face model.",
-    )
     text: str | None = options.field(
         None, help="The text to continue; by default, lines from standard input."
     )
-    num_tokens: int = options.field(40, help="Number of tokens to add, at most.")
+    num_tokens: int = options.field(
+        40, help="Number of tokens to add, at most.", at_least=1
+    )
     temperature: float = options.field(
         0.0,
         help="Draw tokens, from their probabilities at this temperature: 1 takes them as "
         "they are, less prefers the probable ones. 0 takes the most probable token.",
+        at_least=0,
     )
     top_k: int = options.field(
         0,
         help="With --temperature: draw from this many of the most probable tokens only. 0 "
         "draws from all.",
+        at_least=0,
+        only_for={"temperature": options.GIVEN},
     )
     num_samples: int = options.field(
         1,
         help="With --temperature: how many continuations to draw for each text.",
-        most=10_000,
+        at_most=10_000,
+        at_least=1,
+        only_for={"temperature": options.GIVEN},
     )
-    seed: int = options.field(12345, help="With --temperature: the seed.")
+    seed: int = options.field(12345, help="With --temperature: the seed.", at_least=0)
     start_token: bool = options.field(
         True,
         help="Begin with the token at the start of rows, as models trained here do. false "
         "for OpenAI's released GPT, which was trained without one.",
     )
 
-    def __post_init__(self):
-        for name, least in (
-            ("num_tokens", 1),
-            ("num_samples", 1),
-            ("top_k", 0),
-            ("seed", 0),
-        ):
-            if getattr(self, name) < least:
-                raise UserError(
-                    f"--{name}={getattr(self, name)}: must be at least {least}"
-                )
-        if not 0 <= self.temperature < float("inf"):
-            raise UserError(
-                f"--temperature={self.temperature}: must be at least 0 and finite"
-            )
-        for name in ("top_k", "num_samples"):
-            value = getattr(self, name)
-            if (
-                not self.temperature
-                and value != Options.__dataclass_fields__[name].default
-            ):
-                raise UserError(
-                    f"--{name}={value} has no effect without --temperature; add it, or "
-                    f"remove --{name}"
-                )
-
 
 if __name__ == "__main__":
-    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(
+        Options
+    )  # --help and mistakes are answered before TensorFlow loads
 
 from training.queries import continuation
 
 
-def main(given: Options) -> None:
-    tokenizer, config, model = continuation.load(given)
+def main(flags: Options) -> None:
+    tokenizer, config, model = continuation.load(flags)
     vocabulary = tokenizer.vocabulary
-    if given.start_token and not vocabulary.head:
+    if flags.start_token and not vocabulary.head:
         raise UserError(
             f"{vocabulary.path}: its rows do not begin with a token of their own; pass "
             "--start_token=false"
         )
-    start = vocabulary.head if given.start_token else ()
+    start = vocabulary.head if flags.start_token else ()
     ends = {vocabulary.sep_id, vocabulary.end_id}
     allowed = np.ones(len(vocabulary), bool)
     allowed[list({*vocabulary.special_ids.values()} - ends)] = False
     allowed[[not token for token in vocabulary.tokens]] = False
     continuer = continuation.Continuer(
-        model, allowed, temperature=given.temperature, top_k=given.top_k
+        model, allowed, temperature=flags.temperature, top_k=flags.top_k
     )
-    lines = [given.text]
-    if given.text is None:
+    lines = [flags.text]
+    if flags.text is None:
         lines = inputs.lines(inputs.STANDARD_INPUT)
     for number, line in enumerate(lines, start=1):
         text = line.strip()
@@ -130,9 +106,9 @@ def main(given: Options) -> None:
                 "vocabulary, so the model does not see what they are",
                 file=sys.stderr,
             )
-        more = min(given.num_tokens, room)
+        more = min(flags.num_tokens, room)
         found = continuer.extend(
-            before, more, samples=given.num_samples, seed=given.seed
+            before, more, samples=flags.num_samples, seed=flags.seed
         )
         for row in found.tolist():
             stop = next((i for i, id in enumerate(row) if id in ends), len(row))
@@ -145,4 +121,4 @@ def _added(vocabulary, ids, more) -> str:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

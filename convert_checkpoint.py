@@ -6,8 +6,8 @@
     python convert_checkpoint.py --input=bert-base-uncased --output_dir=released \\
         --layout=release
 
-An input is a prefix, a directory or a folder with model.safetensors, OpenAI's files of a
-GPT, or those of a released ELMo (with --words_file); several checkpoints are averaged.
+An input is a prefix, a directory or a folder with model.safetensors or the files of a
+released ELMo (with --words_file); several checkpoints are averaged.
 Conversion does not change any number: a round trip gives the same bits, and what both
 layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
 """
@@ -15,6 +15,7 @@ layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import re
 import sys
@@ -22,14 +23,19 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+import command_line
 import options
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from text.tasks import tags
-from text.tokenizers import kinds, recorded_settings, tokenizer_json
+from text.tokenizers import recorded_settings, tokenizer_json
+from text.tokenizers.table import (
+    TokenizerOptions,
+    find_vocabulary,
+    kind_of,
+    kind_of_tokenizer,
+)
 from text.tokenizers.tokenizer import Tokenizer
-from text.tokenizers.vocabulary import Vocabulary
-from text.tokenizers.wordpiece import WordPiece
 from training.interchange import table as layouts
 
 _BUNDLE = "bert_model.ckpt"
@@ -37,7 +43,7 @@ _UNUSED = re.compile(r"\[unused\d+\]$")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(kinds.TokenizerOptions):
+class Options(TokenizerOptions):
     input: list[str] = options.field(
         help="Checkpoint: prefix, directory or model.safetensors. Several checkpoints of "
         "the same model are averaged."
@@ -47,9 +53,9 @@ class Options(kinds.TokenizerOptions):
     )
     layout: str = options.field(
         "release",
-        choices=("release", "hugging_face", "openai"),
-        help=f"What to write: {_BUNDLE}.* with bert_config.json, {layouts.WEIGHTS} with "
-        "config.json, or the params_*.npy of OpenAI's GPT with bert_config.json.",
+        choices=("release", "hugging_face"),
+        help=f"What to write: {_BUNDLE}.* with bert_config.json, or {layouts.WEIGHTS} with "
+        "config.json.",
     )
     head: str | None = options.field(
         None,
@@ -62,14 +68,18 @@ class Options(kinds.TokenizerOptions):
         None,
         choices=layouts.NETWORKS,
         help="Which network to take out of a checkpoint of several, such as ELECTRA's.",
+        only_for={"words_file": options.ABSENT},
     )
     bert_config_file: str | None = options.field(
-        None, help="The architecture; by default, the config next to the input."
+        None,
+        help="The architecture; by default, the config next to the input.",
+        only_for={"words_file": options.ABSENT},
     )
     vocab_file: str | None = options.field(
         None,
         help="The vocabulary; by default, the one next to the input, if present: a "
         "vocab.txt, a .model, or a .json with its merges.",
+        only_for={"words_file": options.ABSENT},
     )
     show: bool = options.field(
         False, help="Print names, shapes and statistics; write nothing."
@@ -78,13 +88,16 @@ class Options(kinds.TokenizerOptions):
         None, help="Print how a second checkpoint differs; write nothing."
     )
     keep_optimizer: bool = options.field(
-        False, help="Keep Adam's slots and the step, in the release's layout."
+        False,
+        help="Keep Adam's slots and the step, in the release's layout.",
+        only_for={"layout": "release"},
     )
     keep_layers: list[int] | None = options.field(
         None,
         help="Make a student of these layers, such as 0,2,4,7,9,11 for DistilBERT's: the "
         "numbers of the input's layers, from 0 and ascending. Embeddings, pooler and heads "
         "stay as they are.",
+        at_least=0,
     )
     add_words_file: str | None = options.field(
         None,
@@ -101,21 +114,20 @@ class Options(kinds.TokenizerOptions):
         0,
         help="Lengthen the table of tokens, for example by the three special tokens with "
         "which a GPT is fine-tuned; new rows are random. 0 leaves it unchanged.",
+        at_least=0,
     )
     max_position_embeddings: int = options.field(
         0,
         help="Lengthen the position table; new positions start as copies. 0 leaves it "
         "unchanged.",
+        at_least=0,
     )
 
     def __post_init__(self):
+        super().__post_init__()
         if not (self.show or self.compare_with or self.output_dir):
             raise UserError(
                 "nothing to do; pass --show, --compare_with or --output_dir"
-            )
-        if self.keep_optimizer and self.layout != "release":
-            raise UserError(
-                f"--keep_optimizer: --layout={self.layout} has no place for it"
             )
         if self.keep_optimizer and len(self.input) > 1:
             raise UserError("--keep_optimizer: an average has no optimizer to keep")
@@ -124,13 +136,12 @@ class Options(kinds.TokenizerOptions):
                 "--keep_optimizer: slots would not fit one network of several, a student "
                 "of fewer layers, nor added words or positions"
             )
-        if self.keep_layers is not None:
-            self._check_layers()
-        for name in ("vocab_file", "bert_config_file", "network"):
-            if self.words_file and getattr(self, name):
-                raise UserError(
-                    f"--{name}: has no effect with --words_file; leave this flag out"
-                )
+        kept = self.keep_layers
+        if kept is not None and (not kept or kept != sorted(set(kept))):
+            raise UserError(
+                f"--keep_layers={','.join(map(str, kept))}: list the layers to keep once "
+                "each, in ascending order from 0"
+            )
 
     @property
     def changes_model(self) -> bool:
@@ -141,17 +152,11 @@ class Options(kinds.TokenizerOptions):
             or self.keep_layers
         )
 
-    def _check_layers(self):
-        kept = self.keep_layers
-        if not kept or kept[0] < 0 or kept != sorted(set(kept)):
-            raise UserError(
-                f"--keep_layers={','.join(map(str, kept))}: list the layers to keep once "
-                "each, in ascending order from 0"
-            )
-
 
 if __name__ == "__main__":
-    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(
+        Options
+    )  # --help and mistakes are answered before TensorFlow loads
 
 from training.backend import tf
 from training.run import capacity, checks
@@ -164,7 +169,6 @@ from training.interchange import (
     hugging_face_tokenizers,
     keep_layers,
     networks,
-    openai,
     resize,
 )
 
@@ -184,58 +188,58 @@ class Model:
 # === Reading and changing ============================================================
 
 
-def _read_elmo(given: Options, prefixes: list[str]) -> Model:
+def _read_elmo(flags: Options, prefixes: list[str]) -> Model:
     """A released ELMo, for the words of a text."""
     if len(prefixes) > 1 or not all(map(bilm.is_weights, prefixes)):
         raise UserError("--words_file is for one --input, a released ELMo")
-    paths = inputs.expand(given.words_file)
+    paths = inputs.expand(flags.words_file)
     tokenizer = bilm.words_of(line for path in paths for line in inputs.lines(path))
     config, tensors = bilm.for_words(prefixes[0], tokenizer.vocabulary.tokens)
     return Model(tensors, config, tokenizer, tokenizer.files, {}, {})
 
 
-def _read(given: Options, prefixes: list[str]) -> Model:
-    if given.words_file:
-        return _read_elmo(given, prefixes)
+def _read(flags: Options, prefixes: list[str]) -> Model:
+    if flags.words_file:
+        return _read_elmo(flags, prefixes)
     if bilm.is_weights(prefixes[0]):
         bilm.shapes(prefixes[0])  # refuses it
     directory = checkpoint.folder_of(prefixes[0])
-    config = checks.read_config_of(given, directory)
-    path = given.vocab_file or kinds.find_vocabulary(directory)
+    config = checks.read_config_of(flags, directory)
+    path = flags.vocab_file or find_vocabulary(directory)
     tokenizer = None
     if path:
-        kind = kinds.kind_of(path)
-        given = given.or_else(recorded_settings.of_folder(directory, kind))
-        tokenizer = given.load_tokenizer(path)
+        kind = kind_of(path)
+        flags = flags.or_else(recorded_settings.of_folder(directory, kind))
+        tokenizer = flags.load_tokenizer(path)
     if tokenizer:
-        where = given.bert_config_file or directory
-        size = max(config.vocab_size, given.vocab_size)
+        where = flags.bert_config_file or directory
+        size = max(config.vocab_size, flags.vocab_size)
         longer = dataclasses.replace(config, vocab_size=size)
         checks.check_vocabulary(tokenizer.vocabulary, longer, where)
     tensors = []
     for prefix in prefixes:
         is_theirs = hugging_face.is_weights(prefix)
-        names = hugging_face.names_of(config) if is_theirs else None
-        report = whole_model.check(prefix, config, names)
-        twice = set(report.unused).intersection(names.shared if names else ())
+        adapter = layouts.adapter_of(config) if is_theirs else None
+        report = whole_model.check(prefix, config, adapter)
+        twice = set(report.unused).intersection(adapter.shared if adapter else ())
         if twice:
             hugging_face.read(prefix, report.matched)  # refuses it if they differ
         weights = {
             name: value
             for name, value in checkpoint.read(prefix).items()
             if name not in twice
-            and not (names and names.is_implied(name))
-            and (given.keep_optimizer or not checkpoint_contents.of_training(name))
+            and not (adapter and adapter.is_implied(name))
+            and (flags.keep_optimizer or not checkpoint_contents.of_training(name))
         }
         tensors.append(weights)
     task = _task(prefixes[0])
     files = tokenizer.files if tokenizer else {}
-    alone = given.layout != "release" or given.changes_model
+    alone = flags.layout != "release" or flags.changes_model
     found, config = networks.take(
         prefixes[0],
         checkpoint_contents.averaged(tensors, prefixes),
         config,
-        given.network,
+        flags.network,
         alone,
     )
     text = _text(prefixes[0], tokenizer)
@@ -262,15 +266,14 @@ def _text(prefix, tokenizer) -> dict:
     text = anywhere.read_json(path)
     if isinstance(text, dict) or not tokenizer:
         return text if isinstance(text, dict) else {}
-    return hugging_face_tokenizers.settings_of(prefix, tokenizer.hugging_face_settings)
+    return hugging_face_tokenizers.settings_of(prefix, kind_of_tokenizer(tokenizer))
 
 
 def _check_tokenization(tokenizer, prefix, task):
     """Refuses flags that contradict the files next to a checkpoint."""
     tokenizer.check_release(prefix)
-    settings, classes = tokenizer.settings, tokenizer.hugging_face_classes
-    read = tokenizer.hugging_face_settings
-    hugging_face_tokenizers.check(prefix, settings, classes, read)
+    settings = tokenizer.settings
+    hugging_face_tokenizers.check(prefix, settings, kind_of_tokenizer(tokenizer))
     noted = run_folder.text_settings(checkpoint.folder_of(prefix))[1] | task
     for name, value in settings.items():
         # Another vocabulary may spell the same tokens.
@@ -281,21 +284,22 @@ def _check_tokenization(tokenizer, prefix, task):
             )
 
 
-def _add_words(model: Model, given: Options) -> None:
+def _add_words(model: Model, flags: Options) -> None:
     """Gives words their own rows; prints how many were added."""
     tokenizer = model.tokenizer
-    if not isinstance(tokenizer, WordPiece):
+    with_tokens = tokenizer and kind_of_tokenizer(tokenizer).with_tokens
+    tokens = list(tokenizer.vocabulary.tokens) if tokenizer else []
+    if not tokenizer or not with_tokens(tokenizer, tokens):
         raise UserError(
             "--add_words_file needs the --vocab_file of a WordPiece model, a vocab.txt"
         )
-    tokens = list(tokenizer.vocabulary.tokens)
     free = [i for i, token in enumerate(tokens) if _UNUSED.match(token)]
     rows, known = {}, 0  # row -> ids of the pieces whose mean it becomes
-    for number, line in enumerate(inputs.lines(given.add_words_file), start=1):
+    for number, line in enumerate(inputs.lines(flags.add_words_file), start=1):
         parts = tokenizer.splitter.words(line)
         if len(parts) > 1:
             raise UserError(
-                f"{given.add_words_file}:{number}: {line.strip()!r} is always split into "
+                f"{flags.add_words_file}:{number}: {line.strip()!r} is always split into "
                 f"{' '.join(parts)}, so it would never be found; list single words"
             )
         if not parts or parts[0] in tokens:
@@ -315,9 +319,10 @@ def _add_words(model: Model, given: Options) -> None:
                 longer[row] = table[pieces].mean(axis=0)
             model.tensors[name] = np.moveaxis(longer, 0, axis)
     model.config = dataclasses.replace(model.config, vocab_size=size)
-    model.tokenizer = WordPiece(Vocabulary(tokens), **tokenizer.splitter.settings)
+    model.tokenizer = with_tokens(tokenizer, tokens)
     lines = "".join(f"{token}\n" for token in tokens)
-    model.vocabulary_files = {WordPiece.vocabulary_file: lines.encode()}
+    (name,) = model.vocabulary_files
+    model.vocabulary_files = {name: lines.encode()}
     for noted in (model.task, model.text):
         noted.pop("vocab_sha256", None)  # it was the old one's
     print(f"{len(rows)} words added, {known} already known; vocab_size is {size}")
@@ -346,18 +351,17 @@ def _alone(directory: str) -> Iterator[None]:
         yield
 
 
-def _write(model: Model, given: Options, sources: str) -> None:
-    directory = given.output_dir
+def _write(model: Model, flags: Options, sources: str) -> None:
+    directory = flags.output_dir
+    described = None
     beside = dict(model.vocabulary_files)
-    if given.layout != "hugging_face":
+    if flags.layout != "hugging_face":
         beside["bert_config.json"] = model.config.to_json_string()
         noted = {run_folder.TASK: model.task, run_folder.TEXT: model.text}
         for name, said in noted.items():
             if said:
                 beside[name] = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
-    if given.layout == "openai":
-        written = openai.write(directory, model.tensors, model.config, beside)
-    elif given.layout == "release":
+    if flags.layout == "release":
         for name, content in beside.items():
             content = content.encode() if isinstance(content, str) else content
             with anywhere.replacing(os.path.join(directory, name)) as file:
@@ -365,22 +369,22 @@ def _write(model: Model, given: Options, sources: str) -> None:
         written = os.path.join(directory, _BUNDLE)
         checkpoint.write_bundle(written, model.tensors)
     else:
-        if model.tokenizer and (described := model.tokenizer.hugging_face_json):
-            beside[tokenizer_json.NAME] = described
+        described = model.tokenizer and model.tokenizer.hugging_face()
+        if described and described.json:
+            beside[tokenizer_json.NAME] = described.json
         written = hugging_face.write(
             directory,
             model.tensors,
             model.config,
-            task=_as_theirs(model.task) | ({"head": given.head} if given.head else {}),
+            task=_as_theirs(model.task) | ({"head": flags.head} if flags.head else {}),
             # Without its words, a tokenizer would be a trap.
-            tokenizer=model.tokenizer and model.tokenizer.hugging_face_config,
+            tokenizer=described and described.config,
             beside=beside,
         )
     size = sum(value.size for value in model.tensors.values())
     print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {sources}")
-    if model.tokenizer and given.layout == "hugging_face":
-        if difference := model.tokenizer.hugging_face_difference:
-            print(f"warning: {directory}: {difference}", file=sys.stderr)
+    if described and described.difference:
+        print(f"warning: {directory}: {described.difference}", file=sys.stderr)
     if not model.tokenizer:
         print(
             "no vocabulary was next to the input, so none is here; --vocab_file adds one"
@@ -394,46 +398,44 @@ def _as_theirs(task):
     return task | {"head": "tagging", "labels": tags.labels_of(task["entity_types"])}
 
 
-def main(given: Options) -> int:
+def main(flags: Options) -> int:
     """Does what the flags ask for.
 
     Returns:
         exit status: 1 if --compare_with found a difference.
-    Raises:
-        UserError: a checkpoint is missing, damaged or does not fit the flags.
     """
-    prefixes = [checkpoint.resolve(path) for path in given.input]
-    if given.show:
+    prefixes = [checkpoint.resolve(path) for path in flags.input]
+    if flags.show:
         for prefix in prefixes:
             checkpoint_contents.show(prefix)
         return 0
-    if given.compare_with:
-        other = checkpoint.resolve(given.compare_with)
+    if flags.compare_with:
+        other = checkpoint.resolve(flags.compare_with)
         return int(not checkpoint_contents.compare(prefixes[0], other))
-    _check_place(given.output_dir)
-    model = _read(given, prefixes)
-    if model.tokenizer and (given.add_words_file or given.layout == "hugging_face"):
+    _check_place(flags.output_dir)
+    model = _read(flags, prefixes)
+    if model.tokenizer and (flags.add_words_file or flags.layout == "hugging_face"):
         _check_tokenization(model.tokenizer, prefixes[0], model.task)
-    if given.keep_layers:
+    if flags.keep_layers:
         model.tensors, model.config = keep_layers.keep(
-            prefixes[0], model.tensors, model.config, given.keep_layers
+            prefixes[0], model.tensors, model.config, flags.keep_layers
         )
-    if given.add_words_file:
-        _add_words(model, given)
+    if flags.add_words_file:
+        _add_words(model, flags)
     for name, lengthen in (
         ("vocab_size", resize.add_words),
         ("max_position_embeddings", resize.add_positions),
     ):
-        if number := getattr(given, name):
-            if name in vars(model.config):
+        if number := getattr(flags, name):
+            if math.isfinite(getattr(model.config, name)):  # else refused below
                 longer = dataclasses.replace(model.config, **{name: number})
                 capacity.check_network(longer, f"--{name}={number}")
             encoder = whole_model.network(model.config).encoder
             model.config = lengthen(model.tensors, encoder, number)
-    with _alone(given.output_dir):
-        _write(model, given, ", ".join(prefixes))
+    with _alone(flags.output_dir):
+        _write(model, flags, ", ".join(prefixes))
     return 0
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

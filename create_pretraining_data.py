@@ -15,13 +15,16 @@ import logging
 import os
 import re
 
+import command_line
 import options
 from errors import UserError
 from text.files import inputs, sources
-from text.generation import dry_run, run
+from text.generation import estimation
+from text.generation.generate import generate
 from text.generation.settings import GenerationOptions, Settings
+from text.inspection.table import make_inspector
 from text.instances.masking import prediction_counts
-from text.tokenizers import kinds
+from text.tokenizers.table import DECOMPOSITION_WARNING, load_vocabulary
 
 _MOST_FILES = 99_999  # or commands; the numbers have five digits
 
@@ -40,23 +43,34 @@ class Options(GenerationOptions):
         "against it."
     )
     keep_share: float = options.field(
-        0.1, help="Share of the predicted tokens that stay unchanged."
+        0.1,
+        help="Share of the predicted tokens that stay unchanged.",
+        at_least=0,
+        at_most=1,
     )
-    max_line_mb: int = options.field(inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP)
+    max_line_mb: int = options.field(
+        inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP, at_least=1
+    )
     num_workers: int = options.field(
         0,
         help="Number of processes; 0 uses one per core. The records do not depend on it.",
-        most=4096,
+        only_for={"runner": options.ABSENT},
+        at_least=0,
+        at_most=4096,
     )
     num_shards: int = options.field(
         1,
         help="Number of commands, such as the tasks of a job array, that write these "
         "records together, all with the same other flags and at the same time. The "
         "records do not depend on it.",
-        most=_MOST_FILES,
+        only_for={"runner": options.ABSENT},
+        at_least=1,
+        at_most=_MOST_FILES,
     )
     shard_index: int = options.field(
-        0, help="Which of the --num_shards commands this is; the first is 0."
+        0,
+        help="Which of the --num_shards commands this is; the first is 0.",
+        at_least=0,
     )
     overwrite: bool = options.field(
         False, help="Replace output files made from other flags or text."
@@ -65,6 +79,7 @@ class Options(GenerationOptions):
         False,
         help="Only read a sample of the text, say what the records will be and what "
         "writing them takes, and write nothing.",
+        only_for={"runner": options.ABSENT},
     )
     runner: str = options.field(
         "",
@@ -74,16 +89,23 @@ class Options(GenerationOptions):
         "on any file system that Beam reaches.",
     )
     beam_options: str = options.field(
-        "", help="Beam's own flags, in quotes: --beam_options='--project=P --region=R'."
+        "",
+        help="Beam's own flags, in quotes; --beam_options='--project=P --region=R'.",
+        only_for={"runner": options.GIVEN},
     )
 
     def __post_init__(self):
         super().__post_init__()
-        self._check_runner()
-        self.check_range(0, 1, "keep_share")
-        self.check_range(0, None, "num_workers")
-        self.check_range(1, None, "num_shards", "max_line_mb")
-        self.check_range(0, self.num_shards - 1, "shard_index")
+        if self.shard_index >= self.num_shards:
+            raise UserError(
+                f"--shard_index={self.shard_index}: must be from 0 to "
+                f"{self.num_shards - 1}, below --num_shards"
+            )
+        if self.runner and self.make().in_order:
+            raise UserError(
+                f"--instances={self.instances} is not for --runner, which writes records "
+                "in no order"
+            )
         total = self.mask_share + self.keep_share + self.random_share
         if abs(total - 1) > 1e-6:
             raise UserError(
@@ -91,70 +113,43 @@ class Options(GenerationOptions):
                 "must add up to 1"
             )
 
-    def _check_runner(self):
-        if self.beam_options and not self.runner:
-            raise UserError("--beam_options needs --runner")
-        for name in ("num_workers", "num_shards", "shard_index"):
-            default = type(self).__dataclass_fields__[name].default
-            if self.runner and getattr(self, name) != default:
-                raise UserError(
-                    f"--{name} is not for --runner, which divides the work itself; see "
-                    "Beam's options for its runner, such as "
-                    "--beam_options='--direct_num_workers=4'"
-                )
-        if self.runner and self.make().in_order:
-            raise UserError(
-                f"--instances={self.instances} is not for --runner, which writes records "
-                "in no order"
-            )
-        if self.runner and self.dry_run:
-            raise UserError(
-                "--dry_run is not for --runner, whose machines it cannot measure; leave "
-                "--runner out to learn about the text and the records"
-            )
-        if self.runner and self.documents_span_files:
-            raise UserError(
-                "--documents_span_files is not for --runner, whose workers read files on "
-                "their own; join the files"
-            )
-
 
 _MUCH_UNKNOWN = 0.05
 _NUMBER = re.compile(r"[+-]?\d+")  # of files, after "@"
 
 
-def main(given: Options) -> None:
-    given = given.completed(given.vocab_file)
+def main(flags: Options) -> None:
+    flags = flags.completed(flags.vocab_file)
     names = [field.name for field in dataclasses.fields(GenerationOptions)]
-    values = {name: getattr(given, name) for name in names}
-    values |= given.resolved(given.vocab_file)
-    pipeline = _pipeline(given) if given.runner else None
+    values = {name: getattr(flags, name) for name in names}
+    values |= flags.resolved(flags.vocab_file)
+    pipeline = _pipeline(flags) if flags.runner else None
     settings = Settings(
-        input_files=tuple(inputs.expand(given.input_file)),
-        output_files=_output_files(given.output_file, pipeline is not None),
-        max_line_mb=given.max_line_mb,
+        input_files=tuple(inputs.expand(flags.input_file)),
+        output_files=_output_files(flags.output_file, pipeline is not None),
+        max_line_mb=flags.max_line_mb,
         **values,
     )
-    _warn_of_lost_predictions(given)
-    num_workers = given.num_workers or os.cpu_count() or 1
-    if given.dry_run:
-        needs = dry_run.estimate(settings, num_workers, given.num_shards)
+    _warn_of_lost_predictions(flags)
+    num_workers = flags.num_workers or os.cpu_count() or 1
+    if flags.dry_run:
+        needs = estimation.estimate(settings, num_workers, flags.num_shards)
         print(*needs.lines(), sep="\n")
         return
     if pipeline:
         description, was_there = pipeline.generate(
-            settings, given.input_file, given.overwrite
+            settings, flags.input_file, flags.overwrite
         )
     else:
-        description, was_there = run.generate(
+        description, was_there = generate(
             settings,
             num_workers,
-            given.overwrite,
-            (given.shard_index, given.num_shards),
+            flags.overwrite,
+            (flags.shard_index, flags.num_shards),
         )
-    if given.shard_index:
+    if flags.shard_index:
         _say(
-            f"Shard {given.shard_index} of {given.num_shards}: the records are finished"
+            f"Shard {flags.shard_index} of {flags.num_shards}: the records are finished"
         )
         return
     if was_there:
@@ -162,17 +157,17 @@ def main(given: Options) -> None:
     _report(description, settings)
 
 
-def _pipeline(given):
+def _pipeline(flags: Options):
     if not importlib.util.find_spec("apache_beam"):
         raise UserError(
-            f"--runner={given.runner}: Apache Beam is not installed; run "
+            f"--runner={flags.runner}: Apache Beam is not installed; run "
             "pip install -r requirements/beam.txt"
         )
     logging.disable(logging.WARNING)  # of Beam, about parts of it that are not used
     from text.generation.beam import Pipeline
 
     logging.disable(logging.NOTSET)
-    return Pipeline(given.runner, given.beam_options)
+    return Pipeline(flags.runner, flags.beam_options)
 
 
 def _output_files(patterns, may_be_remote):
@@ -199,21 +194,21 @@ def _output_files(patterns, may_be_remote):
     return tuple(files)
 
 
-def _warn_of_lost_predictions(given):
-    wanted = int(prediction_counts(given.max_seq_length, given.masked_lm_prob))
-    lost = 1 - given.max_predictions_per_seq / wanted
+def _warn_of_lost_predictions(flags: Options):
+    wanted = int(prediction_counts(flags.max_seq_length, flags.masked_lm_prob))
+    lost = 1 - flags.max_predictions_per_seq / wanted
     if lost > 0:
         _say(
-            f"warning: --masked_lm_prob={given.masked_lm_prob:g} asks for {wanted} "
-            f"predictions in {given.max_seq_length} tokens, but "
-            f"--max_predictions_per_seq={given.max_predictions_per_seq} loses {lost:.0%} "
+            f"warning: --masked_lm_prob={flags.masked_lm_prob:g} asks for {wanted} "
+            f"predictions in {flags.max_seq_length} tokens, but "
+            f"--max_predictions_per_seq={flags.max_predictions_per_seq} loses {lost:.0%} "
             f"of them; {wanted} would lose none"
         )
 
 
 def _report(description, settings):
     counts = collections.Counter(description.counts)
-    instances = settings.make()
+    inspector = make_inspector(settings, load_vocabulary(settings.vocab_file))
     tokens, number = counts["tokens"], counts["instances"]
     _say(
         f"Text: {counts['documents']:,} documents, {counts['sentences']:,} sentences, "
@@ -231,10 +226,9 @@ def _report(description, settings):
     if len(settings.output_files) > 4:
         _say(f"  ... {settings.output_files[-1]}")
     _say(f"Description: {settings.description_file}")
-    vocabulary = kinds.load_vocabulary(settings.vocab_file)
-    for line in instances.report(counts, settings.dupe_factor, vocabulary):
+    for line in inspector.report(counts, settings.dupe_factor):
         _say(line)
-    for line in instances.advice(counts):
+    for line in inspector.advice(counts):
         _say(line)
     if counts["empty_sentences"]:
         _say(f"Skipped {counts['empty_sentences']:,} lines without tokens")
@@ -244,7 +238,7 @@ def _report(description, settings):
             hint = "; if lines are paragraphs, add --input_format=paragraphs"
         _say(
             f"warning: {counts['long_sentences']:,} sentences are longer than a whole "
-            f"record and {instances.long_sentences}{hint}"
+            f"record and {inspector.long_sentences}{hint}"
         )
     if counts["predictions_over_maximum"]:
         _say(
@@ -255,7 +249,7 @@ def _report(description, settings):
     if counts["decomposed_sentences"]:
         _say(
             f"warning: in {counts['decomposed_sentences']:,} of {counts['sentences']:,} "
-            f"sentences {kinds.DECOMPOSITION_WARNING}"
+            f"sentences {DECOMPOSITION_WARNING}"
         )
     if counts["unknown_tokens"] > _MUCH_UNKNOWN * tokens:
         _say(
@@ -270,4 +264,4 @@ def _say(line):
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -4,4 +4,4 @@
 # cores; `./demo.sh --short` takes two to three, and the model learns little.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements.txt
-exec "$python" "$root/demo.py" "$@"
+exec "$python" "$root/demo/demo.py" "$@"

@@ -21,24 +21,24 @@ offsets[i + 1].
 
 import contextlib
 import dataclasses
-import math
 import os
 import sys
 
+import command_line
 import options
 from errors import UserError
 from modeling.architectures.features import EMBEDDINGS, MIX
-from text.files import inputs, local, protected, sources
+from text.files import inputs, local
 from text.instances import packing
 from text.progress import Progress
-from text.tokenizers.kinds import TokenizerOptions
 from text.tokenizers.whole_words import SPECIAL
+from training.queries.options import QueryOptions, check_windows
 
 _STANDARD_OUTPUT = "-"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TokenizerOptions):
+class Options(QueryOptions):
     """The release's flags, then ours."""
 
     input_file: str = options.field(
@@ -50,15 +50,6 @@ class Options(TokenizerOptions):
     init_checkpoint: str = options.field(
         help="The weights: a checkpoint prefix, a directory, or a Hugging Face model."
     )
-    vocab_file: str | None = options.field(
-        None,
-        help="The vocabulary; by default, the one next to the weights, such as vocab.txt.",
-    )
-    bert_config_file: str | None = options.field(
-        None,
-        help="The architecture; by default, bert_config.json next to the weights, or the "
-        "config.json of a Hugging Face model.",
-    )
     layers: list[str] | None = options.field(
         None,
         help="Layers to write: 0 is the first, -1 the last; embeddings is what the first "
@@ -68,10 +59,14 @@ class Options(TokenizerOptions):
     max_seq_length: int = options.field(
         128,
         help="Maximum number of tokens per row, including special tokens.",
-        most=options.MOST_TOKENS,
+        at_most=options.MOST_TOKENS,
+        at_least=packing.NUM_SPECIAL_TOKENS,
     )
     batch_size: int = options.field(
-        32, help="Rows per batch, over all replicas.", most=options.MOST_ROWS
+        32,
+        help="Rows per batch, over all replicas.",
+        at_most=options.MOST_ROWS,
+        at_least=1,
     )
     use_tpu: bool = options.field(False, help="Same as --distribution=tpu.")
     master: str | None = options.field(None, help="The TPU's address.")
@@ -96,6 +91,7 @@ class Options(TokenizerOptions):
         help="Read longer texts in windows that begin this many tokens apart; a token "
         "gets its features from the window in which it is farthest from an end. 0 cuts "
         "longer texts off; pairs are always cut off.",
+        at_least=0,
     )
     mix_weights: list[float] = options.field(
         [],
@@ -113,28 +109,14 @@ class Options(TokenizerOptions):
     )
 
     def __post_init__(self):
-        if self.max_seq_length < packing.NUM_SPECIAL_TOKENS:
-            raise UserError(
-                f"--max_seq_length={self.max_seq_length}: must be at least "
-                f"{packing.NUM_SPECIAL_TOKENS}, for [CLS] and two [SEP]"
-            )
-        if self.batch_size < 1:
-            raise UserError(f"--batch_size={self.batch_size}: must be at least 1")
-        if not 0 <= self.doc_stride <= self.max_seq_length - 2:
-            raise UserError(
-                f"--doc_stride={self.doc_stride}: must be from 1 to "
-                f"{self.max_seq_length - 2}, the tokens of a window (--max_seq_length "
-                "minus [CLS] and [SEP]), so that none is skipped, or 0 for no windows"
-            )
-
+        super().__post_init__()
+        check_windows(self.max_seq_length, self.doc_stride)
         if (
             self.mix_weights or self.mix_scale != 1.0
         ) and MIX not in self.chosen_layers():
             raise UserError(
                 "--mix_weights and --mix_scale are for --layers=mix; add it, or remove them"
             )
-        if not all(map(math.isfinite, (*self.mix_weights, self.mix_scale))):
-            raise UserError("--mix_weights and --mix_scale must be finite")
 
     def chosen_layers(self, num_layers: int = 4) -> list[int | str]:
         """What to write of a model with so many layers."""
@@ -156,9 +138,12 @@ def _layer(text: str) -> int | str:
 
 
 if __name__ == "__main__":
-    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(
+        Options
+    )  # --help and mistakes are answered before TensorFlow loads
 
-from training.run import checks, distribution, implied_flags
+from training.queries import query
+from training.run import checks, distribution
 from training.storage import checkpoint
 from training.interchange import bilm
 from training.queries.feature_files import WRITERS
@@ -166,6 +151,7 @@ from training.queries.text_features import (
     Counts,
     FeatureExtractor,
     Mix,
+    check_pooling,
     encode,
     make_rows,
     pool,
@@ -174,29 +160,25 @@ from training.queries.text_features import (
 # --- The run -------------------------------------------------------------------------
 
 
-def main(given: Options) -> None:
-    """Does what the flags ask for.
-
-    Raises:
-        UserError: flags, texts, vocabulary and weights do not match.
-    """
-    _check_paths(given)
+def main(flags: Options) -> None:
+    """Does what the flags ask for."""
+    _check_paths(flags)
     # Must precede anything that makes TensorFlow look for devices.
     strategy = distribution.make(
-        "tpu" if given.use_tpu else given.distribution, tpu=given.master
+        "tpu" if flags.use_tpu else flags.distribution, tpu=flags.master
     )
-    checks.check_division("batch_size", given.batch_size, strategy.num_replicas_in_sync)
-    prefix = checkpoint.resolve(given.init_checkpoint)
-    config, tokenizer, tensors = _source(given, prefix)
+    checks.check_division("batch_size", flags.batch_size, strategy.num_replicas_in_sync)
+    prefix = checkpoint.resolve(flags.init_checkpoint)
+    config, tokenizer, tensors = _source(flags, prefix)
     # A line that cannot be read is found now, not in an hour.
-    is_file = given.input_file != inputs.STANDARD_INPUT
-    total = sum(1 for _ in inputs.lines(given.input_file)) if is_file else None
-    mix = Mix(given.mix_weights, given.mix_scale)
-    layers = given.chosen_layers(config.num_hidden_layers)
-    pooling = given.pooling
+    is_file = flags.input_file != inputs.STANDARD_INPUT
+    total = sum(1 for _ in inputs.lines(flags.input_file)) if is_file else None
+    mix = Mix(flags.mix_weights, flags.mix_scale)
+    layers = flags.chosen_layers(config.num_hidden_layers)
+    pooling = flags.pooling
     cls_last = not tokenizer.vocabulary.head
     encoder = FeatureExtractor(strategy, config, layers, pooling, mix, cls_last)
-    weights = {v.path: v for v in encoder.model.variables}
+    weights = {v.path: v for v in encoder.model.weights}
     if tensors is None:
         model = encoder.model
         _say(checkpoint.load(weights, prefix, model.required, model.scope))
@@ -204,19 +186,19 @@ def main(given: Options) -> None:
         for name, value in tensors.items():
             weights[name].assign(value)
 
-    lines = inputs.lines(given.input_file)
+    lines = inputs.lines(flags.input_file)
     counts = Counts()
-    rows = make_rows(lines, tokenizer, given, counts)
+    rows = make_rows(lines, tokenizer, flags, counts)
     pad_id = tokenizer.vocabulary.pad_id
-    encoded = encode(rows, encoder, given.max_seq_length, given.batch_size, pad_id)
+    encoded = encode(rows, encoder, flags.max_seq_length, flags.batch_size, pad_id)
     progress = Progress("encoding", total, "texts")
-    mode = WRITERS[given.output_format].mode
-    with _output(given.output_file, mode) as file:
+    mode = WRITERS[flags.output_format].mode
+    with _output(flags.output_file, mode) as file:
         with progress:
-            _write(given, file, encoded, layers, tokenizer.vocabulary, progress)
+            _write(flags, file, encoded, layers, tokenizer.vocabulary, progress)
         if not counts.texts:
-            raise UserError(f"{given.input_file}: contains no text; write one per line")
-    _report(given, counts)
+            raise UserError(f"{flags.input_file}: contains no text; write one per line")
+    _report(flags, counts)
 
 
 def _output(path, mode):
@@ -226,13 +208,13 @@ def _output(path, mode):
     return local.replacing(path, mode)
 
 
-def _write(given, file, encoded, layers, vocabulary, progress):
-    writer = WRITERS[given.output_format](file, layers, vocabulary)
-    if given.pooling != "none":
-        encoded = pool(encoded, given.pooling)
+def _write(flags: Options, file, encoded, layers, vocabulary, progress):
+    writer = WRITERS[flags.output_format](file, layers, vocabulary)
+    if flags.pooling != "none":
+        encoded = pool(encoded, flags.pooling)
     with contextlib.closing(writer):
         for row, values in encoded:
-            if given.pooling == "none":
+            if flags.pooling == "none":
                 writer.write_tokens(row, values)
             else:
                 writer.write_text(values)
@@ -240,19 +222,19 @@ def _write(given, file, encoded, layers, vocabulary, progress):
                 progress.advance(1)
 
 
-def _report(given, counts):
+def _report(flags: Options, counts):
     _say(
-        f"{given.output_file}: features of {counts.texts} texts, "
+        f"{flags.output_file}: features of {counts.texts} texts, "
         f"{counts.tokens} tokens including special ones"
     )
     if counts.windowed:
         _say(f"{counts.windowed} texts were longer than a row and were read in windows")
     if counts.cut:
-        hint = " (pairs have no windows)" if given.doc_stride else ""
-        remedy = "" if given.doc_stride else "; --doc_stride reads them in windows"
+        hint = " (pairs have no windows)" if flags.doc_stride else ""
+        remedy = "" if flags.doc_stride else "; --doc_stride reads them in windows"
         _say(
             f"warning: {counts.cut} texts were cut off at "
-            f"--max_seq_length={given.max_seq_length}{hint}{remedy}"
+            f"--max_seq_length={flags.max_seq_length}{hint}{remedy}"
         )
 
 
@@ -263,85 +245,57 @@ def _say(message):
 # --- The inputs ----------------------------------------------------------------------
 
 
-def _check_paths(given):
+def _check_paths(flags: Options):
     """Refuses now what would otherwise fail at the end."""
-    read = [given.init_checkpoint, given.vocab_file, given.bert_config_file]
-    if given.input_file != inputs.STANDARD_INPUT:
-        found = inputs.expand([given.input_file])
-        if found != [given.input_file]:
-            raise UserError(f"{given.input_file}: matches {len(found)} files; name one")
+    read = [flags.init_checkpoint, flags.vocab_file, flags.bert_config_file]
+    if flags.input_file != inputs.STANDARD_INPUT:
+        found = inputs.expand([flags.input_file])
+        if found != [flags.input_file]:
+            raise UserError(f"{flags.input_file}: matches {len(found)} files; name one")
         read += found
-    path = given.output_file
-    sources.refuse_remote(path)
-    if os.path.isdir(path):
-        raise UserError(f"{path}: is a folder; name a file in it")
+    path = flags.output_file
+    if path != _STANDARD_OUTPUT:
+        query.check_output(flags, read)
     is_stream = path == _STANDARD_OUTPUT or local.is_stream(path)
-    if is_stream and given.output_format == "hdf5":
+    if is_stream and flags.output_format == "hdf5":
         raise UserError(f"{path}: HDF5 can only be written to a file; name one")
-    if path == _STANDARD_OUTPUT:
-        return
-    protected.refuse([path], read)
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise UserError(
-            f"{path}: there is no folder {folder}; create it, or choose another "
-            "--output_file"
-        )
 
 
-def _source(given, prefix):
+def _source(flags: Options, prefix):
     """The config and the tokenizer; and the tensors of a released ELMo, else None."""
     if bilm.is_weights(prefix):
-        return _elmo(given, prefix)
-    given = implied_flags.completed(given)
-    beside = checkpoint.folder_of(prefix) or "."
-    config = checks.read_config_of(given, beside)
-    _check_sizes(given, config)
-    return config, _tokenizer(given, prefix, config), None
+        return _elmo(flags, prefix)
+    tokenizer, config, _ = query.read_model(flags)
+    _check_sizes(flags, config)
+    return config, tokenizer, None
 
 
-def _elmo(given, prefix):
+def _elmo(flags: Options, prefix):
     """A released ELMo for the words of the texts."""
     for name in ("vocab_file", "bert_config_file"):
-        if getattr(given, name):
+        if getattr(flags, name):
             raise UserError(
-                f"--{name}={getattr(given, name)}: a released ELMo reads characters as its "
+                f"--{name}={getattr(flags, name)}: a released ELMo reads characters as its "
                 "options.json says; leave this flag out"
             )
-    if given.input_file == inputs.STANDARD_INPUT:
+    if flags.input_file == inputs.STANDARD_INPUT:
         raise UserError(
             "--input_file=-: for a released ELMo, texts are read twice, first for their "
             "words; write them to a file"
         )
-    tokenizer = bilm.words_of(inputs.lines(given.input_file))
+    tokenizer = bilm.words_of(inputs.lines(flags.input_file))
     config, tensors = bilm.for_words(prefix, tokenizer.vocabulary.tokens)
-    _check_sizes(given, config)
+    _check_sizes(flags, config)
     number = config.vocab_size - len(SPECIAL)
     _say(f"{prefix}: read for {number:,} different words")
     return config, tokenizer, tensors
 
 
-def _check_sizes(given, config):
-    if given.max_seq_length > config.max_position_embeddings:
-        raise UserError(
-            f"--max_seq_length={given.max_seq_length}: the model has only "
-            f"max_position_embeddings={config.max_position_embeddings}"
-        )
-    if given.pooling == "cls" and config.attention_direction in (
-        "left_to_right",
-        "none",
-    ):
-        raise UserError(
-            "--pooling=cls: [CLS] sees no other token, so it is the same for every text; "
-            "use --pooling=mean"
-        )
-    if given.pooling == "cls" and config.separates_directions:
-        raise UserError(
-            "--pooling=cls: half of the vector of [CLS] has seen no other token, so it is "
-            "the same for every text; use --pooling=mean"
-        )
+def _check_sizes(flags: Options, config):
+    query.check_length(flags, config)
+    check_pooling(flags.pooling, config)
     number = config.num_hidden_layers
-    layers = given.chosen_layers(number)
+    layers = flags.chosen_layers(number)
     for layer in layers:
         if layer not in (EMBEDDINGS, MIX) and not -number <= layer < number:
             raise UserError(
@@ -352,19 +306,12 @@ def _check_sizes(given, config):
         raise UserError(
             f"--layers={','.join(map(str, layers))}: list layers, each of them once"
         )
-    if given.mix_weights and len(given.mix_weights) != number + 1:
+    if flags.mix_weights and len(flags.mix_weights) != number + 1:
         raise UserError(
-            f"--mix_weights: {len(given.mix_weights)} numbers; the embeddings and "
+            f"--mix_weights: {len(flags.mix_weights)} numbers; the embeddings and "
             f"{number} layers need {number + 1}"
         )
 
 
-def _tokenizer(given, prefix, config):
-    tokenizer = checks.make_tokenizer(given)
-    where = given.bert_config_file or checkpoint.folder_of(prefix)
-    checks.check_vocabulary(tokenizer.vocabulary, config, where)
-    return tokenizer
-
-
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -12,16 +12,17 @@ import dataclasses
 import os
 import sys
 
+import command_line
 import options
 from errors import UserError
 from text.files import inputs, protected, sources
-from text.inspection import inspect, report, words
+from text.inspection import inspect, inspection_page, words
 from text.records import descriptions
-from text.tokenizers import kinds
+from text.tokenizers.table import load_vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     input_file: list[str] = options.field(
         help="TFRecord files, plain or gzip: comma-separated names and globs."
     )
@@ -30,59 +31,56 @@ class Options:
         help="The vocabulary of the records; by default, the one that their description "
         "names, if it is still there.",
     )
-    num_shown: int = options.field(3, help="Number of records to print as text.")
+    num_shown: int = options.field(
+        3, help="Number of records to print as text.", at_least=0
+    )
     max_records: int = options.field(
-        0, help="Number of records to read from each file's beginning; 0 reads all."
+        0,
+        help="Number of records to read from each file's beginning; 0 reads all.",
+        at_least=0,
     )
     masked_lm_prob: float | None = options.field(
         None,
         help="Expected share of predicted tokens; by default, taken from the description; "
         "without one, not checked.",
+        above=0,
+        at_most=1,
     )
     report_file: str = options.field(
         "", help="Write a report here: a self-contained HTML file with plots."
     )
 
-    def __post_init__(self):
-        for name in ("num_shown", "max_records"):
-            if getattr(self, name) < 0:
-                raise UserError(f"--{name}={getattr(self, name)}: must be at least 0")
-        if self.masked_lm_prob is not None and not 0 < self.masked_lm_prob <= 1:
-            raise UserError(
-                f"--masked_lm_prob={self.masked_lm_prob:g}: must be above 0, at most 1"
-            )
 
-
-def main(given: Options) -> int:
+def main(flags: Options) -> int:
     # A file's name need not be valid UTF-8.
     sys.stdout.reconfigure(errors="backslashreplace")
-    paths = descriptions.records_among(inputs.expand(given.input_file))
+    paths = descriptions.records_among(inputs.expand(flags.input_file))
     described = inspect.find_descriptions(paths)
-    vocab_file = given.vocab_file or _vocabulary_of(described)
-    vocabulary = kinds.load_vocabulary(vocab_file)
-    if given.report_file:
-        protected.refuse([given.report_file], [*paths, vocab_file])
-        sources.refuse_remote(given.report_file)
-        os.makedirs(os.path.dirname(given.report_file) or ".", exist_ok=True)
+    vocab_file = flags.vocab_file or _vocabulary_of(described)
+    vocabulary = load_vocabulary(vocab_file)
+    if flags.report_file:
+        protected.refuse([flags.report_file], [*paths, vocab_file])
+        sources.refuse_remote(flags.report_file)
+        os.makedirs(os.path.dirname(flags.report_file) or ".", exist_ok=True)
     found = inspect.Inspection(
         vocabulary,
         described,
-        masked_lm_prob=given.masked_lm_prob,
-        max_records=given.max_records,
-        num_shown=given.num_shown,
+        masked_lm_prob=flags.masked_lm_prob,
+        max_records=flags.max_records,
+        num_shown=flags.num_shown,
     )
     found.read(paths)
-    if found.shown and (found.instances.masks.are_drawn or found.instances.masks.given):
+    if found.shown and found.inspector.instances.masks.are_drawn:
         print(f"{words.LEGEND}\n")
     for where, record in found.shown:
-        print(f"{words.text(where, record, found.instances, vocabulary)}\n")
+        print(f"{words.text(where, record, found.inspector)}\n")
     if found.statistics:
         for name, value in found.statistics.lines():
             print(f"{name + ':':<16}{value}")
     for line in found.advice():
         print(line)
-    if given.max_records:
-        print(f"Only the first {given.max_records:,} records of each file were read.")
+    if flags.max_records:
+        print(f"Only the first {flags.max_records:,} records of each file were read.")
     for line in found.violations.lines():
         print(line)
     total = found.violations.total
@@ -90,9 +88,9 @@ def main(given: Options) -> int:
         f"{found.num_records:,} records in {len(paths)} file(s): "
         + (f"{total:,} violation(s)" if total else "no problems found")
     )
-    if given.report_file:
-        report.write(given.report_file, paths, found)
-        print(f"Report: {given.report_file}")
+    if flags.report_file:
+        inspection_page.write(flags.report_file, paths, found)
+        print(f"Report: {flags.report_file}")
     return int(total > 0)
 
 
@@ -108,4 +106,4 @@ def _vocabulary_of(described) -> str:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

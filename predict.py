@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+import command_line
 import options
 from errors import UserError
 from text.files import inputs, local, protected, sources, tables
@@ -32,12 +33,14 @@ _CLOSED_PIPE = 128 + 13  # the status a shell gives for SIGPIPE
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     model_dir: str = options.field(
         help="An exported model, or the output_dir of the run that exported it."
     )
     input_file: str = options.field(
-        inputs.STANDARD_INPUT, help="Rows to answer, plain or .gz; - is standard input."
+        inputs.STANDARD_INPUT,
+        help="Rows to answer, plain or .gz; - is standard input.",
+        only_for={"serve": options.ABSENT},
     )
     input_format: str | None = options.field(
         None,
@@ -50,63 +53,61 @@ class Options:
     output_file: str | None = options.field(
         None,
         help="Write the answers here as JSON lines; by default, to standard output.",
+        only_for={"serve": options.ABSENT},
     )
-    max_line_mb: int = options.field(inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP)
+    max_line_mb: int = options.field(
+        inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP, at_least=1
+    )
     batch_size: int = options.field(
-        32, help="Number of rows to process at once.", most=options.MOST_ROWS
+        32,
+        help="Number of rows to process at once.",
+        at_most=options.MOST_ROWS,
+        at_least=1,
     )
     serve: int | None = options.field(
         None,
         help="Serve a page and TensorFlow Serving's JSON API on this port instead.",
+        at_least=0,
+        below=2**16,
     )
     host: str = options.field(
-        "127.0.0.1", help="With --serve, the address to listen on."
+        "127.0.0.1",
+        help="With --serve, the address to listen on.",
+        only_for={"serve": options.GIVEN},
     )
     model_name: str = options.field(
         "default",
         help="With --serve, the model's name, as in POST /v1/models/NAME:predict.",
+        only_for={"serve": options.GIVEN},
     )
-
-    def __post_init__(self):
-        for name in ("batch_size", "max_line_mb"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name}={getattr(self, name)}: must be at least 1")
-        if self.serve is None:
-            return
-        if not 0 <= self.serve < 2**16:
-            raise UserError(
-                f"--serve={self.serve}: must be a port, 1 to 65535, or 0 for a free one"
-            )
-        if self.input_file != inputs.STANDARD_INPUT or self.output_file:
-            raise UserError(
-                "--serve uses no files; remove --input_file and --output_file"
-            )
 
 
 if __name__ == "__main__":
-    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(
+        Options
+    )  # --help and mistakes are answered before TensorFlow loads
 
 from training import backend  # noqa: F401  TensorFlow, without its log messages
 from serving import forms
 from serving.predictor import Predictor
 
 
-def main(given: Options) -> int | None:
-    if given.serve is not None:
-        return _serve(given)
-    if given.output_file:
-        sources.refuse_remote(given.output_file)
-        protected.refuse([given.output_file], [given.input_file, given.model_dir])
-    predictor = Predictor(given.model_dir)
-    table = Table(given.input_file, given.input_format, predictor, given.max_line_mb)
+def main(flags: Options) -> int | None:
+    if flags.serve is not None:
+        return _serve(flags)
+    if flags.output_file:
+        sources.refuse_remote(flags.output_file)
+        protected.refuse([flags.output_file], [flags.input_file, flags.model_dir])
+    predictor = Predictor(flags.model_dir)
+    table = Table(flags.input_file, flags.input_format, predictor, flags.max_line_mb)
     # A bad line in a file is found before work begins; in a pipe, when it arrives.
     count = sum(1 for _ in table.rows()) if table.is_file else None
     progress = Progress("answering", count, "rows", starts_slowly=True)
     if table.is_terminal:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     try:
-        with _output(given.output_file) as output, progress:
-            fault = _answer(table, predictor, given.batch_size, output, progress)
+        with _output(flags.output_file) as output, progress:
+            fault = _answer(table, predictor, flags.batch_size, output, progress)
     except BrokenPipeError:
         # The reader has closed the pipe. Python would report that again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -199,11 +200,9 @@ class Table:
         max_line_mb: int | None = None,
     ):
         """Args:
-            path: "-" is standard input.
-            form: one of --input_format; None takes it from the path.
-            max_line_mb: see `inputs.lines`.
-        Raises:
-            UserError: rows in this format cannot be requests to the model.
+        path: "-" is standard input.
+        form: one of --input_format; None takes it from the path.
+        max_line_mb: see `inputs.lines`.
         """
         self.path, self.predictor = path, predictor
         self.max_line_mb = max_line_mb
@@ -226,11 +225,7 @@ class Table:
             )
 
     def rows(self) -> Iterator[tuple[str, dict]]:
-        """Yields the place and the content of each row.
-
-        Raises:
-            UserError: a line is not in the format, or not a request; names file and line.
-        """
+        """Yields the place and the content of each row."""
         lines = self.form == "lines"
         limit = self.max_line_mb
         rows = (
@@ -289,7 +284,7 @@ class Table:
 # --- The server --------------------------------------------------------------------------
 
 
-def _serve(given):
+def _serve(flags: Options):
     try:
         from serving import server
     except ModuleNotFoundError as error:
@@ -297,10 +292,10 @@ def _serve(given):
             f"--serve needs the package {error.name}, which is not installed; run pip "
             "install -r requirements/serve.txt"
         ) from error
-    predictor = Predictor(given.model_dir)
+    predictor = Predictor(flags.model_dir)
     predictor.warm_up()
-    server.run(predictor, given.host, given.serve, given.model_name)
+    server.run(predictor, flags.host, flags.serve, flags.model_name)
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

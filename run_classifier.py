@@ -8,7 +8,7 @@
         --learning_rate=2e-5 --num_train_epochs=3
 
 This command reaches an accuracy of 84 to 88 % on the dev set (2018 README, BERT-Base).
-For your own data, use --task_name=custom: files with columns, see --help.
+For your own data, use --task_name=custom: files with columns, see --helpfull.
 """
 
 import dataclasses
@@ -19,12 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+import command_line
 import options
 from errors import UserError
 from text.files import local, tables
 from text.instances import packing
-from text.tasks import glue, orders
-from training.finetuning.finetuning_flags import PooledOptions
+from text.tasks import glue, korean
+from training.finetuning.options import PooledOptions
 
 _SAMPLES = (
     "A wonderful little production.",
@@ -34,52 +35,52 @@ _SAMPLES = (
     "one of many words " * 200,
 )
 
+_TASKS = {**glue.TASKS, **korean.TASKS}
 _COLUMNS = "--task_name and the --*_column flags"
 _cell = functools.partial(tables.cell, flags=_COLUMNS)
 _text = functools.partial(tables.text, flags=_COLUMNS)
+_INDEX_COLUMNS = ("index", "id", "guid")  # GLUE's, others', KLUE's
 _WRITTEN = ("test_results.tsv", "predictions.jsonl")
 _SCORES = {  # of a user's own labels, by --label_kind
     "single": ("accuracy", "f1_macro", "matthews"),
     "several": ("f1_micro", "f1_macro", "exact_match"),
     "number": ("spearman", "pearson", "mean_squared_error"),
 }
-_CUSTOM = (
-    "train_file",
-    "dev_file",
-    "test_file",
-    "text_a_column",
-    "text_b_column",
-    "label_column",
-    "label_kind",
-    "label_separator",
-    "labels",
-)
+
+
+_custom_field = functools.partial(options.field, only_for={"task_name": "custom"})
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(PooledOptions):
     data_dir: str = options.field(help="Folder of the task's files.")
     task_name: str = options.field(
-        help=f"One of {', '.join(glue.TASKS)}, xnli (any case), or custom: your own files."
+        help=f"One of {', '.join(_TASKS)}, xnli (any case), or custom: your own files."
     )
-    xnli_language: str = options.field("zh", help="Which of XNLI's languages to use.")
+    xnli_language: str = options.field(
+        "zh", help="Which of XNLI's languages to use.", only_for={"task_name": "xnli"}
+    )
 
-    train_file: str = options.field(
+    train_file: str = _custom_field(
         "train.tsv",
         help="custom: training set, in data_dir. The suffix gives the format: .tsv (with "
-        "a header; quotes are plain characters), .csv (with a header) or .jsonl (one "
-        "object per line).",
+        "a header; quotes are plain characters), .csv (with a header), .jsonl or .json "
+        "(one object per line, or one list of objects).",
     )
-    dev_file: str = options.field("dev.tsv", help="custom: dev set.")
-    test_file: str = options.field(
-        "test.tsv", help="custom: test set; labels optional."
+    dev_file: str = _custom_field("dev.tsv", help="custom: dev set.")
+    test_file: str = _custom_field(
+        "test.tsv",
+        help="custom: test set; labels optional.",
     )
-    text_a_column: str = options.field("text", help="custom: column of the text.")
-    text_b_column: str | None = options.field(
-        None, help="custom: column of the second text of a pair."
+    text_a_column: str = _custom_field(
+        "text", help="custom: column of the text; in JSON, a.b is the b within a."
     )
-    label_column: str = options.field("label", help="custom: column of the label.")
-    label_kind: str = options.field(
+    text_b_column: str | None = _custom_field(
+        None,
+        help="custom: column of the second text of a pair.",
+    )
+    label_column: str = _custom_field("label", help="custom: column of the label.")
+    label_kind: str = _custom_field(
         "single",
         choices=("single", "several", "number"),
         help="custom: one label per text, several (a JSON list, or separated by "
@@ -94,36 +95,37 @@ class Options(PooledOptions):
         False,
         help="Read every pair in both orders, and add what the head reads of each; for "
         "similarity with a GPT, which reads from left to right.",
+        only_for={"distill_from": options.ABSENT},
     )
     label_separator: str = options.field(
-        ",", help="custom: separator between the labels of a text."
+        ",",
+        help="custom: separator between the labels of a text.",
+        only_for={"task_name": "custom", "label_kind": "several"},
     )
     labels: list[str] = options.field(
         [],
         help="custom: all labels, in order; by default, those of the training set, "
         "sorted.",
+        only_for={"task_name": "custom", "label_kind": ("single", "several")},
+        distinct=True,
     )
     label_names: list[str] = options.field(
         [],
         help="What people call the labels, in their order, such as negative,positive for 0 "
         "and 1: in exports, in Hugging Face's config.json and in mistakes.html. By "
         "default, GLUE's names or those that the model knows, otherwise the labels.",
+        distinct=True,
     )
 
     def __post_init__(self):
-        if self.task_name.lower() not in (*glue.TASKS, "xnli", "custom"):
+        super().__post_init__()
+        if self.task_name.lower() not in (*_TASKS, "xnli", "custom"):
             raise UserError(
-                f"--task_name={self.task_name}: not one of {', '.join(glue.TASKS)}, xnli, "
+                f"--task_name={self.task_name}: not one of {', '.join(_TASKS)}, xnli, "
                 "custom"
             )
-        for name in ("labels", "label_names"):
-            values = getattr(self, name)
-            if len(set(values)) < len(values) or "" in map(str.strip, values):
-                raise UserError(f"--{name}={','.join(values)}: empty or repeated")
         if len(self.labels) == 1 and self.label_kind == "single":
             raise UserError(f"--labels={self.labels[0]}: list at least two")
-        if self.labels and self.label_kind == "number":
-            raise UserError("--labels does not go with --label_kind=number; remove it")
         if self.label_names and self.data_set.labels is None:
             raise UserError(
                 "--label_names: this task predicts a number, not labels; remove it"
@@ -131,25 +133,18 @@ class Options(PooledOptions):
         tables.check_different(self, "text_a_column", "text_b_column", "label_column")
         if not self.label_separator:
             raise UserError("--label_separator: must not be empty")
-        if self.label_separator != "," and self.label_kind != "several":
-            raise UserError("--label_separator needs --label_kind=several")
         if self.max_seq_length < 3:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least 3"
             )
         if self.both_orders and not self.data_set.has_pairs:
             raise UserError("--both_orders is for pairs of texts; remove it")
-        if self.both_orders and self.distill_from:
-            raise UserError("--both_orders does not go with --distill_from; remove one")
         if self.is_custom and self.do_predict:
             names = (self.train_file, self.dev_file, self.test_file)
             local.refuse_inputs(
                 [os.path.join(self.output_dir, name) for name in _WRITTEN],
                 [os.path.join(self.data_dir, name) for name in names],
             )
-        if not self.is_custom:
-            self._refuse_custom_flags()
-        super().__post_init__()
 
     @property
     def data_set(self) -> glue.DataSet:
@@ -157,7 +152,7 @@ class Options(PooledOptions):
         if name == "xnli":
             data = glue.xnli(self.xnli_language)
         else:
-            data = glue.TASKS[name] if name in glue.TASKS else self._custom()
+            data = _TASKS[name] if name in _TASKS else self._custom()
         if self.label_names:
             data = data._replace(label_names=tuple(self.label_names))
         return data
@@ -165,16 +160,6 @@ class Options(PooledOptions):
     @property
     def is_custom(self) -> bool:
         return self.task_name.lower() == "custom"
-
-    def _refuse_custom_flags(self):
-        """Refuses flags that would have no effect, although they seem to."""
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name in _CUSTOM and value != options.default_of(field):
-                raise UserError(
-                    f"--{field.name} is for --task_name=custom only and has no effect on "
-                    f"{self.task_name}; remove it"
-                )
 
     def _custom(self) -> glue.DataSet:
         columns = (self.text_a_column, self.text_b_column, self.label_column)
@@ -189,15 +174,16 @@ class Options(PooledOptions):
 
 
 if __name__ == "__main__":
-    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(
+        Options
+    )  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
 from training.run import checks
 from training.storage import run_folder
-from text.instances import pack_graph
+from text.graphs import packing_graph
+from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
-from text.tasks import orders_graph
-from text.tasks.in_parts import in_parts
 from training.finetuning import finetune, labels, learned_labels
 from training.finetuning.task import Judgement, ServedTask
 
@@ -219,58 +205,66 @@ class Example(NamedTuple):
 class Classifier(ServedTask):
     """Single texts and pairs: one label, several, or a number."""
 
-    def __init__(self, given: Options, tokenizer):
+    def __init__(self, flags: Options, tokenizer):
         super().__init__(
-            tokenizer, given.data_dir if given.is_custom else given.task_name
+            tokenizer, flags.data_dir if flags.is_custom else flags.task_name
         )
-        self.given = given
-        self.data = given.data_set
-        several = given.is_custom and given.label_kind == "several"
-        separator = given.label_separator if several else None
+        self.flags = flags
+        self.data = flags.data_set
+        several = flags.is_custom and flags.label_kind == "several"
+        separator = flags.label_separator if several else None
         self.labels = labels.make(self.data, separator)
         self.has_classes = self.labels.names is not None
         self.form = self.labels.form
         self.metric = self.data.scores[0]
         self.eval_sets = tuple(self.data.dev)
         self.test_sets = tuple(self.data.test)
-        if self.data.train is None and (given.do_train or given.do_eval):
+        if self.data.train is None and (flags.do_train or flags.do_eval):
             raise UserError(
-                f"--task_name={given.task_name} has only a test set; train on MNLI, then "
+                f"--task_name={flags.task_name} has only a test set; train on MNLI, then "
                 "pass only --do_predict, with --init_checkpoint"
             )
 
     # --- Files -----------------------------------------------------------------------
 
     def read(self, split):
-        given, table = self.given, self.data.table(split)
-        path = os.path.join(given.data_dir, table.file)
-        if split != "train":
-            return self._read(path, table, needs_label=split not in self.data.test)
+        flags, table = self.flags, self.data.table(split)
+        names = [table.file, *table.more_files] if table.file else []
+        paths = [os.path.join(flags.data_dir, name) for name in names]
+        needs_label = split not in self.data.test
+        if split == "train":
+            needs_label = flags.needs_labels
         examples = []
-        if table.file:
-            examples += self._read(path, table, needs_label=given.needs_labels)
-        for more in given.unlabeled_file:
+        for path in paths:
+            examples += self._read(path, table, needs_label)
+        if split != "train":
+            return examples
+        for more in flags.unlabeled_file:
             examples += self._read(more, table._replace(label=None), needs_label=False)
         if self.labels.names == ():
+            path = os.path.join(flags.data_dir, table.file)
             self.labels.learn([e.label for e in examples if e.label is not None], path)
-        if not given.label_names:
-            state = run_folder.text_settings(given.output_dir)[1]
+        if not flags.label_names:
+            state = run_folder.text_settings(flags.output_dir)[1]
             learned_labels.keep_names(self.labels, state)
         return examples
 
     def _read(self, path, table, needs_label):
         is_unknown = self.labels.names == () and table is not self.data.train
         examples = []
-        skip = self.given.skip_bad_lines
+        skip = self.flags.skip_bad_lines
         for number, values in tables.read(path, table.header, skip_bad_lines=skip):
             where = f"{path}:{number}"
             if table.where and _cell(values, table.where[0], where) != table.where[1]:
                 continue
             label = None
-            if needs_label or values.get(table.label) not in self.labels.unlabelled:
+            if (
+                needs_label
+                or tables.get(values, table.label) not in self.labels.unlabelled
+            ):
                 if is_unknown:
                     raise UserError(
-                        f"{where}: no labels are known, because {self.given.output_dir} "
+                        f"{where}: no labels are known, because {self.flags.output_dir} "
                         "has no model; pass --do_train, another --output_dir, or --labels"
                     )
                 label = self.labels.read(_cell(values, table.label, where), where)
@@ -278,29 +272,31 @@ class Classifier(ServedTask):
                 None if column is None else _text(values, column, where)
                 for column in (table.text_a, table.text_b)
             )
-            index = values.get("index", values.get("id", len(examples)))
+            named = (values[name] for name in _INDEX_COLUMNS if name in values)
+            index = next(named, len(examples))
             examples.append(Example(text_a, text_b, label, str(index)))
         if not examples:
             raise UserError(f"{path}: contains no examples")
         return examples
 
     def settings(self):
-        return {"labels": self.labels.names, "both_orders": self.given.both_orders}
+        return {"labels": self.labels.names, "both_orders": self.flags.both_orders}
 
     def state(self):
-        both = {"both_orders": True} if self.given.both_orders else {}
+        both = {"both_orders": True} if self.flags.both_orders else {}
         return learned_labels.noted(self.labels) | both
 
     def restore(self, state):
         if state.keys().isdisjoint(("labels", "label_names")):
             return
-        if state.get("both_orders", False) != self.given.both_orders:
-            flag = str(not self.given.both_orders).lower()
+        if state.get("both_orders", False) != self.flags.both_orders:
+            flag = str(not self.flags.both_orders).lower()
             raise UserError(
                 f"the model was trained otherwise; pass --both_orders={flag}"
             )
-        flags = self.given.is_custom, bool(self.given.label_names)
-        learned_labels.take_up(self.labels, state, *flags)
+        learned_labels.take_up(
+            self.labels, state, self.flags.is_custom, bool(self.flags.label_names)
+        )
 
     # --- Rows ------------------------------------------------------------------------
 
@@ -311,17 +307,17 @@ class Classifier(ServedTask):
 
     def layout(self, examples, max_seq_length):
         layout = super().layout(examples, max_seq_length)
-        return dataclasses.replace(layout, num_choices=2 * self.given.both_orders)
+        return dataclasses.replace(layout, num_choices=2 * self.flags.both_orders)
 
     def featurize(self, example, split):
         encode = self.tokenizer.encode
         text_b = None if example.text_b is None else encode(example.text_b)
-        pack = orders.pack if self.given.both_orders else packing.pack
+        pack = packing.both_orders if self.flags.both_orders else packing.pack
         ids, segments, was_cut = pack(
             self.tokenizer.vocabulary,
             encode(example.text_a),
             text_b,
-            self.given.max_seq_length,
+            self.flags.max_seq_length,
         )
         self.counts["were cut to --max_seq_length"] += was_cut
         self.counts["are empty"] += not (example.text_a.strip() or example.text_b)
@@ -421,9 +417,10 @@ class Classifier(ServedTask):
     def serve(self, tokenizer, predict, **texts):
         ids = [tokenizer.encode(texts[name]) for name in self.inputs]
         text_a, text_b = ids if len(ids) == 2 else (*ids, None)
-        pack = (orders_graph if self.given.both_orders else pack_graph).pack
-        batch = pack(tokenizer, text_a, text_b, self.given.max_seq_length)
-        logits = in_parts(predict, batch)["logits"]
+        kind = "both_orders" if self.flags.both_orders else "pack"
+        pack = getattr(packing_graph, kind)
+        batch = pack(tokenizer, text_a, text_b, self.flags.max_seq_length)
+        logits = run_in_chunks(predict, batch)["logits"]
         return self.labels.shown.serve(logits)
 
 
@@ -438,15 +435,19 @@ def _json_line(example, answer):
     return json.dumps(values | answer, ensure_ascii=False)
 
 
-def main(given: Options) -> None:
+def make(flags: Options) -> Classifier:
+    """The task that flags describe."""
+    return Classifier(flags, checks.make_tokenizer(flags))
+
+
+def main(flags: Options) -> None:
     """Does what the flags ask for.
 
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    task = Classifier(given, checks.make_tokenizer(given))
-    finetune.finetune(task, given)
+    finetune.finetune(make(flags), flags)
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

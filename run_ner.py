@@ -29,11 +29,12 @@ from itertools import chain
 
 import numpy as np
 
+import command_line
 import options
 from errors import UserError
 from text.files import inputs
 from text.tasks import tags
-from training.finetuning.finetuning_flags import FineTuningOptions
+from training.finetuning.options import FineTuningOptions
 
 _SAMPLES = (
     "George Washington was never in Washington .",
@@ -74,6 +75,7 @@ class Options(FineTuningOptions):
     entity_types: list[str] = options.field(
         [],
         help="All types, such as PER,LOC; by default, those of the training set, sorted.",
+        distinct=True,
     )
     document_context: bool = options.field(
         False,
@@ -82,28 +84,26 @@ class Options(FineTuningOptions):
     )
 
     def __post_init__(self):
+        super().__post_init__()
         if self.max_seq_length < 3:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least 3, for [CLS], a "
                 "piece and [SEP]"
             )
-        if repeated := {t for t in self.entity_types if self.entity_types.count(t) > 1}:
-            raise UserError(
-                f"--entity_types: {', '.join(sorted(repeated))} is repeated"
-            )
-        super().__post_init__()
 
 
 if __name__ == "__main__":
-    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(
+        Options
+    )  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
+from text.graphs import tags_graph
 from text.instances import packing
 from text.records.rows import Field, Row
-from text.tasks import tags_graph
 from training.finetuning import entities, finetune
 from training.finetuning.task import ServedTask
 
@@ -125,16 +125,16 @@ class Tagger(ServedTask):
     form = "tags"
     inputs = {"words": "list"}
 
-    def __init__(self, given: Options, tokenizer):
-        super().__init__(tokenizer, given.data_dir)
-        self.given = given
-        self.types = tuple(given.entity_types)
-        self.scheme = None if given.tag_scheme == "detect" else given.tag_scheme
+    def __init__(self, flags: Options, tokenizer):
+        super().__init__(tokenizer, flags.data_dir)
+        self.flags = flags
+        self.types = tuple(flags.entity_types)
+        self.scheme = None if flags.tag_scheme == "detect" else flags.tag_scheme
         self.faults = {}  # split -> message about tags that break the scheme
         self.test_lines = []
-        most = given.max_seq_length - 2
+        most = flags.max_seq_length - 2
         self.pieces = tags.Pieces(tokenizer, most, self.counts)
-        if given.document_context:
+        if flags.document_context:
             self.inputs = {"words": "list", "before": "text", "after": "text"}
 
     @property
@@ -146,10 +146,10 @@ class Tagger(ServedTask):
     # --- Files -----------------------------------------------------------------------
 
     def read(self, split):
-        given = self.given
-        names = {"train": given.train_file, "dev": given.dev_file}
-        name = names.get(split, given.test_file)
-        path = os.path.join(given.data_dir, name)
+        flags = self.flags
+        names = {"train": flags.train_file, "dev": flags.dev_file}
+        name = names.get(split, flags.test_file)
+        path = os.path.join(flags.data_dir, name)
         sentences = []
         if name or split != "train":
             lines = list(inputs.lines(path))
@@ -160,21 +160,21 @@ class Tagger(ServedTask):
                 self._learn_types(sentences, path, split)
             else:
                 self.test_lines = lines
-        for more in given.unlabeled_file if split == "train" else ():
+        for more in flags.unlabeled_file if split == "train" else ():
             columns = self._columns(has_tags=False)
             sentences += tags.parse(list(inputs.lines(more)), more, columns)
         if not self.types:
             raise UserError(
                 "no entity types are known; train first, or pass --entity_types"
             )
-        if given.document_context:
+        if flags.document_context:
             return list(tags.in_documents(sentences))
         return sentences
 
     def _columns(self, *, has_tags):
-        given = self.given
-        tag_column = given.tag_column if has_tags else None
-        return tags.Columns(given.word_column, tag_column, given.word_prefix)
+        flags = self.flags
+        tag_column = flags.tag_column if has_tags else None
+        return tags.Columns(flags.word_column, tag_column, flags.word_prefix)
 
     def _learn_scheme(self, sentences, path, split):
         self.scheme = self.scheme or tags.detect(s.tags for s in sentences)
@@ -194,7 +194,7 @@ class Tagger(ServedTask):
 
     def settings(self):
         names = ("document_context", "features")
-        return {name: getattr(self.given, name) for name in names}
+        return {name: getattr(self.flags, name) for name in names}
 
     def state(self):
         return {
@@ -206,10 +206,10 @@ class Tagger(ServedTask):
     def restore(self, state):
         if "tag_scheme" not in state:
             if state.get("head") == "tagging":  # from another program's model
-                self._restore_labels(state["labels"])
+                self._restore_labels(state.get("labels"))
             return
-        given = self.given
-        types = given.entity_types or state["entity_types"]
+        flags = self.flags
+        types = flags.entity_types or state["entity_types"]
         for name, mine in (("entity_types", types), *self.settings().items()):
             if mine != state.get(name, mine):
                 mine, trained = (
@@ -224,6 +224,15 @@ class Tagger(ServedTask):
         self.scheme = self.scheme or state["tag_scheme"]
 
     def _restore_labels(self, labels):
+        if labels is None and not self.types:
+            raise UserError(
+                f"{self.flags.init_checkpoint}: id2label in the model's config.json has no "
+                "tags, only the default LABEL_0, LABEL_1, ...; write O, B-X, I-X, B-Y, "
+                "I-Y, ... there or, if these are its labels in this order, pass "
+                "--entity_types=X,Y"
+            )
+        if labels is None:
+            return
         self.types = self.types or tuple(x[2:] for x in labels if x.startswith("B-"))
         if self.labels != labels:
             raise UserError(
@@ -235,7 +244,7 @@ class Tagger(ServedTask):
     # --- Rows ------------------------------------------------------------------------
 
     def featurize(self, example, split):
-        if self.given.document_context:
+        if self.flags.document_context:
             pieces, edges = self.pieces.of_document(example.context)
             first = example.before
             self.counts[
@@ -247,7 +256,7 @@ class Tagger(ServedTask):
         labels = self._labels_of(example, split)
         windows = list(
             tags.windows(
-                edges, first, first + len(example.words), self.given.max_seq_length - 2
+                edges, first, first + len(example.words), self.flags.max_seq_length - 2
             )
         )
         self.counts["are longer than a row and read in parts"] += len(windows) > 1
@@ -389,8 +398,8 @@ class Tagger(ServedTask):
 
     def request(self, example):
         request = {"words": _sent(example.words)}
-        if self.given.document_context:
-            most = self.given.max_seq_length - 2  # words that fit in a row
+        if self.flags.document_context:
+            most = self.flags.max_seq_length - 2  # words that fit in a row
             start, stop = example.before, example.before + len(example.words)
             before = example.context[max(start - most, 0) : start]
             after = example.context[stop : stop + most]
@@ -399,9 +408,9 @@ class Tagger(ServedTask):
         return request
 
     def serve(self, tokenizer, predict, words, **around):
-        around = tags_graph.Around(**around) if self.given.document_context else None
+        around = tags_graph.Around(**around) if self.flags.document_context else None
         labels, probabilities = tags_graph.label(
-            tokenizer, predict, words, self.given.max_seq_length, around
+            tokenizer, predict, words, self.flags.max_seq_length, around
         )
         answers = tags_graph.read(words, labels, self.types, self._written_scheme)
         return answers | {"probabilities": probabilities}
@@ -412,15 +421,19 @@ def _sent(words):
     return [word or "\u200b" for word in words]
 
 
-def main(given: Options) -> None:
+def make(flags: Options) -> Tagger:
+    """The task that flags describe."""
+    return Tagger(flags, checks.make_tokenizer(flags))
+
+
+def main(flags: Options) -> None:
     """Does what the flags ask for.
 
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    task = Tagger(given, checks.make_tokenizer(given))
-    finetune.finetune(task, given)
+    finetune.finetune(make(flags), flags)
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -1,4 +1,5 @@
-"""Fine-tunes an encoder to find the answer to a question in a text: SQuAD 1.1 and 2.0.
+"""Fine-tunes an encoder to find the answer to a question in a text: SQuAD, KorQuAD 1.0,
+KLUE-MRC.
 
     python run_squad.py --do_train --do_predict --do_eval \\
         --train_file=train-v1.1.json --predict_file=dev-v1.1.json \\
@@ -9,24 +10,25 @@
         --train_batch_size=12 --learning_rate=3e-5 --num_train_epochs=2
 
 This command reaches F1 88.4 and EM 81.2 on the dev set of 1.1 (2018 README, BERT-Base).
-For 2.0, add --version_2_with_negative.
+For 2.0 and KLUE-MRC, add --version_2_with_negative.
 """
 
 import collections
 import dataclasses
 import functools
 import json
-import math
 import os
 
 import numpy as np
 from absl import logging
 
+import command_line
 import options
 from errors import UserError
 from modeling.objectives.span_heads import SPAN_HEADS, SpanHead
-from text.tasks import spans, squad
-from training.finetuning.finetuning_flags import FineTuningOptions
+from text.tasks import answer_spans, squad
+from training.finetuning import squad_metrics
+from training.finetuning.options import FineTuningOptions
 
 _FIRST_UNIQUE_ID = 1000000000
 _NOTHING = "(no answer)"
@@ -45,35 +47,53 @@ _SAMPLES = (
 @dataclasses.dataclass(frozen=True)
 class Options(FineTuningOptions):
     train_file: str | None = options.field(
-        None, help="Questions to train on, in SQuAD's JSON format."
+        None, help="Questions to train on, in SQuAD's JSON format.", common=True
     )
     predict_file: str | None = options.field(
         None,
         help="Questions to answer, in the same format; --do_eval needs their answers. An "
         "id that is a whole number becomes a string, as all JSON keys are.",
+        common=True,
     )
     max_seq_length: int = options.field(
         384,
         help="Maximum number of tokens per row: question, window and 3 special tokens.",
-        most=options.MOST_TOKENS,
+        at_most=options.MOST_TOKENS,
+        common=True,
     )
     doc_stride: int = options.field(
         128,
         help="Tokens from the start of one window to the start of the next. Windows that "
         "are not longer than this do not overlap.",
+        common=True,
     )
     max_query_length: int = options.field(
         64, help="Maximum number of tokens of a question; the rest is cut off."
     )
     n_best_size: int = options.field(
-        20, help="Number of starts and ends to try per window, and of answers to list."
+        20,
+        help="Number of starts and ends to try per window, and of answers to list.",
+        at_least=1,
     )
-    max_answer_length: int = options.field(30, help="Maximum tokens of an answer.")
+    max_answer_length: int = options.field(
+        30, help="Maximum tokens of an answer.", at_least=1
+    )
     verbose_logging: bool = options.field(
         False, help="List each training question whose answer is not in its text."
     )
     version_2_with_negative: bool = options.field(
-        False, help="Some questions have no answer (SQuAD 2.0)."
+        False,
+        help="Some questions have no answer (SQuAD 2.0, KLUE-MRC).",
+        common=True,
+    )
+    answer_score: str | None = options.field(
+        None,
+        choices=tuple(squad_metrics.ANSWER_SCORES),
+        help="What an answer and the right one have in common: words, F1 as in SQuAD; "
+        "characters, F1 as in KorQuAD; rouge_w, the longest run of characters, as in "
+        "KLUE-MRC. Each also decides what is left out before answers are compared. By "
+        "default, that of the data set that --predict_file is of: KorQuAD's version says "
+        "so, KLUE's questions have a guid, and all others are scored by words.",
     )
     null_score_diff_threshold: float = options.field(
         0.0,
@@ -87,30 +107,24 @@ class Options(FineTuningOptions):
         choices=("independent", *SPAN_HEADS),
         help="independent: BERT's, in which start and end do not depend on each other. "
         "albert, xlnet: theirs for SQuAD 2.0, in which the end depends on the start, with "
-        "a classifier for no answer. electra: ELECTRA's, which has both too. "
-        "electra_independent: ELECTRA's with joint_prediction=False.",
+        "a classifier for no answer. electra: ELECTRA's, which has both too.",
     )
     start_n_top: int | None = options.field(
         None,
         help="Number of starts to try per window with a --span_head other than "
         "independent; by default 5 for albert and xlnet, 20 for the others.",
+        at_least=1,
+        only_for={"span_head": options.GIVEN},
     )
     end_n_top: int | None = options.field(
-        None, help="Number of ends to try per start; same defaults as --start_n_top."
+        None,
+        help="Number of ends to try per start; same defaults as --start_n_top.",
+        at_least=1,
+        only_for={"span_head": options.GIVEN},
     )
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_at_least(1, "n_best_size", "max_answer_length")
-        tops = [n for n in ("start_n_top", "end_n_top") if getattr(self, n) is not None]
-        self.check_at_least(1, *tops)
-        if tops and self.span_head == "independent":
-            raise UserError(
-                f"--{tops[0]} has no effect with --span_head=independent; use "
-                "--n_best_size"
-            )
-        if math.isnan(self.null_score_diff_threshold):
-            raise UserError("--null_score_diff_threshold=nan: must be a number")
         self.lengths  # noqa: B018  checked when it is made
         if self.do_train and not (self.train_file or self.unlabeled_file):
             raise UserError("--do_train needs --train_file")
@@ -123,21 +137,23 @@ class Options(FineTuningOptions):
             raise UserError("--do_predict needs --predict_file")
 
     @property
-    def lengths(self) -> spans.Lengths:
-        return spans.Lengths(
+    def lengths(self) -> answer_spans.Lengths:
+        return answer_spans.Lengths(
             self.max_seq_length, self.doc_stride, self.max_query_length
         )
 
 
 if __name__ == "__main__":
-    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(
+        Options
+    )  # --help and mistakes are answered before TensorFlow loads
 
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import span_beams, tasks
+from text.graphs import answer_spans_graph, row_chunks
 from text.records.rows import Field, Row
-from text.tasks import beams, beams_graph, in_parts, spans_graph
-from training.finetuning import finetune, squad_metrics
+from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
 
 # === The task ========================================================================
@@ -156,15 +172,14 @@ class Squad(ServedTask):
         for name in ("unique_ids", "start_positions", "end_positions", "is_impossible")
     }
 
-    def __init__(self, given: Options, tokenizer):
-        super().__init__(tokenizer, given.predict_file or given.train_file or "")
-        self.given = given
-        self.version_2 = given.version_2_with_negative
-        self.metric = "best_f1" if self.version_2 else "f1"
+    def __init__(self, flags: Options, tokenizer):
+        super().__init__(tokenizer, flags.predict_file or flags.train_file or "")
+        self.flags = flags
+        self.version_2 = flags.version_2_with_negative
         self.num_rows = collections.Counter()
         # Questions about one text are adjacent, but all are scored at the end.
         self.document = functools.cache(
-            lambda context: spans.Document(tokenizer, context)
+            lambda context: answer_spans.Document(tokenizer, context)
         )
         self._warn_of_borders()
 
@@ -184,49 +199,64 @@ class Squad(ServedTask):
 
     def settings(self):
         names = "doc_stride max_query_length version_2_with_negative span_head"
-        return {name: getattr(self.given, name) for name in names.split()}
+        return {name: getattr(self.flags, name) for name in names.split()}
 
     def state(self):
-        return {"span_head": self.given.span_head} if self.head else {}
+        return {"span_head": self.flags.span_head} if self.head else {}
 
     def restore(self, state):
         was = state.get("span_head", "independent")
-        if was != self.given.span_head:
+        if was != self.flags.span_head:
             hint = "only the default can be distilled: leave the flag out for both"
-            hint = hint if self.given.distill_from else "pass the same"
+            hint = hint if self.flags.distill_from else "pass the same"
             raise UserError(f"the model has another head, --span_head={was}; {hint}")
 
     @property
     def head(self) -> SpanHead | None:
         """A head that chooses starts and ends itself."""
-        return SPAN_HEADS.get(self.given.span_head)
+        return SPAN_HEADS.get(self.flags.span_head)
 
     def objective(self):
         if not self.head:
             return tasks.Span()
-        given = self.given
-        words, tops = self.tokenizer.vocabulary, (given.start_n_top, given.end_n_top)
+        flags = self.flags
+        words, tops = self.tokenizer.vocabulary, (flags.start_n_top, flags.end_n_top)
         rows = {"document_first": words.document_first, "cls_last": not words.head}
         return span_beams.SpanBeams(self.head, *tops, **rows)
 
     # --- Files -----------------------------------------------------------------------
 
+    @functools.cached_property
+    def answer_score(self) -> squad_metrics.AnswerScore:
+        name, path = self.flags.answer_score, self.flags.predict_file
+        if name is None:
+            name = squad.answer_score(path) if path else "words"
+        return squad_metrics.ANSWER_SCORES[name]
+
+    @property
+    def metric(self):
+        return (
+            f"best_{self.answer_score.name}"
+            if self.version_2
+            else self.answer_score.name
+        )
+
     def read(self, split):
-        given = self.given
+        flags = self.flags
         if split == "train":
             return self._read_training()
-        examples = squad.read_to_answer(given.predict_file)
-        if given.do_eval:
-            squad.check_scorable(examples, given.predict_file, self.version_2)
+        examples = squad.read_to_answer(flags.predict_file)
+        if flags.do_eval:
+            squad.check_scorable(examples, flags.predict_file, self.version_2)
         return examples
 
     def _read_training(self):
-        given, examples = self.given, []
-        files = [given.train_file] if given.train_file else []
-        for path in [*files, *given.unlabeled_file]:
+        flags, examples = self.flags, []
+        files = [flags.train_file] if flags.train_file else []
+        for path in [*files, *flags.unlabeled_file]:
             before = len(examples)
             for where, example in squad.read(path):
-                if given.needs_labels and not self._is_impossible(example):
+                if flags.needs_labels and not self._is_impossible(example):
                     squad.check_trainable(example, where)
                 examples.append(example)
             if len(examples) == before:
@@ -239,24 +269,26 @@ class Squad(ServedTask):
     # --- Rows ------------------------------------------------------------------------
 
     @property
-    def lengths(self) -> spans.Lengths:
-        return self.given.lengths.in_rows_of(self.tokenizer.vocabulary)
+    def lengths(self) -> answer_spans.Lengths:
+        return self.flags.lengths.in_rows_of(self.tokenizer.vocabulary)
 
     def featurize(self, example, split):
         question = self.tokenizer.encode(example.question)
         document = self.document(example.context)
         answer = self._find_answer(example, document)
         is_impossible = self._is_impossible(example)
-        is_used = split != "train" or not self.given.needs_labels
+        is_used = split != "train" or not self.flags.needs_labels
         if not (is_used or is_impossible or answer):
             self.counts["answers not found in their text and left out"] += 1
-            if self.given.verbose_logging:
+            if self.flags.verbose_logging:
                 logging.warning(
                     "%s: answer not in its text: %s", example.id, example.answers
                 )
             return
         vocabulary = self.tokenizer.vocabulary
-        made = list(spans.rows(document, question, vocabulary, self.lengths, answer))
+        made = list(
+            answer_spans.rows(document, question, vocabulary, self.lengths, answer)
+        )
         self._count(question, made, answer)
         for row in made:
             labels = {
@@ -275,7 +307,7 @@ class Squad(ServedTask):
         return squad.first_answer(document, self.tokenizer, example)
 
     def _count(self, question, made, answer):
-        too_long = len(question) > self.given.max_query_length
+        too_long = len(question) > self.flags.max_query_length
         self.counts["questions cut to --max_query_length"] += too_long
         self.counts["texts without tokens"] += not made
         whole = any(row.end_position != row.window.cls for row in made)
@@ -283,34 +315,34 @@ class Squad(ServedTask):
 
     # --- Answers ---------------------------------------------------------------------
 
-    def _answers(self, predictions) -> list[spans.Answer]:
+    def _answers(self, predictions) -> list[answer_spans.Answer]:
         documents = [self.document(example.context) for example in predictions.examples]
         rows = documents, predictions.example_numbers, predictions.notes
         if self.head:
-            found = beams.Beams.of(predictions.outputs)
-            return beams.best_answers(*rows, found, **self._search())
+            found = answer_spans.TopSpans.of(predictions.outputs)
+            return answer_spans.best_of_top_spans(*rows, found, **self._search())
         # Differs from the release, where padding may be among the best starts and ends.
         # Here padding depends on the other rows of a batch, and answers must not.
         sizes = [window.size for window in predictions.notes]
         logits = [predictions.outputs[f"{side}_logits"] for side in ("start", "end")]
         is_token = np.arange(logits[0].shape[1]) < np.array(sizes, int)[:, None]
         logits = (np.where(is_token, values, -np.inf) for values in logits)
-        return spans.best_answers(*rows, *logits, **self._search())
+        return answer_spans.best_answers(*rows, *logits, **self._search())
 
     def _search(self):
         """How to search for answers, in Python and in a graph."""
         return {
-            "n_best_size": self.given.n_best_size,
-            "max_answer_length": self.given.max_answer_length,
+            "n_best_size": self.flags.n_best_size,
+            "max_answer_length": self.flags.max_answer_length,
             "with_null": self.version_2,
         }
 
     def _chosen(self, answer):
-        return answer.chosen(self.given.null_score_diff_threshold)
+        return answer.chosen(self.flags.null_score_diff_threshold)
 
     def score(self, predictions):
         squad.check_scorable(
-            predictions.examples, self.given.predict_file, self.version_2
+            predictions.examples, self.flags.predict_file, self.version_2
         )
         return self._evaluate(predictions.examples, self._answers(predictions))
 
@@ -323,14 +355,19 @@ class Squad(ServedTask):
             [example.references for example in examples],
             [self._chosen(answer).text for answer in found],
             version_2=self.version_2,
+            by=self.answer_score,
             **null,
         )
 
     def trivial_score(self, examples):
         references = [example.references for example in examples]
         texts = [""] * len(examples)
-        found = squad_metrics.evaluate(references, texts, version_2=self.version_2)
-        return found["f1"]
+        _, overlaps = self._compared(references, texts)
+        return 100 * float(overlaps.mean())
+
+    def _compared(self, references, texts):
+        compare = functools.partial(squad_metrics.score, version_2=self.version_2)
+        return compare(references, texts, by=self.answer_score)
 
     def judge(self, predictions):
         answers = self._answers(predictions)
@@ -338,11 +375,9 @@ class Squad(ServedTask):
 
     def _judgement(self, example, answer):
         chosen = self._chosen(answer)
-        given = chosen.text
-        (exact,), (f1,) = squad_metrics.score(
-            [example.references], [given], version_2=self.version_2
-        )
-        gold = given if exact else " / ".join(dict.fromkeys(example.references))
+        text = chosen.text
+        (exact,), (overlap,) = self._compared([example.references], [text])
+        gold = text if exact else " / ".join(dict.fromkeys(example.references))
         every = list(answer.nbest)
         if answer.nothing and self.version_2:
             every.append(answer.nothing)
@@ -354,8 +389,8 @@ class Squad(ServedTask):
         return Judgement(
             f"{example.question}\n{example.id}\n{example.context}",
             gold or _NOTHING,
-            given or _NOTHING,
-            error=chosen.probability * float(1 - f1),
+            text or _NOTHING,
+            error=chosen.probability * float(1 - overlap),
             probabilities=odds,
         )
 
@@ -374,7 +409,7 @@ class Squad(ServedTask):
         if self.version_2 and any(e.answers for e in predictions.examples):
             values = self._evaluate(predictions.examples, found)
             contents["null_threshold.json"] = {
-                "null_score_diff_threshold": values["best_f1_thresh"],
+                "null_score_diff_threshold": values[f"{self.metric}_thresh"],
                 **{k: v for k, v in values.items() if k.startswith("best_")},
             }
         paths = []
@@ -387,7 +422,7 @@ class Squad(ServedTask):
 
     def description(self):
         names = ("n_best_size", "max_answer_length", "null_score_diff_threshold")
-        return super().description() | {n: getattr(self.given, n) for n in names}
+        return super().description() | {n: getattr(self.flags, n) for n in names}
 
     def request(self, example):
         return {name: getattr(example, name) for name in self.inputs}
@@ -407,7 +442,7 @@ class Squad(ServedTask):
         return served | ({"null_odds": answer.null_odds} if self.version_2 else {})
 
     def samples(self):
-        years = range(1500, 1500 + self.given.max_seq_length)  # several windows
+        years = range(1500, 1500 + self.flags.max_seq_length)  # several windows
         long = " ".join(f"House {n - 1499} was built in {n}." for n in years)
         asked = (*_SAMPLES, ("When was house 7 built?", long))
         return [
@@ -418,17 +453,19 @@ class Squad(ServedTask):
     def serve(self, tokenizer, predict, *, question, context):
         questions = tokenizer.encode(question)
         ids, starts, ends = tokenizer.encode_with_offsets(context)
-        windows = spans_graph.windows(questions, ids, self.lengths)
-        batch = spans_graph.rows(questions, ids, windows, tokenizer)
-        outputs = in_parts.in_parts(predict, batch)
-        documents = spans_graph.Documents(context, starts, ends)
+        windows = answer_spans_graph.windows(questions, ids, self.lengths)
+        batch = answer_spans_graph.rows(questions, ids, windows, tokenizer)
+        outputs = row_chunks.run_in_chunks(predict, batch)
+        documents = answer_spans_graph.Documents(context, starts, ends)
         search = self._search()
-        search["null_threshold"] = self.given.null_score_diff_threshold
+        search["null_threshold"] = self.flags.null_score_diff_threshold
         if self.head:
-            found = beams.Beams.of(outputs)
-            return beams_graph.best_answers(documents, windows, found, **search)
+            found = answer_spans.TopSpans.of(outputs)
+            return answer_spans_graph.best_of_top_spans(
+                documents, windows, found, **search
+            )
         logits = (outputs[f"{side}_logits"] for side in ("start", "end"))
-        return spans_graph.best_answers(documents, windows, *logits, **search)
+        return answer_spans_graph.best_answers(documents, windows, *logits, **search)
 
 
 def _entry(span):
@@ -436,14 +473,19 @@ def _entry(span):
     return {name: getattr(span, name) for name in names}
 
 
-def main(given: Options) -> None:
+def make(flags: Options) -> Squad:
+    """The task that flags describe."""
+    return Squad(flags, checks.make_tokenizer(flags))
+
+
+def main(flags: Options) -> None:
     """Does what the flags ask for.
 
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(Squad(given, checks.make_tokenizer(given)), given)
+    finetune.finetune(make(flags), flags)
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -31,11 +31,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+import command_line
 import options
 from errors import UserError
 from text.files import tables
 from text.instances import packing
-from training.finetuning.finetuning_flags import PooledOptions
+from training.finetuning.options import PooledOptions
 
 _SAMPLES = (
     (
@@ -66,31 +67,34 @@ class Options(PooledOptions):
     train_batch_size: list[int] = options.field(
         [16],
         help="Questions per update, over all replicas; a list is searched.",
-        most=options.MOST_ROWS,
+        at_most=options.MOST_ROWS,
+        common=True,
     )
     learning_rate: list[float] = options.field(
-        [2e-5], help="The peak learning rate; a list is searched."
+        [2e-5], help="The peak learning rate; a list is searched.", common=True
     )
 
     def __post_init__(self):
+        super().__post_init__()
         least = packing.NUM_SPECIAL_TOKENS + 2
         if self.max_seq_length < least:
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least {least}, for a "
                 "token of the context and one of the choice"
             )
-        super().__post_init__()
 
 
 if __name__ == "__main__":
-    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(
+        Options
+    )  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
+from text.graphs import choices_graph
 from text.records.rows import Field, Row
-from text.tasks import choices_graph
 from training.finetuning import finetune
 from training.finetuning.task import Judgement, ServedTask
 
@@ -202,21 +206,21 @@ class MultipleChoice(ServedTask):
     form = "choice"
     inputs = {"context": "text", "start": "text", "choices": "list"}
 
-    def __init__(self, given: Options, tokenizer):
-        super().__init__(tokenizer, given.data_dir)
-        self.given = given
+    def __init__(self, flags: Options, tokenizer):
+        super().__init__(tokenizer, flags.data_dir)
+        self.flags = flags
         self.longest = {}  # number of choices, by set; the model takes any number
 
     def read(self, split):
-        given = self.given
-        names = {"train": given.train_file, "dev": given.dev_file}
-        name = names.get(split, given.test_file)
-        path = os.path.join(given.data_dir, name)
-        needs_label = split == "dev" or (split == "train" and given.needs_labels)
+        flags = self.flags
+        names = {"train": flags.train_file, "dev": flags.dev_file}
+        name = names.get(split, flags.test_file)
+        path = os.path.join(flags.data_dir, name)
+        needs_label = split == "dev" or (split == "train" and flags.needs_labels)
         examples = []
         if name or split != "train":
             examples += _read(path, needs_label)
-        for more in given.unlabeled_file if split == "train" else ():
+        for more in flags.unlabeled_file if split == "train" else ():
             examples += [e._replace(label=None) for e in _read(more, False)]
         self.longest[split] = _most_choices(examples)
         return examples
@@ -237,7 +241,7 @@ class MultipleChoice(ServedTask):
                     self.tokenizer.vocabulary,
                     context,
                     [*start, *encode(space + choice)],
-                    self.given.max_seq_length,
+                    self.flags.max_seq_length,
                 )
                 for choice in example.choices
             ),
@@ -322,7 +326,7 @@ class MultipleChoice(ServedTask):
         }
 
     def serve(self, tokenizer, predict, context, start, choices):
-        length = self.given.max_seq_length
+        length = self.flags.max_seq_length
         return choices_graph.choose(tokenizer, predict, context, start, choices, length)
 
 
@@ -337,15 +341,19 @@ def _json_answer(example, answer):
     return json.dumps(values, ensure_ascii=False)
 
 
-def main(given: Options) -> None:
+def make(flags: Options) -> MultipleChoice:
+    """The task that flags describe."""
+    return MultipleChoice(flags, checks.make_tokenizer(flags))
+
+
+def main(flags: Options) -> None:
     """Does what the flags ask for.
 
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    task = MultipleChoice(given, checks.make_tokenizer(given))
-    finetune.finetune(task, given)
+    finetune.finetune(make(flags), flags)
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -20,11 +20,12 @@ import os
 import numpy as np
 from absl import logging
 
+import command_line
 import options
 from errors import UserError
 from text.files import local, tables
 from text.tasks import as_text, glue, squad
-from training.finetuning.finetuning_flags import FineTuningOptions
+from training.finetuning.options import FineTuningOptions
 
 _FILES = {  # unless flags name others; GLUE's are in its table
     "custom": {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"},
@@ -34,6 +35,13 @@ _COLUMNS = "--task_name, --input_column and --target_column"
 _cell = functools.partial(tables.cell, flags=_COLUMNS)
 _text = functools.partial(tables.text, flags=_COLUMNS)
 _WRITTEN = ("predictions.jsonl", "predictions.json")
+_OF_HEADS = (
+    "distill_from",
+    "lstm_layers",
+    "features",
+    "lm_loss_weight",
+    "export_formats",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,65 +56,65 @@ class Options(FineTuningOptions):
         "custom train.tsv. The suffix of a table gives the format: .tsv (with a header; "
         "quotes are plain characters), .csv (with a header) or .jsonl (one object per "
         "line).",
+        only_for={"task_name": tuple(_FILES)},
     )
     dev_file: str | None = options.field(
         None,
         help="squad and custom: dev set; by default dev-v1.1.json, for custom dev.tsv.",
+        only_for={"task_name": tuple(_FILES)},
     )
     test_file: str | None = options.field(
         None,
         help="squad and custom: the set to predict; by default SQuAD's dev set, for custom "
         "test.tsv. Answers and targets are optional.",
+        only_for={"task_name": tuple(_FILES)},
     )
-    input_column: str = options.field("input", help="custom: column of the input.")
-    target_column: str = options.field("target", help="custom: column of the target.")
+    input_column: str = options.field(
+        "input", help="custom: column of the input.", only_for={"task_name": "custom"}
+    )
+    target_column: str = options.field(
+        "target", help="custom: column of the target.", only_for={"task_name": "custom"}
+    )
     skip_bad_lines: bool = options.field(
         False,
         help="Skip and count lines whose number of columns differs from the first line, "
         "instead of refusing the file; QQP's training set has some.",
+        only_for={"task_name": (*glue.TASKS, "custom")},
     )
     max_target_length: int = options.field(
         32,
         help="Maximum number of tokens of a target and of what is written, with the one "
         "that ends it.",
-        most=options.MOST_TOKENS,
+        at_most=options.MOST_TOKENS,
+        at_least=2,
     )
 
     def __post_init__(self):
+        super().__post_init__()
         if self.task not in (*glue.TASKS, *_FILES):
             raise UserError(
                 f"--task_name={self.task_name}: not one of {', '.join(glue.TASKS)}, "
                 f"{', '.join(_FILES)}"
             )
-        if self.max_seq_length < 2 or self.max_target_length < 2:
+        if self.max_seq_length < 2:
             raise UserError(
-                "--max_seq_length and --max_target_length must be at least 2: a token, and "
-                "the one at the end"
+                f"--max_seq_length={self.max_seq_length}: must be at least 2, for a token "
+                "and the one at the end"
             )
-        self._refuse("distill_from", "lstm_layers", "features", "lm_loss_weight")
-        self._refuse("export_formats")
-        if self.task in glue.TASKS:
-            self._refuse("train_file", "dev_file", "test_file")
-        if self.task != "custom":
-            self._refuse("input_column", "target_column")
+        self._refuse_flags_of_heads()
         tables.check_different(self, "input_column", "target_column")
-        if self.task == "squad":
-            self._refuse("skip_bad_lines")
         if self.do_predict and self.task in _FILES:
             local.refuse_inputs(
                 [os.path.join(self.output_dir, name) for name in _WRITTEN],
                 [self.path(split) for split in ("train", "dev", "test")],
             )
-        super().__post_init__()
 
-    def _refuse(self, *names):
-        """Refuses flags that would have no effect."""
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name in names and value != options.default_of(field):
+    def _refuse_flags_of_heads(self):
+        """Refuses flags of the tasks that have a head."""
+        for name in _OF_HEADS:
+            if getattr(self, name):
                 raise UserError(
-                    f"--{field.name} does not go with --task_name={self.task_name} of "
-                    "a model that writes text; remove it"
+                    f"--{name} has no effect on a model that writes text; remove it"
                 )
 
     @property
@@ -122,7 +130,9 @@ class Options(FineTuningOptions):
 
 
 if __name__ == "__main__":
-    options.parse(Options)  # --help and mistakes are answered before TensorFlow loads
+    command_line.parse(
+        Options
+    )  # --help and mistakes are answered before TensorFlow loads
 
 from training import metrics
 from training.run import checks
@@ -135,22 +145,22 @@ from training.finetuning.texts import Example, TextTask, check_target
 class Glue(TextTask):
     """A task of GLUE: a word for the label, or a number."""
 
-    def __init__(self, given: Options, tokenizer):
-        super().__init__(given, tokenizer, as_text.GLUE[given.task])
-        self.data = glue.TASKS[given.task]
+    def __init__(self, flags: Options, tokenizer):
+        super().__init__(flags, tokenizer, as_text.GLUE[flags.task])
+        self.data = glue.TASKS[flags.task]
         self.labels = labels.make(self.data, None)
         self.metric = self.data.scores[0]
         self.eval_sets, self.test_sets = tuple(self.data.dev), tuple(self.data.test)
-        if self.data.train is None and (given.do_train or given.do_eval):
+        if self.data.train is None and (flags.do_train or flags.do_eval):
             raise UserError(
-                f"--task_name={given.task_name} has only a test set; train on MNLI, then "
+                f"--task_name={flags.task_name} has only a test set; train on MNLI, then "
                 "pass only --do_predict, with --init_checkpoint"
             )
 
     def read(self, split):
         table = self.data.table(split)
-        path = os.path.join(self.given.data_dir, table.file)
-        skip = self.given.skip_bad_lines
+        path = os.path.join(self.flags.data_dir, table.file)
+        skip = self.flags.skip_bad_lines
         examples = []
         for number, values in tables.read(path, table.header, skip_bad_lines=skip):
             where = f"{path}:{number}"
@@ -159,7 +169,7 @@ class Glue(TextTask):
                 label = self._label(_cell(values, table.label, where), where)
             pair = (table.text_a, table.text_b)
             texts = [None if c is None else _text(values, c, where) for c in pair]
-            texts = as_text.features_of(self.given.task, *texts)
+            texts = as_text.features_of(self.flags.task, *texts)
             index = values.get("index", values.get("id", len(examples)))
             examples.append(Example(texts, label, str(index)))
         return _not_empty(examples, path)
@@ -176,7 +186,7 @@ class Glue(TextTask):
     @property
     def columns(self):
         table = next(iter(self.data.test.values()))
-        return as_text.features_of(self.given.task, table.text_a, table.text_b)
+        return as_text.features_of(self.flags.task, table.text_a, table.text_b)
 
     def _gold(self, examples):
         return self.labels.encode([example.label for example in examples])
@@ -233,13 +243,13 @@ class Squad(TextTask):
     metric = "f1"
     has_percentages = True
 
-    def __init__(self, given: Options, tokenizer):
-        super().__init__(given, tokenizer, as_text.SQUAD)
-        self.test_sets = ("test",) if given.test_file else ("dev",)
+    def __init__(self, flags: Options, tokenizer):
+        super().__init__(flags, tokenizer, as_text.SQUAD)
+        self.test_sets = ("test",) if flags.test_file else ("dev",)
 
     def read(self, split):
-        path = self.given.path(split)
-        needs_answers = split == "train" or (split == "dev" and self.given.evaluates)
+        path = self.flags.path(split)
+        needs_answers = split == "train" or (split == "dev" and self.flags.evaluates)
         read = squad.read_to_answer if split != "train" else _questions
         examples = []
         for example in read(path):
@@ -289,25 +299,25 @@ class Squad(TextTask):
 class Custom(TextTask):
     """A table of inputs and targets."""
 
-    def __init__(self, given: Options, tokenizer):
-        super().__init__(given, tokenizer, as_text.PLAIN)
+    def __init__(self, flags: Options, tokenizer):
+        super().__init__(flags, tokenizer, as_text.PLAIN)
 
     def read(self, split):
-        given, path = self.given, self.given.path(split)
+        flags, path = self.flags, self.flags.path(split)
         examples = []
-        for number, values in tables.read(path, skip_bad_lines=given.skip_bad_lines):
+        for number, values in tables.read(path, skip_bad_lines=flags.skip_bad_lines):
             where = f"{path}:{number}"
-            target = values.get(given.target_column)
+            target = values.get(flags.target_column)
             if split != "test":
-                target = check_target(_text(values, given.target_column, where), where)
-            texts = {"input": _text(values, given.input_column, where)}
+                target = check_target(_text(values, flags.target_column, where), where)
+            texts = {"input": _text(values, flags.input_column, where)}
             index = values.get("index", values.get("id", len(examples)))
             examples.append(Example(texts, target or None, str(index)))
         return _not_empty(examples, path)
 
     @property
     def columns(self):
-        return {"input": self.given.input_column}
+        return {"input": self.flags.input_column}
 
     def score(self, predictions):
         texts = self.written(predictions)
@@ -339,19 +349,19 @@ def _not_empty(examples, path):
 _TASKS = {"squad": Squad, "custom": Custom}
 
 
-def make(given: Options) -> TextTask:
+def make(flags: Options) -> TextTask:
     """The task that flags name."""
-    return _TASKS.get(given.task, Glue)(given, checks.make_tokenizer(given))
+    return _TASKS.get(flags.task, Glue)(flags, checks.make_tokenizer(flags))
 
 
-def main(given: Options) -> None:
+def main(flags: Options) -> None:
     """Does what the flags ask for.
 
     Raises:
         UserError: flags, files, config or checkpoint do not match.
     """
-    finetune.finetune(make(given), given)
+    finetune.finetune(make(flags), flags)
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

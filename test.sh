@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Sets everything up and runs all tests, in up to four processes: one more than there are
+# Sets everything up and runs the tests, in up to four processes: one more than there are
 # cores, because some tests wait. Arguments go to pytest: `./test.sh -m 'not slow'` takes a
-# minute or two.
-# Files run in the order of tests/conftest.py. By default, those with few but long tests would
-# come last.
+# minute, `./test.sh --everything` also runs what repeats for more cases.
+# Files run in the order of tests/durations.json, the longest first.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements/dev.txt
 cd "$root"

@@ -5,6 +5,7 @@ with the command, its time and its results. Finished cells are not run again; an
 interrupted one continues as its script does.
 """
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -20,14 +21,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from training.storage import run_folder
 from errors import UserError
 from text.files import local
 from text.progress import duration
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _DONE, _LOG, _LOCK = "cell.json", "log.txt", ".cell~bert~lock"
 OUTPUT = "output"
 # Results of every cell: bytes of its process; of a training, as metrics.jsonl has it.
@@ -63,19 +64,20 @@ class Cell:
 
     @property
     def output(self) -> str:
-        return f"{{root}}/{self.name}/{OUTPUT}"
+        return output_of(self.name)
 
     def command(self, root: str) -> list[str]:
         words = (word.replace("{root}", os.path.abspath(root)) for word in self.words)
         return [sys.executable, os.path.join(_ROOT, self.script), *words]
 
 
-def finished(root: str, cell: Cell) -> dict | None:
-    """What cell.json says; None if the cell has not finished.
+def output_of(name: str) -> str:
+    """The folder for the output of a cell, as its flags name it."""
+    return f"{{root}}/{name}/{OUTPUT}"
 
-    Raises:
-        UserError: the cell was run with other flags.
-    """
+
+def finished(root: str, cell: Cell) -> dict | None:
+    """What cell.json says; None if the cell has not finished."""
     path = os.path.join(root, cell.name, _DONE)
     if not os.path.exists(path):
         return None
@@ -95,25 +97,31 @@ def finished(root: str, cell: Cell) -> dict | None:
 
 def all_finished(root: str, cells: Sequence[Cell]) -> dict[str, dict]:
     """What `finished` says of the cells that have finished, by name."""
-    known = {cell.name: finished(root, cell) for cell in cells}
-    return {name: done for name, done in known.items() if done}
+    by_name = {cell.name: finished(root, cell) for cell in cells}
+    return {name: done for name, done in by_name.items() if done}
 
 
 def time_left(
-    left: Sequence[Cell], cells: Sequence[Cell], known: Mapping[str, dict], jobs: int
-) -> str:
-    """Estimated from finished cells of the same kind, as far as there are any."""
-    seconds = {}
+    left: Sequence[Cell],
+    cells: Sequence[Cell],
+    done_by_name: Mapping[str, dict],
+    jobs: int,
+) -> tuple[float, int]:
+    """Seconds, from finished cells of the same kind or of a similar one.
+
+    Args:
+        done_by_name: what `finished` says of cells, by name.
+    Returns:
+        the seconds, and of how many more cells the time is not known.
+    """
+    seconds = collections.defaultdict(list)
     for cell in cells:
-        if cell.name in known:
-            seconds.setdefault(cell.kind, []).append(known[cell.name]["seconds"])
-    estimates = [statistics.median(seconds[c.kind]) for c in left if c.kind in seconds]
-    unknown = len(left) - len(estimates)
-    minutes = f"about {sum(estimates) / jobs / 60:,.0f} minutes"
-    if not unknown:
-        return minutes
-    rest = f"the time of {unknown} cells is known once one of their kind has finished"
-    return f"{minutes} and more; {rest}" if estimates else rest
+        if cell.name in done_by_name:
+            for kind in (cell.kind, cell.kind.split()[0]):
+                seconds[kind].append(done_by_name[cell.name]["seconds"])
+    estimates = [seconds.get(c.kind) or seconds.get(c.kind.split()[0]) for c in left]
+    medians = [statistics.median(some) for some in estimates if some]
+    return sum(medians) / jobs, len(left) - len(medians)
 
 
 def _by_name(words):
@@ -122,11 +130,7 @@ def _by_name(words):
 
 
 def check_flags(root: str, cells: Sequence[Cell]) -> None:
-    """Has each script check the flags of the first cell with the same `passed`.
-
-    Raises:
-        UserError: a script refuses them.
-    """
+    """Has each script check the flags of the first cell with the same `passed`."""
     first = {(cell.script, cell.passed): cell for cell in reversed(cells)}
     processes = [
         subprocess.Popen(
@@ -164,29 +168,23 @@ class Runner:
             for name in ("INTRAOP", "INTEROP"):
                 self._environment.setdefault(f"TF_NUM_{name}_THREADS", threads)
         self._processes: set[subprocess.Popen] = set()
-        self._seconds: dict[str, list[float]] = {}
         self._stopping = threading.Event()
 
-    def run(self, cells: Sequence[Cell], known: Mapping[str, dict]) -> list[str]:
+    def run(self, cells: Sequence[Cell], done_by_name: Mapping[str, dict]) -> list[str]:
         """Runs what has not finished; prints a line for each start and end.
 
         Args:
-            known: what `finished` says, by name.
+            done_by_name: what `finished` says, by name.
         Returns:
             A line for each cell that failed. Cells that need it are not run.
         """
-        left = {cell.name: cell for cell in cells if cell.name not in known}
+        left = {cell.name: cell for cell in cells if cell.name not in done_by_name}
         for cell in cells:
-            if cell.name in known:
-                seconds = known[cell.name]["seconds"]
-                self._seconds.setdefault(cell.kind, []).append(seconds)
+            if cell.name in done_by_name:
                 self._clear(cell)  # unless it was killed just before that
-        if known:
-            _say(f"{len(known)} of {len(cells)} cells have finished earlier")
-        return self._run(left, len(cells))
-
-    def _run(self, left: dict[str, Cell], total: int) -> list[str]:
-        failures, running = {}, {}
+        if done_by_name:
+            _say(f"{len(done_by_name)} of {len(cells)} cells have finished earlier")
+        done_by_name, failures, running = dict(done_by_name), {}, {}
         with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool, self._ending():
             while left or running:
                 for cell in self._ready(left, running, failures):
@@ -194,19 +192,27 @@ class Runner:
                     running[pool.submit(self._one, cell)] = cell
                 if not running:
                     break
-                done, _ = concurrent.futures.wait(
+                ended, _ = concurrent.futures.wait(
                     running, return_when=concurrent.futures.FIRST_COMPLETED
                 )
-                for future in done:
+                for future in ended:
                     cell = running.pop(future)
-                    number = total - len(left) - len(running)
+                    number = len(cells) - len(left) - len(running)
                     try:
-                        ended = self._ended(cell, future.result())
+                        done = future.result()
+                        done_by_name[cell.name] = done
+                        self._on_finish(cell, done)
+                        outcome = f"took {duration(done['seconds'])}"
                     except (_Failed, UserError, OSError, ValueError) as error:
                         failures[cell.name] = f"{cell.name}: {error}"
-                        ended = f"failed: {error}"
-                    time_left = self._time_left([*left.values(), *running.values()])
-                    _say(f"[{number}/{total}{time_left}] {cell.name}: {ended}")
+                        outcome = f"failed: {error}"
+                    waiting = [*left.values(), *running.values()]
+                    seconds, unknown = time_left(
+                        waiting, cells, done_by_name, self._jobs
+                    )
+                    is_known = waiting and not unknown
+                    rest = f", about {duration(seconds)} left" if is_known else ""
+                    _say(f"[{number}/{len(cells)}{rest}] {cell.name}: {outcome}")
         return [*failures.values(), *(f"{name}: not run" for name in left)]
 
     @contextlib.contextmanager
@@ -225,35 +231,11 @@ class Runner:
         finally:
             signal.signal(signal.SIGTERM, before)
 
-    def _ready(self, left, running, failures) -> Iterator[Cell]:
+    def _ready(self, left, running, failures) -> list[Cell]:
         """The next cells to start, as many as may run."""
         unfinished = {*left, *failures, *(cell.name for cell in running.values())}
-        ready = (c for c in list(left.values()) if unfinished.isdisjoint(c.needs))
-        for _, cell in zip(range(self._jobs - len(running)), ready, strict=False):
-            yield cell
-
-    def _ended(self, cell: Cell, done: dict) -> str:
-        self._seconds.setdefault(cell.kind, []).append(done["seconds"])
-        self._on_finish(cell, done)
-        return f"took {duration(done['seconds'])}"
-
-    def _time_left(self, waiting: Sequence[Cell]) -> str:
-        """Estimated from finished cells of the same kind, or of a similar one."""
-        if not waiting:
-            return ""
-        known = [self._similar(cell.kind) for cell in waiting]
-        seconds = sum(statistics.median(some) for some in known if some) / self._jobs
-        if all(known):
-            return f", about {duration(seconds)} left"
-        # A few seconds of records say nothing about the training that follows.
-        return f", more than {duration(seconds)} left" if seconds >= 60 else ""
-
-    def _similar(self, kind: str) -> list[float]:
-        if kind in self._seconds:
-            return self._seconds[kind]
-        begin = kind.split()[0]
-        some = (s for k, s in self._seconds.items() if k.split()[0] == begin)
-        return list(itertools.chain.from_iterable(some))
+        ready = (c for c in left.values() if unfinished.isdisjoint(c.needs))
+        return list(itertools.islice(ready, self._jobs - len(running)))
 
     def _one(self, cell: Cell) -> dict:
         """Runs a cell to its end; returns the content of cell.json."""
@@ -311,7 +293,7 @@ class Runner:
                 while not self._stopping.is_set():
                     if local.try_lock(file, fcntl.LOCK_EX):
                         break
-                    time.sleep(0.5)
+                    time.sleep(_SECONDS_BETWEEN_LOOKS)
             yield file.fileno()
 
 

@@ -9,8 +9,8 @@ import os
 import statistics
 from collections.abc import Mapping
 
+from ablations.paper_tables import TABLES
 from ablations.plan import Column, Plan, Value
-from ablations.tables import TABLES
 from errors import UserError
 from text import report_page
 from text.files import local
@@ -25,17 +25,13 @@ _STYLE = ".paper { color: var(--quiet); }"
 
 
 def _earlier(path: str) -> dict:
-    """The tables of an ablations.json.
-
-    Raises:
-        UserError: it is not one.
-    """
+    """The tables of an ablations.json."""
     if not os.path.exists(path):
         return {}
     try:
         tables = local.read_json(path)["tables"]
-        for name, found in tables.items():
-            _section(name, found)
+        for name, results in tables.items():
+            _section(name, results)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(
             f"{path}: was not written by this version ({error!r}); delete it"
@@ -43,14 +39,14 @@ def _earlier(path: str) -> dict:
     return tables
 
 
-def _section(name: str, found: dict) -> tuple[str, bytes | None]:
+def _section(name: str, results: dict) -> tuple[str, bytes | None]:
     """A table's part of the page, and its picture if it is a figure."""
     table = TABLES[name]
-    picture = _draw(found) if table.steps else None
-    shown = _figure(picture) if picture else _rows(found)
+    picture = _draw(results) if table.steps else None
+    shown = _figure(picture) if picture else _rows(results)
     return (
         f"<h2>{html.escape(table.title)} ({html.escape(table.paper)})</h2>\n{shown}"
-        f"<p>{html.escape(table.note)}</p>\n{_scale(found['facts'], table.scale)}"
+        f"<p>{html.escape(table.note)}</p>\n{_scale(results['facts'], table.scale)}"
     ), picture
 
 
@@ -73,10 +69,10 @@ class Results:
         own = {name: self._table(name) for name in self._plan.columns}
         # In the papers' order.
         tables = {name: (self._earlier | own).get(name) for name in TABLES}
-        tables = {name: found for name, found in tables.items() if found}
+        tables = {name: results for name, results in tables.items() if results}
         parts = []
-        for name, found in tables.items():
-            part, picture = _section(name, found)
+        for name, results in tables.items():
+            part, picture = _section(name, results)
             parts.append(part)
             if picture:
                 with local.replacing(os.path.join(self._root, f"{name}.png")) as file:
@@ -98,7 +94,7 @@ class Results:
                 {
                     "label": row.label.format(**dataclasses.asdict(config)),
                     "here": {c.title: self._measured(c, i) for c in columns},
-                    "published": dict(row.published),
+                    "published": TABLES[name].published_of(row),
                 }
             )
         return {
@@ -134,10 +130,10 @@ class Results:
 def console(tables: dict) -> list[str]:
     """The lines of all tables, for a terminal."""
     lines = []
-    for found in tables.values():
-        width = max(len(row["label"]) for row in found["rows"])
-        lines += ["", f"{found['title']} ({found['paper']})"]
-        for row in found["rows"]:
+    for results in tables.values():
+        width = max(len(row["label"]) for row in results["rows"])
+        lines += ["", f"{results['title']} ({results['paper']})"]
+        for row in results["rows"]:
             cells = []
             for title, value in row["here"].items():
                 points = value.items() if "mean" not in value else [("", value)]
@@ -168,9 +164,9 @@ def _scale(facts: dict, there: str) -> str:
     )
 
 
-def _rows(found: dict) -> str:
-    here = list(found["rows"][0]["here"])
-    published = list(dict.fromkeys(c for r in found["rows"] for c in r["published"]))
+def _rows(results: dict) -> str:
+    here = list(results["rows"][0]["here"])
+    published = list(dict.fromkeys(c for r in results["rows"] for c in r["published"]))
     titles = ["", *map(html.escape, here), *(_paper(title) for title in published)]
     rows = [
         [
@@ -178,7 +174,7 @@ def _rows(found: dict) -> str:
             *(_number(row["here"][title]) for title in here),
             *(_paper(row["published"].get(title, "")) for title in published),
         ]
-        for row in found["rows"]
+        for row in results["rows"]
     ]
     return report_page.numbers(titles, rows)
 
@@ -194,16 +190,16 @@ def _figure(picture: bytes) -> str:
     )
 
 
-def _draw(found: dict) -> bytes:
+def _draw(results: dict) -> bytes:
     """A picture with a panel for each column and a curve for each row."""
     from matplotlib.figure import Figure
 
-    titles = list(found["rows"][0]["here"])
+    titles = list(results["rows"][0]["here"])
     figure = Figure(figsize=(5.5 * len(titles), 4.2), layout="constrained")
     for axis, title in zip(
         figure.subplots(1, len(titles), squeeze=False)[0], titles, strict=True
     ):
-        for row in found["rows"]:
+        for row in results["rows"]:
             points = [
                 (int(step), value)
                 for step, value in row["here"][title].items()
@@ -218,7 +214,7 @@ def _draw(found: dict) -> bytes:
                 capsize=3,
                 label=row["label"],
             )
-        steps = {int(step) for row in found["rows"] for step in row["here"][title]}
+        steps = {int(step) for row in results["rows"] for step in row["here"][title]}
         axis.set_xticks(sorted(steps), labels=[f"{step:,}" for step in sorted(steps)])
         axis.set_xlabel("pre-training steps")
         axis.set_ylabel(f"{title}, dev".replace("$", r"\$"))

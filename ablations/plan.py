@@ -1,18 +1,18 @@
 """Plans the commands that fill the papers' tables: records, pre-training, fine-tuning."""
 
-import dataclasses
 import json
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import options
 from training.backend import keras
 from training.storage import run_folder
-from ablations.cells import OUTPUT, PEAK_MEMORY, SPEED, Cell
-from ablations.passed_flags import split_flags
-from ablations.tables import TABLES, Reading, Row, Table
-from ablations.tasks import Task
+from ablations.cells import PEAK_MEMORY, SPEED, Cell, output_of
+from ablations.fine_tunings import Task
+from ablations.options import Options
+from ablations.paper_tables import TABLES, Reading, Row, Table
 from ablations.variants import Head, Variant
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
@@ -20,6 +20,24 @@ from modeling.architectures.table import config_from_dict, make_encoder
 
 _RECORDS = "records.tfrecord"
 _FILES = {"train": 8, "held_out": 1}
+_LOSS = "masked_lm_loss"
+# By a task's kind: what it is called in --tasks, and which flags are passed to its script.
+_TASKS = {
+    "classification": ("GLUE or custom", "classifier_flags"),
+    "spans": ("SQuAD", "squad_flags"),
+    "tags": ("NER", "ner_flags"),
+}
+# Flags of the scripts that the plan sets itself, or that have a flag of their own here.
+_PLANNED = frozenset(
+    "do_train do_eval do_predict do_export input_file eval_input_file output_file "
+    "output_dir bert_config_file init_checkpoint vocab_file data_dir task_name "
+    "train_file predict_file seed num_trials num_train_steps max_predictions_per_seq "
+    "objective masking instances mask_share keep_share random_share "
+    "keep_checkpoints_at keep_checkpoint_max features lstm_layers lstm_size pooling "
+    "input_format do_lower_case strip_accents split_cjk label_kind "
+    # What would end a script before it works, or hide flags from this check.
+    "only_check_args flagfile undefok help helpshort helpfull helpxml".split()
+)
 
 
 class Value(NamedTuple):
@@ -38,8 +56,7 @@ class Column(NamedTuple):
     values: tuple[Value | dict[int, Value] | float, ...]  # of each row
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What to run, and which table takes which numbers.
 
     Attributes:
@@ -55,11 +72,28 @@ class Plan:
     is_whole: bool = True
 
 
+class Sources(NamedTuple):
+    """Text and vocabulary.
+
+    Attributes:
+        train, held_out: files of text, as patterns.
+        vocabulary: its file.
+        end_id: in it, of what ends a text.
+        cells: that make them.
+    """
+
+    train: Sequence[str]
+    held_out: Sequence[str]
+    vocabulary: str
+    end_id: int
+    cells: Sequence[Cell] = ()
+
+
 class Planner:
     """Plans tables.
 
     Args:
-        given: the flags, see run_ablations.py.
+        flags: of run_ablations.py.
         config: of the encoder that variants change.
         tasks: what to fine-tune for.
         sources: text and vocabulary, and the cells that make them.
@@ -68,13 +102,13 @@ class Planner:
 
     def __init__(
         self,
-        given,
-        config,
+        flags: Options,
+        config: EncoderConfig,
         tasks: Sequence[Task],
-        sources: "Sources",
+        sources: Sources,
         finished: Mapping[str, Mapping],
     ):
-        self._given, self._config, self._tasks = given, config, tasks
+        self._flags, self._config, self._tasks = flags, config, tasks
         self._sources, self._finished = sources, finished
         self._is_whole = True
         self._configs: dict[str, EncoderConfig] = {}
@@ -87,36 +121,45 @@ class Planner:
             UserError: a table needs a kind of task that there is none of, or an encoder
                 has too few layers for it.
         """
-        columns = {
+        uses = {
             name: [
-                (reading, task)
+                # With each row's runs, by the updates of the encoder they start from.
+                (reading, task, [{} for _ in TABLES[name].rows])
                 for reading in TABLES[name].readings
                 for task in self._tasks
                 if task.kind in reading.kinds
             ]
             for name in names
         }
-        for name, found in columns.items():
-            self._check(name, found)
+        for name in names:
+            self._check(name, uses[name])
         # Seed by seed and row by row, so that early results are complete rows.
-        for seed in self._given.seeds:
-            for name, found in columns.items():
-                for row in TABLES[name].rows:
-                    self._of_row(TABLES[name], row, found, seed)
-        return Plan(
-            tuple(self._cells.values()),
-            self._configs,
-            {name: self._columns(TABLES[name], columns[name]) for name in names},
-            self._is_whole,
-        )
+        for seed in self._flags.seeds:
+            for name in names:
+                for i, row in enumerate(TABLES[name].rows):
+                    for reading, task, runs in uses[name]:
+                        for step, cell in self._fine_tunings(
+                            TABLES[name], row, reading, task, seed
+                        ):
+                            runs[i].setdefault(step, []).append(cell.name)
+        columns = {
+            name: [
+                *self._of_pretraining(TABLES[name]),
+                *(_column(TABLES[name], *use) for use in uses[name]),
+            ]
+            for name in names
+        }
+        return Plan(tuple(self._cells.values()), self._configs, columns, self._is_whole)
 
-    def _check(self, name, found):
-        if not found:
+    def _check(self, name, uses):
+        if not uses:
             kinds = {kind for r in TABLES[name].readings for kind in r.kinds}
-            wanted = " or ".join(sorted(_WANTED[kind] for kind in kinds))
+            wanted = " or ".join(sorted(_TASKS[kind][0] for kind in kinds))
             titles = ", ".join(task.title for task in self._tasks)
             raise UserError(f"--table={name} needs in --tasks: {wanted}; not {titles}")
-        heads = [row.head for row in TABLES[name].rows] + [r.head for r, _ in found]
+        heads = [row.head for row in TABLES[name].rows] + [
+            reading.head for reading, *_ in uses
+        ]
         fewest = max((head.num_layers for head in heads), default=1)
         if self._config.num_hidden_layers < fewest:
             raise UserError(
@@ -130,35 +173,10 @@ class Planner:
 
     # --- Tables ----------------------------------------------------------------------
 
-    def _columns(self, table: Table, found) -> tuple[Column, ...]:
-        """The table's columns, each with a value for every row."""
-        runs = [
-            [self._of_row(table, row, found, seed) for seed in self._given.seeds]
-            for row in table.rows
-        ]
-        columns = list(self._of_pretraining(table))
-        for i, (reading, task) in enumerate(found):
-            title = f"{task.title} {reading.title}".strip()
-            values = []
-            for of_row in runs:
-                by_step = {}
-                for seed_runs in of_row:
-                    for step, cell in seed_runs[i]:
-                        by_step.setdefault(step, []).append(cell.name)
-                points = {
-                    step: Value(tuple(names), task.metric, task.factor)
-                    for step, names in by_step.items()
-                }
-                none = Value((), task.metric)
-                only = next(iter(points.values()), none)
-                values.append(points if table.steps else only)
-            columns.append(Column(title, tuple(values)))
-        return tuple(columns)
-
     def _of_pretraining(self, table: Table) -> Iterator[Column]:
         """The columns that do not depend on a task."""
         variants = [row.variant for row in table.rows]
-        seeds, length = self._given.seeds, self._given.max_seq_length
+        seeds, length = self._flags.seeds, self._flags.max_seq_length
         names = [tuple(self._pretraining(v, s).name for s in seeds) for v in variants]
 
         def column(title, *metric):
@@ -172,58 +190,64 @@ class Planner:
             yield column("tokens/s", SPEED, length)
             yield column("memory", PEAK_MEMORY, 1e-9)
 
-    @property
-    def _last_step(self):
-        return self._given.num_train_steps
-
-    def _of_row(
-        self, table: Table, row: Row, found, seed
-    ) -> list[list[tuple[int, Cell]]]:
-        """For each column, the cells of a row with their pre-training steps."""
-        cells = []
-        for reading, task in found:
-            head = reading.head if reading.head.name else row.head
-            updates = self._updates(table, row.variant, reading)
-            cells.append([])
-            if updates is None:
-                self._is_whole = False
-                continue
-            start = self._pretraining(row.variant, seed, updates)
-            steps = self._steps(table.steps) or [updates]
-            cells[-1] = [
-                (
+    def _fine_tunings(
+        self, table: Table, row: Row, reading: Reading, task: Task, seed: int
+    ) -> Iterator[tuple[int, Cell]]:
+        """A row's runs for a task, with the updates of the encoders they start from."""
+        head = reading.head if reading.head.name else row.head
+        updates = self._updates(table, row.variant, reading)
+        if updates is None:
+            self._is_whole = False
+            return
+        start = self._pretraining(row.variant, seed, updates)
+        for step in self._steps(table.steps) or [updates]:
+            for trial in range(self._flags.num_trials):
+                yield (
                     step,
                     self._fine_tuning(
                         row.variant, start, updates, head, task, seed, trial, step
                     ),
                 )
-                for step in steps
-                for trial in range(self._given.num_trials)
-            ]
-        return cells
 
     def _updates(self, table: Table, variant: Variant, reading: Reading) -> int | None:
         """How many a variant is pre-trained for; None as long as that is not known."""
         if not reading.same_time:
-            return self._last_step
+            return self._flags.num_train_steps
         own, first = (self._speed(v) for v in (variant, table.rows[0].variant))
         if own is None or first is None:
             return None
-        return max(round(self._last_step * own / first), 1)
+        return max(round(self._flags.num_train_steps * own / first), 1)
 
     def _speed(self, variant: Variant) -> float | None:
         """Examples per second, in the first of its runs with the usual updates."""
-        cell = self._pretraining(variant, self._given.seeds[0])
+        cell = self._pretraining(variant, self._flags.seeds[0])
         return self._finished.get(cell.name, {}).get("results", {}).get(SPEED)
 
     def _steps(self, shares):
-        steps = (max(round(share * self._last_step), 1) for share in shares)
-        return list(dict.fromkeys(steps))
+        last = self._flags.num_train_steps
+        return list(dict.fromkeys(max(round(share * last), 1) for share in shares))
+
+    def _suffix(self, updates):
+        """What other updates than usual add to the name of a folder."""
+        usual = updates == self._flags.num_train_steps
+        return "" if usual else f"-updates_{updates}"
 
     # --- Cells -----------------------------------------------------------------------
 
-    def _add(self, cell: Cell) -> Cell:
-        return self._cells.setdefault(cell.name, cell)
+    def _cell(self, name, script, kind, planned, passed, changed, **attributes) -> Cell:
+        """Adds a cell, unless there is one of that name.
+
+        Args:
+            planned: flags; of a repeated flag, the last value counts.
+            passed: the names of our flags with more of them.
+            changed: flags by which a row of a table differs from the others.
+        """
+        words = options.words(**planned)
+        for flag in passed:
+            words += split_flags(flag, getattr(self._flags, flag))
+        words += options.words(**changed)
+        cell = Cell(name, script, tuple(words), kind, passed=passed, **attributes)
+        return self._cells.setdefault(name, cell)
 
     def _records(self, variant: Variant, split: str) -> Cell | None:
         source = self._sources.train if split == "train" else self._sources.held_out
@@ -231,80 +255,64 @@ class Planner:
             return None
         name = "-".join(f"{key}_{value}" for key, value in variant.records.items())
         name = f"records/{name or 'default'}/{split}"
-        flags = dict(variant.records)
-        if split != "train":
-            flags["dupe_factor"] = 1
-        given = self._given
-        return self._add(
-            Cell(
-                name,
-                "create_pretraining_data.py",
-                (
-                    *options.words(
-                        output_file=f"{_output(name)}/{_RECORDS}@{_FILES[split]}",
-                        input_file=",".join(source),
-                        vocab_file=self._sources.vocabulary,
-                        max_seq_length=given.max_seq_length,
-                        max_predictions_per_seq=given.max_predictions_per_seq,
-                        input_format=given.input_format,
-                        **given.text_flags(),
-                    ),
-                    *split_flags("records_flags", given.records_flags),
-                    *options.words(**flags),
-                ),
-                kind=f"records {split}",
-                passed=("records_flags",),
-                needs=tuple(cell.name for cell in self._sources.cells),
-            )
+        return self._cell(
+            name,
+            "create_pretraining_data.py",
+            f"records {split}",
+            {
+                "output_file": f"{output_of(name)}/{_RECORDS}@{_FILES[split]}",
+                "input_file": ",".join(source),
+                "vocab_file": self._sources.vocabulary,
+                "max_seq_length": self._flags.max_seq_length,
+                "max_predictions_per_seq": self._flags.max_predictions_per_seq,
+                "input_format": self._flags.input_format,
+                **self._flags.text_flags(),
+            },
+            ("records_flags",),
+            {**variant.records, **({} if split == "train" else {"dupe_factor": 1})},
+            needs=tuple(cell.name for cell in self._sources.cells),
         )
 
     def _pretraining(
         self, variant: Variant, seed: int, updates: int | None = None
     ) -> Cell:
-        given = self._given
-        usual = given.num_train_steps
+        usual = self._flags.num_train_steps
         updates = updates or usual
         records, held_out = (self._records(variant, s) for s in ("train", "held_out"))
         self._configs[variant.name] = self._changed(variant)
-        name = f"pretraining/{variant.name}/seed_{seed}{_other(updates, usual)}"
-        flags = {}
+        name = f"pretraining/{variant.name}/seed_{seed}{self._suffix(updates)}"
+        flags = {
+            "do_train": True,
+            "input_file": f"{records.output}/{_RECORDS}-*",
+            "bert_config_file": _config_file(variant),
+            "output_dir": output_of(name),
+            "max_seq_length": self._flags.max_seq_length,
+            "max_predictions_per_seq": self._flags.max_predictions_per_seq,
+            "num_train_steps": updates,
+            "num_warmup_steps": updates // 10,
+            "keep_checkpoint_max": 1,
+            "seed": seed,
+        }
         if held_out:
-            flags = {
+            flags |= {
                 "do_eval": True,
                 "eval_input_file": f"{held_out.output}/{_RECORDS}-*",
                 "max_eval_steps": 10**9,  # all of them
             }
         if variant.writes:
             flags["vocab_file"] = self._sources.vocabulary
-            flags |= given.text_flags()
+            flags |= self._flags.text_flags()
         if updates == usual and (steps := self._steps(_steps_of(variant))):
-            flags["keep_checkpoints_at"] = ",".join(map(str, steps))
-        return self._add(
-            Cell(
-                name,
-                "run_pretraining.py",
-                (
-                    *options.words(
-                        do_train=True,
-                        input_file=f"{records.output}/{_RECORDS}-*",
-                        bert_config_file=_config_file(variant),
-                        output_dir=_output(name),
-                        max_seq_length=given.max_seq_length,
-                        max_predictions_per_seq=given.max_predictions_per_seq,
-                        num_train_steps=updates,
-                        num_warmup_steps=updates // 10,
-                        keep_checkpoint_max=1,
-                        seed=seed,
-                        **flags,
-                    ),
-                    *split_flags("pretraining_flags", given.pretraining_flags),
-                    *options.words(**variant.pretraining),
-                ),
-                kind=f"pretraining {variant.name}",
-                passed=("pretraining_flags",),
-                needs=tuple(cell.name for cell in (records, held_out) if cell),
-                results_file=run_folder.RESULTS if held_out else "",
-            )
+            flags["keep_checkpoints_at"] = steps
+        return self._cell(
+            name,
+            "run_pretraining.py",
+            f"pretraining {variant.name}",
+            flags,
+            ("pretraining_flags",),
+            variant.pretraining,
+            needs=tuple(cell.name for cell in (records, held_out) if cell),
+            results_file=run_folder.RESULTS if held_out else "",
         )
 
     def _changed(self, variant: Variant) -> EncoderConfig:
@@ -331,9 +339,8 @@ class Planner:
         trial: int,
         step: int,
     ) -> Cell:
-        given = self._given
         used = f"{variant.name}-{head.name}" if head.name else variant.name
-        used += _other(updates, self._last_step)
+        used += self._suffix(updates)
         checkpoint = start.output
         if step != updates:
             used += f"-step_{step}"
@@ -341,99 +348,77 @@ class Planner:
         title = task.title.lower().replace("/", "_")
         name = f"fine_tuning/{title}/{used}/seed_{seed}-trial_{trial}"
         width = self._configs[variant.name].hidden_size
-        flags = {
-            key: width if value == "{hidden_size}" else value
-            for key, value in head.flags.items()
-        }
-        passed = (_FLAGS_OF[task.kind], *["features_flags"] * head.is_frozen)
-        return self._add(
-            Cell(
-                name,
-                task.script,
-                (
-                    *options.words(
-                        **task.flags,
-                        do_train=True,
-                        do_eval=True,
-                        vocab_file=self._sources.vocabulary,
-                        bert_config_file=_config_file(variant),
-                        init_checkpoint=checkpoint,
-                        output_dir=_output(name),
-                        max_seq_length=given.max_seq_length,
-                        keep_checkpoint_max=1,
-                        seed=seed + 1000 * trial,
-                        **given.text_flags(),
-                    ),
-                    *(
-                        word
-                        for flag in passed
-                        for word in split_flags(flag, getattr(given, flag))
-                    ),
-                    *options.words(**flags),
-                ),
-                kind=f"{title} {head.name}",
-                needs=(start.name,),
-                results_file=run_folder.RESULTS_JSON,
-                metric=task.metric,
-                keeps_weights=False,
-                passed=passed,
-            )
+        return self._cell(
+            name,
+            task.script,
+            f"{title} {head.name}",
+            {
+                **task.flags,
+                "do_train": True,
+                "do_eval": True,
+                "vocab_file": self._sources.vocabulary,
+                "bert_config_file": _config_file(variant),
+                "init_checkpoint": checkpoint,
+                "output_dir": output_of(name),
+                "max_seq_length": self._flags.max_seq_length,
+                "keep_checkpoint_max": 1,
+                "seed": seed + 1000 * trial,
+                **self._flags.text_flags(),
+            },
+            (_TASKS[task.kind][1], *["features_flags"] * head.is_frozen),
+            {
+                key: width if value == "{hidden_size}" else value
+                for key, value in head.flags.items()
+            },
+            needs=(start.name,),
+            results_file=run_folder.RESULTS_JSON,
+            metric=task.metric,
+            keeps_weights=False,
         )
 
 
-class Sources(NamedTuple):
-    """Text and vocabulary.
+def split_flags(flag: str, value: str) -> list[str]:
+    """The flags in the value of a flag of ours, for one of the scripts."""
+    try:
+        words = shlex.split(value)
+    except ValueError as error:
+        raise UserError(f"--{flag}={value}: {error}") from error
+    planned = _PLANNED
+    if flag in ("records_flags", "pretraining_flags"):  # which must agree on it
+        planned |= {"max_seq_length"}
+    for word in words:
+        name = word.lstrip("-").partition("=")[0]
+        if not word.startswith("--") or not name:
+            raise UserError(
+                f"--{flag}: {word!r} is not a flag; write --name=value, with spaces between"
+            )
+        if name in planned or name.removeprefix("no") in planned:
+            raise UserError(f"--{flag}: --{name} is set by the plan; remove it")
+    return words
 
-    Attributes:
-        train, held_out: files of text, as patterns.
-        vocabulary: its file.
-        end_id: in it, of what ends a text.
-        cells: that make them.
-    """
 
-    train: Sequence[str]
-    held_out: Sequence[str]
-    vocabulary: str
-    end_id: int
-    cells: Sequence[Cell] = ()
+def _column(table: Table, reading: Reading, task: Task, runs) -> Column:
+    def value(names=()):
+        return Value(tuple(names), task.metric, task.factor)
 
-
-_LOSS = "masked_lm_loss"
-# What a task of each kind is called in --tasks.
-_WANTED = {"classification": "GLUE or custom", "spans": "SQuAD", "tags": "NER"}
-_FLAGS_OF = {
-    "classification": "classifier_flags",
-    "spans": "squad_flags",
-    "tags": "ner_flags",
-}
+    values = [{step: value(names) for step, names in of_row.items()} for of_row in runs]
+    if not table.steps:
+        values = [next(iter(of_row.values()), value()) for of_row in values]
+    return Column(f"{task.title} {reading.title}".strip(), tuple(values))
 
 
 def _steps_of(variant: Variant) -> tuple[float, ...]:
     """Shares of the updates after which any table compares an encoder."""
-    return max(
-        (
-            table.steps
-            for table in TABLES.values()
-            for row in table.rows
-            if row.variant == variant
-        ),
-        key=len,
+    rows = (
+        (table.steps, row.variant) for table in TABLES.values() for row in table.rows
     )
-
-
-def _other(updates, usual):
-    """What other updates than usual add to the name of a folder."""
-    return "" if updates == usual else f"-updates_{updates}"
+    return max((steps for steps, other in rows if other == variant), key=len)
 
 
 def _parameters(config: EncoderConfig) -> int:
     with keras.StatelessScope(initialize_variables=False):  # shapes only
         weights = make_encoder(config).weights
     return sum(math.prod(variable.shape) for variable in weights)
-
-
-def _output(name):
-    return f"{{root}}/{name}/{OUTPUT}"
 
 
 def _config_file(variant):

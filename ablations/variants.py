@@ -1,11 +1,15 @@
 """What the tables pre-train, and how they use it: the variants that their rows name."""
 
+import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.features import FEATURES
+
+_CONFIGS = os.path.join(os.path.dirname(__file__), "configs")
 
 
 class Variant(NamedTuple):
@@ -47,31 +51,28 @@ class Head(NamedTuple):
 
 # === What is pre-trained ==============================================================
 
+_UNMASKED = {"masking": "dynamic"}  # records without masks, which the training draws
 BERT = Variant("bert")
 NO_NSP = Variant("no_nsp", pretraining={"objective": "masked_lm"})
 LEFT_TO_RIGHT = Variant(
     "left_to_right",
-    records={"masking": "dynamic"},
-    pretraining={"objective": "next_token"},
-    changes=lambda config: {"attention_direction": "left_to_right"},
+    _UNMASKED,
+    {"objective": "next_token"},
+    lambda config: {"attention_direction": "left_to_right"},
 )
-DYNAMIC = Variant("dynamic_masks", records={"masking": "dynamic"})
+DYNAMIC = Variant("dynamic_masks", _UNMASKED)
 
 
 def packed(instances):
     """Rows of one kind, without next sentences."""
-    return Variant(
-        instances,
-        records={"masking": "dynamic", "instances": instances, "dupe_factor": 1},
-        pretraining={"objective": "masked_lm"},
-    )
+    records = _UNMASKED | {"instances": instances, "dupe_factor": 1}
+    return Variant(instances, records, {"objective": "masked_lm"})
 
 
 def electra(name, objective):
     """Any objective, with ELECTRA's rows and encoder."""
-    return Variant(
-        name,
-        records={"masking": "dynamic", "instances": "electra", "dupe_factor": 1},
+    return packed("electra")._replace(
+        name=name,
         pretraining={"objective": objective},
         changes=lambda config: {
             "architecture": "electra",
@@ -113,84 +114,48 @@ def sized(name: str, layers: float, wider: float = 1.0, heads: float = 1.0):
     return Variant(name, changes=changes)
 
 
-def _of_architecture(architecture, objective, changes=lambda config: {}, records=None):
-    """An architecture with its own objective; by default, on rows without masks."""
-    return Variant(
-        f"family_{architecture}",
-        records=records or {"masking": "dynamic"},
-        pretraining={"objective": objective},
-        changes=lambda config: {"architecture": architecture} | changes(config),
-    )
+def _of_architecture(architecture, objective, records=_UNMASKED):
+    """An architecture with its own objective.
+
+    configs/ has the keys by which its config differs from BERT's; a value in braces is one
+    of `_sizes`.
+    """
+
+    def changes(config):
+        with open(os.path.join(_CONFIGS, f"{architecture}.json")) as file:
+            keys = json.load(file)
+        sizes = {f"{{{name}}}": size for name, size in _sizes(config).items()}
+        return {key: sizes.get(value, value) for key, value in keys.items()}
+
+    pretraining = {"objective": objective}
+    return Variant(f"family_{architecture}", records, pretraining, changes)
 
 
-def _narrow_table(config):
-    """A table of words that is a quarter as wide as the encoder."""
-    return {"embedding_size": max(config.hidden_size // 4, 1)}
+def _sizes(config) -> dict[str, int]:
+    width = config.hidden_size
+    even_width = width + width % 2  # half of an LSTM's output for each direction
+    return {
+        "vocab_size": config.vocab_size,
+        "vocab_size_with_sentinels": config.vocab_size + 100,
+        "hidden_size": width,
+        "num_hidden_layers": config.num_hidden_layers,
+        "num_attention_heads": config.num_attention_heads,
+        "intermediate_size": config.intermediate_size,
+        "head_size": width // config.num_attention_heads,
+        "quarter_width": max(width // 4, 1),
+        "even_width": even_width,
+        "four_widths": 4 * even_width,
+    }
 
 
 ALBERT = _of_architecture(
-    "albert",
-    "masked_lm_sentence_order",
-    _narrow_table,
-    {"instances": "sentence_order"},
+    "albert", "masked_lm_sentence_order", {"instances": "sentence_order"}
 )
-ELECTRA = _of_architecture("electra", "replaced_tokens", _narrow_table)
-
-
-def _of_t5(config):
-    """Without the keys that it does not have, and with rows for its sentinels."""
-    left_out = ("type_vocab_size", "max_position_embeddings", "initializer_range")
-    left_out += ("attention_probs_dropout_prob", "hidden_act")
-    return dict.fromkeys(left_out) | {
-        "attention_head_size": config.hidden_size // config.num_attention_heads,
-        "vocab_size": config.vocab_size + 100,
-    }
-
-
-T5 = _of_architecture("t5", "span_corruption", _of_t5)._replace(writes=True)
-GPT = _of_architecture("gpt", "next_token", lambda config: {"type_vocab_size": None})
-
-
-def _of_xlnet(config):
-    """The same sizes under the names of its release."""
-    sizes = {
-        "vocab_size": "n_token",
-        "hidden_size": "d_model",
-        "num_hidden_layers": "n_layer",
-        "num_attention_heads": "n_head",
-        "intermediate_size": "d_inner",
-    }
-    return {
-        **dict.fromkeys(sizes),
-        **dict.fromkeys(("hidden_act", "max_position_embeddings", "type_vocab_size")),
-        **{key: getattr(config, name) for name, key in sizes.items()},
-        "d_head": config.hidden_size // config.num_attention_heads,
-        "ff_activation": "gelu",
-        "untie_r": True,
-    }
-
-
-XLNET = _of_architecture("xlnet", "permuted", _of_xlnet)
-
-
-def _lstms(config):
-    """As in the release, two layers, and per direction four cells for each output."""
-    width = config.hidden_size + config.hidden_size % 2
-    replaced = dict.fromkeys(
-        (
-            *("num_attention_heads", "intermediate_size", "hidden_act"),
-            *("attention_probs_dropout_prob", "max_position_embeddings"),
-            *("type_vocab_size", "initializer_range"),
-        )
-    )
-    return replaced | {
-        "hidden_size": width,
-        "num_hidden_layers": 2,
-        "lstm_size": 4 * width,
-    }
-
-
-ELMO = _of_architecture("elmo", "bidirectional_lm", _lstms)
+ELECTRA = _of_architecture("electra", "replaced_tokens")
+GPT = _of_architecture("gpt", "next_token")
+T5 = _of_architecture("t5", "span_corruption")._replace(writes=True)
+XLNET = _of_architecture("xlnet", "permuted")
+ELMO = _of_architecture("elmo", "bidirectional_lm")
 
 # === How it is used ===================================================================
 

@@ -18,15 +18,16 @@ import tempfile
 
 import numpy as np
 
+import command_line
 import options
 from training.storage import checkpoint
 from errors import UserError
-from text.generation.run import generate
+from text.generation.generate import generate
 from text.generation.settings import Settings
 from text.inspection import inspect
-from text.instances.kinds import INSTANCES, MASKS
+from text.instances.table import INSTANCES, MASKS
 from text.records import descriptions, reading, shards
-from text.tokenizers import kinds
+from text.tokenizers.table import load_vocabulary
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "tests" / "golden"
 ERROR, EQUAL, OTHER, TRACEBACK = "one line", "equal", "silently other", "traceback"
@@ -34,7 +35,7 @@ _BATCH = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     every: int = options.field(1000, help="Flip a bit at every byte of this number.")
     kinds: list[str] = options.field(
         [*INSTANCES, "checkpoint"], help="Kinds of records, and checkpoint."
@@ -95,7 +96,7 @@ def trained(settings: Settings) -> list:
 def inspected(settings: Settings) -> list:
     """What inspect_records.py says."""
     paths = list(settings.output_files)
-    vocabulary = kinds.load_vocabulary(settings.vocab_file)
+    vocabulary = load_vocabulary(settings.vocab_file)
     described = inspect.find_descriptions(paths)
     found = inspect.Inspection(vocabulary, described)
     found.read(paths)
@@ -185,4 +186,4 @@ def main(given: Options) -> int:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -11,13 +11,14 @@ import os
 import statistics
 import tempfile
 
+import command_line
 import options
 import run_classifier
 from text.files.local import read_json
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     task_name: str = options.field("CoLA", help="As run_classifier.py takes it.")
     data_dir: str = options.field(help="Folder of the task's files.")
     vocab_file: str = options.field(help="The vocabulary.")
@@ -75,4 +76,4 @@ def main(given: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -10,18 +10,20 @@ import statistics
 import tempfile
 import time
 
+import command_line
 import options
-from text.corpus import documentation, formats
+from demo import documentation
+from text.corpus import formats
 from text.files import inputs
 from text.generation import work
-from text.generation.run import generate
+from text.generation.generate import generate
 from text.generation.settings import Settings
 
 _STAGES = ("1/3 tokenizing", "2/3 planning", "3/3 writing")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
     input_file: list[str] = options.field(
         [],
@@ -90,7 +92,6 @@ def measure(chosen: Options, folder: str, dupe_factor: int):
         vocab_file=chosen.vocab_file,
         input_format=chosen.input_format if files else "sentences",
         json_field="text",
-        documents_span_files=False,
         do_lower_case=True,
         strip_accents=True,
         split_cjk=True,
@@ -155,4 +156,4 @@ def main(chosen: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

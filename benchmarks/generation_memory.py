@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 
+import command_line
 import options
 from benchmarks.generation import write_corpus
 from text.corpus import formats
@@ -20,7 +21,7 @@ _SCRIPT = pathlib.Path(__file__).parent.parent / "create_pretraining_data.py"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
     input_file: list[str] = options.field(
         [],
@@ -91,4 +92,4 @@ def main(chosen: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

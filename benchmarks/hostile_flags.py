@@ -29,6 +29,7 @@ import tempfile
 import time
 from multiprocessing import connection
 
+import command_line
 import options
 from tests import given
 
@@ -43,7 +44,7 @@ _SAID = re.compile(r"warning: |\S+: features of|[^\r]*\r|.*took |learning pieces
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     minutes: float = options.field(30.0, help="Run accepted commands for so long.")
     scripts: list[str] = options.field([], help="Which scripts; by default, all.")
     jobs: int = options.field(2, help="Commands at a time.")
@@ -69,7 +70,7 @@ def of_continuation(folder):
     tiny.write(folder, "abc", config)
     os.rename(folder / "config.json", folder / "bert_config.json")
     network = masked_lm.MaskedLM().network(config)
-    tensors = {v.path: v.numpy() for v in network.variables}
+    tensors = {v.path: v.numpy() for v in network.weights}
     checkpoint.write_bundle(str(folder / "model.ckpt"), tensors)
     names = {"vocab_file": "vocab.txt", "init_checkpoint": "model.ckpt"}
     return {"text": "a b"} | {k: str(folder / v) for k, v in names.items()}
@@ -138,11 +139,11 @@ SCRIPTS = {
     "fill_mask": (of_masks, {}),
     "continue_text": (of_continuation, {"num_tokens": 2}),
     "convert_checkpoint": (of_conversion, {}),
-    "collect_documentation": (given.of_nothing, OUT | {"max_modules": 20}),
-    "demo": (given.of_nothing, {"short": True, "output_dir": "out"}),
+    "demo.collect_documentation": (given.of_nothing, OUT | {"max_modules": 20}),
+    "demo.demo": (given.of_nothing, {"short": True, "output_dir": "out"}),
     "run_ablations": (of_ablations, {"output_dir": "out"}),
 }
-ONLY_CHECKED = {"demo", "run_ablations"}  # they take minutes
+ONLY_CHECKED = {"demo.demo", "run_ablations"}  # they take minutes
 
 
 # --- Processes -------------------------------------------------------------------------
@@ -158,7 +159,7 @@ def _run(script, words, folder):
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE, _FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.argv = [str(ROOT / f"{script}.py"), *words]
+    sys.argv = [str(ROOT / f"{script.replace('.', '/')}.py"), *words]
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
     finally:
@@ -313,4 +314,4 @@ if __name__ == "__main__":
     # Otherwise each fork would run this file again.
     sys.modules["__main__"].__spec__ = None
     del sys.modules["__main__"].__file__
-    options.run(hostile_flags.main, hostile_flags.Options)
+    command_line.run(hostile_flags.main, hostile_flags.Options)

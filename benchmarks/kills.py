@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+import command_line
 import options
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -63,7 +64,7 @@ _ROUNDING = 1e-3  # relative, of a loss; another batch differs by more
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     kills: int = options.field(50, help="Minimum number for each job.")
     jobs: list[str] = options.field(
         ["generation", "pretraining", "electra", "t5", "fine_tuning", "squad"]
@@ -424,4 +425,4 @@ def main(given: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -19,6 +19,7 @@ import signal
 import subprocess
 import tempfile
 
+import command_line
 import options
 from benchmarks import kills
 
@@ -110,7 +111,7 @@ _SIZE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     jobs: list[str] = options.field(
         ["fine_tuning", "pretraining"], help="Which jobs to kill."
     )
@@ -237,4 +238,4 @@ def kill_at_each(
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

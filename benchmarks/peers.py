@@ -15,6 +15,7 @@ import json
 import os
 import sys
 
+import command_line
 import options
 from benchmarks import turns
 from errors import UserError
@@ -43,7 +44,7 @@ BACKENDS = ("tensorflow", "jax")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     peers_python: str | None = options.field(
         None, help="Python with keras-hub and transformers; without it, ours alone."
     )
@@ -67,6 +68,7 @@ class Options:
     serve: bool = options.field(False, help="Used by the processes that it starts.")
 
     def __post_init__(self):
+        super().__post_init__()
         for flag, known in (("systems", THEIRS), ("backends", BACKENDS)):
             for name in getattr(self, flag):
                 if name not in known:
@@ -124,4 +126,4 @@ def main(chosen: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 
+import command_line
 import options
 from benchmarks import quality, turns
 from errors import UserError
@@ -31,7 +32,7 @@ _MANY_EPOCHS = 100
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     peers_python: str | None = options.field(
         None, help="Python with transformers and PyTorch; without it, ours alone."
     )
@@ -55,6 +56,7 @@ class Options:
     serve: str = options.field("", help="Used by the processes that it starts.")
 
     def __post_init__(self):
+        super().__post_init__()
         for name in self.systems:
             if name not in THEIRS:
                 raise UserError(f"--systems: {name!r} is none of {', '.join(THEIRS)}")
@@ -74,7 +76,6 @@ def _ours(given: Options) -> None:
     import run_classifier
     from training.run import checks, distribution
     from training.finetuning.experiment import Experiment
-    from training.finetuning.trials import every_trial
 
     model = pathlib.Path(given.model_dir)
     flags = {
@@ -91,7 +92,7 @@ def _ours(given: Options) -> None:
     flags = run_classifier.Options(**flags)
     task = run_classifier.Classifier(flags, checks.make_tokenizer(flags))
     experiment = Experiment(task, flags)
-    [trial] = every_trial(flags)
+    [trial] = flags.trials
     trainer = experiment.trainer(trial)
     experiment.start(trainer, flags.output_dir)
     rows = experiment.sets.read("train").file
@@ -168,4 +169,4 @@ def main(given: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 
+import command_line
 import options
 from benchmarks import turns
 from errors import UserError
@@ -35,7 +36,7 @@ THEIRS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     input_file: list[str] = options.field(help="Text files.")
     vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
     peers_python: str = options.field(
@@ -51,6 +52,7 @@ class Options:
     json_file: str | None = options.field(None, help="Also writes all figures there.")
 
     def __post_init__(self):
+        super().__post_init__()
         for name in self.systems:
             if name not in OURS | THEIRS:
                 raise UserError(
@@ -140,4 +142,4 @@ def main(given: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -18,6 +18,7 @@ import json
 import statistics
 import sys
 
+import command_line
 import options
 from training.backend import tf
 from benchmarks import turns
@@ -30,7 +31,7 @@ _WINDOW = 64  # as predict.py's
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     model_dir: str = options.field(help="An exported model of one text and its label.")
     hugging_face_dir: str = options.field(
         help="The same model for transformers, as convert_checkpoint.py writes it."
@@ -214,4 +215,4 @@ def _compare_answers(figures) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

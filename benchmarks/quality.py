@@ -24,6 +24,7 @@ import time
 
 import numpy as np
 
+import command_line
 import options
 from training import metrics
 from benchmarks import turns
@@ -35,7 +36,7 @@ SYSTEMS = ("ours", "corrected", "transformers")
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     model_dir: str = options.field(
         help="BERT in Hugging Face layout: config.json, model.safetensors, vocab.txt."
     )
@@ -62,6 +63,7 @@ class Options:
     systems: list[str] = options.field(list(SYSTEMS), help="Which systems.")
 
     def __post_init__(self):
+        super().__post_init__()
         if unknown := set(self.limits) - set(SETS):
             raise UserError(f"--sets: {', '.join(unknown)}: not in {', '.join(SETS)}")
         if unknown := set(self.systems) - set(SYSTEMS):
@@ -393,4 +395,4 @@ def _mean_and_deviation(values):
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

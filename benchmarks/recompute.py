@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 
+import command_line
 import options
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     num_hidden_layers: int = options.field(12, help="Layers.")
     hidden_size: int = options.field(768, help="Width; 64 per attention head.")
     vocab_size: int = options.field(30522, help="Size of the vocabulary.")
@@ -66,4 +67,4 @@ def main(chosen: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

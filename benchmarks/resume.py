@@ -19,12 +19,13 @@ import time
 
 import numpy as np
 
+import command_line
 import options
 from training.run import distribution, loop
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
-from text.instances.kinds import RowOptions
-from text.records import blocks, encoding, framing, reading, shards
+from text.instances.table import RowOptions
+from text.records import blocks, descriptions, encoding, framing, reading, shards
 
 _FILES = 8
 _VOCAB_SIZE = 30522
@@ -32,7 +33,7 @@ _SCHEMA = RowOptions(max_seq_length=16, max_predictions_per_seq=4).make().schema
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     records: int = options.field(3_000_000, help="Records per epoch.")
     batch_size: int = options.field(256, help="Records per update.")
     rounds: int = options.field(5, help="Processes of each kind, in turns.")
@@ -70,7 +71,7 @@ def write(folder: str, count: int) -> None:
 def update_once(folder: str, batch_size: int, first_batch: int) -> None:
     """Runs the update of one batch, as run_pretraining.py does after a start."""
     patterns = [os.path.join(folder, "records-?")]
-    described = shards.describe(shards.find(patterns))
+    described = descriptions.find(shards.find(patterns))
     data = reading.Records(shards.survey(patterns, described), _SCHEMA)
     config = BertConfig(
         vocab_size=_VOCAB_SIZE,
@@ -145,4 +146,4 @@ def main(chosen: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -19,6 +19,7 @@ import time
 
 import numpy as np
 
+import command_line
 import options
 from errors import UserError
 from text.files import inputs, tables
@@ -27,7 +28,7 @@ _ROOT = pathlib.Path(__file__).parents[1]
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     model_dir: str = options.field(help="An exported model of one text.")
     input_file: list[str] = options.field(help="Tables of texts, used in turn.")
     column: str = options.field("sentence", help="Column of the texts.")
@@ -93,4 +94,4 @@ def main(given: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

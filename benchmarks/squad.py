@@ -11,15 +11,16 @@ import time
 
 import numpy as np
 
+import command_line
 import options
-from text.tasks import spans
+from text.tasks import answer_spans
 from text.tokenizers.vocabulary import Vocabulary
 from text.tokenizers.wordpiece import WordPiece
 from training.finetuning import squad_metrics
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     predict_file: str = options.field(help="A file in SQuAD's layout.")
     vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
     do_lower_case: bool = options.field(True, help="Lowercase the text.")
@@ -30,7 +31,7 @@ class Options:
 
 
 def main(chosen: Options) -> None:
-    lengths = spans.Lengths(
+    lengths = answer_spans.Lengths(
         chosen.max_seq_length, chosen.doc_stride, chosen.max_query_length
     )
     seconds: dict[str, list[float]] = {}
@@ -44,7 +45,7 @@ def main(chosen: Options) -> None:
     vocabulary = Vocabulary.load(chosen.vocab_file)
     for _ in range(chosen.repeats):
         # What was cached last time must not count.
-        spans.windows.cache_clear()
+        answer_spans.windows.cache_clear()
         tokenizer = WordPiece(vocabulary, do_lower_case=chosen.do_lower_case)
         data = timed("reading JSON", read, chosen.predict_file)
         documents, questions, windows, references = timed(
@@ -54,7 +55,7 @@ def main(chosen: Options) -> None:
         for name, switches in (("", {}), (', with "no answer"', {"with_null": True})):
             found = timed(
                 f"answers{name}",
-                spans.best_answers,
+                answer_spans.best_answers,
                 documents,
                 questions,
                 windows,
@@ -91,10 +92,12 @@ def featurize(data, tokenizer, lengths):
     documents, questions, windows, references = [], [], [], []
     paragraphs = (p for article in data["data"] for p in article["paragraphs"])
     for paragraph in paragraphs:
-        document = spans.Document(tokenizer, paragraph["context"])
+        document = answer_spans.Document(tokenizer, paragraph["context"])
         for item in paragraph["qas"]:
             question = tokenizer.encode(item["question"])
-            for row in spans.rows(document, question, tokenizer.vocabulary, lengths):
+            for row in answer_spans.rows(
+                document, question, tokenizer.vocabulary, lengths
+            ):
                 questions.append(len(documents))
                 windows.append(row.window)
             documents.append(document)
@@ -116,4 +119,4 @@ def random_logits(windows, max_seq_length):
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks import peers_theirs
 from modeling import custom_gradients, layers, losses
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
-from modeling.optimizers import adam
+from modeling.optimizers import adam, schedules
 
 
 def updater(sizes, warm_up: int = 3):
@@ -42,7 +42,7 @@ def updater(sizes, warm_up: int = 3):
         scale, _ = adam.clip_scale(gradients, 1.0)
         pairs = list(zip([*trained, *slots], state, strict=True))
         with keras.StatelessScope(pairs) as scope:
-            rate = optimizer.learning_rate(step, 1e-4, 1000, 100)
+            rate = schedules.bert(step, 1e-4, 1000, 100)
             optimizer.apply(gradients, rate, step, scale)
         return [scope.get_current_value(variable) for variable, _ in pairs], total
 

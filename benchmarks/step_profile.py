@@ -17,6 +17,7 @@ import time
 
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+import command_line
 import options
 from training.backend import tf
 from benchmarks import products, training
@@ -97,4 +98,4 @@ def main(chosen: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

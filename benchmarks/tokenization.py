@@ -8,14 +8,15 @@ import resource
 import statistics
 import time
 
+import command_line
 import options
-from text.corpus import documentation
+from demo import documentation
 from text.files import inputs
-from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.table import TokenizerOptions
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     vocab_file: str = options.field("vocab/vocab.txt", help="The vocabulary.")
     input_file: list[str] = options.field(
         [],
@@ -78,4 +79,4 @@ def main(chosen: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

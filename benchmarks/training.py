@@ -9,10 +9,11 @@ import time
 
 import numpy as np
 
+import command_line
 import options
 from training.backend import tf
 from training.run import distribution, loop
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.bert import BertConfig
 from modeling.objectives import sentence_pairs
 
 NUM_PREDICTIONS = 20
@@ -26,7 +27,7 @@ _VARIANTS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(options.Group):
     num_hidden_layers: int = options.field(4, help="Layers.")
     hidden_size: int = options.field(256, help="Width; 64 per attention head.")
     vocab_size: int = options.field(30522, help="Size of the vocabulary.")
@@ -114,4 +115,4 @@ def main(chosen: Options) -> None:
 
 
 if __name__ == "__main__":
-    options.run(main, Options)
+    command_line.run(main, Options)

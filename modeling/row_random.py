@@ -7,6 +7,7 @@ the same numbers.
 
 import math
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -40,12 +41,12 @@ def bits(seed: int, purpose: int, rows, width: int):
     share some of their numbers.
     """
     key = _hash_number(seed ^ _hash_number(purpose))
-    rows = ops.cast(rows, "uint32")
+    rows = _wrapped(ops.cast(rows, "uint32"))
     first = _hash(ops.bitwise_xor(rows, _word(key)))[:, None]
     second = _hash(ops.bitwise_xor(rows, _word(_hash_number(key + 1))))[:, None]
     positions = np.arange(width, dtype=np.uint32) * np.uint32(_STRIDE)
     positions = ops.convert_to_tensor(positions)[None]
-    return _hash(ops.bitwise_xor(first, _hash(ops.add(second, positions))))
+    return _hash(ops.bitwise_xor(first, _hash(_wrapped(ops.add(second, positions)))))
 
 
 def states(seed, purposes) -> list[tuple]:
@@ -57,11 +58,11 @@ def states(seed, purposes) -> list[tuple]:
     Returns:
         for each purpose, two uint32 scalars.
     """
-    parts = ops.cast(ops.convert_to_tensor(seed, "int32"), "uint32")
+    parts = _wrapped(ops.cast(ops.convert_to_tensor(seed, "int32"), "uint32"))
     hashes = [_hash_number(purpose) for purpose in purposes]
     key = _hash(ops.bitwise_xor(parts[0], _word(hashes)))
     first = _hash(ops.bitwise_xor(parts[1], key))
-    second = _hash(ops.bitwise_xor(parts[1], _hash(ops.add(key, _word(1)))))
+    second = _hash(ops.bitwise_xor(parts[1], _hash(_wrapped(ops.add(key, _word(1))))))
     return list(zip(ops.unstack(first), ops.unstack(second), strict=True))
 
 
@@ -74,7 +75,14 @@ def words(state: tuple, shape):
     first, second = state
     places = ops.reshape(ops.arange(math.prod(shape), dtype="int32"), shape)
     places = ops.multiply(ops.cast(places, "uint32"), _word(_STRIDE))
-    return _hash(ops.bitwise_xor(first, ops.add(second, places)))
+    return _hash(ops.bitwise_xor(first, _wrapped(ops.add(second, places))))
+
+
+def _wrapped(words):
+    """Modulo 2**32, because Keras on torch keeps uint32 in 64 bits."""
+    if keras.backend.standardize_dtype(words.dtype) == "uint32":
+        return words
+    return ops.bitwise_and(words, 2**32 - 1)
 
 
 def below(words, share: float):
@@ -86,7 +94,7 @@ def _hash(words):
     """uint32 -> uint32, one to one."""
     for shift, factor in _ROUNDS:
         words = ops.bitwise_xor(words, ops.right_shift(words, _word(shift)))
-        words = ops.multiply(words, _word(factor))
+        words = _wrapped(ops.multiply(words, _word(factor)))
     return ops.bitwise_xor(words, ops.right_shift(words, _word(_LAST_SHIFT)))
 
 

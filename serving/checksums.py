@@ -10,6 +10,7 @@ import tensorflow as tf
 from errors import UserError
 
 _NAME = "checksum"  # of the description, in itself
+_FILES = "checksums"  # in the description
 _LOADED = ("saved_model.pb", "variables", "assets")
 _CHUNK = 16 << 20  # bytes
 
@@ -26,18 +27,18 @@ def check_model(folder: str, description: Mapping, model: str) -> None:
 
     Args:
         folder: that of the SavedModel.
-        description: the content of export.json; earlier versions wrote no checksums.
+        description: the content of export.json.
         model: the folder's path in the export, as text/1.
-    Raises:
-        UserError: a file is missing, or has another checksum than described.
     """
-    for name, checksum in description.get("checksums", {}).items():
+    for name, checksum in description[_FILES].items():
         within = name.removeprefix(f"{model}/")
         if within == name or within.split("/")[0] not in _LOADED:
             continue
         path = os.path.join(folder, within)
         if not tf.io.gfile.exists(path):
             raise UserError(f"{path}: is missing; copy the whole export again")
+        if tf.io.gfile.isdir(path):
+            raise UserError(f"{path}: is not a file; copy the whole export again")
         if _of_file(path) != checksum:
             raise UserError(
                 f"{path}: is damaged or was changed (its checksum is not the one in "
@@ -46,15 +47,14 @@ def check_model(folder: str, description: Mapping, model: str) -> None:
 
 
 def sealed(description: Mapping) -> dict:
-    """A description of an export with its own checksum."""
+    """A description of an export, which has `checksums`, with its own checksum."""
     return {**description, _NAME: _of_description(description)}
 
 
 def is_intact(description: Mapping) -> bool:
-    """Whether a description is as `sealed` made it, or has no checksum."""
-    return description.get(_NAME, _of_description(description)) == _of_description(
-        description
-    )
+    """Whether a description is as `sealed` made it, and has the checksums of files."""
+    is_sealed = description.get(_NAME) == _of_description(description)
+    return is_sealed and isinstance(description.get(_FILES), Mapping)
 
 
 def _of_description(description):

@@ -45,6 +45,7 @@ from serving import (
 )
 from serving.predictor import TENSORS, TEXT
 from text.files import anywhere
+from text.graphs.table import graph_of, libraries_of
 from text.records import encoding
 from text.records.rows import Layout
 from text.tokenizers.tokenizer import Tokenizer
@@ -118,6 +119,20 @@ def predict(model: Callable, batch: Mapping[str, np.ndarray], size: int = 8) -> 
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
+def served(product: Product, source: str) -> predictor.Served:
+    """What `save` writes, in this process and without its files or its check.
+
+    Args:
+        source: what messages call the model.
+    """
+    with tempfile.TemporaryDirectory() as scratch, tf.device("CPU"):
+        tokenizer = graph_of(product.tokenizer, scratch)
+        serve = _text_signature(
+            product.serve, tokenizer, _network(product), product.inputs
+        )
+    return predictor.Served(_description(product), serve, source)
+
+
 def save(output_dir: str, product: Product) -> str:
     """Exports; replaces an earlier export once the new one is complete and checked.
 
@@ -151,7 +166,7 @@ def save(output_dir: str, product: Product) -> str:
 
 def _write(product: Product, directory: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        tokenizer = product.tokenizer.graph(scratch)
+        tokenizer = graph_of(product.tokenizer, scratch)
         network = _network(product)
         more = {name: function for name, (function, _) in product.more.items()}
         served = {"serving_default": product.serve, **more}
@@ -188,14 +203,12 @@ def _write_warm_up(product: Product, directory: str) -> None:
 
 def _describe(product: Product, directory: str) -> None:
     """Writes export.json, the last file, when all others are on disk."""
-    written = export_folder.files(directory)
-    paths = {name: os.path.join(directory, name) for name in written}
-    files = [name for name, path in paths.items() if not tf.io.gfile.isdir(path)]
+    files = sorted(export_folder.files(directory))
     for name in files:
-        anywhere.sync(paths[name])
+        anywhere.sync(os.path.join(directory, name))
     description = _description(product)
-    description["files"] = sorted([*written, predictor.DESCRIPTION])
-    description["checksums"] = checksums.of_files(directory, sorted(files))
+    description["files"] = sorted([*files, predictor.DESCRIPTION])
+    description["checksums"] = checksums.of_files(directory, files)
     description = checksums.sealed(description)
     content = json.dumps(description, ensure_ascii=False, indent=2) + "\n"
     with anywhere.replacing(
@@ -207,7 +220,7 @@ def _describe(product: Product, directory: str) -> None:
 def _save_model(model, signatures, path, **parts):
     module = tf.Module()
     # Explicitly, because a Keras layer does not expose all of its variables to tf.Module.
-    module.weights = [variable.value for variable in model.variables]
+    module.weights = [variable.value for variable in model.weights]
     for name, part in parts.items():
         setattr(module, name, part)
     with anywhere.access(path), _quiet():
@@ -283,7 +296,7 @@ def _features(layout):
 
 
 def _description(product: Product) -> dict:
-    libraries = product.tokenizer.libraries
+    libraries = libraries_of(product.tokenizer)
     return {
         "form": product.form,
         "inputs": dict(product.inputs),
@@ -307,9 +320,7 @@ def _description(product: Product) -> dict:
 
 
 def _check(product: Product, directory: str) -> None:
-    """Raises:
-    UserError: another process does not get the same answers.
-    """
+    """Removes the export unless another process gets the same answers from it."""
     requests = {
         name: _strings([request[name] for request in product.requests], kind)
         for name, kind in product.inputs.items()
@@ -329,7 +340,7 @@ def _check(product: Product, directory: str) -> None:
         (TENSORS, "serving_default", batch),
         (TENSORS, "examples", examples),
     ]
-    libraries = product.tokenizer.libraries
+    libraries = libraries_of(product.tokenizer)
     for how, (answered, *found) in _reload(directory, libraries, calls).items():
         for here, there in zip(expected, found, strict=True):
             _compare_arrays(f"{how} returns different", here, there, product.dtype)

@@ -11,12 +11,12 @@ from serving import predictor
 from text.files import anywhere, local, sources
 
 _REPLACED = ".replaced"
+# Folders that TensorFlow makes, and leaves empty if a model has no files of its own.
+_OF_TENSORFLOW = {f"{model}/assets" for model in (predictor.TEXT, predictor.TENSORS)}
 
 
 def check_place(output_dir: str) -> None:
-    """Raises:
-    UserError: the export's path exists and is not an export.
-    """
+    """Refuses a place where something else than an export is."""
     final = os.path.join(output_dir, predictor.FOLDER)
     with anywhere.access(final):
         if not tf.io.gfile.exists(final):
@@ -91,19 +91,28 @@ def _clear(final: str) -> None:
 
 
 def _is_ours(final: str) -> bool:
-    """Whether an export contains only its own files."""
+    """Whether an export contains only its own files and folders."""
     description = anywhere.read_json(os.path.join(final, predictor.DESCRIPTION))
     made = description.get("files", []) if isinstance(description, dict) else []
-    return set(files(final)) <= set(made)
+    is_whole = set(files(final)) <= set(made)
+    return is_whole and _empty_folders(final) <= _OF_TENSORFLOW
 
 
 def files(directory: str) -> list[str]:
-    """The files and empty folders in a folder and below, by their relative paths."""
+    """The files in a folder and below, by their relative paths."""
     return [
         os.path.relpath(os.path.join(folder, name), directory)
-        for folder, folders, names in tf.io.gfile.walk(directory)
-        for name in (names if folders or names else [""])
+        for folder, _, names in tf.io.gfile.walk(directory)
+        for name in names
     ]
+
+
+def _empty_folders(directory):
+    return {
+        os.path.relpath(folder, directory)
+        for folder, folders, names in tf.io.gfile.walk(directory)
+        if not folders and not names
+    }
 
 
 def _remove(directory):

@@ -61,11 +61,7 @@ def _span(row, request):
         "start": int(row["start"]),
         "end": int(row["end"]),
         # The last only from models that may decline to answer.
-        **{
-            name: _float(row[name])
-            for name in ("probability", "score", "null_odds")
-            if name in row
-        },
+        **{name: _float(row[name]) for name in RARE if name in row},
     }
 
 
@@ -144,7 +140,9 @@ FORMS = {
     "text": _written,
 }
 
-# The names in the answers of each form, some of them only from some models.
+RARE = ("probability", "score", "null_odds")  # only from some models
+
+# The names in the answers of each form.
 NAMES = {
     "label": ("predicted", "probabilities"),
     "labels": ("predicted", "probabilities"),

@@ -19,18 +19,14 @@ FORMATS = tuple(_NEEDED)
 
 
 def check_known(formats: list[str]) -> None:
-    """Raises:
-    UserError: a format is unknown.
-    """
+    """Refuses an unknown format."""
     for name in formats:
         if name not in FORMATS:
             raise UserError(f"--export_formats={name}: not one of {', '.join(FORMATS)}")
 
 
 def check_installed(formats: list[str]) -> None:
-    """Raises:
-    UserError: the packages that write and run a format are not installed.
-    """
+    """Refuses a format if the packages that write and run it are not installed."""
     for name in formats:
         for module in _NEEDED[name]:
             try:

@@ -6,7 +6,7 @@ It is plain TensorFlow: none of the model's Python code is loaded.
 import importlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -23,46 +23,25 @@ _KINDS = {"text": "a string", "list": "a list of strings"}
 _LIBRARIES = ("tensorflow_text",)
 
 
-class Predictor:
-    """A loaded exported model.
+class Served:
+    """A function from texts to outputs, asked with requests.
+
+    Args:
+        description: the content of export.json.
+        serve: the signature that answers; None in a SavedModel without one.
+        directory: what messages call the model.
 
     Attributes:
-        description: the content of export.json.
+        description: as given.
         parts: the parts of a request by name, each "text" or "list"; those in
             description["defaults"] may be omitted.
-        title: the name of the folder of the run that made it, or of its own.
     """
 
-    def __init__(self, directory: str):
-        """Args:
-            directory: a folder written by --do_export, the --output_dir that contains it,
-                or the folder of its SavedModel for texts.
-        Raises:
-            UserError: there is no export, or it is incomplete.
-        """
+    def __init__(self, description: Mapping, serve: Callable | None, directory: str):
+        self.description, self._serve = description, serve
         self._directory = directory
-        model, path = _find(directory)
-        self.description = read_description(path)
-        self.title = _title(os.path.dirname(path))
-        self.parts: Mapping[str, str] = self.description["inputs"]
-        self._defaults = self.description.get("defaults", {})
-        _import_libraries(self.description.get("libraries", ()), path)
-        checksums.check_model(model, self.description, TEXT)
-        try:
-            self._loaded = tf.saved_model.load(model)  # keeps the variables alive
-        except (OSError, ValueError, tf.errors.OpError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(
-                f"{model}: not a SavedModel that this TensorFlow ({tf.__version__}) can "
-                f"load: {reason[:300]}; export the model again"
-            ) from error
-        self._serve = self._loaded.signatures.get("serving_default")
-        served = self._serve.structured_input_signature[1] if self._serve else {}
-        if set(served) != set(self.parts):
-            raise UserError(
-                f"{model}: takes {', '.join(sorted(served)) or 'nothing'}, but {path} "
-                f"says {', '.join(sorted(self.parts))}; use the export's own folder"
-            )
+        self.parts: Mapping[str, str] = description["inputs"]
+        self._defaults = description.get("defaults", {})
 
     def signature(self) -> dict:
         """The tensors of serving_default, in the JSON of TensorFlow Serving's metadata."""
@@ -74,12 +53,15 @@ class Predictor:
             "method_name": "tensorflow/serving/predict",
         }
 
-    def warm_up(self) -> None:
-        """Answers a short request; the first one takes much longer than others.
+    @property
+    def names(self) -> list[str]:
+        """The names in an answer."""
+        names = forms.NAMES[self.description["form"]]
+        outputs = self._serve.structured_outputs
+        return [name for name in names if name not in forms.RARE or name in outputs]
 
-        Raises:
-            UserError: an output is not finite.
-        """
+    def warm_up(self) -> None:
+        """Answers a short request; the first one takes much longer than others."""
         words = {"text": "a", "list": ["a"]}
         self.predict([{name: words[kind] for name, kind in self.parts.items()}])
 
@@ -92,8 +74,6 @@ class Predictor:
         Returns:
             the JSON answers in the order of the requests; serving/forms.py defines their
             forms.
-        Raises:
-            UserError: a request is invalid, or an output is not finite.
         """
         for number, request in enumerate(requests, start=1):
             self.check(request, f"request {number}")
@@ -128,8 +108,6 @@ class Predictor:
 
         Args:
             where: the request's name in messages.
-        Raises:
-            UserError: a part is missing, unknown, or of the wrong type.
         """
         for fault in self._faults(request):
             raise UserError(f"{where}: {fault}; expected {self.describe_request()}")
@@ -160,6 +138,41 @@ class Predictor:
                     yield f"{name} contains {at}, half a character (a lone surrogate)"
             if kind == "list":
                 yield from forms.faults(self.description["form"], name, texts)
+
+
+class Predictor(Served):
+    """A loaded exported model.
+
+    Attributes:
+        title: the name of the folder of the run that made it, or of its own.
+    """
+
+    def __init__(self, directory: str):
+        """Args:
+        directory: a folder written by --do_export, the --output_dir that contains it,
+            or the folder of its SavedModel for texts.
+        """
+        model, path = _find(directory)
+        description = read_description(path)
+        self.title = _title(os.path.dirname(path))
+        _import_libraries(description.get("libraries", ()), path)
+        checksums.check_model(model, description, TEXT)
+        try:
+            self._loaded = tf.saved_model.load(model)  # keeps the variables alive
+        except (OSError, ValueError, tf.errors.OpError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"{model}: not a SavedModel that this TensorFlow ({tf.__version__}) can "
+                f"load: {reason[:300]}; export the model again"
+            ) from error
+        serve = self._loaded.signatures.get("serving_default")
+        super().__init__(description, serve, directory)
+        served = serve.structured_input_signature[1] if serve else {}
+        if set(served) != set(self.parts):
+            raise UserError(
+                f"{model}: takes {', '.join(sorted(served)) or 'nothing'}, but {path} "
+                f"says {', '.join(sorted(self.parts))}; use the export's own folder"
+            )
 
 
 def _import_libraries(names, path):
@@ -232,6 +245,14 @@ def _title(folder):
     return os.path.basename(above) if own == FOLDER else own
 
 
+def has_export(directory: str) -> bool:
+    """Whether a `Predictor` may find a model there."""
+    try:
+        return bool(_find(directory))
+    except UserError:
+        return False
+
+
 def _find(directory):
     """The paths of the SavedModel for texts and of the description."""
     join, gfile = os.path.join, tf.io.gfile
@@ -280,12 +301,7 @@ def _folders(parent):
 
 
 def read_description(path: str) -> dict:
-    """The content of an export.json.
-
-    Raises:
-        UserError: it does not describe an export, or is damaged.
-        OSError: it cannot be read.
-    """
+    """The content of an export.json."""
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
         content = file.read()
     try:

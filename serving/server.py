@@ -2,17 +2,19 @@
 
     GET  /                          a page for trying the model
     GET  /v1/models/NAME            the model's status
-    GET  /v1/models/NAME/metadata   its signature
+    GET  /v1/models/NAME/metadata   its signature, and the names in an answer
     POST /v1/models/NAME:predict    {"instances": [...]} -> {"predictions": [...]}
                                     {"inputs": {...}} -> {"outputs": {...}}
 
 An instance is an object with the model's parts, or the part itself if there is only one;
-inputs and outputs are the same by columns. /v1/models/NAME/versions/1 is the same model. As
-in TensorFlow Serving, an error is {"error": "..."}. It differs from TensorFlow Serving:
+inputs and outputs are the same by columns. A string may also be {"b64": "..."}, its UTF-8
+in Base64. /v1/models/NAME/versions/1 is the same model. As in TensorFlow Serving, an error
+is {"error": "..."}. It differs from TensorFlow Serving:
 
 * A prediction is the final answer (serving/forms.py), {"predicted": "positive",
   "probabilities": {"positive": 0.9, ...}}; TensorFlow Serving returns the row of every
-  output tensor, {"predicted": "positive", "labels": [...], "probabilities": [...]}.
+  output tensor, {"predicted": "positive", "labels": [...], "probabilities": [...]}. So the
+  metadata have a key more, "answers"; their signature is that of the SavedModel.
 * Lists may have different lengths; TensorFlow Serving wants them padded with "".
 * There is one signature and one version.
 * Pages from other sites are refused by their Origin and, on a loopback address, by the
@@ -22,6 +24,7 @@ It is for this machine and a few users; use TensorFlow Serving at scale.
 """
 
 import asyncio
+import base64
 import contextlib
 import importlib.resources
 import ipaddress
@@ -31,6 +34,7 @@ import re
 import secrets
 import socket
 import sys
+import time
 
 import uvicorn
 from starlette.applications import Starlette
@@ -44,7 +48,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from errors import UserError
 from serving.predictor import Predictor
-from serving.request_log import RequestLog
 
 MAX_BYTES = 4 << 20  # per request
 MAX_INSTANCES = 1024  # per request, and per batch of several requests
@@ -65,8 +68,6 @@ def run(predictor: Predictor, host: str, port: int, name: str) -> None:
     Args:
         port: 0 for a free one.
         name: the model's name in URLs.
-    Raises:
-        UserError: the address is not available, or the name cannot be part of a URL.
     """
     if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
         raise UserError(
@@ -136,16 +137,14 @@ def app(
         return JSONResponse({"model_version_status": [version]})
 
     async def metadata(request: Request) -> JSONResponse:
-        spec = {"name": name, "signature_name": "", "version": "1"}
-        signatures = {"serving_default": predictor.signature()}
-        signatures = {"signature_def": {"signature_def": signatures}}
-        return JSONResponse({"model_spec": spec, "metadata": signatures})
+        return JSONResponse(_metadata(predictor, name))
 
     async def predict(request: Request) -> JSONResponse:
         requests, by_columns = _instances(await _body(request), predictor)
         answers = await batcher.predict(requests)
         if by_columns:
-            return JSONResponse({"outputs": _columns(answers)})
+            names = answers[0] if answers else predictor.names
+            return JSONResponse({"outputs": _columns(answers, names)})
         return JSONResponse({"predictions": answers})
 
     async def show(request: Request) -> HTMLResponse:
@@ -154,9 +153,8 @@ def app(
     async def refuse(request: Request, error: HTTPException) -> JSONResponse:
         message = error.detail
         if error.status_code == 404:
-            message = (
-                f"not found; use /, /v1/models/{name} or /v1/models/{name}:predict"
-            )
+            paths = dict.fromkeys(route.path for route in routes)
+            message = f"not found; use one of {', '.join(paths)}"
         return JSONResponse({"error": message}, error.status_code, error.headers)
 
     async def fail(request: Request, error: Exception) -> JSONResponse:
@@ -166,9 +164,10 @@ def app(
     async def gone(request: Request, error: Exception) -> Response:
         return Response(status_code=400)  # no one reads it
 
+    routes = [Route("/", show), *_routes(name, status, metadata, predict)]
     return Starlette(
-        routes=[Route("/", show), *_routes(name, status, metadata, predict)],
-        middleware=[Middleware(RequestLog), Middleware(_Guard, hosts=hosts)],
+        routes=routes,
+        middleware=[Middleware(_RequestLog), Middleware(_Guard, hosts=hosts)],
         exception_handlers={
             HTTPException: refuse,
             ClientDisconnect: gone,
@@ -178,11 +177,56 @@ def app(
     )
 
 
+def _metadata(predictor, name):
+    spec = {"name": name, "signature_name": "", "version": "1"}
+    signatures = {"serving_default": predictor.signature()}
+    return {
+        "model_spec": spec,
+        "metadata": {"signature_def": {"signature_def": signatures}},
+        "answers": {"form": predictor.description["form"], "names": predictor.names},
+    }
+
+
 def _routes(name, status, metadata, predict):
     for model in (f"/v1/models/{name}", f"/v1/models/{name}/versions/1"):
         yield Route(model, status)
         yield Route(f"{model}/metadata", metadata)
         yield Route(f"{model}:predict", predict, methods=["POST"])
+
+
+# --- Log ---------------------------------------------------------------------------------
+
+
+class _RequestLog:
+    """Prints a line for each request on stderr, without the texts in it."""
+
+    def __init__(self, app):
+        self._app = app
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = time.monotonic()
+
+        async def noted(message):
+            if message["type"] == "http.response.start":
+                _log(scope, message["status"], begun)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception:  # the server answers it with 500
+            _log(scope, 500, begun)
+            raise
+
+
+def _log(scope, status, begun):
+    taken = 1000 * (time.monotonic() - begun)
+    path = scope["raw_path"].decode("ascii", "backslashreplace")[:200]
+    print(
+        f"{scope['method']} {path} {status} {taken:.0f} ms", file=sys.stderr, flush=True
+    )
 
 
 # --- Who asks ----------------------------------------------------------------------------
@@ -277,12 +321,18 @@ async def _body(request: Request) -> bytes:
 def _instances(body: bytes, predictor: Predictor) -> tuple[list[dict], bool]:
     """The requests to the model in the body of one to the server; whether by columns."""
     try:
-        content = json.loads(body)
+        content = json.loads(body, object_hook=_decoded)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"not JSON: {error}") from None
     expected = f'{{"instances": [...]}}, each {predictor.describe_request()}'
     by_columns = isinstance(content, dict) and "inputs" in content
-    if by_columns and "instances" not in content:
+    if by_columns:
+        if "instances" in content:
+            raise HTTPException(
+                400,
+                "the request has inputs and instances; pass the rows of one request as "
+                "instances or their columns as inputs, not both",
+            )
         content["instances"] = _rows(content.pop("inputs"), predictor)
     if not isinstance(content, dict) or not isinstance(content.get("instances"), list):
         raise HTTPException(400, f"the request is not {expected}")
@@ -307,6 +357,23 @@ def _instances(body: bytes, predictor: Predictor) -> tuple[list[dict], bool]:
     return instances, by_columns
 
 
+def _decoded(part: dict):
+    """An object of a request; the string that it stands for if it is {"b64": "..."}.
+
+    Source: tensorflow/serving tensorflow_serving/g3doc/api_rest.md, Encoding binary values.
+    """
+    encoded = part.get("b64")
+    if len(part) != 1 or not isinstance(encoded, str):
+        return part
+    try:
+        padding = "=" * (-len(encoded) % 4)
+        return base64.b64decode(encoded + padding, validate=True).decode("utf-8")
+    except ValueError as error:
+        raise HTTPException(
+            400, f"b64: {encoded[:40]!a} is not UTF-8 text in Base64: {error}"
+        ) from None
+
+
 def _rows(columns, predictor):
     """The instances in {"inputs": ...}."""
     if not isinstance(columns, dict) and len(predictor.parts) == 1:
@@ -314,8 +381,12 @@ def _rows(columns, predictor):
         columns = {part: columns}
     is_valid = isinstance(columns, dict) and columns
     if not is_valid or not all(isinstance(x, list) for x in columns.values()):
-        names = ", ".join(predictor.parts)
-        raise HTTPException(400, f"inputs: must be an object of lists by name: {names}")
+        expected = f"an object of lists by name: {', '.join(predictor.parts)}"
+        if len(predictor.parts) == 1:
+            (kind,) = predictor.parts.values()
+            each = {"text": "strings", "list": "lists of strings"}[kind]
+            expected += f", or only its list of {each}"
+        raise HTTPException(400, f"inputs: must be {expected}")
     if len({len(column) for column in columns.values()}) > 1:
         sizes = ", ".join(f"{k[:40]!a} {len(v)}" for k, v in columns.items())
         raise HTTPException(400, f"inputs: the lists differ in length: {sizes}")
@@ -323,9 +394,8 @@ def _rows(columns, predictor):
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def _columns(answers):
+def _columns(answers, names):
     """{"outputs": ...}: without its name if there is only one, as in TensorFlow Serving."""
-    names = answers[0] if answers else {}
     columns = {name: [answer[name] for answer in answers] for name in names}
     return columns if len(columns) != 1 else columns.popitem()[1]
 

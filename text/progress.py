@@ -1,4 +1,4 @@
-"""Reports a long job's progress and remaining time on stderr; time and bytes in words."""
+"""Reports a long job's progress on stderr; time, bytes and counts in words."""
 
 import os
 import sys
@@ -102,11 +102,11 @@ class Progress:
         if not finished:
             done, begun = done - self.done_slowly, self.timed_from
         speed = done / max(self.shown - begun, 1e-9)
-        line = f"{self.what}: {self.done / self.scale:,.0f} {self.unit}"
+        line = f"{self.what}: {self._amount(self.done)}"
         if self.total is not None:
             line += f" ({self.done / self.total if self.total else 1.0:.0%})"
         if speed:
-            line += f", {speed / self.scale:,.0f} {self.unit}/s"
+            line += f", {self._amount(speed)}/s"
         if finished:
             line += f", took {duration(self.shown - self.begun)}"
         elif speed and self.total is not None:
@@ -115,6 +115,11 @@ class Progress:
             show(line)
         else:
             print(line, file=sys.stderr, flush=True)
+
+    def _amount(self, number):
+        """ "1 row", "2 rows"."""
+        shown = f"{number / self.scale:,.0f}"
+        return f"{shown} {self.unit.removesuffix('s') if shown == '1' else self.unit}"
 
 
 def duration(seconds: float) -> str:
@@ -126,6 +131,11 @@ def duration(seconds: float) -> str:
     while len(units) > 1 and not units[0][0]:
         units.pop(0)
     return " ".join(f"{count}{unit}" for count, unit in units[:2])
+
+
+def count(number: int, what: str) -> str:
+    """1, "row" -> "1 row"; 2, "row" -> "2 rows"."""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def size(number: float) -> str:

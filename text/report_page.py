@@ -33,13 +33,7 @@ img { max-width: 100%; }
 
 
 def render(title: str, body: str, style: str = "") -> str:
-    """The page.
-
-    Args:
-        title: text, which heads the page, too.
-        body: HTML.
-        style: CSS of what only this page has.
-    """
+    """A page; the body is HTML, and the style CSS of what only this page has."""
     title = html.escape(title)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -59,12 +53,7 @@ def facts(rows: Iterable[tuple[str, object]]) -> str:
 
 
 def numbers(titles: list[str], rows: list[list[str]]) -> str:
-    """A card with a table of numbers; the first column names the rows.
-
-    Args:
-        titles: of the columns, HTML.
-        rows: a cell for each, HTML.
-    """
+    """A card with a table of numbers, whose cells are HTML; the first column names rows."""
     lines = [f"<tr>{''.join(f'<th>{title}</th>' for title in titles)}</tr>"]
     for name, *cells in rows:
         cells = "".join(f"<td>{cell}</td>" for cell in cells)

@@ -75,6 +75,14 @@ def spearman(gold: np.ndarray, predicted: np.ndarray) -> float:
     return _correlation(stats.spearmanr, gold, predicted)
 
 
+def f1_of_alike(gold: np.ndarray, predicted: np.ndarray) -> float:
+    """F1 of the pairs rated as alike, 3 or more of 5.
+
+    Source: KLUE-benchmark/KLUE-baseline@443c38b metrics/functional.py, klue_sts_f1.
+    """
+    return f1(np.asarray(gold) >= 3, np.asarray(predicted) >= 3)
+
+
 def exact_match(gold: np.ndarray, predicted: np.ndarray) -> float:
     """Share of rows [n, classes] that are right in all classes."""
     return float(np.mean((gold == predicted).all(axis=1)))
@@ -103,6 +111,7 @@ FUNCTIONS = {
     "f1": f1,
     "f1_macro": functools.partial(f1, average="macro"),
     "f1_micro": functools.partial(f1, average="micro"),
+    "f1_of_alike": f1_of_alike,
     "exact_match": exact_match,
     "pearson": pearson,
     "spearman": spearman,
@@ -110,7 +119,7 @@ FUNCTIONS = {
 }
 
 _SHARE = re.compile(
-    r"(^|_)(accuracy|agreement|precision|recall|f1|exact)(_(?!thresh)|$)"
+    r"(^|_)(accuracy|agreement|precision|recall|f1|exact|rouge_w)(_(?!thresh)|$)"
 )
 
 

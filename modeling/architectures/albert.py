@@ -3,10 +3,78 @@
 Axes: b batch, s seq_length, h hidden_size, e embedding_size.
 """
 
+import dataclasses
+
 import keras
 
 from modeling import layers
-from modeling.architectures.bert import BertEncoder, SelfAttention
+from modeling.architectures.bert import BertConfig, BertEncoder, SelfAttention
+
+
+@dataclasses.dataclass(frozen=True)
+class AlbertConfig(BertConfig):
+    """Sizes, rates and activation of one encoder; the keys of albert_config.json.
+
+    `embedding_size` is the width of the tables, which a projection makes hidden_size. The
+    layers are divided evenly into `num_hidden_groups`. Those of a group share weights: each
+    runs the group's `inner_group_num` transformer layers in turn.
+
+    The defaults are those of the release, which are xxlarge's.
+
+    Hugging Face's network has a projection even if both widths are equal, where the release
+    has none; `projects_embeddings` is set where such a model is read. It sees both sides.
+
+    Source: google-research/albert@b772393 modeling.py, class AlbertConfig;
+    huggingface/transformers v5.23.0 models/albert/configuration_albert.py.
+    """
+
+    architecture = "albert"
+    keys_without_shape = (*BertConfig.keys_without_shape, "num_hidden_layers")
+    telling_keys = frozenset({"embedding_size", "num_hidden_groups", "inner_group_num"})
+    own_keys = BertConfig.own_keys | {"projects_embeddings"}
+    tolerated_keys = frozenset(
+        {"down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks"}
+    )
+
+    hidden_size: int = 4096
+    num_attention_heads: int = 64
+    intermediate_size: int = 16384
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    type_vocab_size: int = 2
+    embedding_size: int = 128
+    num_hidden_groups: int = 1
+    inner_group_num: int = 1
+    projects_embeddings: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.num_hidden_groups > self.num_hidden_layers:
+            raise ValueError(
+                f"num_hidden_groups is {self.num_hidden_groups}; it must be at most "
+                f"num_hidden_layers, which is {self.num_hidden_layers}"
+            )
+
+    @property
+    def has_projection(self) -> bool:
+        return self.projects_embeddings or super().has_projection
+
+    @property
+    def scope(self) -> str:
+        return "bert"
+
+    @property
+    def head_dropout_prob(self) -> float:
+        return 0.1  # in the release whatever hidden_dropout_prob is, which v2 has at 0
+
+    @property
+    def num_blocks(self) -> int:
+        return self.num_hidden_layers * self.inner_group_num
+
+    def group(self, layer: int) -> int:
+        """The group of weights that a layer runs."""
+        # In this order, as in the release: others round differently for some sizes.
+        return int(layer / self.num_hidden_layers * self.num_hidden_groups)
 
 
 class AlbertEncoder(BertEncoder):

@@ -3,12 +3,107 @@
 Axes: b batch, s seq_length, h hidden_size, n num_heads, d head_size.
 """
 
+import dataclasses
+
 import keras
 from keras import ops
 
 from modeling import fusion, layers
-from modeling.architectures.bert_config import BertConfig
+from modeling.architectures.config import POOLINGS, EncoderConfig
 from modeling.architectures.encoder import Encoder
+
+DIRECTIONS = ("both", "left_to_right", "right_to_left")
+ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig(EncoderConfig):
+    """Sizes, rates and activation of one encoder; the keys of bert_config.json.
+
+    `hidden_act` is one of "gelu" (the tanh form, as at the release's last commit),
+    "gelu_erf" (the exact form, which its first code used), "relu", "tanh", "linear".
+
+    `attention_direction` is what a position attends to: "both" sides, as in the release, or
+    itself and what precedes it ("left_to_right") or follows it ("right_to_left").
+
+    `pooling` is what a head for whole rows reads: the "first" token, as in the release, the
+    "last", or the "mean" of all; without a value, the one that sees the whole row.
+
+    Raises:
+        ValueError: a value has the wrong type or is out of range.
+    Source: google-research/bert@eedf571 modeling.py, class BertConfig.
+    """
+
+    architecture = "bert"
+    choices = {
+        "hidden_act": ACTIVATIONS,
+        "attention_direction": DIRECTIONS,
+        "pooling": POOLINGS,
+    }
+    own_keys = frozenset({"attention_direction", "pooling"})
+    keys_without_shape = ("num_attention_heads", "hidden_act", "attention_direction")
+    tolerated_keys = frozenset(
+        {
+            "directionality",
+            "pooler_fc_size",
+            "pooler_num_attention_heads",
+            "pooler_num_fc_layers",
+            "pooler_size_per_head",
+            "pooler_type",
+        }
+    )
+
+    vocab_size: int
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 16
+    initializer_range: float = 0.02
+    attention_direction: str = "both"
+    pooling: str | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size is {self.hidden_size}, which {self.num_attention_heads} "
+                "attention heads cannot share equally; make it a multiple of "
+                "num_attention_heads"
+            )
+
+    @property
+    def position_offset(self) -> int:
+        """The row of the table of positions that the first token of a row reads."""
+        return 0
+
+    def multiplications(self, seq_length: int) -> int:
+        """Of the products of matrices in one pass over a row."""
+        width = self.hidden_size
+        dense = width * (4 * width + 2 * self.intermediate_size)
+        of_projection = self.embedding_size * width if self.has_projection else 0
+        of_blocks = self.num_blocks * (dense + 2 * seq_length * width)
+        return seq_length * (of_projection + of_blocks)
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether a linear layer makes the embeddings hidden_size wide."""
+        return self.embedding_size != self.hidden_size
+
+    @property
+    def num_blocks(self) -> int:
+        """How many transformer layers a row passes."""
+        return self.num_hidden_layers
+
+    @property
+    def row_pooling(self) -> str:
+        sees_all = "last" if self.attention_direction == "left_to_right" else "first"
+        return self.pooling or sees_all
+
 
 # Added to the attention scores of what a position does not see. Finite, so that a row of
 # only padding attends evenly instead of becoming NaN.
@@ -143,8 +238,8 @@ class BertEncoder(Encoder):
             return self.pooler(layers.last_token(hidden, input_mask))
         return self.pooler(layers.mean_of_tokens(hidden, input_mask))
 
-    def call(self, inputs, dropouts=layers.no_dropout, return_all=False):
-        """See `Encoder.call`.
+    def encode(self, inputs, dropouts=layers.no_dropout, return_all=False):
+        """See `Encoder.encode`.
 
         Raises:
             ValueError: the sequence is too long.

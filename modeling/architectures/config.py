@@ -17,6 +17,21 @@ _KEY = "architecture"
 _MOST_LAYERS = 1000  # of the deepest Transformers; more take minutes to build
 
 
+class MaskedLMNames(typing.NamedTuple):
+    """The names of a masked-LM head's variables, and so what it consists of.
+
+    Attributes:
+        scope: what they begin with.
+        transform: the scope, below that, of what the head does before it multiplies by the
+            table of word embeddings; may be empty. None if it only multiplies.
+        bias: the name, below `scope`, of what is added to the logits; None without one.
+    """
+
+    scope: str = "cls/predictions"
+    transform: str | None = "transform"
+    bias: str | None = "output_bias"
+
+
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
     """What all architectures' configs share.
@@ -40,25 +55,16 @@ class EncoderConfig:
         telling_keys: keys by which its released files, which do not name their
             architecture, are recognized.
         has_segments: whether the network tells the segments of a row apart.
-        has_query_stream: whether the network has a stream that sees where a token is but
-            not which; see `xlnet.XlnetEncoder.call`.
-        separates_directions: whether of every output, the first half has seen nothing that
-            follows the position, and the second half nothing that precedes it.
-        masked_lm_scope: what the names of a masked-LM head's variables begin with.
-        masked_lm_transform: the scope, below that, of what the head does before it
-            multiplies by the table of word embeddings; may be empty. None if it only
-            multiplies by the table.
-        masked_lm_bias: the name, below the scope, of the bias that is added to the
-            logits; None if there is none.
+        capabilities: what else it can do, by which objectives ask for it: "query_stream", a
+            stream that sees where a token is but not which (see `XlnetEncoder.encode`);
+            "directions", outputs of which the first half has seen nothing that follows the
+            position, and the second half nothing that precedes it; "decoder", one that
+            writes text.
+        masked_lm: what its masked-LM head consists of.
         glorot_heads: whether the first weights of task heads are drawn from Glorot's
             uniform distribution instead of the encoder's.
         truncated_weights: whether the first weights of encoder and task heads, which are
             drawn from a normal distribution, have at most two deviations.
-        has_decoder: whether its pre-training also has a decoder, which writes text.
-        their_masked_lm_act: the activation in Hugging Face's masked-LM head if it is the
-            same for every hidden_act; by the names of `layers.activation`.
-        their_pooled_classes: Hugging Face's classes whose head reads the first token of a
-            row, whatever the direction.
     Raises:
         ValueError: a value has the wrong type or is out of range.
     """
@@ -71,16 +77,10 @@ class EncoderConfig:
     file_keys: typing.ClassVar[Mapping[str, str]] = {}
     telling_keys: typing.ClassVar[frozenset[str]] = frozenset()
     has_segments: typing.ClassVar[bool] = True
-    has_query_stream: typing.ClassVar[bool] = False
-    separates_directions: typing.ClassVar[bool] = False
-    masked_lm_scope: typing.ClassVar[str] = "cls/predictions"
-    masked_lm_transform: typing.ClassVar[str | None] = "transform"
-    masked_lm_bias: typing.ClassVar[str | None] = "output_bias"
+    capabilities: typing.ClassVar[frozenset[str]] = frozenset()
+    masked_lm: typing.ClassVar[MaskedLMNames] = MaskedLMNames()
     glorot_heads: typing.ClassVar[bool] = False
     truncated_weights: typing.ClassVar[bool] = True
-    has_decoder: typing.ClassVar[bool] = False
-    their_masked_lm_act: typing.ClassVar[str | None] = None
-    their_pooled_classes: typing.ClassVar[frozenset[str]] = frozenset()
 
     @property
     def scope(self) -> str:
@@ -123,8 +123,8 @@ class EncoderConfig:
     @property
     def token_axes(self) -> dict[str, int]:
         """Variables of heads that have something for each token -> the axis of tokens."""
-        names = filter(None, ("output_weights", self.masked_lm_bias))
-        return {f"{self.masked_lm_scope}/{name}": 0 for name in names}
+        names = filter(None, ("output_weights", self.masked_lm.bias))
+        return {f"{self.masked_lm.scope}/{name}": 0 for name in names}
 
     @property
     def head_dropout_prob(self) -> float:
@@ -206,16 +206,6 @@ class EncoderConfig:
     def from_json_file(cls, path: str, opener: Callable = open) -> typing.Self:
         """Reads a config file of this architecture; see `read`."""
         return read(path, cls.from_dict, opener)
-
-    def to_hugging_face(self) -> dict:
-        """The equivalent keys of a Hugging Face config.json.
-
-        For architectures with a table of names in training/interchange.
-
-        Raises:
-            ValueError: they have no key for something.
-        """
-        raise NotImplementedError
 
     def to_json_string(self) -> str:
         """Returns the text of a config file, keys sorted."""

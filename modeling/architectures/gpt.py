@@ -3,11 +3,45 @@
 Axes: b batch, s seq_length, h hidden_size.
 """
 
+import dataclasses
+import typing
+
 import keras
 from keras import ops
 
 from modeling import layers
-from modeling.architectures.bert import BertEncoder, Embeddings
+from modeling.architectures.bert import BertConfig, BertEncoder, Embeddings
+from modeling.architectures.config import MaskedLMNames
+
+
+@dataclasses.dataclass(frozen=True)
+class GptConfig(BertConfig):
+    """Sizes, rates and activation of one encoder; the keys of a bert_config.json.
+
+    Every token sees itself and what precedes it. Tokens have no types, the sum of their
+    embeddings is not normalized, and the vector of a row is that of its last token.
+    `vocab_size` counts the rows of special tokens that fine-tuning adds.
+
+    The defaults are the sizes of the released model. A file of ours names its
+    architecture.
+
+    `hidden_dropout_prob` is one rate for embeddings, layers and heads, where Hugging Face
+    has embd_pdrop, resid_pdrop and summary_first_dropout. The release has 0.1 everywhere.
+
+    Source: openai/finetune-transformer-lm@a69b5c4 train.py; huggingface/transformers
+    v5.23.0 models/openai/configuration_openai.py.
+    """
+
+    architecture = "gpt"
+    choices = BertConfig.choices | {"attention_direction": ("left_to_right",)}
+    keys_without_shape = (*BertConfig.keys_without_shape, "layer_norm_eps")
+    has_segments = False
+    masked_lm = MaskedLMNames(transform=None, bias=None)
+    truncated_weights = False
+
+    type_vocab_size: typing.ClassVar[int] = 0  # so it is not a key
+    attention_direction: str = "left_to_right"
+    layer_norm_eps: float = 1e-5
 
 
 class GptEncoder(BertEncoder):

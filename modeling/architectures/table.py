@@ -1,84 +1,78 @@
-"""The table of architectures. To add one, add a row."""
+"""The table of architectures. To add one, add a row.
 
+It loads no Keras: what a row names is imported when it is used.
+"""
+
+import pkgutil
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from modeling.architectures.albert import AlbertEncoder
-from modeling.architectures.albert_config import AlbertConfig
-from modeling.architectures.bert import BertEncoder
-from modeling.architectures.bert_config import BertConfig
 from modeling.architectures.config import DEFAULT_ARCHITECTURE, EncoderConfig
-from modeling.architectures.electra import ElectraEncoder
-from modeling.architectures.electra_config import ElectraConfig
-from modeling.architectures.elmo import ElmoEncoder
-from modeling.architectures.elmo_config import ElmoConfig
-from modeling.architectures.encoder import Encoder
-from modeling.architectures.gpt import GptEncoder
-from modeling.architectures.gpt_config import GptConfig
-from modeling.architectures.roberta_config import RobertaConfig
-from modeling.architectures.t5 import T5Encoder
-from modeling.architectures.t5_config import T5Config
-from modeling.architectures.word_embeddings import WordEmbeddingsEncoder
-from modeling.architectures.word_embeddings_config import WordEmbeddingsConfig
-from modeling.architectures.xlnet import XlnetEncoder
-from modeling.architectures.xlnet_config import XlnetConfig
 
 
 class Architecture(NamedTuple):
     """A kind of network.
 
     Attributes:
-        config: the class of its config, which also reads Hugging Face's config.json.
-        encoder: the class of the network, made from (config, seed, dtype).
-        model_types: what Hugging Face's config.json calls it, if they have it.
+        config_name: "module:class" of its config.
+        encoder_name: that of the network, which is made from (config, seed, dtype).
     """
 
-    config: type[EncoderConfig]
-    encoder: type[Encoder]
-    model_types: tuple[str, ...]
+    config_name: str
+    encoder_name: str
+
+    @property
+    def config(self) -> type[EncoderConfig]:
+        return pkgutil.resolve_name(self.config_name)
+
+    @property
+    def encoder(self) -> type:
+        return pkgutil.resolve_name(self.encoder_name)
+
+
+def _row(module: str, name: str) -> Architecture:
+    path = f"modeling.architectures.{module}"
+    return Architecture(f"{path}:{name}Config", f"{path}:{name}Encoder")
 
 
 # By the key "architecture" of a config file.
 ARCHITECTURES = {
-    DEFAULT_ARCHITECTURE: Architecture(BertConfig, BertEncoder, ("bert",)),
-    "albert": Architecture(AlbertConfig, AlbertEncoder, ("albert",)),
-    "electra": Architecture(ElectraConfig, ElectraEncoder, ("electra",)),
-    "elmo": Architecture(ElmoConfig, ElmoEncoder, ()),
-    "gpt": Architecture(GptConfig, GptEncoder, ("openai-gpt",)),
-    "roberta": Architecture(RobertaConfig, BertEncoder, ("roberta",)),
-    "t5": Architecture(T5Config, T5Encoder, ("t5",)),
-    "word_embeddings": Architecture(WordEmbeddingsConfig, WordEmbeddingsEncoder, ()),
-    "xlnet": Architecture(XlnetConfig, XlnetEncoder, ("xlnet",)),
+    DEFAULT_ARCHITECTURE: _row("bert", "Bert"),
+    "albert": _row("albert", "Albert"),
+    "electra": _row("electra", "Electra"),
+    "elmo": _row("elmo.elmo", "Elmo"),
+    "gpt": _row("gpt", "Gpt"),
+    "roberta": Architecture(
+        "modeling.architectures.roberta:RobertaConfig",
+        "modeling.architectures.bert:BertEncoder",
+    ),
+    "t5": Architecture(
+        "modeling.architectures.t5.t5_config:T5Config",
+        "modeling.architectures.t5.t5_encoder:T5Encoder",
+    ),
+    "word_embeddings": _row("word_vectors", "WordEmbeddings"),
+    "xlnet": _row("xlnet.xlnet", "Xlnet"),
 }
 
 
-def make_encoder(
-    config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"
-) -> Encoder:
-    """Makes the network that a config describes."""
+def make_encoder(config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"):
+    """Makes the `Encoder` that a config describes."""
     return ARCHITECTURES[config.architecture].encoder(config, seed=seed, dtype=dtype)
 
 
-def config_from_dict(values: dict) -> EncoderConfig:
-    """Builds the config of the architecture that a config file names.
+def config_from_dict(values: Mapping) -> EncoderConfig:
+    """Builds the config of the architecture that a config file of ours names.
 
     Raises:
         ValueError: there is no such architecture, or its config refuses the values.
     """
-    if "model_type" in values:
-        found, key = values["model_type"], "model_type"
-        known = {
-            name: row.config
-            for row in ARCHITECTURES.values()
-            for name in row.model_types
-        }
-    else:
-        found, key = values.get("architecture", _recognized(values)), "architecture"
-        known = {name: row.config for name, row in ARCHITECTURES.items()}
-    if not isinstance(found, str) or found not in known:
+    name = values.get("architecture", _recognized(values))
+    if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ValueError(
-            f"{key} is {found!r:.40}; it must be one of {', '.join(map(repr, known))}"
+            f"architecture is {name!r:.40}; it must be one of "
+            f"{', '.join(map(repr, ARCHITECTURES))}"
         )
-    return known[found].from_dict(values)
+    return ARCHITECTURES[name].config.from_dict(values)
 
 
 def _recognized(values) -> str:

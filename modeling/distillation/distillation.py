@@ -1,6 +1,6 @@
 """What a student takes from its teacher: the losses, their factors, the layers compared.
 
-This module loads no Keras, so that --help can list the choices at once.
+This module loads no Keras, so that help texts can list the choices at once.
 
 Sources: Hinton et al., arXiv:1503.02531; Turc et al., arXiv:1908.08962 (soft labels); Tang
 et al., arXiv:1903.12136 (logits); DistilBERT, arXiv:1910.01108 (cosines); PKD,
@@ -65,7 +65,7 @@ class Distillation:
         )
 
     @property
-    def layers_flag(self) -> str:
+    def layers_written(self) -> str:
         """The layers as a person writes them."""
         if isinstance(self.layers, str):
             return self.layers
@@ -84,13 +84,13 @@ class Distillation:
         if self.layers == "last":
             if student > teacher:
                 raise ValueError(
-                    f"--distill_layers=last: the student has {student} layers, more than "
+                    f"`layers`=last: the student has {student} layers, more than "
                     f"the teacher's {teacher}"
                 )
             return [(n, teacher - student + n) for n in range(1, student)]
         if teacher % student:
             raise ValueError(
-                f"--distill_layers={self.layers}: the teacher's {teacher} layers are not "
+                f"`layers`={self.layers}: the teacher's {teacher} layers are not "
                 f"a multiple of the student's {student}; write the pairs out, such as "
                 "1:3,2:6"
             )
@@ -111,7 +111,7 @@ class Distillation:
             ):
                 if not 0 <= layer <= number:
                     raise ValueError(
-                        f"--distill_layers={mine}:{theirs}: the {whose} has the layers "
+                        f"`layers`={mine}:{theirs}: the {whose} has the layers "
                         f"1 to {number}, and 0 for the embeddings"
                     )
         return list(self.layers)

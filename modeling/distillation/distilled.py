@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-import keras
 from keras import ops
 
 from modeling import layers, losses
 from modeling.architectures.config import EncoderConfig
+from modeling.architectures.network import Network, WrappedNetwork
 from modeling.distillation.distillation import Distillation
 from modeling.distillation.soft_answers import COMPARED
-from modeling.objectives.around import AroundNetwork
-from modeling.objectives.objective import Objective
+from modeling.objectives.objective import Objective, Wrapped, row_weights
 
 TEACHERS = "teacher_"  # what the names of its answers in a batch begin with
 SCOPE = "distillation/"  # what the names of variables begin with that only training has
@@ -18,24 +17,19 @@ SCOPE = "distillation/"  # what the names of variables begin with that only trai
 Pairs = Sequence[tuple[int, int]]  # of layers: (of the student, of the teacher)
 
 
-class Agreement(Objective):
-    """How far a network's answers are from a teacher's; nothing is learned.
+class Agreement(Wrapped):
+    """How far the answers to a task are from a teacher's; nothing is learned.
 
-    A batch contains the teacher's as teacher_<output>, such as teacher_logits.
-
-    Args:
-        task: the objective of both.
+    A batch, or the outputs of the network, contain the teacher's as teacher_<output>.
     """
 
     loss_weights = {}
+    summary = None
 
     def __init__(self, task: Objective):
-        self.task = task
-        self.comparison = COMPARED[task.compared_as]
-        self.metric_names = tuple(self.comparison.metrics)
-
-    def network(self, config, *, seed=0, dtype="float32"):
-        return self.task.network(config, seed=seed, dtype=dtype)
+        super().__init__(task)
+        self._metrics = COMPARED[task.comparison.kind].metrics
+        self.metric_names = tuple(self._metrics)
 
     def weights(self, batch) -> dict:
         return {}
@@ -45,29 +39,31 @@ class Agreement(Objective):
 
     def metrics(self, batch, outputs) -> dict:
         return {
-            name: self.compare(batch, outputs, compare)
-            for name, compare in self.comparison.metrics.items()
+            name: _compare(self.inner.comparison, batch, outputs, compare)
+            for name, compare in self._metrics.items()
         }
 
-    def compare(self, batch, outputs, compare: Callable) -> tuple:
-        """(sum, weight) of what a function of `soft_losses` says about the answers."""
-        task = self.task
-        theirs = {name: batch[TEACHERS + name] for name in task.compared}
-        both = zip(
-            task.comparable(batch, outputs), task.comparable(batch, theirs), strict=True
-        )
-        values = [compare(mine, ops.stop_gradient(their)) for mine, their in both]
-        weights = task.comparison_weights(batch)
-        return losses.weighted_sum(sum(values) / len(values), weights)
+
+def _compare(comparison, batch, outputs, compare: Callable) -> tuple:
+    """(sum, weight) of what a function of `soft_answers` says about the answers."""
+    own = {name: outputs[name] for name in comparison.outputs}
+    kept = {
+        name: batch.get(TEACHERS + name, outputs.get(TEACHERS + name))
+        for name in comparison.outputs
+    }
+    both = zip(
+        comparison.logits(batch, own), comparison.logits(batch, kept), strict=True
+    )
+    values = [compare(student, ops.stop_gradient(teacher)) for student, teacher in both]
+    return losses.weighted_sum(sum(values) / len(values), comparison.weights(batch))
 
 
-class Distilled(Objective):
+class Distilled(Wrapped):
     """A task's objective, with the teacher's answers as labels besides or instead of gold.
 
     A batch contains the answers as teacher_<output>, such as teacher_logits, unless a
-    teacher is given, which is then asked about every batch.
-
-    Evaluations measure the task alone; see `Objective.measured`.
+    teacher is given; then they are among the outputs of the network in training.
+    Evaluations measure the task alone.
 
     Args:
         task: the objective of student and teacher.
@@ -81,14 +77,12 @@ class Distilled(Objective):
         self,
         task: Objective,
         settings: Distillation,
-        teacher: Callable[[], keras.layers.Layer] | None = None,
+        teacher: Callable[[], Network] | None = None,
         teacher_config: EncoderConfig | None = None,
     ):
-        self._task, self.settings = task, settings
-        self._agreement = Agreement(task)
-        self._make_teacher, self._teacher = teacher, None
-        self._teacher_config = teacher_config
-        self._pairs = {}
+        super().__init__(task)
+        self.settings = settings
+        self._make_teacher, self._teacher_config = teacher, teacher_config
         self._has_gold = settings.hard_weight > 0
         factors = {
             "distill_loss": settings.weight,
@@ -98,7 +92,7 @@ class Distilled(Objective):
             "attention_loss": settings.attention_weight,
         }
         self.loss_weights = {name: factor for name, factor in factors.items() if factor}
-        self.metric_names = self._agreement.metric_names
+        self.metric_names = tuple(self._compared.metrics) if task.comparison else ()
         if self._has_gold:
             self.loss_weights |= {
                 _gold(name): factor * settings.hard_weight
@@ -107,78 +101,57 @@ class Distilled(Objective):
             self.metric_names += tuple(task.metric_names)
 
     @property
-    def measured(self):
-        return self._task
+    def _compared(self):
+        """How answers of this kind are compared."""
+        return COMPARED[self.inner.comparison.kind]
 
     def check(self, config) -> None:
-        task, settings = self.measured, self.settings
+        task, settings = self.inner, self.settings
         task.check(config)
-        if not task.compared:
+        if not task.comparison:
             raise ValueError(
                 f"{type(task).__name__} has no answers in which a student could be "
                 "compared with a teacher"
             )
-        known = self._agreement.comparison.losses
+        known = self._compared.losses
         if settings.weight and settings.loss not in known:
             raise ValueError(
                 f"answers of this kind are compared by {' or '.join(known)}, not by "
-                f"{settings.loss}; pass --distill_loss={next(iter(known))}"
+                f"{settings.loss}; pass `loss`={next(iter(known))}"
             )
         if settings.compares_layers:
             _check_layers(settings, config, self._teacher_config)
 
     def network(self, config, *, seed=0, dtype="float32") -> "Student":
         """Makes the student; and the teacher, if it is asked about every batch."""
-        if self._make_teacher and self._teacher is None:
-            self._teacher = self._make_teacher()
-        width = None
+        teacher = self._make_teacher() if self._make_teacher else None
+        pairs, width = {}, None
         if self.settings.compares_layers:
-            self._pairs = _pairs(self.settings, config, self._teacher_config)
+            pairs = _pairs(self.settings, config, self._teacher_config)
             teachers = self._teacher_config.hidden_size
-            if "hidden" in self._pairs and teachers != config.hidden_size:
+            if "hidden" in pairs and teachers != config.hidden_size:
                 width = teachers
-        network = self.measured.network(config, seed=seed, dtype=dtype)
-        return self.student(network, width, seed=seed, dtype=dtype)
+        network = self.inner.network(config, seed=seed, dtype=dtype)
+        return self.student(network, teacher, pairs, width, seed=seed, dtype=dtype)
 
-    def student(
-        self, network, width: int | None, *, seed: int, dtype: str
-    ) -> "Student":
+    def student(self, *args, **settings) -> "Student":
         """Arguments as for `Student`."""
-        return Student(network, self._pairs, width, seed=seed, dtype=dtype)
-
-    def prepare(self, batch, seed) -> dict:
-        return self.measured.prepare(batch, seed)
-
-    def complete(self, batch) -> dict:
-        """Adds the teacher's answers, if it is asked about every batch."""
-        if self._teacher is None:
-            return batch
-        encoded = self._teacher.encode(batch, return_all=bool(self._pairs))
-        answers = self.answers(self._teacher, encoded, batch)
-        # A row may have several sequences.
-        rows = ops.shape(batch["input_ids"])[0]
-        states = {
-            name: ops.reshape(x, (rows, -1, *ops.shape(x)[1:]))
-            for name, x in _states(
-                self._teacher.encoder, encoded, batch, self._pairs, whose=1
-            ).items()
-        }
-        return batch | {TEACHERS + name: x for name, x in (answers | states).items()}
+        return Student(*args, self.answers, **settings)
 
     def answers(self, teacher, encoded, batch) -> dict:
         """What a student is compared with, of what the teacher encoded."""
         outputs = teacher.answer(encoded, batch)
-        return {name: outputs[name] for name in self.measured.compared}
+        return {name: outputs[name] for name in self.inner.comparison.outputs}
 
     def answer_weights(self, batch):
         """float32: how much each comparison of answers counts."""
-        return self.measured.comparison_weights(batch)
+        return self.inner.comparison.weights(batch)
 
     def weights(self, batch) -> dict:
-        known = self.measured.weights(batch) if self._has_gold else {}
+        known = self.inner.weights(batch) if self._has_gold else {}
         weights = {_gold(name): weight for name, weight in known.items()}
         weights["distill_loss"] = ops.sum(self.answer_weights(batch))
-        of_tokens = self.token_weights(batch)
+        of_tokens = token_weights(batch)
         weights |= {
             "cosine_loss": ops.sum(of_tokens),
             "hidden_loss": ops.sum(of_tokens),
@@ -188,56 +161,62 @@ class Distilled(Objective):
         return {name: weights[name] for name in self.loss_weights}
 
     def losses(self, batch, outputs) -> dict:
-        known = self.measured.losses(batch, outputs) if self._has_gold else {}
-        found = {_gold(name): pair for name, pair in known.items()}
+        known = self.inner.losses(batch, outputs) if self._has_gold else {}
+        pairs = {_gold(name): pair for name, pair in known.items()}
         if self.settings.weight:
-            found["distill_loss"] = self.of_answers(batch, outputs)
-        for kind, pairs in self._pairs.items():
-            found[f"{kind}_loss"] = self._of_states(kind, len(pairs), batch, outputs)
-        return found
+            pairs["distill_loss"] = self.of_answers(batch, outputs)
+        for kind in ("cosine", "hidden", "cls", "attention"):
+            if f"{kind}_loss" in self.loss_weights:
+                pairs[f"{kind}_loss"] = _of_states(kind, batch, outputs)
+        return pairs
 
     def of_answers(self, batch, outputs) -> tuple:
         """(sum, weight) of the loss that compares answers."""
         settings = self.settings
-        compare = self._agreement.comparison.losses[settings.loss]
-        return self._agreement.compare(
-            batch, outputs, lambda s, t: compare(s, t, settings.temperature)
+        compare = self._compared.losses[settings.loss]
+        return _compare(
+            self.inner.comparison,
+            batch,
+            outputs,
+            lambda s, t: compare(s, t, settings.temperature),
         )
 
     def agreement(self, batch, outputs) -> dict:
         """The metrics that compare answers."""
-        return self._agreement.metrics(batch, outputs)
+        return Agreement(self.inner).metrics(batch, outputs)
 
     def metrics(self, batch, outputs) -> dict:
-        found = self.agreement(batch, outputs)
+        pairs = self.agreement(batch, outputs)
         if self._has_gold:
-            found |= self.measured.metrics(batch, outputs)
-        return found
+            pairs |= self.inner.metrics(batch, outputs)
+        return pairs
 
-    def _of_states(self, kind, number, batch, outputs):
-        """(sum, weight) of the loss that compares a kind of states."""
-        of_tokens = self.token_weights(batch)
-        compare, weights = {
-            "cosine": (_one_minus_cosine, of_tokens),
-            "hidden": (_mean_square, of_tokens),
-            "cls": (_mean_square_of_directions, of_tokens[:, 0]),
-            "attention": (_square_of_scores, _of_token_pairs(of_tokens)),
-        }[kind]
-        total = 0.0
-        for name in (f"{kind}_{n}" for n in range(number)):
-            mine = ops.cast(outputs[name], "float32")
-            their = ops.cast(batch[TEACHERS + name], "float32")
-            their = ops.reshape(their, (-1, *ops.shape(their)[2:]))
-            total += ops.sum(compare(mine, ops.stop_gradient(their)) * weights)
-        mean_over = number if kind == "cls" else 1
-        return total / mean_over, ops.sum(weights)
 
-    def token_weights(self, batch):
-        """float32 [sequences, s]: 1 for the tokens of rows that count."""
-        mask = ops.cast(batch["input_mask"], "float32")
-        rows = self.row_weights(batch)
-        mask = mask * ops.reshape(rows, (-1, *[1] * (len(mask.shape) - 1)))
-        return ops.reshape(mask, (-1, ops.shape(mask)[-1]))
+def token_weights(batch):
+    """float32 [sequences, s]: 1 for the tokens of rows that count."""
+    mask = ops.cast(batch["input_mask"], "float32")
+    rows = row_weights(batch)
+    mask = mask * ops.reshape(rows, (-1, *[1] * (len(mask.shape) - 1)))
+    return ops.reshape(mask, (-1, ops.shape(mask)[-1]))
+
+
+def _of_states(kind, batch, outputs):
+    """(sum, weight) of the loss that compares a kind of states."""
+    of_tokens = token_weights(batch)
+    compare, weights = {
+        "cosine": (_one_minus_cosine, of_tokens),
+        "hidden": (_mean_square, of_tokens),
+        "cls": (_mean_square_of_directions, of_tokens[:, 0]),
+        "attention": (_square_of_scores, _of_token_pairs(of_tokens)),
+    }[kind]
+    names = [name for name in outputs if name.startswith(f"{kind}_")]
+    total = 0.0
+    for name in names:
+        student = ops.cast(outputs[name], "float32")
+        teacher = ops.cast(outputs[TEACHERS + name], "float32")
+        total += ops.sum(compare(student, ops.stop_gradient(teacher)) * weights)
+    mean_over = len(names) if kind == "cls" else 1
+    return total / mean_over, ops.sum(weights)
 
 
 def _gold(name):
@@ -258,32 +237,32 @@ def _pairs(settings, student, teacher) -> Mapping[str, Pairs]:
 
 
 def _check_layers(settings: Distillation, student, teacher) -> None:
-    for flag in ("cosine_weight", "cls_weight"):
+    for name in ("cosine_weight", "cls_weight"):
         sizes = student.hidden_size, teacher.hidden_size
-        if getattr(settings, flag) and sizes[0] != sizes[1]:
+        if getattr(settings, name) and sizes[0] != sizes[1]:
             raise ValueError(
-                f"--distill_{flag}: the student's hidden_size is {sizes[0]}, the "
-                f"teacher's {sizes[1]}; they must be equal; --distill_hidden_weight "
+                f"`{name}`: the student's hidden_size is {sizes[0]}, the "
+                f"teacher's {sizes[1]}; they must be equal; `hidden_weight` "
                 "compares vectors of any size"
             )
     for kind, pairs in _pairs(settings, student, teacher).items():
         if not pairs:
             raise ValueError(
-                f"--distill_layers={settings.layers_flag}: gives --distill_{kind}_weight "
-                "no pair of layers; write some, such as --distill_layers=1:3,2:6"
+                f"`layers`={settings.layers_written}: gives `{kind}_weight` "
+                "no pair of layers; write some, such as `layers`=1:3,2:6"
             )
-    for flag in ("cls_weight", "attention_weight"):
+    for name in ("cls_weight", "attention_weight"):
         ways = {student.attention_direction, teacher.attention_direction} - {"both"}
-        if getattr(settings, flag) and ways:
+        if getattr(settings, name) and ways:
             raise ValueError(
-                f"--distill_{flag}: student and teacher must see both sides of a token; "
+                f"`{name}`: student and teacher must see both sides of a token; "
                 f"one has attention_direction {ways.pop()!r}"
             )
     if settings.attention_weight:
         heads = [getattr(c, "num_attention_heads", 0) for c in (student, teacher)]
         if heads[0] != heads[1] or not heads[0]:
             raise ValueError(
-                f"--distill_attention_weight: the student has {heads[0]} attention heads, "
+                f"`attention_weight`: the student has {heads[0]} attention heads, "
                 f"the teacher {heads[1]}; they must be equal"
             )
 
@@ -348,21 +327,37 @@ def _of_token_pairs(of_tokens):
     return of_tokens[:, :, None] * of_tokens[:, None, :]
 
 
-class Student(AroundNetwork):
-    """A task's network whose layers can be compared with a teacher's.
+class Student(WrappedNetwork):
+    """A task's network whose answers and layers can be compared with a teacher's.
 
     Its own variables, distillation/projection/kernel [h, width] and bias [width], are for
     training alone; the others are those of the task's network, under the same names.
 
     Args:
         network: of the task.
+        teacher: the network to ask about every batch; None if batches contain answers.
         pairs: which layers are compared by each kind of loss.
         width: that of the teacher, if the student's outputs are projected to it.
+        answers: (teacher, what it encoded, batch) -> its answers by name.
     """
 
-    def __init__(self, network, pairs, width: int | None, *, seed: int, dtype: str):
+    def __init__(
+        self,
+        network: Network,
+        teacher: Network | None,
+        pairs: Mapping[str, Pairs],
+        width: int | None,
+        answers: Callable,
+        *,
+        seed: int,
+        dtype: str,
+    ):
         super().__init__(network, name="student", dtype=dtype)
         self._pairs = pairs
+        self._ask = None
+        if teacher:
+            # Not an attribute, because its variables would become the student's.
+            self._ask = lambda batch: _asked(teacher, pairs, answers, batch)
         self.projection = None
         if width:
             config = network.encoder.config
@@ -376,26 +371,31 @@ class Student(AroundNetwork):
                 self.projection.build((None, None, config.hidden_size))
         self.built = True
 
-    def call(self, batch, dropouts=layers.no_dropout):
-        """-> the task's outputs; for a batch with a teacher's states, also its own."""
-        if not any(
-            name.startswith(TEACHERS + kind) for kind in self._pairs for name in batch
-        ):
+    def outputs_of(self, batch, dropouts):
+        """-> the task's outputs; in training, with a teacher, also what is compared."""
+        if self._ask is None or dropouts is layers.no_dropout:
             return self.network(batch, dropouts=dropouts)
-        encoded = self.encode(batch, dropouts)
-        states = self.states(encoded, batch)
-        return self.network.answer(encoded, batch, dropouts) | states
-
-    def encode(self, batch, dropouts) -> dict:
-        """What the encoder returns, with all layers if some are compared."""
-        return self.network.encode(batch, dropouts, return_all=bool(self._pairs))
-
-    def states(self, encoded, batch) -> dict:
-        """What is compared of the layers, by name."""
+        encoded = self.network.encode(batch, dropouts, return_all=bool(self._pairs))
         states = _states(self.encoder, encoded, batch, self._pairs, whose=0)
-        if not self.projection:
-            return states
-        return {
-            name: self.projection(x) if name.startswith("hidden") else x
-            for name, x in states.items()
-        }
+        if self.projection:
+            states |= {
+                name: self.projection(x)
+                for name, x in states.items()
+                if name.startswith("hidden")
+            }
+        outputs = self.network.answer(encoded, batch, dropouts) | states
+        answers = self._ask(batch)
+        return outputs | answers | self.compare(encoded, batch, answers)
+
+    def compare(self, encoded, batch, answers) -> dict:
+        """More outputs, of what the student encoded and the teacher answered."""
+        del encoded, batch, answers
+        return {}
+
+
+def _asked(teacher, pairs, answers, batch) -> dict:
+    """The teacher's answers and states, named after the outputs."""
+    encoded = teacher.encode(batch, return_all=bool(pairs))
+    states = _states(teacher.encoder, encoded, batch, pairs, whose=1)
+    known = answers(teacher, encoded, batch) | states
+    return {TEACHERS + name: x for name, x in known.items()}

@@ -6,9 +6,13 @@ compares the logits over the vocabulary at every token or, if told to, at the ma
 
 from keras import ops
 
-from modeling import layers
 from modeling.distillation import soft_words
-from modeling.distillation.distilled import TEACHERS, Distilled, Student
+from modeling.distillation.distilled import (
+    TEACHERS,
+    Distilled,
+    Student,
+    token_weights,
+)
 from modeling.distillation.soft_words import Words
 
 _PARTS = ("word_hidden", "word_table", "word_bias")
@@ -37,19 +41,18 @@ class DistilledWords(Distilled):
                 f"vocab_size is {student}, but the teacher's is {teacher}; student and "
                 "teacher need the same vocabulary"
             )
-        if self.measured.sentence_task and not self.settings.hard_weight:
+        if self.inner.needs.sentence_task and not self.settings.hard_weight:
             raise ValueError(
-                "with --hard_weight=0, nothing teaches the head for sentence pairs; pass "
-                "--objective=masked_lm, or --hard_weight"
+                "with `hard_weight`=0, nothing teaches the head for sentence pairs; pass "
+                "`objective`=masked_lm, or `hard_weight`"
             )
 
-    def student(self, network, width, *, seed, dtype):
+    def student(self, network, *args, **settings):
         if not (self.settings.weight or self.settings.hard_weight):
             # No loss reaches the head, and weight decay would shrink it.
             network.masked_lm.trainable = False
-        return WordStudent(
-            network, self._pairs, width, self._compare, seed=seed, dtype=dtype
-        )
+        compare = self._compare_words if self.settings.weight else None
+        return WordStudent(network, *args, self.answers, compare, **settings)
 
     def answers(self, teacher, encoded, batch):
         if not self.settings.weight:
@@ -60,7 +63,7 @@ class DistilledWords(Distilled):
     def answer_weights(self, batch):
         if self._masked_only:
             return super().answer_weights(batch)
-        return self.token_weights(batch)
+        return token_weights(batch)
 
     def of_answers(self, batch, outputs):
         return outputs["distill_loss"], ops.sum(self.answer_weights(batch))
@@ -84,11 +87,11 @@ class DistilledWords(Distilled):
             ops.cast(head.output_bias, "float32"),
         )
 
-    def _compare(self, network, encoded, batch) -> dict:
+    def _compare_words(self, network, encoded, batch, answers) -> dict:
         """The sums that compare the words of student and teacher."""
         loss, same = soft_words.compare(
             self._words(network, encoded, batch),
-            Words(*(ops.stop_gradient(batch[TEACHERS + n]) for n in _PARTS)),
+            Words(*(ops.stop_gradient(answers[TEACHERS + n]) for n in _PARTS)),
             ops.reshape(self.answer_weights(batch), (-1,)),
             self.settings.loss,
             self.settings.temperature,
@@ -100,19 +103,16 @@ class WordStudent(Student):
     """A network with a masked-LM head whose words are compared with a teacher's.
 
     Args:
-        compare: maps (network, what it encoded, batch) to more outputs.
+        compare: (network, what it encoded, batch, the teacher's answers) -> more outputs;
+            None if words are not compared.
         others: as for `Student`.
     """
 
-    def __init__(self, network, pairs, width, compare, *, seed: int, dtype: str):
-        super().__init__(network, pairs, width, seed=seed, dtype=dtype)
+    def __init__(self, network, teacher, pairs, width, answers, compare, **settings):
+        super().__init__(network, teacher, pairs, width, answers, **settings)
         self._compare = compare
 
-    def call(self, batch, dropouts=layers.no_dropout):
-        """-> the outputs of `Student`; for a batch with a teacher's words, also sums."""
-        if TEACHERS + _PARTS[0] not in batch:
-            return super().call(batch, dropouts)
-        encoded = self.encode(batch, dropouts)
-        states = self.states(encoded, batch)
-        outputs = self.network.answer(encoded, batch, dropouts) | states
-        return outputs | self._compare(self.network, encoded, batch)
+    def compare(self, encoded, batch, answers):
+        if not self._compare:
+            return {}
+        return self._compare(self.network, encoded, batch, answers)

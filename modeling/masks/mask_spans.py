@@ -18,31 +18,27 @@ def draw(
     lengths,
     offsets,
     starts,
-    specials,
     sizes,
     goals,
     *,
     shares: Sequence[float],
     alpha: int,
     beta: int,
-    whole_words: bool,
 ):
     """Chooses spans from the left to the right, each somewhere in a context of its own.
 
     A span of n has a context of n * alpha // beta tokens besides, part of them before it.
-    It begins at the next start, and no span goes beyond the goal of its row.
+    It begins at the next start, and no span goes beyond the goal of its row. As in the
+    release, a span has n tokens (where its flags mean words), special ones included, and
+    one that reaches the end of its row is not chosen.
 
     Args:
         lengths: float32 [b, n] in [0, 1), random: how long each span is.
         offsets: float32 [b, n] in [0, 1), random: how much of its context is before it.
         starts: bool [b, s]: where a span may begin.
-        specials: bool [b, s]: tokens that end a span of whole words.
         sizes: int32 [b], the tokens of each row.
         goals: int32 [b], the most tokens to choose.
         shares: the chance of a span of 1, 2, ...
-        whole_words: count words, from one start to the next. If not, a span has n tokens,
-            special ones included, and one that reaches the end of its row is not chosen;
-            so does the release.
     Returns:
         bool [b, s].
     Source: zihangdai/xlnet@bbaa3a6 data_utils.py, _sample_mask.
@@ -50,7 +46,6 @@ def draw(
     width, most = starts.shape[1], lengths.shape[1]
     columns = ops.arange(width, dtype="int32")[None]
     starts = ops.logical_and(starts, columns < sizes[:, None])
-    text = (_Words if whole_words else _Tokens)(starts, specials, sizes)
 
     def is_unfinished(turn, position, number, chosen):
         return ops.logical_and(turn < most, ops.any(position < sizes))
@@ -62,10 +57,11 @@ def draw(
         before = _below(context, ops.take(offsets, turn, axis=1))
         is_later = ops.logical_and(starts, columns >= (position + before)[:, None])
         begin = ops.min(ops.where(is_later, columns, width), axis=1)
-        run = text.run(begin, length, left)
+        run = ops.logical_and(
+            columns >= begin[:, None], columns < (begin + length)[:, None]
+        )
         end = begin + ops.maximum(_number(run), 1)
-        # A span of tokens that reaches the end of its row is not chosen.
-        goes_on = ops.logical_and((begin if whole_words else end) < sizes, length > 0)
+        goes_on = ops.logical_and(end < sizes, length > 0)
         run = ops.logical_and(run, goes_on[:, None])
         number = number + _number(run)
         position = ops.where(goes_on, end + context - before, sizes)
@@ -93,51 +89,6 @@ def _below(limits, draws):
 def _number(chosen):
     """int32 [b]"""
     return ops.sum(ops.cast(chosen, "int32"), axis=1)
-
-
-class _Tokens:
-    """Runs of tokens; arguments as for `draw`."""
-
-    def __init__(self, starts, specials, sizes):
-        self._columns = ops.arange(starts.shape[1], dtype="int32")[None]
-
-    def run(self, begin, count, most):
-        """bool [b, s]: this many tokens from a place, int32 [b]."""
-        begin = begin[:, None]
-        return ops.logical_and(
-            self._columns >= begin, self._columns < begin + count[:, None]
-        )
-
-
-class _Words:
-    """Runs of whole words; arguments as for `draw`."""
-
-    def __init__(self, starts, specials, sizes):
-        width = starts.shape[1]
-        self._columns = ops.arange(width, dtype="int32")[None]
-        bounds = ops.logical_or(starts, specials)
-        self._numbers = ops.cumsum(ops.cast(bounds, "int32"), axis=1)
-        self._specials = ops.cumsum(ops.cast(specials, "int32"), axis=1)
-        places = ops.sort(ops.where(bounds, self._columns, width), axis=1)
-        places = ops.pad(places, ((0, 0), (0, 1)), constant_values=width)
-        ends = ops.take_along_axis(places, self._numbers, axis=1)
-        self._ends = ops.minimum(ends, sizes[:, None])
-
-    def run(self, begin, count, most):
-        """bool [b, s]: this many words from a start, if they have at most `most` tokens.
-
-        Fewer, if a special token or the end of a row follows, or they have more tokens.
-        """
-        begin = begin[:, None]
-        at = ops.minimum(begin, self._columns.shape[1] - 1)
-
-        def since(numbers):
-            return numbers - ops.take_along_axis(numbers, at, axis=1)
-
-        run = ops.logical_and(self._columns >= begin, self._columns < self._ends)
-        run = ops.logical_and(run, since(self._numbers) < count[:, None])
-        run = ops.logical_and(run, ops.equal(since(self._specials), 0))
-        return ops.logical_and(run, self._ends - begin <= most[:, None])
 
 
 def fill(keys, chosen, candidates, goals):

@@ -3,21 +3,25 @@
 Its records hold no masks.
 """
 
-import math
-
 import keras
 from keras import ops
 
 from modeling import layers, losses
 from modeling.architectures.config import EncoderConfig
+from modeling.architectures.network import Network
 from modeling.architectures.table import make_encoder
 from modeling.objectives.masked_lm import check_context
-from modeling.objectives.objective import Objective
+from modeling.objectives.objective import (
+    Objective,
+    Summary,
+    perplexity,
+    row_weights,
+)
 
 DIRECTIONS = ("forward", "backward")
 
 
-class BidirectionalLMModel(keras.layers.Layer):
+class BidirectionalLMModel(Network):
     """An encoder of separate directions, with one softmax for both.
 
     The softmax is the encoder's table with a bias, or a table of its own: the config's
@@ -35,7 +39,7 @@ class BidirectionalLMModel(keras.layers.Layer):
         self.config = config
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
         self.output_weights = None
-        with layers.name_scopes(config.masked_lm_scope):
+        with layers.name_scopes(config.masked_lm.scope):
             if not config.share_embedding_softmax:
                 deviation = config.embedding_size**-0.5
                 seed = f"pretraining heads {seed}"
@@ -49,10 +53,6 @@ class BidirectionalLMModel(keras.layers.Layer):
                 "zeros", (config.vocab_size,), "float32", name="output_bias"
             )
         self.built = True
-
-    def encode(self, batch, dropouts=layers.no_dropout, return_all=False) -> dict:
-        """What `answer` needs: the encoder's outputs; arguments as for `Encoder.call`."""
-        return self.encoder(batch, dropouts=dropouts, return_all=return_all)
 
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """Compares every token with the logits of its two neighbours.
@@ -100,15 +100,26 @@ class BidirectionalLMModel(keras.layers.Layer):
         )
         return {f"{direction}_loss": loss, f"{direction}_correct": correct}
 
-    def call(self, batch, dropouts=layers.no_dropout) -> dict:
-        """Predicts all tokens; arguments as for `Encoder.call`, results as of `answer`."""
-        return self.answer(self.encode(batch, dropouts), batch, dropouts)
+    def multiplications(self, seq_length, predictions):
+        config = self.config
+        of_token = len(DIRECTIONS) * config.embedding_size * config.vocab_size
+        return config.multiplications(seq_length) + predictions * of_token
 
 
 def _weights(batch):
     """float32 [b, s - 1]: 1 where two neighbours are tokens of a row that counts."""
     mask = ops.cast(batch["input_mask"], "float32")
-    return mask[:, 1:] * Objective.row_weights(batch)[:, None]
+    return mask[:, 1:] * row_weights(batch)[:, None]
+
+
+def _perplexities(values, counts) -> dict:
+    """That of both directions together, and that of each."""
+    del counts
+    each = {name: values[f"{name}_loss"] for name in DIRECTIONS}
+    both = sum(each.values()) / len(each)
+    return {"perplexity": perplexity(both)} | {
+        f"{name}_perplexity": perplexity(loss) for name, loss in each.items()
+    }
 
 
 class BidirectionalLM(Objective):
@@ -125,28 +136,17 @@ class BidirectionalLM(Objective):
 
     loss_weights = {f"{direction}_loss": 0.5 for direction in DIRECTIONS}
     metric_names = tuple(f"{direction}_accuracy" for direction in DIRECTIONS)
-    reads_masks = False
-    fits_masked_records = False
+    summary = Summary(_perplexities)
 
     def check(self, config) -> None:
         check_context(config)
-        if not config.separates_directions:
+        if "directions" not in config.capabilities:
             raise ValueError(
                 f"with the architecture {config.architecture!r}, there are no separate "
-                "outputs for what precedes a token and for what follows it, so "
-                "--objective=bidirectional_lm would predict tokens that it sees; use "
+                "outputs for what precedes a token and for what follows it, so this "
+                "objective would predict tokens that it sees; use "
                 '"architecture": "elmo", or another objective'
             )
-
-    def check_export(self, config) -> None:
-        raise ValueError(
-            "--objective=bidirectional_lm has no answers to export; use the checkpoint in "
-            "extract_features.py, or export a fine-tuned model"
-        )
-
-    def token_head_size(self, config) -> int:
-        # Both directions' softmax, in place of one below a dense layer.
-        return config.embedding_size * (config.vocab_size - config.hidden_size)
 
     def network(self, config, *, seed=0, dtype="float32") -> BidirectionalLMModel:
         return BidirectionalLMModel(config, seed=seed, dtype=dtype)
@@ -163,14 +163,4 @@ class BidirectionalLM(Objective):
         return {
             f"{direction}_accuracy": (outputs[f"{direction}_correct"], weight)
             for direction in DIRECTIONS
-        }
-
-    def derived(self, values, counts=()) -> dict:
-        del counts
-        each = [values[name] for name in self.loss_weights]
-        names = ("perplexity", *(f"{direction}_perplexity" for direction in DIRECTIONS))
-        means = (sum(each) / len(each), *each)
-        return {
-            name: math.exp(min(mean, 700.0))
-            for name, mean in zip(names, means, strict=True)
         }

@@ -3,13 +3,16 @@
 The paper's "LTR & No NSP" (table 5). Its records hold no masks.
 """
 
-import math
-
 from keras import ops
 
 from modeling import layers, losses
 from modeling.objectives.masked_lm import MaskedLMModel, check_context
-from modeling.objectives.objective import Objective
+from modeling.objectives.objective import (
+    Exporter,
+    Objective,
+    perplexity_of,
+    row_weights,
+)
 
 
 class NextTokenModel(MaskedLMModel):
@@ -67,7 +70,7 @@ class LastTokenModel(MaskedLMModel):
 def _weights(batch):
     """float32 [b, s - 1]: 1 where two neighbours are tokens of a row that counts."""
     mask = ops.cast(batch["input_mask"], "float32")
-    return mask[:, 1:] * Objective.row_weights(batch)[:, None]
+    return mask[:, 1:] * row_weights(batch)[:, None]
 
 
 class NextToken(Objective):
@@ -82,29 +85,20 @@ class NextToken(Objective):
 
     loss_weights = {"next_token_loss": 1.0}
     metric_names = ("next_token_accuracy",)
-    reads_masks = fills_masks = False
-    answers = "next"
-    begins_texts = True
-    fits_masked_records = False
+    exporter = Exporter("next", attention_direction="left_to_right", begins_texts=True)
+    summary = perplexity_of("next_token_loss")
 
     def check(self, config) -> None:
         check_context(config)
-        if config.separates_directions:
+        if "directions" in config.capabilities:
             raise ValueError(
                 f"with the architecture {config.architecture!r}, half of every output has "
-                "seen the token that it is to predict; use --objective=bidirectional_lm"
+                "seen the token that it is to predict; use `objective`=bidirectional_lm"
             )
         if config.attention_direction == "both":
             raise ValueError(
                 "with attention to both sides, every position sees the token that it is "
                 'to predict; set "attention_direction": "left_to_right"'
-            )
-
-    def check_export(self, config) -> None:
-        if config.attention_direction != "left_to_right":
-            raise ValueError(
-                "exports of --objective=next_token say what follows a text, which only a "
-                "model that reads from left to right knows; export a fine-tuned model"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> NextTokenModel:
@@ -123,7 +117,3 @@ class NextToken(Objective):
     def metrics(self, batch, outputs) -> dict:
         correct = outputs["next_token_correct"]
         return {"next_token_accuracy": (correct, ops.sum(_weights(batch)))}
-
-    def derived(self, values, counts=()) -> dict:
-        del counts
-        return {"perplexity": math.exp(min(values["next_token_loss"], 700.0))}

@@ -1,13 +1,46 @@
-"""The contract of an objective: the network, its losses and metrics."""
+"""The contract of an objective: the network, its losses and metrics.
+
+What an objective needs of records, what its export answers, in what a student is compared
+with its teacher, what a row hands to the next, and what else is reported are values, or
+absent.
+"""
 
 import abc
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import keras
 from keras import ops
 
 from modeling.architectures.config import EncoderConfig
+from modeling.architectures.network import Network
+from modeling.masks.draw_masks import DrawMasks
+
+
+class Needs(NamedTuple):
+    """What an objective needs of pre-training records.
+
+    Attributes:
+        features: what they must have besides the encoder's inputs and masks.
+        sentence_task: what their next_sentence_labels must be about, "next_sentence" or
+            "sentence_order"; "" if they are not learned.
+        masks: "any": it learns masked tokens, which records hold or a step of the training
+            draws; "drawn": records must not hold them; "none": it learns none, and records
+            must not hold any.
+        draws: makes the step that draws masks; see `DrawMasks`.
+        mask_shares: shares of the chosen tokens that become [MASK] or a random token, if
+            they are not what the flags of the records say.
+        rows: arguments of its constructor that describe the records: "tokens", the
+            `Tokens` of their vocabulary; "width", of the rows; "reuse_len", how many
+            tokens of a row continue the one before.
+    """
+
+    features: tuple[str, ...] = ()
+    sentence_task: str = ""
+    masks: str = "none"
+    draws: Callable = DrawMasks
+    mask_shares: tuple[float, float] | None = None
+    rows: tuple[str, ...] = ()
 
 
 class Tokens(NamedTuple):
@@ -26,125 +59,133 @@ class Tokens(NamedTuple):
     left_out: Sequence[int]
 
 
+class Exporter(NamedTuple):
+    """What an export of the trained network answers.
+
+    Attributes:
+        form: of the answers: "masks", "next", "replaced" or "text".
+        variables: what the names of the variables begin with that give those answers.
+        attention_direction: that the encoder must have, if not every one will do.
+        begins_texts: whether a token that begins rows is put before a text.
+    """
+
+    form: str
+    variables: tuple[str, ...] = ("",)
+    attention_direction: str | None = None
+    begins_texts: bool = False
+
+
+def _outputs_of(names):
+    return lambda batch, outputs: [outputs[name] for name in names]
+
+
+class Comparison(NamedTuple):
+    """In what a student is compared with its teacher.
+
+    Attributes:
+        outputs: of the network.
+        weights: batch -> float32, the shape of the logits but for their last axis.
+        logits: (batch, `outputs` by name) -> list of float32 [b, n] or [b, s, n].
+        kind: a key of `soft_answers.COMPARED`.
+    """
+
+    outputs: tuple[str, ...]
+    weights: Callable
+    logits: Callable
+    kind: str = "classes"
+
+    @classmethod
+    def of(cls, *outputs: str, weights=None, logits=None, kind="classes"):
+        """By default, every row counts, and logits are the outputs."""
+        logits = logits or _outputs_of(outputs)
+        return cls(outputs, weights or row_weights, logits, kind)
+
+
+class RowState(NamedTuple):
+    """What each row of an update hands to the same row of the next.
+
+    Attributes:
+        shapes: config -> the shape for one row, by name. These names are in the batches
+            and in the outputs of the network in training, float32 [b, ...]; at first they
+            are zeros.
+    """
+
+    shapes: Callable[[EncoderConfig], Mapping[str, tuple[int, ...]]]
+
+
+class Summary(NamedTuple):
+    """What is reported besides losses and metrics.
+
+    Attributes:
+        compute: (their means by name, the sums of `counts`) -> more, by name.
+        counts: (batch, outputs) -> float32 [num_counts, 2], sums to add up.
+        num_counts: how many.
+    """
+
+    compute: Callable[[Mapping[str, float], Sequence], Mapping[str, float]]
+    counts: Callable | None = None
+    num_counts: int = 0
+
+
+def perplexity_of(*loss_names: str) -> Summary:
+    """Reports e to the power of a mean loss, the mean of these."""
+
+    def compute(values, counts):
+        del counts
+        mean = sum(values[name] for name in loss_names) / len(loss_names)
+        return {"perplexity": perplexity(mean)}
+
+    return Summary(compute)
+
+
+def perplexity(loss: float) -> float:
+    return math.exp(min(loss, 700.0))
+
+
+def row_weights(batch):
+    """float32 [b]: 0.0 for rows that only pad a batch."""
+    if "is_real_example" in batch:
+        return ops.cast(batch["is_real_example"], "float32")
+    return ops.ones(ops.shape(batch["input_ids"])[:1], "float32")
+
+
 class Objective(abc.ABC):
     """Makes a network, and turns its outputs for a batch into losses and metrics.
 
     Attributes:
         loss_weights: loss name -> its factor in the sum that is minimized.
         metric_names: of what `metrics` returns.
-        features: what a pre-training record must have besides the encoder's inputs.
-        sentence_task: what a record's next_sentence_labels must be about,
-            "next_sentence" or "sentence_order"; "" if they are not learned.
-        sequence_outputs: outputs of the network whose second axis is the sequence.
-        ranked_outputs: outputs in the order of their size, in which rounding may exchange
-            neighbours.
-        reads_masks: whether a pre-training record's masked tokens are what it learns;
-            otherwise, the records must hold none.
-        fills_masks: whether the network it trains answers for [MASK] in a text.
-        answers: the form of the answers of its export.
-        answering: what the names of the variables begin with that give those answers.
-        begins_texts: whether its export puts the token before a text with which rows begin.
-        fits_masked_records: whether records may hold masks.
-        mask_shares: shares of the chosen tokens that become [MASK] or a random token, if
-            they are not what the flags of the records say.
-        needs_vocabulary: whether it must be told about the vocabulary, by `on_rows`.
-        masked_by: the class that draws masks, if it is not `DynamicMasks`.
-        num_counts: how many rows `counts` returns.
-        compared: the outputs of the network in which a student is compared with its
-            teacher; empty if it cannot be.
-        compared_as: their kind, a key of `soft_losses.COMPARED`.
-        measured: the objective of evaluations and exports, whose network has fewer
+        needs: what pre-training records must have.
+        exporter, comparison, state, summary: see their classes; None if there is none.
+        evaluated_as: the objective of evaluations and exports, whose network has fewer
             variables or the same; by default, itself.
     """
 
     loss_weights: Mapping[str, float]
     metric_names: tuple[str, ...]
-    features: tuple[str, ...] = ()
-    sentence_task: str = ""
-    sequence_outputs: tuple[str, ...] = ()
-    ranked_outputs: tuple[str, ...] = ()
-    reads_masks: bool = True
-    fills_masks: bool = True
-    answers: str = "masks"
-    answering: tuple[str, ...] = ("",)
-    begins_texts: bool = False
-    fits_masked_records: bool = True
-    mask_shares: tuple[float, float] | None = None
-    needs_vocabulary: bool = False
-    masked_by: type | None = None
-    num_counts: int = 0
-    compared: tuple[str, ...] = ()
-    compared_as: str = "classes"
+    needs: Needs = Needs()
+    exporter: Exporter | None = None
+    comparison: Comparison | None = None
+    state: RowState | None = None
+    summary: Summary | None = None
 
     @property
-    def measured(self) -> "Objective":
+    def evaluated_as(self) -> "Objective":
         return self
 
     def check(self, config: EncoderConfig) -> None:
         """Refuses an encoder that cannot learn this.
 
         Raises:
-            ValueError: says why, and what to change.
+            ValueError: says why, and what to change; settings are in backquotes.
         """
         del config
-
-    def check_export(self, config: EncoderConfig) -> None:
-        """Refuses an encoder whose pre-trained network has no export.
-
-        Raises:
-            ValueError: says why.
-        """
-        del config
-
-    def on_rows(self, tokens: Tokens, width: int) -> "Objective":
-        """The same for rows of this width of a vocabulary, if it `needs_vocabulary`.
-
-        Raises:
-            ValueError: it cannot learn from them.
-        """
-        raise NotImplementedError
-
-    def multiplications(
-        self, config: EncoderConfig, seq_length: int, predictions: int
-    ) -> int:
-        """Of the products of matrices in the network's pass over one row.
-
-        Args:
-            seq_length: tokens of the row.
-            predictions: of these, how many are predicted.
-        """
-        first, *others = self.encoders(config)
-        found = sum(encoder.multiplications(seq_length) for encoder in (first, *others))
-        width = first.embedding_size
-        found += predictions * width * (first.hidden_size + first.vocab_size)
-        return found + seq_length * self.token_head_size(config)
-
-    def encoders(self, config: EncoderConfig) -> tuple[EncoderConfig, ...]:
-        """The configs of the encoders that read a row; the first predicts its tokens."""
-        return (config,)
-
-    def token_head_size(self, config: EncoderConfig) -> int:
-        """The numbers in matrices of heads that read every token, masked or not."""
-        del config
-        return 0
-
-    def carried(self, config: EncoderConfig) -> Mapping[str, tuple[int, ...]]:
-        """What each row of an update hands to the same row of the next, if anything.
-
-        Returns:
-            name -> its shape for one row. These names are in the batches and in the outputs
-            of the network in training, float32 [b, ...]; at first they are zeros.
-        """
-        del config
-        return {}
 
     @abc.abstractmethod
     def network(
         self, config: EncoderConfig, *, seed: int = 0, dtype: str = "float32"
-    ) -> keras.layers.Layer:
-        """Makes the network, which maps (batch, dropouts) to a dict of outputs.
-
-        Its attribute `encoder` is the Encoder that a later training takes from it.
+    ) -> Network:
+        """Makes the network.
 
         Args:
             config: the architecture.
@@ -152,52 +193,18 @@ class Objective(abc.ABC):
             dtype: "float32" or "mixed_bfloat16"; what losses need is float32 under both.
         """
 
-    def required(self, model: keras.layers.Layer) -> tuple[str, ...]:
-        """The names of the variables that weights to start from must contain.
-
-        Args:
-            model: what `network` returned.
-        """
-        return model.encoder.required
-
-    def answer(self, model: keras.layers.Layer, batch) -> dict:
-        """What evaluations and predictions ask of the network; it does not train.
-
-        Outputs without a batch axis are sums, for `losses` and `metrics`; the others are
-        what is predicted for every row.
-
-        Args:
-            model: what `network` returned.
-            batch: what `prepare` returned.
-        """
-        return model(batch)
-
     def prepare(self, batch, seed) -> dict:
-        """Changes a batch on the device before anything else sees it, as masking does.
+        """Changes a batch on the device before anything else sees it.
 
         Random choices must be derived from `batch["row_numbers"]`; see
         modeling/row_random.py.
 
         Args:
-            batch: dict of tensors.
+            batch: dict of tensors, with masks if it needs them.
             seed: the run's, an int.
         """
         del seed
         return batch
-
-    def complete(self, batch) -> dict:
-        """Adds to a micro-batch what would be large for a whole batch: a teacher's answers.
-
-        Called in training alone, after `prepare` and `weights`.
-        """
-        return batch
-
-    @staticmethod
-    def row_weights(batch):
-        """float32 [b]: 0.0 for rows that only pad a batch."""
-        if "is_real_example" in batch:
-            return ops.cast(batch["is_real_example"], "float32")
-        return ops.ones(ops.shape(batch["input_ids"])[:1], "float32")
 
     @abc.abstractmethod
     def weights(self, batch) -> dict:
@@ -219,31 +226,30 @@ class Objective(abc.ABC):
     def metrics(self, batch, outputs) -> dict:
         """Metric name -> (sum, weight); arguments as for `losses`."""
 
-    def counts(self, batch, outputs):
-        """float32 [num_counts, 2]: more sums, for `derived`; arguments as for `losses`."""
-        raise NotImplementedError
 
-    def derived(
-        self, values: Mapping[str, float], counts: Sequence = ()
-    ) -> dict[str, float]:
-        """More to report, computed from the mean losses and metrics.
+MEMBERS = tuple(name for name in vars(Objective) if not name.startswith("_")) + (
+    "loss_weights",
+    "metric_names",
+)
 
-        Args:
-            counts: the sums of what `counts` returned.
-        """
-        del values, counts
-        return {}
 
-    def comparable(self, batch, outputs) -> list:
-        """What a student is compared in: float32 logits [b, n] or [b, s, n].
+class _Forwarded:
+    """A member of the objective inside, unless the wrapper has its own."""
 
-        Args:
-            batch: what `prepare` returned.
-            outputs: `compared` by name, of student or teacher.
-        """
-        del batch
-        return [outputs[name] for name in self.compared]
+    def __init__(self, name):
+        self._name = name
 
-    def comparison_weights(self, batch):
-        """float32, the shape of `comparable` but for the last axis: what counts."""
-        return self.row_weights(batch)
+    def __get__(self, wrapper, owner=None):
+        return self if wrapper is None else getattr(wrapper.inner, self._name)
+
+
+class Wrapped(Objective):
+    """Another objective, of which a subclass changes some members."""
+
+    def __init__(self, inner: Objective):
+        self.inner = inner
+
+
+for _name in MEMBERS:
+    setattr(Wrapped, _name, _Forwarded(_name))
+abc.update_abstractmethods(Wrapped)

@@ -3,7 +3,6 @@
 Axes: b batch, s seq_length, p predictions, v vocab_size.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -12,23 +11,22 @@ import numpy as np
 from keras import ops
 
 from modeling import layers, losses, row_random
-from modeling.architectures.electra import ElectraEncoder
-from modeling.architectures.electra_config import ElectraConfig
+from modeling.architectures.electra import ElectraConfig, ElectraEncoder
+from modeling.architectures.network import Network
 from modeling.architectures.table import make_encoder
 from modeling.objectives import roc
-from modeling.objectives.masked_lm import MaskedLM, MaskedLMHead
-from modeling.objectives.repeating_masks import RepeatingMasks, update
+from modeling.objectives.masked_lm import MaskedLM
+from modeling.objectives.objective import Exporter, Needs, Summary, row_weights
 
 _SAMPLE = 16  # what random numbers are for; those of masks have lower numbers
 
 
-class ReplacedTokensModel(keras.layers.Layer):
+class ReplacedTokensModel(Network):
     """A generator, samples of what it predicts, and a discriminator that reads them.
 
     Args:
         config: of the discriminator.
         generator: the config of the generator.
-        shared: one of electra_config.SHARED.
         seed: the same seed gives the same initial weights.
         dtype: "float32" or "mixed_bfloat16"; logits are float32 under both.
     Source: google-research/electra@8a46635 run_pretraining.py, class PretrainingModel.
@@ -38,7 +36,6 @@ class ReplacedTokensModel(keras.layers.Layer):
         self,
         config: ElectraConfig,
         generator: ElectraConfig,
-        shared: str,
         *,
         seed: int = 0,
         dtype: str = "float32",
@@ -50,31 +47,33 @@ class ReplacedTokensModel(keras.layers.Layer):
         )
         # Built here, outside this layer's own name scope, for the released names.
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
-        self.generator = self.encoder
-        if shared != "all":
-            self.generator = ElectraEncoder(
-                generator,
-                seed=seed + 1,
-                dtype=dtype,
-                scope="generator",
-                embeddings=self.encoder.embeddings if shared == "embeddings" else None,
-            )
-        self.masked_lm = MaskedLMHead(generator, initializers, dtype=dtype)
-        self.masked_lm.build()
+        self.generator = ElectraEncoder(
+            generator,
+            seed=seed + 1,
+            dtype=dtype,
+            scope="generator",
+            embeddings=self.encoder.embeddings,
+        )
+        self.masked_lm = self.generator.make_head("masked_lm", initializers)
         self.discriminator = DiscriminatorHead(config, initializers, dtype=dtype)
         self.discriminator.build()
         self.built = True
 
     @property
-    def remark(self) -> str:
-        """What is worth reporting about it."""
-        if self.generator is self.encoder:
-            return "; it is its own generator"
+    def encoders(self):
+        return self.generator, self.encoder
+
+    def multiplications(self, seq_length, predictions):
+        of_head = self.config.hidden_size * (self.config.hidden_size + 1)
+        return super().multiplications(seq_length, predictions) + seq_length * of_head
+
+    @property
+    def description_suffix(self) -> str:
         config = self.generator.config
         depth, width = config.num_hidden_layers, config.hidden_size
         return f"; its generator has {depth} layers of {width}"
 
-    def call(self, batch, dropouts=layers.no_dropout):
+    def outputs_of(self, batch, dropouts):
         """Replaces the masked tokens by samples and looks for them.
 
         Args:
@@ -130,7 +129,7 @@ class DiscriminatorHead(keras.layers.Layer):
         return self.logit(self.dense(sequence_output))[..., 0]
 
 
-class DiscriminatorModel(keras.layers.Layer):
+class DiscriminatorModel(Network):
     """The discriminator alone, for exports; the arguments are those of an encoder."""
 
     def __init__(self, config: ElectraConfig, *, seed: int = 0, dtype: str = "float32"):
@@ -144,13 +143,33 @@ class DiscriminatorModel(keras.layers.Layer):
         self.discriminator.build()
         self.built = True
 
-    def call(self, batch, dropouts=layers.no_dropout):
+    def outputs_of(self, batch, dropouts):
         """dict of discriminator_logits [b, s] and sequence_output [b, s, h], float32."""
         hidden = self.encoder(batch, dropouts=dropouts)["sequence_output"]
         return {
             "discriminator_logits": self.discriminator(hidden),
             "sequence_output": ops.cast(hidden, "float32"),
         }
+
+
+def update(ids, positions, tokens):
+    """Writes tokens at positions, but never at position 0, which empty slots name.
+
+    Args:
+        ids: int32 [b, s].
+        positions, tokens: int32 [b, p].
+    Returns:
+        int32 [b, s]. Several tokens for one position give the mean of their ids, rounded
+        down, as in the release.
+    Source: google-research/electra@8a46635 pretrain/pretrain_helpers.py, scatter_update.
+    """
+    places = ops.arange(1, ops.shape(ids)[1], dtype="int32")
+    hits = ops.cast(positions[..., None] == places, "int32")  # [b, p, s - 1]
+    counts = ops.sum(hits, axis=1)
+    sums = ops.sum(hits * tokens[..., None], axis=1)
+    means = ops.floor_divide(sums, ops.maximum(counts, 1))
+    rest = ops.where(counts > 0, means, ids[:, 1:])
+    return ops.concatenate([ids[:, :1], rest], axis=1)
 
 
 def sample(logits, draws):
@@ -205,8 +224,6 @@ class ReplacedTokens(MaskedLM):
     Args:
         generator_hidden_size, generator_layers: shares of the discriminator's sizes.
         disc_weight: the factor of the discriminator's loss; that of the generator's is 1.
-        generator_shares: one of electra_config.SHARED.
-        repeat_positions: draw masked positions with replacement, as the release does.
     Source: arXiv:2003.10555; google-research/electra@8a46635 run_pretraining.py.
     """
 
@@ -217,29 +234,21 @@ class ReplacedTokens(MaskedLM):
         "disc_precision",
         "disc_recall",
     )
-    num_counts = roc.BINS
-    answers = "replaced"
-    answering = ("electra/", "discriminator_predictions/")
-    fits_masked_records = False
-    mask_shares = (0.85, 0.0)
-    compared = ()
+    needs = Needs(masks="drawn", mask_shares=(0.85, 0.0))
+    exporter = Exporter("replaced", ("electra/", "discriminator_predictions/"))
+    comparison = None
 
     def __init__(
         self,
         generator_hidden_size: float = 0.25,
         generator_layers: float = 1.0,
         disc_weight: float = 50.0,
-        generator_shares: str = "embeddings",
-        repeat_positions: bool = False,
     ):
         self.loss_weights: Mapping[str, float] = {
             "masked_lm_loss": 1.0,
             "disc_loss": disc_weight,
         }
         self._size = generator_hidden_size, generator_layers
-        self._shares = generator_shares
-        if repeat_positions:
-            self.masked_by = RepeatingMasks
 
     def check(self, config) -> None:
         if not isinstance(config, ElectraConfig):
@@ -257,22 +266,11 @@ class ReplacedTokens(MaskedLM):
 
     def generator(self, config: ElectraConfig) -> ElectraConfig:
         """The config of the generator for a discriminator."""
-        if self._shares == "all":
-            return config
-        found = config.generator(*self._size)
-        if self._shares == "none":
-            return dataclasses.replace(found, embedding_size=found.hidden_size)
-        return found
-
-    def encoders(self, config):
-        return self.generator(config), config
-
-    def token_head_size(self, config):
-        return config.hidden_size * (config.hidden_size + 1)
+        return config.generator(*self._size)
 
     def network(self, config, *, seed=0, dtype="float32") -> ReplacedTokensModel:
         return ReplacedTokensModel(
-            config, self.generator(config), self._shares, seed=seed, dtype=dtype
+            config, self.generator(config), seed=seed, dtype=dtype
         )
 
     def prepare(self, batch, seed) -> dict:
@@ -286,7 +284,7 @@ class ReplacedTokens(MaskedLM):
     def _tokens(self, batch):
         """float32 [b, s]: 1.0 for tokens that the discriminator judges."""
         mask = ops.cast(batch["input_mask"], "float32")
-        return mask * self.row_weights(batch)[:, None]
+        return mask * row_weights(batch)[:, None]
 
     def weights(self, batch) -> dict:
         return super().weights(batch) | {"disc_loss": ops.sum(self._tokens(batch))}
@@ -315,13 +313,17 @@ class ReplacedTokens(MaskedLM):
         }
 
     def counts(self, batch, outputs):
-        """[roc.BINS, 2], from which `derived` computes disc_auc."""
+        """float32 [roc.BINS, 2], from which disc_auc is computed."""
         return roc.counts(
             ops.sigmoid(outputs["discriminator_logits"]),
             ops.cast(outputs["is_replaced"], "float32"),
             self._tokens(batch),
         )
 
-    def derived(self, values, counts=()) -> dict:
-        del values
-        return {"disc_auc": roc.area(np.array(counts))}
+    @property
+    def summary(self):
+        def compute(values, counts):
+            del values
+            return {"disc_auc": roc.area(np.array(counts))}
+
+        return Summary(compute, self.counts, roc.BINS)

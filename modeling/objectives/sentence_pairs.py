@@ -8,6 +8,7 @@ from keras import ops
 
 from modeling import layers
 from modeling.objectives.masked_lm import MaskedLM, MaskedLMModel
+from modeling.objectives.objective import row_weights
 
 
 class PretrainingModel(MaskedLMModel):
@@ -65,15 +66,16 @@ class MaskedLMNextSentence(MaskedLM):
 
     loss_weights = {"masked_lm_loss": 1.0, "next_sentence_loss": 1.0}
     metric_names = ("masked_lm_accuracy", "next_sentence_accuracy")
-    features = (*MaskedLM.features, "next_sentence_labels")
-    sentence_task = "next_sentence"
+    needs = MaskedLM.needs._replace(
+        features=("next_sentence_labels",), sentence_task="next_sentence"
+    )
 
     def network(self, config, *, seed=0, dtype="float32") -> PretrainingModel:
         return PretrainingModel(config, seed=seed, dtype=dtype)
 
     def targets(self, batch) -> dict:
         labels = ops.squeeze(batch["next_sentence_labels"], axis=1)
-        of_sentences = {self.sentence_task: (labels, self.row_weights(batch))}
+        of_sentences = {self.needs.sentence_task: (labels, row_weights(batch))}
         return super().targets(batch) | of_sentences
 
 
@@ -87,7 +89,7 @@ class MaskedLMSentenceOrder(MaskedLMNextSentence):
 
     loss_weights = {"masked_lm_loss": 1.0, "sentence_order_loss": 1.0}
     metric_names = ("masked_lm_accuracy", "sentence_order_accuracy")
-    sentence_task = "sentence_order"
+    needs = MaskedLMNextSentence.needs._replace(sentence_task="sentence_order")
 
     def network(self, config, *, seed=0, dtype="float32") -> SentenceOrderModel:
         return SentenceOrderModel(config, seed=seed, dtype=dtype)

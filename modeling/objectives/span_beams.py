@@ -1,6 +1,6 @@
 """Heads for questions that try several starts and ends, and may find no answer.
 
-In most of them, the end depends on the start. They are those of XLNet's, ALBERT's and
+The end depends on the start. They are those of XLNet's, ALBERT's and
 ELECTRA's releases; each is a row of SPAN_HEADS in span_heads.py.
 
 Axes: b batch, s seq_length, h hidden_size, n starts, m ends.
@@ -12,8 +12,10 @@ import keras
 from keras import ops
 
 from modeling import layers, losses
+from modeling.architectures.network import Network
 from modeling.architectures.table import make_encoder
 from modeling.objectives import tasks
+from modeling.objectives.objective import row_weights
 from modeling.objectives.span_heads import SpanHead
 
 # Finite, as scores are written and compared.
@@ -25,7 +27,7 @@ class SpanBeams(tasks.Span):
 
     A batch to train or to evaluate on also has is_impossible, int [b]. Its losses, and the
     accuracy, take the end that follows the given start. Predictions try the best starts,
-    and the best ends for each; see `text.tasks.beams.Beams`.
+    and the best ends for each; see `text.tasks.answer_spans.TopSpans`.
 
     Args:
         head: what a release has.
@@ -35,9 +37,7 @@ class SpanBeams(tasks.Span):
     """
 
     # The end's logits depend on a start, which teacher and student choose themselves.
-    compared = ()
-    # Two numbers that differ by rounding alone may change places.
-    ranked_outputs = ("start_top", "start_top_scores", "end_top", "end_top_scores")
+    comparison = None
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class SpanBeams(tasks.Span):
         super().check(config)
         if self.lstm:
             raise ValueError(
-                "this head reads the encoder itself; remove --lstm_layers and --features, "
-                "or use --span_head=independent"
+                "this head reads the encoder itself; remove `lstm_layers` and `features`, "
+                "or use `span_head`=independent"
             )
         if not config.has_segments:
             raise ValueError(
                 f"the {config.architecture} does not tell question and text apart, which "
-                "this head needs; use --span_head=independent"
+                "this head needs; use `span_head`=independent"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> "_BeamModel":
@@ -84,7 +84,7 @@ class SpanBeams(tasks.Span):
             outputs["no_answer_logit"],
             from_logits=True,
         )
-        of_answer, _ = losses.weighted_sum(entropy, self.row_weights(batch))
+        of_answer, _ = losses.weighted_sum(entropy, row_weights(batch))
         return {"loss": (of_span + self.head.answer_weight * of_answer, weight)}
 
 
@@ -133,12 +133,16 @@ def _mask(batch):
     return ops.cast(mask, "int32")
 
 
-class _BeamModel(keras.layers.Layer):
+class _BeamModel(Network):
     """An encoder with such a head, which computes in float32."""
+
+    sequence_outputs = ("start_logits", "end_logits")
+    # Two numbers that differ by rounding alone may change places.
+    ranked_outputs = ("start_top", "start_top_scores", "end_top", "end_top_scores")
 
     def __init__(self, head, rows, config, *, seed, dtype):
         super().__init__(name="task", dtype=dtype, autocast=False)
-        self.head, self.rows = head, rows
+        self.config, self.head, self.rows = config, head, rows
         self.encoder = make_encoder(config, seed=seed, dtype=dtype)
         initializers = layers.weight_initializers(
             config.initializer_range, f"task head {seed}", config.truncated_weights
@@ -146,23 +150,19 @@ class _BeamModel(keras.layers.Layer):
         width = self.encoder.hidden_size
         units = head.units or width
         hidden = {"units": units, "activation": layers.activation(head.activation)}
-        is_joint = "end_hidden" in head.names
         self.start = self._dense("start", width, initializers)
-        self.end_hidden = self.end_norm = None
-        if is_joint:
-            self.end_hidden = self._dense(
-                "end_hidden", 2 * width, initializers, **hidden
-            )
+        self.end_hidden = self._dense("end_hidden", 2 * width, initializers, **hidden)
+        self.end_norm = None
         if "end_norm" in head.names:
             scope, _, name = head.names["end_norm"].rpartition("/")
             self.end_norm = layers.LayerNorm(config.layer_norm_eps, "float32", name)
             with layers.name_scopes(scope):
                 self.end_norm.build((None, units))
-        self.end = self._dense("end", units if is_joint else width, initializers)
+        self.end = self._dense("end", units, initializers)
         self.answer_hidden = self._dense(
             "answer_hidden", 2 * width, initializers, **hidden
         )
-        self.answer = self._dense(
+        self.answer_logit = self._dense(
             "answer", units, initializers, use_bias=head.answer_bias
         )
         self.built = True
@@ -182,11 +182,11 @@ class _BeamModel(keras.layers.Layer):
             layer.build((None, num_inputs))
         return layer
 
-    def call(self, batch, dropouts=layers.no_dropout):
+    def outputs_of(self, batch, dropouts):
         """-> dict of start_logits [b, s] and no_answer_logit [b]; for a batch that has
         start_positions, end_logits [b, s] given those; and except in training, start_top
-        int [b, n], start_top_scores [b, n], end_top int [b, n or 1, m], end_top_scores
-        [b, n or 1, m], best first. Impossible places have very low scores.
+        int [b, n], start_top_scores [b, n], end_top int [b, n, m], end_top_scores
+        [b, n, m], best first. Impossible places have very low scores.
         """
         hidden = self.encoder(batch, dropouts=dropouts)["sequence_output"]
         hidden = ops.cast(hidden, "float32")
@@ -203,18 +203,14 @@ class _BeamModel(keras.layers.Layer):
             outputs["end_logits"] = self._ends(hidden, allowed, given)[:, 0]
         if dropouts is not layers.no_dropout:
             return outputs
-        score = ops.log_softmax if self.end_hidden else ops.copy
-        scores, starts = _top(score(start), self.head.num_starts)
+        scores, starts = _top(ops.log_softmax(start), self.head.num_starts)
         outputs |= {"start_top": starts, "start_top_scores": scores}
-        ends = score(self._ends(hidden, allowed, starts))
+        ends = ops.log_softmax(self._ends(hidden, allowed, starts))
         scores, ends = _top(ends, self.head.num_ends)
         return outputs | {"end_top": ends, "end_top_scores": scores}
 
     def _ends(self, hidden, allowed, starts):
-        """[b, n or 1, s]: the logits of all ends, given each start, int [b, n]."""
-        if self.end_hidden is None:
-            logits = self.end(hidden)[:, None, :, 0]
-            return ops.where(allowed[:, None], logits, _IMPOSSIBLE)
+        """[b, n, s]: the logits of all ends, given each start, int [b, n]."""
         places = ops.arange(ops.shape(hidden)[1])
         is_start = ops.equal(ops.cast(starts, "int32")[..., None], places)
         # A product, because the gradient of a lookup would scatter.
@@ -224,7 +220,7 @@ class _BeamModel(keras.layers.Layer):
         parts = self.end_hidden.kernel[:width], self.end_hidden.kernel[width:]
         of_start, of_end = parts if self.head.start_first else reversed(parts)
         inner = ops.matmul(started, of_start)[:, :, None]
-        inner += ops.matmul(hidden, of_end)[:, None]
+        inner = inner + ops.matmul(hidden, of_end)[:, None]
         inner = self.end_hidden.activation(inner + self.end_hidden.bias)
         if self.end_norm:
             inner = self.end_norm(inner)
@@ -237,7 +233,7 @@ class _BeamModel(keras.layers.Layer):
         parts = parts if self.head.start_first else parts[::-1]
         inner = self.answer_hidden(ops.concatenate(parts, axis=-1))
         inner = dropouts(inner, self.head.answer_dropout)
-        return self.answer(inner)[:, 0]
+        return self.answer_logit(inner)[:, 0]
 
 
 def _top(scores, count):

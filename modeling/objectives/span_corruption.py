@@ -6,13 +6,11 @@ replicas, micro-batches and resumed runs see those that one uninterrupted device
 Axes: b batch, s tokens of a row.
 """
 
-import copy
-
 import numpy as np
 from keras import ops
 
 from modeling import row_random
-from modeling.objectives.objective import Objective, Tokens
+from modeling.objectives.objective import Needs, Tokens
 from modeling.objectives.text_to_text import TextToText
 
 _HIDDEN, _KEPT = 32, 33  # what random numbers are for
@@ -61,50 +59,32 @@ class SpanCorruption(TextToText):
         e081111 t5/data/preprocessors.py, span_corruption.
     """
 
-    needs_vocabulary = True
+    needs = Needs(rows=("tokens", "width"))
 
     def __init__(
-        self, noise_density: float = 0.15, mean_noise_span_length: float = 3.0
+        self,
+        noise_density: float = 0.15,
+        mean_noise_span_length: float = 3.0,
+        tokens: Tokens | None = None,
+        width: int = 0,
     ):
-        super().__init__()
-        self._noise = noise_density, mean_noise_span_length
-        self._tokens: Tokens | None = None
-
-    def on_rows(self, tokens: Tokens, width: int) -> Objective:
-        """The same for records of this width, made with this vocabulary.
-
-        Raises:
-            ValueError: there are too few sentinels.
-        """
-        found = copy.copy(self)
-        found._tokens = tokens
+        self._tokens = tokens
+        left_out = tokens.left_out if tokens else ()
         # Whatever is left out is at least once in a row.
-        found._width = most = max(width - len(set(tokens.left_out)), 1)
-        found._counts = counts = noise_counts(np.arange(most + 1), *self._noise)
-        hidden, spans = (int(number.max()) for number in counts)
-        found._most = hidden, spans
-        found.sizes = self.sizes_of(most)
-        if spans > len(tokens.sentinels):
-            raise ValueError(
-                f"rows of {width} tokens lose up to {spans} spans, but the vocabulary has "
-                f"only {len(tokens.sentinels)} tokens that can stand for one; use shorter "
-                "rows, a larger mean_noise_span_length, or a vocabulary with more"
-            )
-        return found
-
-    def sizes_of(self, width: int) -> tuple[int, int]:
-        """The tokens of the longest inputs and targets of rows of up to so many tokens."""
-        lengths = np.arange(width + 1)
-        hidden, spans = noise_counts(lengths, *self._noise)
+        self._width = max(width - len(set(left_out)), 1)
+        lengths = np.arange(self._width + 1)
+        hidden, spans = noise_counts(lengths, noise_density, mean_noise_span_length)
+        self._counts = hidden, spans
+        self._most = int(hidden.max()), int(spans.max())
         inputs, targets = lengths - hidden + spans + 1, hidden + spans + 1
-        return int(inputs.max()), int(max(targets.max(), 2))
-
-    def multiplications(self, config, seq_length, predictions):
-        del predictions
-        inputs, targets = self.sizes_of(seq_length)
-        of_decoder = config.decoder_multiplications(inputs, targets)
-        of_logits = targets * config.hidden_size * config.vocab_size
-        return config.multiplications(inputs) + of_decoder + of_logits
+        self.sizes = int(inputs.max()), int(max(targets.max(), 2))
+        if tokens and self._most[1] > len(tokens.sentinels):
+            raise ValueError(
+                f"rows of {width} tokens lose up to {self._most[1]} spans, but the "
+                f"vocabulary has only {len(tokens.sentinels)} tokens that can stand for "
+                "one; use shorter rows, a larger mean_noise_span_length, or a vocabulary "
+                "with more"
+            )
 
     def prepare(self, batch, seed) -> dict:
         """Turns rows into inputs and targets.

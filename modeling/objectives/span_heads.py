@@ -1,7 +1,7 @@
 """Lists the heads for questions of releases that try several starts and ends.
 
 To add one, add a row to SPAN_HEADS; span_beams.py makes the network. This module loads no
-Keras, so that --help can list the names at once.
+Keras, so that help texts can list the names at once.
 """
 
 import dataclasses
@@ -14,9 +14,9 @@ class SpanHead:
     """How a release decides where an answer is, and whether there is one.
 
     Attributes:
-        names: the names of its layers: "start"; "end", which reads "end_hidden" and its
-            normalization "end_norm", if it has them; "answer", which reads
-            "answer_hidden". Without "end_hidden", the end does not depend on the start.
+        names: the names of its layers: "start"; "end", which reads "end_hidden" and, if
+            it has one, its normalization "end_norm"; "answer", which reads
+            "answer_hidden".
         units: the width of the hidden layers; None means hidden_size.
         activation: of the hidden layers.
         start_first: the vector of the start comes before that of a possible end, and that
@@ -90,17 +90,10 @@ _ELECTRA = SpanHead(
     num_starts=20,
     num_ends=20,
 )
-_ELECTRA_INDEPENDENT = dataclasses.replace(
-    _ELECTRA,
-    names=types.MappingProxyType(
-        {k: name for k, name in _ELECTRA.names.items() if k != "end_hidden"}
-    ),
-)
 # zihangdai/xlnet@bbaa3a6 function_builder.py, get_qa_outputs, from which ALBERT's is.
 _XLNET = _ALBERT
 SPAN_HEADS = {
     "albert": _ALBERT,
     "electra": _ELECTRA,
-    "electra_independent": _ELECTRA_INDEPENDENT,  # its joint_prediction=False
     "xlnet": _XLNET,
 }

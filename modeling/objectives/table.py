@@ -2,10 +2,10 @@
 
 To add one, add a file next to this one and a row to OBJECTIVES.
 
-This module loads no Keras, so that --help can list the names at once.
+This module loads no Keras, so that help texts can list the names at once.
 """
 
-from collections.abc import Callable
+import pkgutil
 from typing import NamedTuple
 
 
@@ -13,83 +13,42 @@ class Kind(NamedTuple):
     """A row of the table.
 
     Attributes:
-        load: imports and returns the class, an `Objective`.
+        name: "module:class" of an `Objective`.
         options: names of the arguments of its constructor, which are flags.
     """
 
-    load: Callable[[], type]
+    name: str
     options: tuple[str, ...] = ()
 
-
-def _masked_lm_next_sentence():
-    from modeling.objectives.sentence_pairs import MaskedLMNextSentence
-
-    return MaskedLMNextSentence
-
-
-def _masked_lm():
-    from modeling.objectives.masked_lm import MaskedLM
-
-    return MaskedLM
-
-
-def _next_token():
-    from modeling.objectives.next_token import NextToken
-
-    return NextToken
-
-
-def _bidirectional_lm():
-    from modeling.objectives.bidirectional_lm import BidirectionalLM
-
-    return BidirectionalLM
-
-
-def _masked_lm_sentence_order():
-    from modeling.objectives.sentence_pairs import MaskedLMSentenceOrder
-
-    return MaskedLMSentenceOrder
-
-
-def _replaced_tokens():
-    from modeling.objectives.replaced_tokens import ReplacedTokens
-
-    return ReplacedTokens
-
-
-def _span_corruption():
-    from modeling.objectives.span_corruption import SpanCorruption
-
-    return SpanCorruption
-
-
-def _permuted():
-    from modeling.objectives.permuted import Permuted
-
-    return Permuted
+    def load(self) -> type:
+        """Imports and returns the class."""
+        return pkgutil.resolve_name(self.name)
 
 
 OBJECTIVES = {
-    "masked_lm_next_sentence": Kind(_masked_lm_next_sentence),
-    "masked_lm": Kind(_masked_lm),
-    "masked_lm_sentence_order": Kind(_masked_lm_sentence_order),
-    "next_token": Kind(_next_token),
-    "permuted": Kind(
-        _permuted,
-        ("released_spans", "mask_alpha", "mask_beta", "perm_size", "mem_len"),
+    "masked_lm_next_sentence": Kind(
+        "modeling.objectives.sentence_pairs:MaskedLMNextSentence"
     ),
-    "bidirectional_lm": Kind(_bidirectional_lm),
+    "masked_lm": Kind("modeling.objectives.masked_lm:MaskedLM"),
+    "masked_lm_sentence_order": Kind(
+        "modeling.objectives.sentence_pairs:MaskedLMSentenceOrder"
+    ),
+    "next_token": Kind("modeling.objectives.next_token:NextToken"),
+    "permuted": Kind(
+        "modeling.objectives.permuted:Permuted",
+        ("mask_alpha", "mask_beta", "mem_len"),
+    ),
+    "bidirectional_lm": Kind("modeling.objectives.bidirectional_lm:BidirectionalLM"),
     "replaced_tokens": Kind(
-        _replaced_tokens,
+        "modeling.objectives.replaced_tokens:ReplacedTokens",
         (
             "generator_hidden_size",
             "generator_layers",
-            "generator_shares",
             "disc_weight",
-            "repeat_positions",
         ),
     ),
     "span_corruption": Kind(
-        _span_corruption, ("noise_density", "mean_noise_span_length")
+        "modeling.objectives.span_corruption:SpanCorruption",
+        ("noise_density", "mean_noise_span_length"),
     ),
 }

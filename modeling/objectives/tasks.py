@@ -4,18 +4,20 @@ A head is one linear layer, with BiLSTM layers below it if asked for.
 """
 
 import contextlib
+import copy
 
 import keras
 from keras import ops
 
 from modeling import bilstm, layers, losses
 from modeling.architectures.config import EncoderConfig
+from modeling.architectures.network import Network
 from modeling.architectures.table import make_encoder
 from modeling.objectives.frozen import FrozenFeatures
-from modeling.objectives.objective import Objective
+from modeling.objectives.objective import Comparison, Objective, row_weights
 
 
-class TaskModel(keras.layers.Layer):
+class TaskModel(Network):
     """An encoder with one linear layer on its pooled or on its sequence output.
 
     With BiLSTM layers in between, which read the sequence output, the linear layer reads
@@ -85,8 +87,7 @@ class TaskModel(keras.layers.Layer):
         self.built = True
 
     @property
-    def remark(self) -> str:
-        """What is worth reporting about it, or nothing."""
+    def description_suffix(self) -> str:
         return f"; its head reads {self.lstm}" if self.lstm else ""
 
     def encode(self, batch, dropouts=layers.no_dropout, return_all=False) -> dict:
@@ -94,14 +95,6 @@ class TaskModel(keras.layers.Layer):
         if self.frozen:
             return self.encoder(batch, return_all=True)
         return self.encoder(batch, dropouts=dropouts, return_all=return_all)
-
-    def answer(self, encoded, batch, dropouts=layers.no_dropout) -> dict:
-        """What `encode` returned -> the outputs."""
-        raise NotImplementedError
-
-    def call(self, batch, dropouts=layers.no_dropout) -> dict:
-        """-> the outputs; arguments as for `Encoder.call`."""
-        return self.answer(self.encode(batch, dropouts), batch, dropouts)
 
     def states(self, encoded, input_mask, dropouts=layers.no_dropout):
         """What the linear layer reads of every token, [b, s, ...].
@@ -134,7 +127,7 @@ class _PooledModel(TaskModel):
     """Of a row with several sequences, [b, n, s], the vectors are added."""
 
     @property
-    def remark(self):
+    def description_suffix(self):
         reads = {
             "last": "the last token",
             "mean": "the mean of all tokens",
@@ -143,7 +136,7 @@ class _PooledModel(TaskModel):
         }
         pooling = self.config.row_pooling
         if self.lstm or pooling not in reads:
-            return super().remark
+            return super().description_suffix
         return f"; its head reads {reads[pooling]}"
 
     def pool(self, encoded, input_mask, dropouts):
@@ -170,6 +163,8 @@ class _PooledModel(TaskModel):
 
 
 class _SpanModel(TaskModel):
+    sequence_outputs = ("start_logits", "end_logits")
+
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of start_logits and end_logits [b, s]."""
         hidden = self.states(encoded, batch.get("input_mask"), dropouts)
@@ -196,6 +191,8 @@ def sequences(x):
 
 
 class _TokenModel(TaskModel):
+    sequence_outputs = ("logits",)
+
     def answer(self, encoded, batch, dropouts=layers.no_dropout):
         """-> dict of logits [b, s, num_outputs]."""
         hidden = self.states(encoded, batch.get("input_mask"), dropouts)
@@ -210,15 +207,21 @@ class TaskObjective(Objective):
     """One loss, named "loss", over the rows of a batch.
 
     Attributes:
-        lstm: BiLSTM layers for the networks that it makes; None, or set it.
-        frozen: what these read of a frozen encoder, one of FEATURES; None, or set it.
+        lstm: BiLSTM layers of the networks that it makes, or None.
+        frozen: what these read of a frozen encoder, one of FEATURES, or None.
     """
 
     lstm: bilstm.BiLstm | None = None
     frozen: str | None = None
     loss_weights = {"loss": 1.0}
     metric_names = ("accuracy",)
-    compared = ("logits",)
+    comparison = Comparison.of("logits")
+
+    def with_layers(self, lstm: bilstm.BiLstm, frozen: str | None) -> "TaskObjective":
+        """The same task with BiLSTM layers."""
+        changed = copy.copy(self)
+        changed.lstm, changed.frozen = lstm, frozen
+        return changed
 
     @property
     def _reading(self) -> dict:
@@ -226,7 +229,7 @@ class TaskObjective(Objective):
         return {"lstm": self.lstm, "frozen": self.frozen}
 
     def weights(self, batch) -> dict:
-        return {"loss": ops.sum(self.row_weights(batch))}
+        return {"loss": ops.sum(row_weights(batch))}
 
 
 class Classification(TaskObjective):
@@ -244,11 +247,11 @@ class Classification(TaskObjective):
         )
 
     def losses(self, batch, outputs) -> dict:
-        labels, weights = batch["label_ids"], self.row_weights(batch)
+        labels, weights = batch["label_ids"], row_weights(batch)
         return {"loss": losses.cross_entropy(outputs["logits"], labels, weights)}
 
     def metrics(self, batch, outputs) -> dict:
-        labels, weights = batch["label_ids"], self.row_weights(batch)
+        labels, weights = batch["label_ids"], row_weights(batch)
         return {"accuracy": losses.accuracy(outputs["logits"], labels, weights)}
 
 
@@ -259,36 +262,41 @@ class MultiLabel(Classification):
     accuracy the share of labels that are right.
     """
 
-    compared_as = "sides"
+    comparison = Comparison.of("logits", kind="sides")
 
     def losses(self, batch, outputs) -> dict:
         labels = ops.cast(batch["label_ids"], "float32")
         entropy = ops.binary_crossentropy(labels, outputs["logits"], from_logits=True)
-        weights = self.row_weights(batch)
+        weights = row_weights(batch)
         return {"loss": losses.weighted_sum(ops.mean(entropy, axis=-1), weights)}
 
     def metrics(self, batch, outputs) -> dict:
         right = ops.equal(outputs["logits"] > 0, batch["label_ids"] > 0)
         share = ops.mean(ops.cast(right, "float32"), axis=-1)
-        return {"accuracy": losses.weighted_sum(share, self.row_weights(batch))}
+        return {"accuracy": losses.weighted_sum(share, row_weights(batch))}
 
 
 class Regression(TaskObjective):
     """A number; label_values float32 [b]. The loss is the squared error."""
 
     metric_names = ("absolute_error",)
-    compared_as = "numbers"
+    comparison = Comparison.of("logits", kind="numbers")
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
         return _PooledModel(config, 1, **self._reading, seed=seed, dtype=dtype)
 
     def losses(self, batch, outputs) -> dict:
         error = outputs["logits"][:, 0] - batch["label_values"]
-        return {"loss": losses.weighted_sum(ops.square(error), self.row_weights(batch))}
+        return {"loss": losses.weighted_sum(ops.square(error), row_weights(batch))}
 
     def metrics(self, batch, outputs) -> dict:
         error = ops.abs(outputs["logits"][:, 0] - batch["label_values"])
-        return {"absolute_error": losses.weighted_sum(error, self.row_weights(batch))}
+        return {"absolute_error": losses.weighted_sum(error, row_weights(batch))}
+
+
+def _logits_of_tokens(batch, outputs):
+    is_token = ops.cast(batch["input_mask"], "bool")
+    return [ops.where(is_token, logits, _NO_CHOICE) for logits in outputs.values()]
 
 
 class Span(TaskObjective):
@@ -299,7 +307,7 @@ class Span(TaskObjective):
     Source: google-research/bert@eedf571 run_squad.py, create_model and model_fn.
     """
 
-    sequence_outputs = compared = ("start_logits", "end_logits")
+    comparison = Comparison.of("start_logits", "end_logits", logits=_logits_of_tokens)
 
     def check(self, config) -> None:
         super().check(config)
@@ -313,7 +321,7 @@ class Span(TaskObjective):
         if config.attention_direction == "none":
             raise ValueError(
                 f"with the architecture {config.architecture!r}, no token of a text sees "
-                "the question; add BiLSTM layers (--lstm_layers)"
+                "the question; add BiLSTM layers (`lstm_layers`)"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> TaskModel:
@@ -322,7 +330,7 @@ class Span(TaskObjective):
         )
 
     def losses(self, batch, outputs) -> dict:
-        weights = self.row_weights(batch)
+        weights = row_weights(batch)
         (start, weight), (end, _) = (
             losses.cross_entropy(
                 outputs[f"{side}_logits"], batch[f"{side}_positions"], weights
@@ -340,13 +348,7 @@ class Span(TaskObjective):
             for side in ("start", "end")
         ]
         both = ops.cast(ops.logical_and(*right), "float32")
-        return {"accuracy": losses.weighted_sum(both, self.row_weights(batch))}
-
-    def comparable(self, batch, outputs):
-        is_token = ops.cast(batch["input_mask"], "bool")
-        return [
-            ops.where(is_token, outputs[name], _NO_CHOICE) for name in self.compared
-        ]
+        return {"accuracy": losses.weighted_sum(both, row_weights(batch))}
 
 
 class Choice(Classification):
@@ -364,6 +366,11 @@ class Choice(Classification):
         )
 
 
+def _token_weights(batch):
+    weights = ops.cast(batch["label_weights"], "float32")
+    return weights * row_weights(batch)[:, None]
+
+
 class Tagging(TaskObjective):
     """A label for each token that has one; label_ids int [b, s], label_weights [b, s].
 
@@ -372,7 +379,7 @@ class Tagging(TaskObjective):
     Source: the paper, section 5.3.
     """
 
-    sequence_outputs = ("logits",)
+    comparison = Comparison.of("logits", weights=_token_weights)
 
     def __init__(self, num_labels: int):
         self.num_labels = num_labels
@@ -383,23 +390,16 @@ class Tagging(TaskObjective):
         )
 
     def weights(self, batch) -> dict:
-        return {"loss": ops.sum(self._token_weights(batch))}
+        return {"loss": ops.sum(_token_weights(batch))}
 
     def losses(self, batch, outputs) -> dict:
-        weights = self._token_weights(batch)
+        weights = _token_weights(batch)
         return {
             "loss": losses.cross_entropy(outputs["logits"], batch["label_ids"], weights)
         }
 
     def metrics(self, batch, outputs) -> dict:
-        weights = self._token_weights(batch)
+        weights = _token_weights(batch)
         return {
             "accuracy": losses.accuracy(outputs["logits"], batch["label_ids"], weights)
         }
-
-    def comparison_weights(self, batch):
-        return self._token_weights(batch)
-
-    def _token_weights(self, batch):
-        weights = ops.cast(batch["label_weights"], "float32")
-        return weights * self.row_weights(batch)[:, None]

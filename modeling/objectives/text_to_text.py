@@ -1,12 +1,20 @@
 """T5's objective: predict the tokens of a target text from an input text."""
 
-import copy
-import math
-
 from keras import ops
 
-from modeling.architectures.t5_decoder import TextToTextModel, target_weights
-from modeling.objectives.objective import Objective
+from modeling.architectures.t5.t5_decoder import TextToTextModel, target_weights
+from modeling.objectives.objective import (
+    Exporter,
+    Objective,
+    Summary,
+    Wrapped,
+    perplexity,
+)
+
+
+def _perplexity(values, counts):
+    del counts
+    return {"perplexity": perplexity(values["target_loss"] - values.get("z_loss", 0.0))}
 
 
 class TextToText(Objective):
@@ -24,24 +32,16 @@ class TextToText(Objective):
     """
 
     loss_weights = {"target_loss": 1.0}
-    reads_masks = False
-    answers = "text"
-    fits_masked_records = False
-
     metric_names = ("target_accuracy", "z_loss")
-    _is_measured = False
+    exporter = Exporter("text")
+    summary = Summary(_perplexity)
 
     @property
-    def measured(self) -> Objective:
-        """The same without the penalty."""
-        if self._is_measured:
-            return self
-        found = copy.copy(self)
-        found._is_measured, found.metric_names = True, ("target_accuracy",)
-        return found
+    def evaluated_as(self) -> Objective:
+        return WithoutPenalty(self)
 
     def check(self, config) -> None:
-        if not config.has_decoder:
+        if "decoder" not in config.capabilities:
             raise ValueError(
                 'only an encoder with a decoder writes text; set "architecture": "t5"'
             )
@@ -53,19 +53,82 @@ class TextToText(Objective):
         return {"target_loss": ops.sum(target_weights(batch))}
 
     def losses(self, batch, outputs) -> dict:
-        loss = outputs["target_loss"]
-        if self._is_measured:
-            loss -= outputs["z_loss"]
-        return {"target_loss": (loss, ops.sum(target_weights(batch)))}
+        return {"target_loss": (outputs["target_loss"], ops.sum(target_weights(batch)))}
 
     def metrics(self, batch, outputs) -> dict:
         number = ops.sum(target_weights(batch))
-        found = {"target_accuracy": (outputs["target_correct"], number)}
-        if not self._is_measured:
-            found["z_loss"] = (outputs["z_loss"], number)
-        return found
+        return {
+            "target_accuracy": (outputs["target_correct"], number),
+            "z_loss": (outputs["z_loss"], number),
+        }
 
-    def derived(self, values, counts=()) -> dict:
-        del counts
-        entropy = values["target_loss"] - values.get("z_loss", 0.0)
-        return {"perplexity": math.exp(min(entropy, 700.0))}
+
+class WithoutPenalty(Wrapped):
+    """Text to text without the penalty on large logits."""
+
+    metric_names = ("target_accuracy",)
+
+    @property
+    def evaluated_as(self):
+        return self
+
+    def losses(self, batch, outputs) -> dict:
+        loss, weight = self.inner.losses(batch, outputs)["target_loss"]
+        return {"target_loss": (loss - outputs["z_loss"], weight)}
+
+    def metrics(self, batch, outputs) -> dict:
+        known = self.inner.metrics(batch, outputs)
+        return {name: known[name] for name in self.metric_names}
+
+
+class Generation(TextToText):
+    """Learns the targets; evaluations, predictions and exports write greedily.
+
+    Args:
+        max_target_length: the most tokens to write, with the one at the end.
+    """
+
+    def __init__(self, max_target_length: int):
+        self._length = max_target_length
+
+    @property
+    def evaluated_as(self):
+        return _Writing(self, self._length)
+
+    def network(self, config, *, seed=0, dtype="float32") -> TextToTextModel:
+        return _Learner(config, self._length, seed=seed, dtype=dtype)
+
+
+class _Writing(WithoutPenalty):
+    def __init__(self, inner, length):
+        super().__init__(inner)
+        self._length = length
+
+    def network(self, config, *, seed=0, dtype="float32") -> TextToTextModel:
+        return _Writer(config, self._length, seed=seed, dtype=dtype)
+
+
+class _Learner(TextToTextModel):
+    """Predicts targets and, if asked, writes."""
+
+    def __init__(self, config, length, *, seed, dtype):
+        super().__init__(config, seed=seed, dtype=dtype)
+        self._length = length
+
+    @property
+    def required(self):
+        """All: a decoder that knows nothing is no start."""
+        return tuple(variable.path for variable in self.weights)
+
+    def predict(self, batch) -> dict:
+        """The sums of `outputs_of`, and output_ids, int32 [b, length]."""
+        return {**self(batch), "output_ids": self.greedy(batch, self._length)}
+
+
+class _Writer(_Learner):
+    """The same weights for exports."""
+
+    def outputs_of(self, batch, dropouts) -> dict:
+        """-> dict of output_ids, int32 [b, length]."""
+        del dropouts
+        return {"output_ids": self.greedy(batch, self._length)}

@@ -8,14 +8,12 @@ from keras import ops
 
 from modeling import layers, losses
 from modeling.architectures.config import EncoderConfig
+from modeling.architectures.network import WrappedNetwork
 from modeling.objectives import tasks
-from modeling.objectives.around import AroundNetwork
-from modeling.objectives.objective import Objective
-
-_TARGETS = "lm_target_weights"
+from modeling.objectives.objective import Objective, Wrapped, row_weights
 
 
-class WithLanguageModel(Objective):
+class WithLanguageModel(Wrapped):
     """Adds the loss of predicting every next token to the objective of a task.
 
     The loss of a sequence is the mean over its tokens; all sequences weigh the same. Tokens
@@ -31,81 +29,65 @@ class WithLanguageModel(Objective):
     """
 
     def __init__(self, task: Objective, weight: float):
-        self._task = task
+        super().__init__(task)
         of_task = {_own(name): factor for name, factor in task.loss_weights.items()}
         self.loss_weights = {**of_task, "lm_loss": weight}
-        self.metric_names = task.metric_names
-        self.sequence_outputs = task.sequence_outputs
-        self.ranked_outputs = task.ranked_outputs
-
-    @property
-    def measured(self):
-        return self._task.measured
 
     def check(self, config: EncoderConfig) -> None:
-        self._task.check(config)
-        if config.masked_lm_bias is not None:
+        self.inner.check(config)
+        if config.masked_lm.bias is not None:
             raise ValueError(
                 f"the language model of the architecture {config.architecture!r} has "
-                "weights that a task does not have; remove --lm_loss_weight, which is for "
+                "weights that a task does not have; remove `lm_loss_weight`, which is for "
                 "a GPT"
             )
 
     def network(self, config, *, seed=0, dtype="float32") -> "_Model":
-        return _Model(self._task.network(config, seed=seed, dtype=dtype))
-
-    def prepare(self, batch, seed) -> dict:
-        return self._task.prepare(batch, seed)
-
-    def complete(self, batch) -> dict:
-        """Adds the weight of every target, by which the network knows that it trains."""
-        batch = self._task.complete(batch)
-        of_targets, has_targets = self._targets(batch)
-        lengths = ops.maximum(ops.sum(of_targets, axis=1), 1.0)
-        return batch | {_TARGETS: of_targets * (has_targets / lengths)[:, None]}
-
-    def _targets(self, batch):
-        """float32 [sequences, s - 1] and [sequences]: what is predicted and counts."""
-        mask = tasks.sequences(ops.cast(batch["input_mask"], "float32"))
-        rows = self.row_weights(batch)
-        per_row = ops.shape(mask)[0] // ops.shape(rows)[0]
-        of_targets = mask[:, 1:] * ops.repeat(rows, per_row)[:, None]
-        return of_targets, ops.max(of_targets, axis=1)
+        return _Model(self.inner.network(config, seed=seed, dtype=dtype))
 
     def weights(self, batch) -> dict:
-        of_task = {_own(k): v for k, v in self._task.weights(batch).items()}
-        return {**of_task, "lm_loss": ops.sum(self._targets(batch)[1])}
+        of_task = {_own(k): v for k, v in self.inner.weights(batch).items()}
+        return {**of_task, "lm_loss": ops.sum(_targets(batch)[1])}
 
     def losses(self, batch, outputs) -> dict:
-        of_task = {_own(k): v for k, v in self._task.losses(batch, outputs).items()}
-        weight = ops.sum(self._targets(batch)[1])
+        of_task = {_own(k): v for k, v in self.inner.losses(batch, outputs).items()}
+        weight = ops.sum(_targets(batch)[1])
         return {**of_task, "lm_loss": (outputs["lm_loss"], weight)}
 
-    def metrics(self, batch, outputs) -> dict:
-        return self._task.metrics(batch, outputs)
+
+def _targets(batch):
+    """float32 [sequences, s - 1] and [sequences]: what is predicted and counts."""
+    mask = tasks.sequences(ops.cast(batch["input_mask"], "float32"))
+    rows = row_weights(batch)
+    per_row = ops.shape(mask)[0] // ops.shape(rows)[0]
+    of_targets = mask[:, 1:] * ops.repeat(rows, per_row)[:, None]
+    return of_targets, ops.max(of_targets, axis=1)
 
 
 def _own(name):
     return "task_loss" if name == "loss" else name  # "loss" is the sum of all
 
 
-class _Model(AroundNetwork):
+class _Model(WrappedNetwork):
     """A task's network, which in training also returns the language model's loss."""
 
     def __init__(self, network):
         super().__init__(network, name="with_language_model")
         self.built = True
 
-    def call(self, batch, dropouts=layers.no_dropout) -> dict:
-        """The task's outputs; if `complete` saw the batch, also lm_loss, a sum."""
-        if _TARGETS not in batch:
+    def outputs_of(self, batch, dropouts) -> dict:
+        """The task's outputs; in training, also lm_loss, a sum."""
+        if dropouts is layers.no_dropout:
             return self.network(batch, dropouts=dropouts)
         encoded = self.network.encode(batch, dropouts)
         outputs = self.network.answer(encoded, batch, dropouts)
         return outputs | {"lm_loss": self._loss(encoded["sequence_output"], batch)}
 
     def _loss(self, hidden, batch):
-        ids, weights = tasks.sequences(batch["input_ids"]), batch[_TARGETS]
+        ids = tasks.sequences(batch["input_ids"])
+        of_targets, has_targets = _targets(batch)
+        lengths = ops.maximum(ops.sum(of_targets, axis=1), 1.0)
+        weights = of_targets * (has_targets / lengths)[:, None]
         tables = self.encoder.word_embeddings, self.encoder.position_embeddings
         table = ops.concatenate([ops.convert_to_tensor(x) for x in tables])
         hidden = hidden[:, :-1]

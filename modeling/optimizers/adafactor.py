@@ -1,7 +1,4 @@
-"""Adafactor, T5's optimizer, which keeps two vectors for most matrices.
-
-To use it: `--optimizer=adafactor` or `adafactor_constant`; see table.py.
-"""
+"""Adafactor, T5's optimizer, which keeps two vectors for most matrices."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,28 +7,9 @@ import numpy as np
 from keras import ops
 
 from modeling import fusion, layers
-from modeling.optimizers import adam
 
 _FACTORED_FROM = 128  # both axes of a variable must have that many numbers
 _EPSILON, _LEAST_SCALE = 1e-30, 1e-3
-
-
-def learning_rate_by_root(
-    step,
-    peak: float,
-    num_train_steps: int,
-    num_warmup_steps: int,
-    power: float = 1.0,
-):
-    """`peak` for the first num_warmup_steps updates, then falls with the root of `step`.
-
-    With 0.01 and 10,000 it is 1 / sqrt(max(step, 10000)), with which T5 was pre-trained.
-    It does not depend on num_train_steps.
-    """
-    del num_train_steps
-    first = float(max(num_warmup_steps, 1))
-    step = ops.maximum(ops.cast(step, "float32"), first)
-    return peak * ops.sqrt(first / step) ** power
 
 
 class Adafactor:
@@ -43,28 +21,23 @@ class Adafactor:
     weight decay.
 
     Its slots are `<variable path>_slot_vr` and `_slot_vc`, or `_slot_v`, as in the released
-    checkpoints. See `optimization.AdamWeightDecay` for how it is used.
+    checkpoints. See `adam.AdamWeightDecay` for how it is used.
 
     Args:
         variables: what to train; float32.
         shares: path of a variable -> its share of the learning rate, if that is not 1.
-        settings: those of other optimizers, without effect.
     Source: arXiv:1804.04235; tensorflow/mesh@da90793 mesh_tensorflow/optimize.py, class
         AdafactorOptimizer, with the settings of T5.
     """
-
-    learning_rate = staticmethod(learning_rate_by_root)
 
     def __init__(
         self,
         variables: Sequence[keras.Variable],
         *,
-        shares: Mapping[str, float] | None = None,
-        **settings,
+        shares: Mapping[str, float] = {},
     ):
-        del settings
         self.trainable_variables = list(variables)
-        self.shares = shares or {}
+        self.shares = shares
         self._axes = [factored_axes(v.shape) for v in self.trainable_variables]
         self._slots = [
             _make_slots(variable, axes)
@@ -75,11 +48,6 @@ class Adafactor:
     def variables(self) -> list[keras.Variable]:
         """The slots, named as in a checkpoint."""
         return [slot for slots in self._slots for slot in slots]
-
-    def decays(self, path: str) -> bool:
-        """Whether weight decay acts on the variable of this path."""
-        del path
-        return False
 
     def apply(self, gradients: Sequence, learning_rate, step=None, scale=1.0) -> None:
         """Updates variables and slots once; see `AdamWeightDecay.apply`."""
@@ -104,12 +72,6 @@ class Adafactor:
             for slot, moment in zip(slots, moments, strict=True):
                 slot.assign(moment)
             variable.assign(value)
-
-
-class AdafactorConstant(Adafactor):
-    """The same with a rate that stays, with which T5 is fine-tuned."""
-
-    learning_rate = staticmethod(adam.learning_rate_to_constant)
 
 
 def factored_axes(shape: Sequence[int]) -> tuple[int, ...]:

@@ -1,128 +1,121 @@
-"""How gradients become an update: the optimizers by name, and their settings.
+"""How gradients become an update: an algorithm times a schedule, and their settings.
 
-To add an optimizer, add a class to adam.py, or a file next to it, and a row to
-OPTIMIZERS.
+To add an algorithm, add a file and a row to ALGORITHMS; its key is then a value of
+`optimizer`. A schedule is a function and a row of SCHEDULES. A release's combination of
+both is a row of PRESETS.
 
-This module loads no Keras, so that --help can list the names at once; what a row names is
-imported when the row is called.
+This module loads no Keras, so that help texts can list the names at once. What a row names
+is imported when it is used.
 """
 
 import dataclasses
+import pkgutil
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-
-def _adafactor():
-    from modeling.optimizers.adafactor import Adafactor
-
-    return Adafactor
-
-
-def _adafactor_constant():
-    from modeling.optimizers.adafactor import AdafactorConstant
-
-    return AdafactorConstant
-
-
-def _adagrad():
-    from modeling.optimizers.adam import Adagrad
-
-    return Adagrad
-
-
-def _adam_weight_decay():
-    from modeling.optimizers.adam import AdamWeightDecay
-
-    return AdamWeightDecay
-
-
-def _electra_adam():
-    from modeling.optimizers.adam import ElectraAdam
-
-    return ElectraAdam
-
-
-def _fairseq_adam():
-    from modeling.optimizers.adam import FairseqAdam
-
-    return FairseqAdam
-
-
-def _lamb():
-    from modeling.optimizers.adam import Lamb
-
-    return Lamb
-
-
-def _openai_adam():
-    from modeling.optimizers.adam import OpenAiAdam
-
-    return OpenAiAdam
-
-
-def _openai_adam_cosine():
-    from modeling.optimizers.adam import OpenAiAdamCosine
-
-    return OpenAiAdamCosine
-
-
-def _openai_adam_constant():
-    from modeling.optimizers.adam import OpenAiAdamConstant
-
-    return OpenAiAdamConstant
-
-
-def _xlnet_adam():
-    from modeling.optimizers.xlnet_adam import XlnetAdam
-
-    return XlnetAdam
-
-
-def _xlnet_adam_cosine():
-    from modeling.optimizers.xlnet_adam import XlnetAdamCosine
-
-    return XlnetAdamCosine
-
-
-# Each row is a function that imports and returns the class.
-OPTIMIZERS = {
-    "adafactor": _adafactor,
-    "adafactor_constant": _adafactor_constant,
-    "adagrad": _adagrad,
-    "adam_weight_decay": _adam_weight_decay,
-    "electra_adam": _electra_adam,
-    "fairseq_adam": _fairseq_adam,
-    "lamb": _lamb,
-    "openai_adam": _openai_adam,
-    "openai_adam_cosine": _openai_adam_cosine,
-    "openai_adam_constant": _openai_adam_constant,
-    "xlnet_adam": _xlnet_adam,
-    "xlnet_adam_cosine": _xlnet_adam_cosine,
-}
 _OF_ADAM = ("bias_correction", "adam_beta_2", "weight_decay")
-# Settings that an optimizer does not have.
-WITHOUT = {
-    "adafactor": _OF_ADAM,
-    "adafactor_constant": (*_OF_ADAM, "lr_decay_power"),
-    "adagrad": (*_OF_ADAM, "lr_decay_power"),
-    "openai_adam_constant": ("lr_decay_power",),
+
+
+class Algorithm(NamedTuple):
+    """How a gradient, given a rate, changes a variable.
+
+    Attributes:
+        name: "module:class", which is made and used like `adam.AdamWeightDecay`.
+        lr_schedule: a key of SCHEDULES, the usual one.
+        options: the arguments of its constructor that are flags.
+    """
+
+    name: str
+    lr_schedule: str
+    options: tuple[str, ...] = ()
+
+
+class Schedule(NamedTuple):
+    """How the learning rate changes: "module:function", and which flags are arguments."""
+
+    name: str
+    options: tuple[str, ...] = ("lr_decay_power",)
+
+
+class Preset(NamedTuple):
+    """What a release uses.
+
+    Attributes:
+        algorithm: a key of ALGORITHMS.
+        lr_schedule: a key of SCHEDULES; None if it is the algorithm's.
+        settings: arguments of the algorithm, whatever the flags say.
+        undecayed: more of them, if weight_decay=0.
+    """
+
+    algorithm: str
+    lr_schedule: str | None = None
+    settings: Mapping[str, object] = {}
+    undecayed: Mapping[str, object] = {}
+
+
+_HERE = "modeling.optimizers"
+ALGORITHMS = {
+    "adam": Algorithm(f"{_HERE}.adam:AdamWeightDecay", "bert", _OF_ADAM),
+    "lamb": Algorithm(f"{_HERE}.adam:Lamb", "bert", _OF_ADAM),
+    "adagrad": Algorithm(f"{_HERE}.adagrad:Adagrad", "constant"),
+    "adafactor": Algorithm(f"{_HERE}.adafactor:Adafactor", "inverse_root"),
 }
-# Those with a lowest learning rate.
-HAVE_LOWEST_RATE = ("xlnet_adam", "xlnet_adam_cosine")
+_TO_RATIO = ("lr_decay_power", "min_lr_ratio")
+SCHEDULES = {
+    "bert": Schedule(f"{_HERE}.schedules:bert"),
+    "from_peak": Schedule(f"{_HERE}.schedules:from_peak"),
+    "times_warmup": Schedule(f"{_HERE}.schedules:times_warmup"),
+    "cosine": Schedule(f"{_HERE}.schedules:cosine"),
+    "constant": Schedule(f"{_HERE}.schedules:constant", ()),
+    "inverse_root": Schedule(f"{_HERE}.schedules:inverse_root"),
+    "to_ratio": Schedule(f"{_HERE}.schedules:to_ratio", _TO_RATIO),
+    "cosine_to_ratio": Schedule(f"{_HERE}.schedules:cosine_to_ratio", _TO_RATIO),
+}
+
+# facebookresearch/fairseq@3d262bb optim/adam.py, class Adam.
+_FAIRSEQ = {"bias_correction": True, "corrected": "quotient", "not_decayed": "(?!)"}
+# openai/finetune-transformer-lm@a69b5c4 opt.py, adam.
+_OPENAI = {"bias_correction": True, "corrected": "rate", "epsilon": 1e-8}
+# zihangdai/xlnet@bbaa3a6 model_utils.py, get_train_op: two optimizers, of which the one
+# with weight decay is BERT's that also decays the biases of queries, r_w_bias and others.
+_XLNET = {
+    "corrected": "quotient",
+    "not_decayed": "LayerNorm|layer_norm|(?<!r_[wrs]_)bias",
+}
+_XLNET_UNDECAYED = {"bias_correction": True, "epsilon": 1e-8}
+PRESETS = {
+    "adafactor_constant": Preset("adafactor", "constant"),
+    "adam_weight_decay": Preset("adam"),
+    "electra_adam": Preset("adam", "times_warmup"),
+    "fairseq_adam": Preset("adam", "from_peak", _FAIRSEQ),
+    "openai_adam": Preset("adam", "times_warmup", _OPENAI),
+    "openai_adam_cosine": Preset("adam", "cosine", _OPENAI),
+    "openai_adam_constant": Preset("adam", "constant", _OPENAI),
+    "xlnet_adam": Preset("adam", "to_ratio", _XLNET, _XLNET_UNDECAYED),
+    "xlnet_adam_cosine": Preset("adam", "cosine_to_ratio", _XLNET, _XLNET_UNDECAYED),
+}
+
+
+def optimizers() -> tuple[str, ...]:
+    """The names of optimizers: presets, and algorithms as they are."""
+    return tuple(sorted({*ALGORITHMS, *PRESETS}))
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
+class OptimizerSettings:
     """How gradients become an update; the fields have the names of flags.
 
     Attributes:
-        optimizer: a key of OPTIMIZERS.
+        optimizer: one of `optimizers()`.
+        lr_schedule: a key of SCHEDULES; None if it is the optimizer's.
         clip_norm: the largest norm of all gradients together; 0 leaves them as they are.
-        lr_decay_power: see `optimization.learning_rate`.
+        lr_decay_power: see `schedules.bert`.
         layerwise_lr_decay: see `layerwise_shares`.
-        min_lr_ratio: of the last learning rate to the highest; for HAVE_LOWEST_RATE.
+        min_lr_ratio: of the last learning rate to the highest.
     """
 
     optimizer: str = "adam_weight_decay"
+    lr_schedule: str | None = None
     bias_correction: bool = False
     adam_beta_2: float = 0.999
     weight_decay: float = 0.01
@@ -131,24 +124,63 @@ class Recipe:
     layerwise_lr_decay: float = 1.0
     min_lr_ratio: float = 0.0
 
+    @property
+    def _preset(self) -> Preset:
+        return PRESETS.get(self.optimizer, Preset(self.optimizer))
+
+    @property
+    def _algorithm(self) -> Algorithm:
+        return ALGORITHMS[self._preset.algorithm]
+
+    @property
+    def schedule(self) -> str:
+        """The key in SCHEDULES of what is used."""
+        usual = self._preset.lr_schedule or self._algorithm.lr_schedule
+        return self.lr_schedule or usual
+
+    def unused(self) -> dict[str, tuple[str, str, tuple[str, ...]]]:
+        """Settings without effect -> the setting that lacks them, its value, and the values
+        that have them.
+        """
+        unused = {}
+        for name, value, row, table in (
+            ("optimizer", self.optimizer, self._algorithm, ALGORITHMS),
+            ("lr_schedule", self.schedule, SCHEDULES[self.schedule], SCHEDULES),
+        ):
+            for option in {o for other in table.values() for o in other.options}:
+                having = tuple(
+                    k for k, other in table.items() if option in other.options
+                )
+                if option not in row.options:
+                    unused[option] = (name, value, having)
+        return unused
+
     def make_for(self, model):
-        """The optimizer, an `AdamWeightDecay`, for a network of an `Objective`."""
+        """The optimizer, such as an `AdamWeightDecay`, for a network of an `Objective`."""
         decay = self.layerwise_lr_decay
         shares = {}
         if decay != 1.0:
             shares = layerwise_shares(model.encoder.stages, decay)
         return self.make(model.trainable_variables, shares)
 
-    def make(self, variables, shares: Mapping[str, float] | None = None):
+    def make(self, variables, shares: Mapping[str, float] = {}):
         """The optimizer for these keras.Variables; `shares` as for `AdamWeightDecay`."""
-        lowest = {"min_lr_ratio": self.min_lr_ratio} if self.min_lr_ratio else {}
-        return OPTIMIZERS[self.optimizer]()(
-            variables,
-            **lowest,
-            weight_decay_rate=self.weight_decay,
-            beta_2=self.adam_beta_2,
-            bias_correction=self.bias_correction,
-            shares=shares or {},
+        settings = {name: getattr(self, name) for name in self._algorithm.options}
+        settings |= self._preset.settings
+        if not self.weight_decay:
+            settings |= self._preset.undecayed
+        made = pkgutil.resolve_name(self._algorithm.name)
+        return made(variables, shares=shares, **settings)
+
+    def learning_rate(self, step, peak, num_train_steps, num_warmup_steps):
+        """float32 scalar: the rate of the update that follows `step` updates."""
+        row = SCHEDULES[self.schedule]
+        return pkgutil.resolve_name(row.name)(
+            step,
+            peak,
+            num_train_steps,
+            num_warmup_steps,
+            **{name: getattr(self, name) for name in row.options},
         )
 
 

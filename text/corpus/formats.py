@@ -125,11 +125,91 @@ def _to_next_cut(file, input_format):
             yield part
 
 
+# --- Ranges of whole documents, each by its own reader -------------------------------
+#
+# Where to cut is known before a file is opened; each reader then moves both ends of its
+# range to where a document begins, and neighbors agree on that place.
+
+
+def ranges(
+    paths: Iterable[str], input_format: str, most_bytes: int
+) -> Iterator[list[Span]]:
+    """Lists spans of about `most_bytes` together, for `whole_documents`.
+
+    Small files share a range. A file that is packed or is one document is not cut.
+    """
+    spans, size = [], 0
+    for path in paths:
+        for span in _uncut(path, input_format, most_bytes):
+            spans.append(span)
+            size += span.size
+            if size >= most_bytes or len(spans) == _PIECE_FILES:
+                yield spans
+                spans, size = [], 0
+    if spans:
+        yield spans
+
+
+def _uncut(path, input_format, most_bytes):
+    # The reader may be on another machine, where the file has another identity.
+    status = sources.status(path)._replace(identity=0)
+    size, start = status.size, 0
+    if not path.endswith(".gz") and input_format != "files":
+        while size - start > most_bytes:
+            yield Span(path, start, start + most_bytes, most_bytes, status=status)
+            start += most_bytes
+    yield Span(path, start, None, size - start, status=status)
+
+
+def whole_documents(span: Span, input_format: str) -> Span | None:
+    """The documents that begin in a span; None if none does.
+
+    One that reaches into the next span, or across several, belongs to the first. Raises
+    ChangedFileError if the file has changed since the span was cut.
+    """
+    start, stop = span.start, span.stop
+    status = sources.refuse_change(span.path, span.status)
+    if start or stop is not None:
+        size = status.size
+        with sources.opened(span.path) as file:
+            if start:
+                start = _next_document(file, start, input_format, stop)
+                if start is None:
+                    return None
+            if stop is not None:
+                stop = _next_document(file, stop, input_format)
+        if stop == size:
+            stop = None  # the end of the file may have to end a document
+        if start == (size if stop is None else stop):
+            return None
+    return Span(span.path, start, stop, span.size, status=status)
+
+
+def _next_document(file, position, input_format, limit=None):
+    """The byte after the first line from a position on that ends a document.
+
+    None if no line that begins before `limit` does; so no one reads all of a long document
+    but its reader.
+    """
+    file.seek(position - 1)
+    for _ in inputs.parts_of_line(file):  # whose beginning may be before
+        pass
+    if input_format == "jsonl":  # there, every line ends one
+        return file.tell()
+    while limit is None or file.tell() < limit:
+        parts = [bool(part.strip()) for part in inputs.parts_of_line(file)]
+        if not any(parts):
+            return file.tell()
+    return None
+
+
+# --- Reading -------------------------------------------------------------------------
+
+
 def read(
     span: Span,
     input_format: str,
     json_field: str,
-    ends_at_file_end: bool,
     max_line_mb: int | None = None,
 ) -> Iterator[str | None]:
     """Yields the sentences of a span, and None wherever a document ends.
@@ -140,16 +220,13 @@ def read(
             line ends a document. "files": running text, one document per file, empty lines
             between paragraphs, whose lines may be broken anywhere. "jsonl": one JSON object
             per line, each a document, with its text in json_field.
-        ends_at_file_end: whether the end of a file ends a document.
         max_line_mb: see `inputs.lines`.
-    Raises:
-        ChangedFileError: the file is not the one that the span was cut from.
-        UserError: a line is too long, not UTF-8 or not JSON, or the field is missing or not
-            a string; names file and line.
+
+    Raises ChangedFileError if the file is not the one that the span was cut from.
     """
     lines = inputs.lines(span.path, span.start, span.stop, span.block, max_line_mb)
     try:
-        yield from _read(span, lines, input_format, json_field, ends_at_file_end)
+        yield from _read(span, lines, input_format, json_field)
     except UserError:
         _refuse_change(span)  # which may be the reason
         raise
@@ -161,14 +238,12 @@ def _refuse_change(span):
         sources.refuse_change(span.path, span.status)
 
 
-def _read(span, lines, input_format, json_field, ends_at_file_end):
-    ends_file = span.stop is None
+def _read(span, lines, input_format, json_field):
     if input_format == "jsonl":
         yield from _json_lines(span, lines, json_field)
-    elif input_format == "files":
+        return
+    if input_format == "files":
         yield from _wrapped_paragraphs(lines)
-        if ends_file:
-            yield None
     else:
         for line in lines:
             line = line.strip()
@@ -178,8 +253,8 @@ def _read(span, lines, input_format, json_field, ends_at_file_end):
                 yield line
             else:
                 yield from split_sentences(line)
-        if ends_at_file_end and ends_file:
-            yield None
+    if span.stop is None:  # the file ends here, and a document with it
+        yield None
 
 
 def _wrapped_paragraphs(lines):

@@ -13,9 +13,8 @@ from text.files import inputs, sources
 
 _BYTES = 4 << 20
 _WINDOWS = 32
-_PACKED_WINDOWS = (
-    8  # a file's first bytes are packed worse, so its beginning must be long
-)
+# A packed file's first bytes are packed worse, so its beginning must be long.
+_PACKED_WINDOWS = 8
 _UNPACKED_BY = 4  # how many times as long the text of a .gz file is, roughly
 _LONGEST_LINE = 8 << 20
 _MOST_UNPACKED = 16 << 20
@@ -25,7 +24,8 @@ class Sample(NamedTuple):
     """A part of the input.
 
     Attributes:
-        parts: spans with their text; those of one part are read together.
+        parts: spans with their text; those of one part are read together. Where the text
+            goes on, each ends as if its file did, for what follows is not its document's.
         size: the number of bytes they take on disk.
         total: that of all files.
         num_files: files that are not empty.
@@ -38,6 +38,20 @@ class Sample(NamedTuple):
     num_files: int
     is_whole: bool
 
+    @property
+    def scale(self) -> float:
+        """How much larger the whole input is."""
+        return self.total / self.size if self.size else 1.0
+
+    def documents(self, number: int, input_format: str) -> float:
+        """How many documents the whole input has, if the sample has this number."""
+        if self.is_whole or input_format == "jsonl":
+            return number * self.scale
+        if input_format == "files":
+            return self.num_files
+        ends = sum(span.stop is None for part in self.parts for span in part)
+        return max(number - ends, 0) * self.scale + self.num_files
+
 
 def take(paths: Iterable[str]) -> Sample:
     """Reads about 4 MB of text: all of it, or lines from places at equal distances.
@@ -45,9 +59,7 @@ def take(paths: Iterable[str]) -> Sample:
     A .gz file can only be read from its beginning. More is read from there, the more of the
     places are in the file.
 
-    Raises:
-        UserError: a line is too long.
-        OSError: a file cannot be read.
+    Raises UserError if a line is too long.
     """
     files = [(path, size) for path in paths if (size := sources.size(path))]
     *begins, total = itertools.accumulate((size for _, size in files), initial=0)
@@ -76,16 +88,14 @@ def take(paths: Iterable[str]) -> Sample:
     text = _BYTES if number == 1 else _BYTES // _WINDOWS
     for (path, size), share in packed.items():
         for span in _beginning(path, share, size, text):
-            if not parts or _length(parts[-1]) >= text:
+            if not parts or sum(len(s.block or b"") for s in parts[-1]) >= text:
                 parts.append([])
             parts[-1].append(span)
     taken = sum(span.size for part in parts for span in part)
     is_whole = number == 1 and taken == total and len(packed) in (0, len(files))
+    if not is_whole:
+        parts = [[*part, last._replace(stop=None)] for *part, last in parts]
     return Sample(parts, taken, total, len(files), is_whole)
-
-
-def _length(part):
-    return sum(len(span.block or b"") for span in part)
 
 
 def _window(path, start, stop, size):

@@ -54,12 +54,7 @@ def split_sentences(text: str) -> list[str]:
     """Splits running text into sentences, in time linear in its length.
 
     A blank line ends a sentence too. Only whitespace is lost: within a sentence it becomes
-    one space, so no sentence contains a line break.
-
-    Args:
-        text: any length, any language; without a stop it is one sentence.
-    Returns:
-        The sentences in order, none of them empty.
+    one space. None of them is empty; a text without a stop is one.
     """
     # If nothing is capitalized, a lowercase letter after a stop means nothing.
     is_cased = not text.islower()

@@ -27,15 +27,11 @@ _FLUSHED_TOKENS = 1 << 20
 class PieceWriter(contextlib.ExitStack):
     """Writes a piece: tokens, lengths of sentences, ends of documents.
 
-    Use it in a `with` block; the files appear when the block succeeds.
+    Use it in a `with` block; the files, whose names begin with `prefix`, appear when the
+    block succeeds. With `with_words`, `add` receives words.
     """
 
     def __init__(self, prefix: str, id_type: np.dtype, with_words: bool):
-        """Args:
-        prefix: start of the files' names.
-        id_type: that of the vocabulary.
-        with_words: whether `add` receives words.
-        """
         super().__init__()
         columns = {
             "tokens": array.array(id_type.char),
@@ -52,10 +48,9 @@ class PieceWriter(contextlib.ExitStack):
         self.num_sentences = 0
 
     def add(self, packed: bytes, words: bytes | None = None) -> None:
-        """Adds a sentence; one without tokens is ignored.
+        """Adds a sentence, its packed ids; one without tokens is ignored.
 
         Args:
-            packed: its ids, of `id_type`.
             words: uint8, one for each id.
         """
         if not packed:
@@ -87,12 +82,7 @@ def blocks(path: str, dtype: np.dtype) -> Iterator[np.ndarray]:
 
 
 def join(prefixes: list[str], path: str, with_words: bool) -> None:
-    """Joins pieces into a corpus, in the given order; documents may span pieces.
-
-    Args:
-        prefixes: as passed to `PieceWriter`.
-        path: prefix of the corpus's files.
-    """
+    """Joins pieces of a `PieceWriter` into a corpus; documents may span pieces."""
     for suffix in ("tokens", "words") if with_words else ("tokens",):
         with replacing(f"{path}.{suffix}") as file:
             for prefix in prefixes:
@@ -135,9 +125,6 @@ class FlatFile:
     """
 
     def __init__(self, path: str, dtype: np.dtype):
-        """Raises:
-        OSError: the file cannot be read.
-        """
         self.dtype = np.dtype(dtype)
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
@@ -156,13 +143,7 @@ class FlatFile:
         return np.frombuffer(content, self.dtype)
 
     def gather(self, starts, lengths) -> np.ndarray:
-        """Reads several runs of elements and concatenates them.
-
-        Args:
-            starts, lengths: of each run, in elements.
-        Returns:
-            array of the file's type [sum of lengths].
-        """
+        """Reads runs of elements, by their starts and lengths, and joins them."""
         size, file = self.dtype.itemsize, self._file
         starts, lengths = np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
         # What follows its predecessor in the file, too, is read with it.
@@ -221,7 +202,6 @@ class Corpus:
         """A corpus in memory.
 
         Args:
-            ids, word_starts: as the attributes.
             sentence_lengths: int64 [num_sentences], in tokens, none of them 0.
             document_lengths: int64 [num_documents], in sentences, none of them 0.
         """

@@ -15,13 +15,7 @@ from text.files import local, sources
 
 @contextlib.contextmanager
 def access(path: str) -> Iterator[None]:
-    """Turns file errors of TensorFlow and Python into one line for the user.
-
-    Only file access belongs inside: everything that fails there is blamed on the path.
-
-    Raises:
-        UserError: names the path and the reason.
-    """
+    """Turns errors of file access inside into one line that names the path."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -35,11 +29,7 @@ def access(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing(path: str, mode: str = "wb"):
-    """Like `local.replacing`, on any file system; creates the folder.
-
-    Raises:
-        UserError: the disk is full or not writable.
-    """
+    """Like `local.replacing`, on any file system; creates the folder."""
     with access(path):
         tf.io.gfile.makedirs(os.path.dirname(path) or ".")
         if not sources.is_remote(path):

@@ -29,17 +29,17 @@ class BeamFiles:
         return bool(inside.metadata_list)
 
     def matching(self, pattern: str) -> list[str]:
-        (found,) = FileSystems.match([pattern])
-        listed = {metadata.path: metadata for metadata in found.metadata_list}
+        (match,) = FileSystems.match([pattern])
+        listed = {metadata.path: metadata for metadata in match.metadata_list}
         self._listed |= listed
         return sorted(listed)
 
     def status(self, path: str) -> sources.Status:
-        found = self._listed.get(path)
-        if found is None:
-            found = FileSystems.get_filesystem(path).metadata(path)
-        changed = int(1e9 * (found.last_updated_in_seconds or 0))
-        return sources.Status(found.size_in_bytes, changed)
+        metadata = self._listed.get(path)
+        if metadata is None:
+            metadata = FileSystems.get_filesystem(path).metadata(path)
+        changed = int(1e9 * (metadata.last_updated_in_seconds or 0))
+        return sources.Status(metadata.size_in_bytes, changed)
 
     def opened(self, path: str) -> io.BufferedIOBase:
         return FileSystems.open(path, compression_type=_AS_IT_IS)

@@ -22,15 +22,9 @@ DAMAGE = gzip.BadGzipFile, EOFError, zlib.error  # what damaged gzip data raises
 
 
 def expand(patterns: list[str]) -> list[str]:
-    """Turns file names and globs into files.
+    """Turns file names and globs into files, each once, sorted within a pattern.
 
-    Args:
-        patterns: names or globs (`**` crosses folders); a name that exists is used
-            literally, whatever characters it contains.
-    Returns:
-        The files, each once, sorted within a pattern.
-    Raises:
-        UserError: a pattern matches no file or names a folder, or there is no pattern.
+    `**` crosses folders. A name that exists is used literally, whatever it contains.
     """
     files = {}
     for pattern in patterns:
@@ -40,17 +34,17 @@ def expand(patterns: list[str]) -> list[str]:
                 f"{os.path.join(pattern, '*.txt')!r}"
             )
         is_name = sources.exists(pattern)
-        found = []
+        matches = []
         for path in [pattern] if is_name else sources.matching(pattern):
             # There may be millions, so most need only one system call.
             if sources.is_file(path):
-                found.append(path)
+                matches.append(path)
             elif not sources.is_folder(path):
                 raise UserError(
                     f"{path}: is not a regular file; a pipe can be read only once, so "
                     "write its text to a file"
                 )
-        if not found:
+        if not matches:
             if sources.exists(joined := ",".join(patterns)):
                 raise UserError(
                     f"{joined}: a comma separates names; rename the file, or write ? for "
@@ -60,7 +54,7 @@ def expand(patterns: list[str]) -> list[str]:
                 f"no file matches {pattern!r} (in {os.getcwd()}); "
                 "separate names and globs with commas"
             )
-        files.update(dict.fromkeys(found))
+        files.update(dict.fromkeys(matches))
     if not files:
         raise UserError("no input file; pass names and globs, separated by commas")
     return list(files)
@@ -84,13 +78,8 @@ def lines(
             read, and a line must begin at `start`.
         block: the text from `start` to `stop`, if it has already been read.
         max_line_mb: the flag that limits the length of a line; None allows any.
-    Raises:
-        UserError: a line is too long or not UTF-8, or the compressed data is damaged; the
-            message starts with `path:line:`.
-        OSError: the file cannot be opened.
     """
-    number = 0
-    position = start
+    number, position = 0, start
     most = -1 if max_line_mb is None else max_line_mb * MB + 1
     with _open(path) if block is None else io.BytesIO(block) as file:
         try:
@@ -110,10 +99,16 @@ def lines(
                 position += len(line)
                 yield line.decode(encoding).rstrip("\n")
         except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            what, convert = "", "convert the file, for example with iconv -t UTF-8"
+            if _is_cp949(error.object):
+                what = ", but probably CP949 (EUC-KR)"
+                convert = (
+                    f"convert it: iconv -f CP949 -t UTF-8 {name(path)!r} > NEW_FILE"
+                )
             raise UserError(
-                f"{name(path)}:{number + lines_before(path, start)}: not UTF-8 (byte "
-                f"0x{error.object[error.start]:02x} after {error.start} bytes of the "
-                "line); convert the file, for example with iconv -t UTF-8"
+                f"{name(path)}:{number + lines_before(path, start)}: not UTF-8{what} (byte "
+                f"0x{byte:02x} after {error.start} bytes of the line); {convert}"
             ) from error
         except DAMAGE as error:
             number += 1 + lines_before(path, start)
@@ -121,6 +116,17 @@ def lines(
                 f"{path}:{number}: the compressed data is damaged ({error}); compress or "
                 "copy the file again"
             ) from error
+
+
+def _is_cp949(line):
+    """Whether bytes make sense as Korean in the encoding that Windows has for it."""
+    try:
+        text = line.decode("cp949")
+    except UnicodeDecodeError:
+        return False
+    others = [character for character in text if not character.isascii()]
+    # Of Chinese in its own encodings, about 60 % would be Hangul.
+    return sum("\uac00" <= other <= "\ud7a3" for other in others) > 0.8 * len(others)
 
 
 def parts_of_line(file: io.BufferedIOBase) -> Iterator[bytes]:

@@ -96,11 +96,7 @@ def read_json(path: str):
 
 
 def refuse_inputs(outputs: Iterable[str], read: Iterable[str]) -> None:
-    """Prevents outputs from replacing inputs, however these are spelled or linked.
-
-    Raises:
-        UserError: an output is also an input.
-    """
+    """Prevents outputs from replacing inputs, however these are spelled or linked."""
     there = {identity: path for path in outputs if (identity := _identity(path))}
     # Mostly there is none, and there may be millions of inputs.
     for path in read if there else ():
@@ -119,13 +115,7 @@ def _identity(path):
 
 
 def take_folder(folder: str, mark: str) -> None:
-    """Creates a folder, or takes up one that has the mark of an earlier call.
-
-    Args:
-        mark: the name of a file that no one else would make.
-    Raises:
-        UserError: the folder contains something, and no mark.
-    """
+    """Creates an empty folder with a file named `mark`, or takes one that has this file."""
     path = os.path.join(folder, mark)
     if os.path.isdir(folder) and os.listdir(folder) and not os.path.exists(path):
         raise UserError(
@@ -148,8 +138,7 @@ def host() -> str:
 def temporary_name(path: str) -> str:
     """Where this process writes what will appear at `path`; a name that only it uses.
 
-    It is in the same folder and names the host and the process. Writers may append endings
-    that begin with a dot.
+    Writers may append endings that begin with a dot.
     """
     folder, name = os.path.split(path)
     name = f".{_shortened(name)}{_MARK}{host()}~{os.getpid()}"
@@ -179,16 +168,16 @@ def remove_temporaries(path: str) -> None:
     """Removes the files that killed processes of this host left next to `path`."""
     folder, name = os.path.split(path)
     beginning = f".{_shortened(name)}{_MARK}"
-    for found in glob.glob(
+    for temporary in glob.glob(
         f"{glob.escape(os.path.join(folder, beginning))}*", include_hidden=True
     ):
-        parts = temporary_parts(os.path.basename(found))
-        if parts and is_left_over(parts) and os.path.isfile(found):
+        parts = temporary_parts(os.path.basename(temporary))
+        if parts and is_left_over(parts) and os.path.isfile(temporary):
             # The id of a process in a container means nothing here, so the lock decides.
             # NFS locks need the file open for writing.
-            with contextlib.suppress(PermissionError), open(found, "r+b") as file:
+            with contextlib.suppress(PermissionError), open(temporary, "r+b") as file:
                 if try_lock(file, fcntl.LOCK_EX):
-                    os.remove(found)
+                    os.remove(temporary)
 
 
 def is_left_over(parts: tuple[str, str, int]) -> bool:
@@ -216,16 +205,12 @@ def locked(path: str, *, shared: bool = False, wait: bool = False) -> Iterator[N
 
     The lock is a file next to it, `.<name>~bert~lock`, which names the holder. It ends with
     the process, however that ends, and the file is removed on release. It works across
-    hosts if the file system's locks do (NFS). If there are no locks, a warning on stderr
-    says so.
+    hosts if the file system's locks do (NFS); without any, a warning says so.
 
     Args:
         shared: for readers: any number of them may hold it together, but not at the same
             time as a writer.
         wait: wait until it is free, however long that takes; for brief uses.
-    Raises:
-        UserError: another process holds it; names the process and its host.
-        OSError: the folder does not exist or is not writable.
     """
     folder, name = os.path.split(os.path.abspath(path))
     if len(os.fsencode(name)) > _LONGEST_NAME:  # others may begin the same way
@@ -299,11 +284,8 @@ def _holder(noted):
 def try_lock(file, kind, place=None, wait=False):
     """Locks an open file; returns False if another process holds it.
 
-    Where there are no locks, it returns True, with a warning if `place` is given.
-
-    Args:
-        kind: fcntl.LOCK_EX or LOCK_SH.
-        place: the file's name, for the warning.
+    Where there are no locks, it returns True, with a warning if `place`, its name, is
+    given.
     """
     try:
         fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)

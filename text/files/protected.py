@@ -11,6 +11,8 @@ from text.files import local
 RUN_RECORD = ".made~bert~record"  # of a run's folder: what is in it
 EXPORT_DESCRIPTION = "export.json"
 DESCRIPTION_SUFFIX = ".description.json"  # of what records are
+NOTES_SUFFIX = ".text.json"  # of what a vocabulary was learned with
+DIGEST = "vocab_sha256"  # in those notes
 _SAVED_MODEL = "saved_model.pb"
 _OF_EXPORT = {EXPORT_DESCRIPTION, "model.onnx", "model.tflite"}
 _WEIGHTS = (
@@ -19,7 +21,6 @@ _WEIGHTS = (
     "*.safetensors",
     "*.safetensors.index.json",
     "pytorch_model*.bin",
-    "params_*",
 )
 # What scripts look for next to weights, and what other programs do.
 _WITH_WEIGHTS = (
@@ -48,18 +49,16 @@ def refuse(
     read: Iterable[str | None],
     *,
     replaces_records: bool = False,
+    replaces_vocabulary: bool = False,
 ) -> None:
-    """Prevents outputs from replacing what a command reads, or a part of what others read.
+    """Prevents outputs from replacing what a command reads, or a part of what others read:
+    a model, a run, an export, a set of records, or a vocabulary that has notes.
 
     A file is known by its identity, however it is spelled or linked to.
 
     Args:
         outputs: local files to write.
         read: files, folders and prefixes of checkpoints that flags name.
-        replaces_records: whether the command may replace records and their description.
-    Raises:
-        UserError: an output is also an input, or a part of a model, a run, an export or
-            a set of records.
     """
     outputs, read = list(outputs), [path for path in read if path]
     local.refuse_inputs(outputs, read)
@@ -73,6 +72,8 @@ def refuse(
         whole = folder.made_of(names, models)
         if not whole and not replaces_records:
             whole = folder.described(names)
+        if not whole and not replaces_vocabulary:
+            whole = folder.noted(names)
         if whole:
             raise UserError(f"{path}: is a part of {whole}; choose another output")
 
@@ -103,14 +104,14 @@ class _Folder:
         return {name, *(n for n, inode in self._numbers.items() if inode == number)}
 
     def made_of(self, names: set[str], models: set[str]) -> str | None:
-        """What a file is a part of, but for records.
-
-        Args:
-            models: folders in which every file that a model may have is one.
-        """
+        """What a file is a part of, but for records; all of a folder in `models` is."""
         if names & self._made:
             return f"the run in {self._path}"
-        if self._is_saved_model or (self._is_export and names & _OF_EXPORT):
+        # In a SavedModel are folders: variables, assets.
+        places = self._path, os.path.dirname(self._path)
+        in_model = any(os.path.exists(os.path.join(p, _SAVED_MODEL)) for p in places)
+        is_export = EXPORT_DESCRIPTION in self._numbers
+        if in_model or (is_export and names & _OF_EXPORT):
             return f"the export in {self._path}"
         is_model = self._path in models or _match(self._numbers, _WEIGHTS)
         if _match(names, _WEIGHTS) or (is_model and _match(names, _WITH_WEIGHTS)):
@@ -122,16 +123,6 @@ class _Folder:
         made = _json(os.path.join(self._path, RUN_RECORD))
         return {RUN_RECORD, *(map(str, made) if isinstance(made, list) else ())}
 
-    @functools.cached_property
-    def _is_export(self):
-        return EXPORT_DESCRIPTION in self._numbers
-
-    @functools.cached_property
-    def _is_saved_model(self):
-        # In it are folders: variables, assets.
-        places = self._path, os.path.dirname(self._path)
-        return any(os.path.exists(os.path.join(p, _SAVED_MODEL)) for p in places)
-
     def described(self, names: set[str]) -> str | None:
         """The records that a file is a part of."""
         for name in self._numbers:
@@ -139,6 +130,15 @@ class _Folder:
                 path = os.path.join(self._path, name)
                 if names & {name, *_files(_json(path))}:
                     return f"the records of {path}"
+        return None
+
+    def noted(self, names: set[str]) -> str | None:
+        """The vocabulary that a file is, or whose notes it is."""
+        for name in names:
+            stem = name.removesuffix(NOTES_SUFFIX)
+            notes = _json(os.path.join(self._path, stem + NOTES_SUFFIX))
+            if stem in self._numbers and isinstance(notes, dict) and DIGEST in notes:
+                return f"the vocabulary {os.path.join(self._path, stem)}"
         return None
 
 

@@ -17,13 +17,9 @@ from errors import UserError
 
 
 class Status(NamedTuple):
-    """What shows that a file has changed.
+    """What shows that a file has changed: bytes, and nanoseconds of the last change.
 
-    Attributes:
-        size: in bytes.
-        changed: the time of the last change, in nanoseconds.
-        identity: which file has the name, on this machine; 0 if that cannot be known, as
-            of remote files.
+    `identity` is which file has the name, on this machine; 0 if unknown, as of remote ones.
     """
 
     size: int
@@ -57,11 +53,7 @@ def is_remote(path: str) -> bool:
 
 
 def refuse_remote(path: str) -> None:
-    """For what is written by programs that only write local files.
-
-    Raises:
-        UserError: the path is on another file system.
-    """
+    """Refuses what can only be written to a local folder."""
     if is_remote(path):
         raise UserError(
             f"{path}: this can only be written to a local folder; write it there, and "
@@ -98,20 +90,19 @@ def size(path: str) -> int:
 def status(path: str) -> Status:
     if is_remote(path):
         return _remote.status(path)
-    found = os.stat(path)
-    identity = hash((found.st_dev, found.st_ino))
-    return Status(found.st_size, found.st_mtime_ns, identity)
+    attributes = os.stat(path)
+    identity = hash((attributes.st_dev, attributes.st_ino))
+    return Status(attributes.st_size, attributes.st_mtime_ns, identity)
 
 
 def refuse_change(path: str, before: Status) -> Status:
     """Returns the status of a file that must be as it was.
 
-    Raises:
-        ChangedFileError: it is not.
+    Raises ChangedFileError if it is not.
     """
     now = status(path)
-    known = len(now) if now.identity and before.identity else len(now) - 1
-    if now[:known] == before[:known]:
+    compared = len(now) if now.identity and before.identity else len(now) - 1
+    if now[:compared] == before[:compared]:
         return now
     how = "it was written to or replaced"
     if now.size != before.size:
@@ -123,12 +114,7 @@ def refuse_change(path: str, before: Status) -> Status:
 
 
 def opened(path: str) -> io.BufferedIOBase:
-    """The file, to read bytes from.
-
-    Raises:
-        UserError: it is a device, which may have no end.
-        OSError: it cannot be opened.
-    """
+    """The file, to read bytes from."""
     if is_remote(path):
         return _remote.opened(path)
     if stat.S_ISCHR(os.stat(path).st_mode):
@@ -153,8 +139,8 @@ class _TensorFlowFiles:
 
     def status(self, path):
         with _gfile(path) as gfile:
-            found = gfile.stat(path)
-            return Status(found.length, found.mtime_nsec)
+            attributes = gfile.stat(path)
+            return Status(attributes.length, attributes.mtime_nsec)
 
     def opened(self, path):
         return io.BufferedReader(_RemoteFile(path), buffer_size=1 << 20)
@@ -178,9 +164,9 @@ class _RemoteFile(io.RawIOBase):
 
     def readinto(self, buffer):
         with _gfile(self._path):
-            found = self._file.read(len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
+            content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
 
     def seek(self, offset, whence=io.SEEK_SET):
         begin = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._size}

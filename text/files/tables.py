@@ -4,6 +4,7 @@ import collections
 import csv
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -13,6 +14,8 @@ from errors import UserError
 from text.files import inputs
 
 FORMS = ("tsv", "csv", "jsonl")
+_ABSENT = object()
+_BEFORE_ITEM = re.compile(r"[\s,]*")
 # In the name of the only column, signs of another format; and what helps.
 _SEPARATORS = {
     "\t": "rename it to .tsv",
@@ -34,23 +37,21 @@ def read(
     Args:
         path: "-" is standard input.
         form: one of FORMS; None takes it from the name. In tab-separated tables, quotes
-            are ordinary characters.
+            are ordinary characters. JSON may be one list of objects, too.
         header: whether the first line names the columns; if not, they are numbered from 0.
         skip_bad_lines: skip lines with a different number of columns, with a warning.
         max_line_mb: see `inputs.lines`.
-    Raises:
-        UserError: a line is too long, not in this format or not UTF-8, or there are no
-            lines; names file and line.
-        OSError: the file cannot be opened.
     """
     form = form or form_of(path) or "tsv"
     lines = inputs.lines(path, max_line_mb=max_line_mb)
     if form == "jsonl":
-        return _json_lines(path, lines)
+        return _json_lines(path, lines, max_line_mb)
     if form == "csv":  # an unclosed quote makes one cell of the rest of the file
         csv.field_size_limit(max_line_mb * inputs.MB if max_line_mb else sys.maxsize)
-    lines = {"csv": _csv, "tsv": _tsv}[form](path, lines)
-    return _table(inputs.name(path), lines, header, skip_bad_lines)
+        cells = _csv(path, lines)
+    else:
+        cells = enumerate((x.removesuffix("\r").split("\t") for x in lines), start=1)
+    return _table(inputs.name(path), cells, header, skip_bad_lines)
 
 
 def form_of(path: str) -> str | None:
@@ -61,9 +62,7 @@ def form_of(path: str) -> str | None:
 
 
 def check_different(given, *names: str) -> None:
-    """Raises:
-    UserError: two of these flags name the same column.
-    """
+    """Raises UserError if two of these flags name the same column."""
     flags = {}
     for name in names:
         column = getattr(given, name)
@@ -74,30 +73,36 @@ def check_different(given, *names: str) -> None:
 
 
 def header_of(place: str) -> str:
-    """Where the names of the columns are of a line at `place`, both as "file:line".
-
-    A line of JSON has names of its own.
-    """
+    """The "file:line" of the columns' names; of a line of JSON, its own."""
     path = place.rpartition(":")[0]
     return place if form_of(path) == "jsonl" else f"{path}:1"
 
 
 def cell(values: Mapping, column: str, where: str, flags: str):
-    """What a row has in a column.
+    """What a row has in a column; "a.b" is the b within a JSON object a.
 
     Args:
-        values: of the row, by column.
         where: the row, as "file:line".
         flags: those that name the columns, for the error.
-    Raises:
-        UserError: there is no such column.
     """
-    if column not in values:
+    found = get(values, column, _ABSENT)
+    if found is _ABSENT:
         names = listed(values, form_of(where.rpartition(":")[0]))
         raise UserError(
             f"{header_of(where)}: has no column {column!r}, only {names}; check {flags}"
         )
-    return values[column]
+    return found
+
+
+def get(values: Mapping, column: str | int | None, default=None):
+    """The same, or a default if the row has no such column."""
+    if column in values or not isinstance(column, str):
+        return values.get(column, default)
+    outer, _, inner = column.partition(".")
+    within = values.get(outer)
+    return (
+        get(within, inner, default) if inner and isinstance(within, dict) else default
+    )
 
 
 def listed(names: Iterable, form: str | None) -> str:
@@ -115,21 +120,11 @@ def listed(names: Iterable, form: str | None) -> str:
 
 
 def text(values: Mapping, column: str, where: str, flags: str) -> str:
-    """The same, where it must be a text.
-
-    Raises:
-        UserError: also if it is something else.
-    """
-    found = cell(values, column, where, flags)
-    if not isinstance(found, str):
-        raise UserError(f"{where}: {column!r} is {found!r:.40}, not text")
-    return found
-
-
-def _tsv(path, lines):
-    del path
-    for number, line in enumerate(lines, start=1):
-        yield number, line.removesuffix("\r").split("\t")
+    """The same, where it must be a text."""
+    value = cell(values, column, where, flags)
+    if not isinstance(value, str):
+        raise UserError(f"{where}: {column!r} is {value!r:.40}, not text")
+    return value
 
 
 def _csv(path, lines):
@@ -200,24 +195,56 @@ def _check_names(names, where):
         )
 
 
-def _json_lines(path, lines):
+def _json_lines(path, lines, max_line_mb):
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        try:
-            values = json.loads(line, parse_constant=_refuse_constant)
-            if "\\u" in line:  # may be an unpaired surrogate, which no file can contain
-                json.dumps(values, ensure_ascii=False).encode("utf-8")
-        except (ValueError, RecursionError) as error:
-            raise UserError(
-                f"{inputs.name(path)}:{number}: not JSON: {error}"
-            ) from error
-        if not isinstance(values, dict):
-            raise UserError(
-                f"{inputs.name(path)}:{number}: not a JSON object: {line.strip()[:40]}; "
-                "write one object per line"
-            )
-        yield number, values
+        if number == 1 and line.lstrip().startswith("["):
+            yield from _json_list(path, "\n".join([line, *lines]), max_line_mb)
+            return
+        values = _parsed(path, number, line)
+        yield number, _object(path, number, values, line.strip())
+
+
+def _json_list(path, content, max_line_mb):
+    """The objects of one list, each with the line on which it begins."""
+    if max_line_mb and len(content) > max_line_mb * inputs.MB:
+        raise UserError(
+            f"{inputs.name(path)}: a JSON list is read as a whole, and this one is longer "
+            f"than --max_line_mb={max_line_mb}; raise the limit if there is enough memory"
+        )
+    values = _parsed(path, 1, content)
+    if not values:
+        raise UserError(f"{inputs.name(path)}:1: the list is empty")
+    decode, number, place = json.JSONDecoder().raw_decode, 1, content.index("[") + 1
+    for value in values:
+        begin = _BEFORE_ITEM.match(content, place).end()
+        number += content.count("\n", place, begin)
+        yield number, _object(path, number, value, content[begin : begin + 40])
+        _, place = decode(content, begin)
+        number += content.count("\n", begin, place)
+
+
+def _parsed(path, number, content):
+    """What a line of JSON contains; `number` is that of its first line."""
+    try:
+        values = json.loads(content, parse_constant=_refuse_constant)
+        if "\\u" in content:  # may be an unpaired surrogate, which no file can contain
+            json.dumps(values, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:
+        number += getattr(error, "lineno", 1) - 1
+        message = getattr(error, "msg", error) if "\n" in content else error
+        raise UserError(f"{inputs.name(path)}:{number}: not JSON: {message}") from error
+    return values
+
+
+def _object(path, number, values, shown):
+    if not isinstance(values, dict):
+        raise UserError(
+            f"{inputs.name(path)}:{number}: not a JSON object: {shown[:40]}; write one "
+            "object per line, or a list of objects"
+        )
+    return values
 
 
 def _refuse_constant(name):

@@ -27,8 +27,6 @@ _RAISED = re.compile(
     r"(.*?)(?: \[while running|$)",
     re.MULTILINE,
 )
-
-
 # The others hand what they do not know to a job server.
 _KNOW_THEIR_OPTIONS = ("DirectRunner", "DataflowRunner")
 
@@ -37,18 +35,13 @@ class Pipeline:
     """A pipeline for one set of records. Beam reaches this process's remote files."""
 
     def __init__(self, runner: str, beam_options: str):
-        """Args:
-            runner: the name of a Beam runner.
-            beam_options: Beam's own flags, as on a command line.
-        Raises:
-            UserError: there is no such runner, or its options are not flags.
-        """
+        """`beam_options` are Beam's own flags, as on a command line."""
         try:
-            given = shlex.split(beam_options)
+            flags = shlex.split(beam_options)
             if runner == "DirectRunner":
                 logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-                given = [*_DIRECT, *given]
-            options = PipelineOptions([f"--runner={runner}", *given])
+                flags = [*_DIRECT, *flags]
+            options = PipelineOptions([f"--runner={runner}", *flags])
             _refuse_unknown(runner, options)
             self._pipeline = beam.Pipeline(options=options)
         except ValueError as error:
@@ -60,15 +53,12 @@ class Pipeline:
     def generate(
         self, settings: Settings, patterns: list[str], overwrite: bool = False
     ) -> tuple[Description, bool]:
-        """Writes the records and their description.
+        """Writes the records and their description; returns it, and whether all existed
+        already.
 
         Args:
             settings: with the files of `patterns`.
             patterns: files and globs, which a worker lists again.
-        Returns:
-            the description, and whether everything already existed.
-        Raises:
-            UserError: the text or the outputs do not allow it.
         """
         for path in (*settings.input_files, *settings.output_files):
             if not self._shares_disks and not sources.is_remote(path):
@@ -98,8 +88,8 @@ class Pipeline:
         root = os.path.dirname(os.path.abspath(__file__)).removesuffix(
             os.path.join("", "text", "generation")
         )
-        found = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, found)))
+        python_path = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, python_path)))
         beam_steps.build(self._pipeline, job)
         try:
             self._pipeline.run().wait_until_finish()

@@ -13,9 +13,7 @@ are repeated. Workers load no TensorFlow.
 """
 
 import collections
-import contextlib
 import dataclasses
-import gzip
 import os
 import tempfile
 from typing import NamedTuple
@@ -25,11 +23,10 @@ import numpy as np
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
 from errors import UserError
-from text.corpus import ranges
+from text.corpus import formats
 from text.corpus.store import Corpus
 from text.files import beam_files, inputs, sources
 from text.generation import outputs, stages
-from text.generation.permutation import permute, round_keys
 from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
@@ -131,7 +128,7 @@ def _ranges(patterns, job):
     """Yields numbered ranges of the input files."""
     paths = _unchanged(patterns, job)
     yield from enumerate(
-        ranges.ranges(paths, job.settings.input_format, job.range_bytes)
+        formats.ranges(paths, job.settings.input_format, job.range_bytes)
     )
 
 
@@ -163,7 +160,7 @@ class _Tokenize(beam.DoFn):
     def process(self, numbered):
         number, spans = numbered
         settings = self._job.settings
-        whole = [ranges.whole_documents(s, settings.input_format) for s in spans]
+        whole = [formats.whole_documents(s, settings.input_format) for s in spans]
         counts = collections.Counter(dict.fromkeys(COUNTED, 0))
         documents, sentences = [], []
         encoded = stages.encoded(settings, self._tokenizer, filter(None, whole))
@@ -200,12 +197,8 @@ class _Tokenize(beam.DoFn):
 
 
 class _Text(NamedTuple):
-    """What the whole text is.
-
-    Attributes:
-        firsts: the rank of each range's first document.
-        blocks: how many there will be.
-        counts: those of all ranges.
+    """What the whole text is: the rank of each range's first document, how many blocks
+    there will be, and the counts of all ranges.
     """
 
     firsts: np.ndarray
@@ -235,7 +228,7 @@ def _assigned(numbered, text, job):
     number, documents = numbered
     total = text.counts["documents"]
     ranks = text.firsts[number] + np.arange(len(documents))
-    places = permute(ranks, total, round_keys(job.rng(_GROUP)))
+    places = stages.permute(ranks, total, stages.round_keys(job.rng(_GROUP)))
     for place, document in zip(places.tolist(), documents, strict=True):
         yield place * text.blocks // total, (place, document)
 
@@ -264,14 +257,14 @@ class _Make(beam.DoFn):
         file = int(self._job.rng(_FILE, block).integers(num_files))
         counts, by_file = collections.Counter(), np.zeros(num_files, np.int64)
         for number in range(settings.dupe_factor):
-            examples, noted = self._pass(corpus, block, number)
-            counts.update(noted)
+            examples, pass_counts = self._pass(corpus, block, number)
+            counts.update(pass_counts)
             rng = self._job.rng(_ORDER, block, number)
             keys = rng.integers(0, 1 << 64, len(examples), np.uint64)
             for i in range(min(num_files, len(examples))):
-                to, mine = (file + i) % num_files, slice(i, None, num_files)
-                rows = _Rows.of((block, number), keys[mine], examples[mine])
-                by_file[to] += len(examples[mine])
+                to, some = (file + i) % num_files, slice(i, None, num_files)
+                rows = _Rows.of((block, number), keys[some], examples[some])
+                by_file[to] += len(examples[some])
                 yield to, tuple(rows)
             file = (file + len(examples)) % num_files
         yield TaggedOutput(_NOTES, (dict(counts), by_file.tolist()))
@@ -302,13 +295,13 @@ class _Make(beam.DoFn):
         counts = collections.Counter(counts, instances=len(planned))
         examples = []
         for start in range(0, len(planned), _BATCH_ROWS):
-            batch, noted = instances.assemble(
+            batch, batch_counts = instances.assemble(
                 corpus,
                 planned[start : start + _BATCH_ROWS],
                 vocabulary,
                 job.rng(_MASK, block, number, start),
             )
-            counts.update(noted)
+            counts.update(batch_counts)
             examples += encoding.encode(batch, instances.schema())
         return examples, counts
 
@@ -328,13 +321,8 @@ def _row_counts(notes, job):
 
 
 class _Rows(NamedTuple):
-    """Some rows of a file.
-
-    Attributes:
-        origin: block and pass.
-        keys: bytes of uint64; rows are in the order of these.
-        sizes: bytes of int64, the sizes of the serialized examples.
-        content: the examples.
+    """Some rows of a file, from a block and pass, as bytes: keys, by which rows are
+    ordered, the sizes of the serialized examples, and these.
     """
 
     origin: tuple[int, int]
@@ -361,11 +349,10 @@ def _written(grouped, checked, job):
     of_part = np.repeat(np.arange(len(parts)), [len(x) for x in sizes])
     order = np.argsort(keys, kind="stable")
     offsets, position = [], 0
-    with beam_files.replacing(path) as file_, contextlib.ExitStack() as stack:
-        if job.settings.gzip_compress:
-            # Without name and time, equal records give equal bytes.
-            packed = gzip.GzipFile("", "wb", fileobj=file_, mtime=0, compresslevel=1)
-            file_ = stack.enter_context(packed)
+    with (
+        beam_files.replacing(path) as plain,
+        stages.packed(plain, job.settings) as opened,
+    ):
         for i in range(0, len(order), descriptions.OFFSET_EVERY):
             some = order[i : i + descriptions.OFFSET_EVERY]
             places = (x[some].tolist() for x in (of_part, starts, stops))
@@ -374,7 +361,7 @@ def _written(grouped, checked, job):
             )
             offsets.append(position)
             position += len(framed)
-            file_.write(framed)
+            opened.write(framed)
     output = {"file": os.path.basename(path), "instances": len(order)}
     if job.settings.gzip_compress:
         return file, output | {"bytes": sources.size(path)}

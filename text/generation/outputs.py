@@ -18,7 +18,7 @@ import numpy as np
 
 from errors import UserError
 from text.files import local, protected, sources
-from text.instances.kinds import RowOptions
+from text.instances.table import RowOptions
 from text.records.descriptions import Description
 
 _DEFAULTS = {
@@ -31,12 +31,7 @@ _OTHER_FILES = 256  # that a process has open in addition to the locks
 
 
 def refuse_overlaps(settings) -> None:
-    """Keeps a run's outputs apart from its inputs and from its other files.
-
-    Raises:
-        UserError: an output is an input, the vocabulary or the description, is in the
-            folder of the unfinished work, or is a part of a model, a run or an export.
-    """
+    """Keeps a run's outputs apart from its inputs and from its other files."""
     work_folder = os.path.realpath(settings.work_folder)
     description = os.path.realpath(settings.description_file)
     for path in settings.output_files:
@@ -56,9 +51,7 @@ def refuse_overlaps(settings) -> None:
 
 
 def refuse_folders(settings) -> None:
-    """Raises:
-    UserError: an output is a folder.
-    """
+    """Raises UserError if an output is a folder."""
     for path in _local(settings.output_files):
         if os.path.isdir(path):
             raise UserError(
@@ -69,11 +62,6 @@ def refuse_folders(settings) -> None:
 
 @contextlib.contextmanager
 def _folders(settings):
-    """Creates the folders of the outputs, and removes those that stay empty.
-
-    Raises:
-        UserError: an output is a folder, or its folder is a file.
-    """
     refuse_folders(settings)
     with contextlib.ExitStack() as stack:
         for path in _local(settings.output_files):
@@ -110,10 +98,6 @@ def locked(settings) -> Iterator[None]:
     """Keeps other processes from writing any of the outputs, except remote ones.
 
     Creates the folders of the outputs, and removes those that stay empty.
-
-    Raises:
-        UserError: another process is writing one, there are more than may be open, or one
-            cannot be written.
     """
     paths = sorted(set(map(os.path.realpath, _local(_paths(settings)))))
     _allow_open_files(len(paths) + _OTHER_FILES)
@@ -158,54 +142,35 @@ def summary(
 ) -> dict:
     """Identifies input files by the path, size and modification time of each.
 
-    Args:
-        statuses: those of the files, if they are known.
+    Their statuses may be given if they are known.
     """
     statuses = map(sources.status, paths) if statuses is None else statuses
-    listed = zip(paths, statuses, strict=True)
-    return _summary((path, size, changed) for path, (size, changed, _) in listed)
-
-
-def statuses(paths: Sequence[str], origin: dict) -> np.ndarray:
-    """int64 [files, 3]: the `sources.Status` of each input file.
-
-    Raises:
-        ChangedFileError: they are not those of the origin.
-    """
-    kind = np.dtype((np.int64, len(sources.Status._fields)))
-    found = np.fromiter(map(sources.status, paths), kind, len(paths))
-    if summary(paths, found.tolist()) != origin["inputs"]:
-        raise sources.ChangedFileError(
-            f"{', '.join(paths[:3])}: input files have changed while they were read; when "
-            "nothing changes them any more, run the same command again"
-        )
-    return found
-
-
-def _summary(listed: Iterable[tuple[str, int, int]]) -> dict:
-    """Identifies files by the path, size in bytes and modification time (ns) of each."""
     digest, count, total = hashlib.sha256(), 0, 0
-    for path, size, changed in listed:
+    for path, (size, changed, _) in zip(paths, statuses, strict=True):
         digest.update(b"%s\0%d %d\n" % (os.fsencode(path), size, changed))
         count += 1
         total += size
     return {"files": count, "bytes": total, "sha256": digest.hexdigest()}
 
 
-def summarized(origin: dict | None) -> dict | None:
-    """An origin in the current format.
+def statuses(paths: Sequence[str], origin: dict) -> np.ndarray:
+    """int64 [files, 3]: the `sources.Status` of each input file.
 
-    Earlier versions listed all input files. Flags that they did not have get their
-    defaults.
+    Raises ChangedFileError if they are not those of the origin.
     """
-    if not origin:
-        return origin
-    inputs = origin["inputs"]
-    return {
-        **origin,
-        "flags": _DEFAULTS | origin["flags"],
-        "inputs": _summary(inputs) if isinstance(inputs, list) else inputs,
-    }
+    kind = np.dtype((np.int64, len(sources.Status._fields)))
+    columns = np.fromiter(map(sources.status, paths), kind, len(paths))
+    if summary(paths, columns.tolist()) != origin["inputs"]:
+        raise sources.ChangedFileError(
+            f"{', '.join(paths[:3])}: input files have changed while they were read; when "
+            "nothing changes them any more, run the same command again"
+        )
+    return columns
+
+
+def completed(origin: dict | None) -> dict | None:
+    """An origin in which flags that were not noted have their defaults."""
+    return origin and {**origin, "flags": _DEFAULTS | origin["flags"]}
 
 
 def finished(settings, origin) -> Description | None:
@@ -214,7 +179,7 @@ def finished(settings, origin) -> Description | None:
         FileNotFoundError, UserError, ValueError, KeyError, TypeError
     ):
         description = Description.read(settings.description_file)
-        made_of = summarized(description.origin)
+        made_of = completed(description.origin)
         same = ("flags", "inputs", "vocab_sha256", ENGINE)
         if all(made_of.get(key) == origin.get(key) for key in same) and all(
             sources.size(path) == output["bytes"]
@@ -226,11 +191,7 @@ def finished(settings, origin) -> Description | None:
 
 
 def refuse_what_is_there(settings, folder) -> None:
-    """Protects the files of another run.
-
-    Raises:
-        UserError: an output exists, or an unfinished run with other settings.
-    """
+    """Protects the files of another run."""
     other = folder.unfinished_origin()
     if other and not folder.failure():
         raise UserError(
@@ -242,11 +203,9 @@ def refuse_what_is_there(settings, folder) -> None:
 
 
 def refuse_outputs(settings, origin) -> None:
-    """Raises:
-    UserError: an output exists.
-    """
-    found = [path for path in _paths(settings) if sources.exists(path)]
-    if not found:
+    """Raises UserError if an output exists."""
+    existing = [path for path in _paths(settings) if sources.exists(path)]
+    if not existing:
         return
     different = ""
     with contextlib.suppress(
@@ -256,13 +215,13 @@ def refuse_outputs(settings, origin) -> None:
         if differences := _differences(origin, other):
             different = f" (different: {differences})"
     raise UserError(
-        f"{found[-1]}: already exists{different}; add --overwrite to replace it, or choose "
-        "another --output_file"
+        f"{existing[-1]}: already exists{different}; add --overwrite to replace it, or "
+        "choose another --output_file"
     )
 
 
 def _differences(origin, other):
-    other = summarized(other)
+    other = completed(other)
     flags = other["flags"]
     differing = [
         f"--{name}={flags.get(name)} there, {value} here"

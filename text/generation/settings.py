@@ -6,27 +6,31 @@ import options
 from errors import UserError
 from text.corpus import formats
 from text.files import inputs
-from text.instances.kinds import RowOptions
+from text.instances.table import RowOptions
 from text.records import descriptions
-from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import MASK
 
 _LONGEST = 1 << 15
-_MOST_PASSES = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class GenerationOptions(TokenizerOptions, RowOptions):
-    """The flags that, together with the text, determine the bytes of the records."""
+    """Text. With the flags of records, these determine the bytes."""
 
     vocab_file: str = options.field(
         help="The vocabulary: a WordPiece vocab.txt, a SentencePiece .model, vocab.json "
         "or its folder for byte-level BPE, or encoder_bpe_40000.json for GPT-1's BPE."
     )
-    random_seed: int = options.field(12345, help="Seed of all random choices.")
+    random_seed: int = options.field(
+        12345, help="Seed of all random choices.", at_least=0
+    )
     dupe_factor: int = options.field(
-        10, help="Passes over the text, each with different pairs and masks."
+        10,
+        help="Passes over the text, each with different pairs and masks.",
+        at_least=1,
+        at_most=10_000,
     )
     input_format: str = options.field(
         "sentences",
@@ -39,20 +43,20 @@ class GenerationOptions(TokenizerOptions, RowOptions):
     json_field: str = options.field(
         "text", help="The key of the text, with --input_format=jsonl."
     )
-    documents_span_files: bool = options.field(
-        False,
-        help="Let a document continue in the next file unless an empty line ends it, as "
-        "in the release.",
-    )
     gzip_compress: bool = options.field(False, help="Compress the records with gzip.")
 
     def __post_init__(self):
-        self.check_range(8, _LONGEST, "max_seq_length")
-        self.check_range(1, _LONGEST, "max_predictions_per_seq")
-        self.check_range(1, _MOST_PASSES, "dupe_factor")
-        self.check_range(0, None, "random_seed")
-        shares = ("masked_lm_prob", "short_seq_prob", "mask_share", "random_share")
-        self.check_range(0, 1, *shares)
+        super().__post_init__()
+        # Not declared: records from elsewhere may have other lengths.
+        for name, least in (("max_seq_length", 8), ("max_predictions_per_seq", 1)):
+            bounds = options.Bounds(at_least=least, at_most=_LONGEST)
+            if getattr(self, name) not in bounds:
+                raise UserError(f"--{name}={getattr(self, name)}: must be {bounds}")
+        if self.ngram > self.max_seq_length:
+            raise UserError(
+                f"--ngram={self.ngram}: must be at most --max_seq_length="
+                f"{self.max_seq_length}"
+            )
         if not self.masked_lm_prob:
             raise UserError(
                 "--masked_lm_prob=0: leaves nothing to predict; must be above 0"
@@ -66,29 +70,11 @@ class GenerationOptions(TokenizerOptions, RowOptions):
                 f"--masking={self.masking}, every pass would write the same records; use "
                 "--dupe_factor=1"
             )
-        self.check_range(1, self.max_seq_length, "ngram")
-        if self.ngram == 1 and not self.favor_shorter_ngram:
-            raise UserError("--favor_shorter_ngram=false needs --ngram=2 or more")
-        if self.lone_sentences != "extend" and self.instances != "sentence_order":
-            raise UserError(
-                f"--lone_sentences={self.lone_sentences} needs --instances=sentence_order"
-            )
-        self.check_range(0, None, "rows_per_batch", "reuse_len")
-        for name in ("rows_per_batch", "reuse_len"):
-            if getattr(self, name) and not rows.in_order:
-                raise UserError(
-                    f"--{name}={getattr(self, name)} needs --instances=contiguous"
-                )
         if self.word_boundaries == "spaces" and not self.do_whole_word_mask:
             raise UserError("--word_boundaries=spaces needs --do_whole_word_mask")
 
     def make_tokenizer(self) -> Tokenizer:
-        """Makes the tokenizer.
-
-        Raises:
-            UserError: it does not fit the vocabulary's release, or cannot hide words as
-                the records must.
-        """
+        """Makes the tokenizer."""
         tokenizer = self.load_tokenizer(self.vocab_file)
         tokenizer.check_release(self.vocab_file)
         vocabulary = tokenizer.vocabulary
@@ -102,19 +88,6 @@ class GenerationOptions(TokenizerOptions, RowOptions):
             if self.do_whole_word_mask:
                 raise UserError(f"{vocabulary.no_mask}; leave out --do_whole_word_mask")
         return tokenizer
-
-    def check_range(self, least: float, most: float | None, *names: str) -> None:
-        """Raises:
-        UserError: one of these flags is out of range.
-        """
-        for name in names:
-            value = getattr(self, name)
-            # Not turned around: nan is in no range.
-            if not (value >= least and (most is None or value <= most)):
-                wanted = f"at least {least}"
-                if most is not None:
-                    wanted = f"from {least} to {most}"
-                raise UserError(f"--{name}={value}: must be {wanted}")
 
 
 @dataclasses.dataclass(frozen=True)

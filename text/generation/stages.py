@@ -12,39 +12,39 @@ or when. So neither the number of workers nor an interruption changes a byte.
 import bisect
 import collections
 import contextlib
+import dataclasses
 import functools
-import glob
 import gzip
 import itertools
 import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from typing import BinaryIO
 
 import numpy as np
 
 from errors import UserError
 from text.corpus import formats, store
 from text.files import sources
-from text.files.local import read_json, replacing
+from text.files.local import read_json, replacing, write_json
 from text.generation import outputs, work
-from text.generation.permutation import permute, round_keys
 from text.generation.settings import Settings
-from text.instances.kinds import INSTANCES
 from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
 from text.tokenizers.tokenizer import Tokenizer
 
-_FORMAT = 2  # of the description; 1 listed all inputs and had no offsets
+_FORMAT = 2  # of the description
 BLOCK_TOKENS = 1 << 21
 SEGMENT_ROWS = 1 << 16
 BATCH_ROWS = 1 << 11  # both multiples of descriptions.OFFSET_EVERY
 _PLAN, _ORDER, _MASK = range(3)  # the uses of random generators
-# The files a run makes in its folder; earlier versions named pieces text-000000.
+_ROUNDS = 6  # of a permutation
+# The files a run makes in its folder.
 MADE = re.compile(
     r"(origin|settings|room|file-\d+)\.json"
-    r"|((piece|text)-\d+|corpus)\.(json|tokens|words|lengths|ends|sentences|documents)"
-    rf"|plan(-\d+-\d+)?\.(json|{'|'.join({k.suffix for k in INSTANCES.values()})})"
+    r"|(piece-\d+|corpus)\.(json|tokens|words|lengths|ends|sentences|documents)"
+    r"|plan(-\d+-\d+)?\.(json|rows)"
     r"|rows-\d+\.(json|tfrecord)"
 )
 
@@ -52,16 +52,11 @@ MADE = re.compile(
 def make_all(
     settings: Settings, folder: work.Folder, workers: work.Workers
 ) -> tuple[collections.Counter, list[dict]]:
-    """Returns the counts, and a description of each file.
-
-    Raises:
-        UserError: the text does not allow it.
-        OSError: a file cannot be read or written.
-    """
+    """Returns the counts, and a description of each file."""
     counts = collections.Counter()
     _tokenize_all(settings, folder, workers, counts)
-    _plan_all(settings, folder, workers, counts)
-    return counts, _write_all(settings, folder, workers, counts)
+    plan_all(settings, folder, workers, counts)
+    return counts, write_all(settings, folder, workers, counts)
 
 
 def describe(
@@ -88,6 +83,12 @@ def describe(
     )
 
 
+def note_settings(settings: Settings) -> None:
+    """Writes the settings for the tasks, without the input files, which may be many."""
+    flags = dataclasses.asdict(dataclasses.replace(settings, input_files=()))
+    write_json(settings.settings_file, flags)
+
+
 def corpus_path(folder: work.Folder) -> str:
     """The prefix of the tokenized text; noted when the text is needed no longer."""
     return f"{folder.path}/corpus"
@@ -95,21 +96,16 @@ def corpus_path(folder: work.Folder) -> str:
 
 def _tokenize_all(settings, folder, workers, counts):
     path = corpus_path(folder)
-    noted = work.noted(path)
-    if noted is None:
-        prefixes, found = _tokenize_pieces(settings, folder, workers)
-        noted = workers.share.do_once(path, join_corpus, settings, prefixes, found)
-    counts.update(noted)
-    if "sentences" not in noted:  # by an earlier version, which counted by piece
-        for path in sorted(glob.glob(f"{glob.escape(folder.path)}/text-*.json")):
-            counts.update(read_json(path))
+    outcome = work.noted(path)
+    if outcome is None:
+        prefixes, counted = _tokenize_pieces(settings, folder, workers)
+        outcome = workers.share.do_once(path, join_corpus, settings, prefixes, counted)
+    counts.update(outcome)
     refuse_text(settings, len(settings.input_files), counts)
 
 
 def refuse_text(settings: Settings, num_files: int, counts: Mapping) -> None:
-    """Raises:
-    UserError: the text yields no rows, judging by its documents and sentences.
-    """
+    """Refuses a text that yields no rows, judging by its documents and sentences."""
     if not counts["sentences"]:
         raise UserError(
             f"{', '.join(settings.input_files[:3])}: no line of the "
@@ -138,8 +134,8 @@ def _tokenize_pieces(settings, folder, workers):
             yield size, (prefixes[-1], tokenize, settings.settings_file, piece)
 
     counts = collections.Counter()
-    for noted in workers.do_all(tasks(), total, "1/3 tokenizing", "MB", scale=1e6):
-        counts.update(noted)
+    for outcome in workers.do_all(tasks(), total, "1/3 tokenizing", "MB", scale=1e6):
+        counts.update(outcome)
     for path, status in files():
         sources.refuse_change(path, status)
     return prefixes, counts
@@ -153,7 +149,7 @@ def join_corpus(path, settings, prefixes, counts):
     return {**counts, "documents": num_documents}
 
 
-def _plan_all(settings, folder, workers, counts):
+def plan_all(settings, folder, workers, counts):
     file = settings.settings_file
     blocks = list(_blocks(opened(file).corpus))
     tasks = [
@@ -163,37 +159,35 @@ def _plan_all(settings, folder, workers, counts):
     ]
     sized = [(task[-1] - task[-2], task) for task in tasks]
     total = counts["documents"] * settings.dupe_factor
-    for noted in workers.do_all(sized, total, "2/3 planning", "documents"):
-        counts.update(noted)
-    instances = settings.make()
+    for outcome in workers.do_all(sized, total, "2/3 planning", "documents"):
+        counts.update(outcome)
     prefixes = [task[0] for task in tasks]
-    workers.share.do_once(f"{folder.path}/plan", join_plan, prefixes, instances.suffix)
+    workers.share.do_once(f"{folder.path}/plan", join_plan, prefixes)
     refuse_rows(settings, counts["instances"])
 
 
 def refuse_rows(settings: Settings, number: int, empty: bool = False) -> None:
-    """Raises:
-    UserError: there are no rows, or one of the output files would be empty.
-    """
+    """Raises UserError if there are no rows, or one of the output files would be empty."""
     if not number:
         raise UserError(f"{settings.input_files[0]}: {settings.make().none_planned}")
-    together = settings.rows_per_batch or 1
-    if empty or number // together < len(settings.output_files):
+    rows_per_batch = settings.rows_per_batch or 1
+    if empty or number // rows_per_batch < len(settings.output_files):
         raise UserError(
             f"{settings.output_files[-1]}: the text yields {number} instances "
             f"for {len(settings.output_files)} output files; use fewer files or more text"
         )
 
 
-def _write_all(settings, folder, workers, counts):
+def write_all(settings, folder, workers, counts):
     outputs.remove_temporaries(settings)
     workers.share.do_once(f"{folder.path}/room", _make_room, settings)
     tasks, joins, written = [], [], []
     total, num_files = counts["instances"], len(settings.output_files)
-    together = settings.rows_per_batch or 1  # in one file
+    batch_rows = settings.rows_per_batch or 1  # in one file
     for file, path in enumerate(settings.output_files):
         first, last = (
-            total // together * end // num_files * together for end in (file, file + 1)
+            total // batch_rows * end // num_files * batch_rows
+            for end in (file, file + 1)
         )
         written.append({"file": os.path.basename(path), "instances": last - first})
         starts = range(first, last, SEGMENT_ROWS)
@@ -207,12 +201,12 @@ def _write_all(settings, folder, workers, counts):
         if len(segments) > 1:
             join = f"{folder.path}/file-{file}", _join_segments, path, segments
             joins.append((1, join))
-    noted = iter(workers.do_all(tasks, total, "3/3 writing", "instances"))
+    outcomes = iter(workers.do_all(tasks, total, "3/3 writing", "instances"))
     if joins:
         workers.do_all(joins, len(joins), "joining", "files")
     for output, path in zip(written, settings.output_files, strict=True):
         num_segments = -(-output["instances"] // SEGMENT_ROWS)
-        segments = list(itertools.islice(noted, num_segments))
+        segments = list(itertools.islice(outcomes, num_segments))
         output["bytes"] = os.path.getsize(path)
         if offsets := _offsets(segments):
             output["offsets"] = offsets
@@ -226,7 +220,7 @@ def _write_all(settings, folder, workers, counts):
 def _offsets(segments):
     """Where in a file every 1024th record begins, from the notes of its segments.
 
-    None for packed files, and if an earlier version, which noted none, wrote a segment.
+    None for packed files.
     """
     if not all("offsets" in segment for segment in segments):
         return None
@@ -287,7 +281,7 @@ def tokenize(prefix, settings_file, spans):
     shared = opened(settings_file)
     settings, tokenizer = shared.settings, shared.tokenizer
     id_type, with_words = tokenizer.vocabulary.id_type, settings.words_from_spaces
-    given = decomposed = 0
+    number = decomposed = 0
     with store.PieceWriter(prefix, id_type, with_words) as writer:
         for sentence in encoded(settings, tokenizer, spans):
             if sentence is None:
@@ -295,7 +289,7 @@ def tokenize(prefix, settings_file, spans):
                 continue
             packed, words, is_decomposed = sentence
             writer.add(packed, words)
-            given += 1
+            number += 1
             decomposed += is_decomposed
     most = shared.instances.max_num_tokens(tokenizer.vocabulary)
     tokens = unknown = long = 0
@@ -307,7 +301,7 @@ def tokenize(prefix, settings_file, spans):
     return {
         "tokens": tokens,
         "unknown_tokens": unknown,
-        "empty_sentences": given - writer.num_sentences,
+        "empty_sentences": number - writer.num_sentences,
         "long_sentences": long,
         "decomposed_sentences": decomposed,
         "sentences": writer.num_sentences,
@@ -319,9 +313,8 @@ def encoded(
 ) -> Iterator[tuple[bytes, bytes | None, bool] | None]:
     """Yields the sentences of spans, and None wherever a document ends.
 
-    Yields:
-        packed ids; uint8, 1 at the first id between two spaces, if words depend on them;
-        and whether letters were taken apart (`Tokenizer.decomposes`).
+    A sentence is packed ids; uint8, 1 at the first id between two spaces, if words
+    depend on them; and whether letters were taken apart (`Tokenizer.decomposes`).
     """
     # Where spaces matter to the tokenizer, sentences are separated by one.
     space = ""
@@ -344,7 +337,6 @@ def _sentences(settings, spans):
             span,
             settings.input_format,
             settings.json_field,
-            ends_at_file_end=not settings.documents_span_files,
             max_line_mb=settings.max_line_mb,
         )
 
@@ -366,13 +358,13 @@ def plan(prefix, settings_file, number, first, last):
     planned, counts = shared.instances.plan(
         shared.corpus, first, last, shared.tokenizer.vocabulary, rng
     )
-    with replacing(f"{prefix}.{shared.instances.suffix}") as file:
+    with replacing(f"{prefix}.rows") as file:
         planned.tofile(file)
     return {"instances": len(planned), **counts}
 
 
-def join_plan(path, prefixes, suffix):
-    _join_files(f"{path}.{suffix}", [f"{prefix}.{suffix}" for prefix in prefixes])
+def join_plan(path, prefixes):
+    _join_files(f"{path}.rows", [f"{prefix}.rows" for prefix in prefixes])
     return {}
 
 
@@ -391,16 +383,11 @@ def write(prefix, settings_file, path, first, last, total):
     shared = opened(settings_file)
     settings, instances = shared.settings, shared.instances
     order = round_keys(np.random.default_rng([settings.random_seed, _ORDER]))
-    plan = f"{settings.work_folder}/plan.{instances.suffix}"
-    plan = store.FlatFile(plan, instances.planned)
+    plan = store.FlatFile(f"{settings.work_folder}/plan.rows", instances.planned)
     schema = instances.schema()
     counts = collections.Counter()
     offsets = []
-    with replacing(path) as file, contextlib.ExitStack() as stack:
-        if settings.gzip_compress:
-            # Without name and time, equal records give equal bytes.
-            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0, compresslevel=1)
-            file = stack.enter_context(packed)
+    with replacing(path) as plain, packed(plain, settings) as file:
         for start in range(first, last, BATCH_ROWS):
             rows = np.arange(start, min(start + BATCH_ROWS, last))
             if instances.in_order:
@@ -408,7 +395,7 @@ def write(prefix, settings_file, path, first, last, total):
             else:
                 places = permute(rows, total, order)
             planned = plan.gather(places, np.ones_like(rows))
-            batch, noted = instances.assemble(
+            batch, batch_counts = instances.assemble(
                 shared.corpus,
                 planned,
                 shared.tokenizer.vocabulary,
@@ -418,11 +405,22 @@ def write(prefix, settings_file, path, first, last, total):
             for i in range(0, len(examples), descriptions.OFFSET_EVERY):
                 offsets.append(file.tell())
                 file.write(framing.frame(examples[i : i + descriptions.OFFSET_EVERY]))
-            counts.update(noted)
+            counts.update(batch_counts)
         size = file.tell()
     if settings.gzip_compress:
         return counts
     return {**counts, "bytes": size, "offsets": offsets}
+
+
+@contextlib.contextmanager
+def packed(file: BinaryIO, settings: Settings) -> Iterator[BinaryIO]:
+    """A file that packs what is written into another one, or that one itself."""
+    if not settings.gzip_compress:
+        yield file
+        return
+    # Without name and time, equal records give equal bytes.
+    with gzip.GzipFile("", "wb", fileobj=file, mtime=0, compresslevel=1) as packed:
+        yield packed
 
 
 def _join_segments(prefix, path, segments):
@@ -441,3 +439,38 @@ def _join_files(path, parts):
     for part in parts:
         with contextlib.suppress(FileNotFoundError):
             os.remove(part)
+
+
+# === A random order of any number of rows without memory for it ===
+
+
+def permute(indices: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:
+    """Where a keyed permutation of range(size) sends each index, int64.
+
+    A Feistel network permutes the smallest range of a power of four that contains `size`;
+    an index that lands outside goes through it again until it lands inside, so the result
+    is still a permutation. The key, uint64 [6], is a random number for each round.
+    """
+    half = np.uint64(max(1, (int(size - 1).bit_length() + 1) // 2))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    values = indices.astype(np.uint64)
+    outside = np.arange(len(values))
+    while len(outside):
+        left, right = values[outside] >> half, values[outside] & mask
+        for round_key in key:
+            left, right = right, left ^ (_mixed(right ^ round_key) & mask)
+        values[outside] = left << half | right
+        outside = outside[values[outside] >= size]
+    return values.astype(np.int64)
+
+
+def round_keys(rng: np.random.Generator) -> np.ndarray:
+    """A random key for `permute`."""
+    return rng.integers(0, 1 << 64, _ROUNDS, dtype=np.uint64)
+
+
+def _mixed(values):
+    """The finalizer of SplitMix64: every output bit depends on every input bit."""
+    values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return values ^ values >> np.uint64(31)

@@ -27,7 +27,6 @@ _ORIGIN = "origin.json"
 _ENDED = "ended~bert~.json"  # the origin of a job whose files are being removed
 _FAILED = "failed.json"  # why a run that shares the job has given up
 _SHARDS = "shards.json"  # among how many runs the job is shared
-_EARLIER_LOCK = "lock"  # an empty file made by earlier versions
 _SHARD_LOCK = re.compile(rf"\.(?P<shard>shard-\d+){local.LOCK}")
 _POLL_SECONDS = 0.2
 _NEWS_SECONDS = 60.0
@@ -37,14 +36,14 @@ class Folder:
     """Where a job keeps its finished work.
 
     Only one process may use it at a time, while holding a lock on the job's output.
-    """
 
-    def __init__(self, path: str, origin: dict, made: re.Pattern):
-        """Args:
+    Args:
         path: the folder, which `begin` creates.
         origin: what the job is made of, as read from JSON.
         made: matches the names of the files that the job makes in the folder.
-        """
+    """
+
+    def __init__(self, path: str, origin: dict, made: re.Pattern):
         self.path = path
         self.origin = origin
         self._made = made
@@ -64,15 +63,10 @@ class Folder:
             return [self.path]
         if self.unfinished_origin() or os.path.exists(self._file(_ENDED)):
             return []
-        names = [name for name in os.listdir(self.path) if not local.is_own(name)]
-        if any(map(self._is_earlier_lock, names)):  # killed while removing the rest
-            names = [name for name in names if not self._is_made(name)]
-        return sorted(names)
+        return sorted(name for name in os.listdir(self.path) if not local.is_own(name))
 
     def refuse_strangers(self) -> None:
-        """Raises:
-        UserError: the folder, or a file in its place, does not belong to a job.
-        """
+        """Refuses a folder, or a file in its place, that does not belong to a job."""
         if names := self.strangers():
             raise UserError(
                 f"{self.path}: this folder is for unfinished work but contains something "
@@ -100,9 +94,9 @@ class Folder:
             return read_json(self._file(_SHARDS))["number"]
 
     def refuse_shards(self) -> None:
-        """Raises:
-        UserError: a run that shares the job is at work; what it writes would be taken for
-            that of the next job.
+        """Refuses to begin while a run that shares the job is at work.
+
+        What it writes would be taken for that of the next job.
         """
         names = os.listdir(self.path) if os.path.isdir(self.path) else ()
         for name in names:
@@ -138,19 +132,9 @@ class Folder:
         with contextlib.suppress(FileNotFoundError):
             os.replace(self._file(_ORIGIN), self._file(_ENDED))
         for name in os.listdir(self.path):
-            if self._is_made(name) or local.is_own(name):
+            is_made = name in (_FAILED, _SHARDS) or self._made.fullmatch(name)
+            if is_made or local.is_own(name):
                 self._remove_file(name)
-
-    def _is_made(self, name):
-        if name in (_FAILED, _SHARDS) or self._is_earlier_lock(name):
-            return True
-        return self._made.fullmatch(name) is not None
-
-    def _is_earlier_lock(self, name):
-        path = self._file(name)
-        return (
-            name == _EARLIER_LOCK and os.path.isfile(path) and not os.path.getsize(path)
-        )
 
     def _remove_file(self, name):
         path = self._file(name)
@@ -177,14 +161,12 @@ def noted(path: str) -> dict | None:
 
 
 def do(path: str, function: Callable[..., dict], *arguments) -> dict:
-    """Does a task unless it is noted.
+    """Does a task unless it is noted, and returns what is noted.
 
     Args:
         path: the note's path without its suffix; also the first argument of `function`,
             for the names of its files.
         function: returns what to note, a dict of JSON values.
-    Returns:
-        what is noted.
     """
     outcome = noted(path)
     if outcome is None:
@@ -198,11 +180,8 @@ class Share:
     """One of several runs, on one machine or many, that do a job's tasks together.
 
     Run `index` of `count` does every count-th task, and takes the results of the others
-    from their notes. What is to be done once is for run 0.
-
-    Attributes:
-        check: called again and again while it waits for another run; raises what ends this
-            one.
+    from their notes. What is to be done once is for run 0. `check` is called again and
+    again while it waits for another run, and raises what ends this one.
     """
 
     index: int = 0
@@ -220,11 +199,7 @@ class Share:
         return self.wait_until(lambda: noted(path), "shard 0")
 
     def wait_until(self, ready: Callable[[], Any], whom: str) -> Any:
-        """Waits for a value, with a line on stderr every minute.
-
-        Args:
-            ready: returns None or False until then.
-        """
+        """Waits until a value is neither None nor False, with a line every minute."""
         begun = told = time.monotonic()
         while (found := ready()) is None or found is False:
             self.check()
@@ -257,10 +232,6 @@ class Workers:
     Use it in a `with` block. The other processes are spawned, never forked, end with this
     process however it ends, and leave Ctrl-C to it. If the block fails, they end at once:
     unfinished tasks are lost, noted ones are not.
-
-    Args:
-        count: number of processes.
-        share: which tasks are for this run.
     """
 
     def __init__(self, count: int, share: Share | None = None):
@@ -294,17 +265,12 @@ class Workers:
         unit: str,
         scale: float = 1.0,
     ) -> list[dict]:
-        """Does tasks and shows their progress.
+        """Does tasks and shows their progress; returns what each noted, in the given order.
 
         Args:
             tasks: the size of each task and its arguments to `do`; consumed only as
                 processes become free, so a generator's tasks are never all in memory.
             total: the sum of the sizes; divided by `scale`, it is in `unit`.
-        Returns:
-            what each noted, in the given order.
-        Raises:
-            UserError: a task raised it.
-            OSError: a process was killed from outside.
         """
         outcomes = []
         with Progress(what, total, unit, scale) as progress:

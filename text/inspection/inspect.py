@@ -6,11 +6,12 @@ import itertools
 
 from errors import UserError
 from text.files import sources
-from text.inspection.rules import first_broken
+from text.inspection.inspector import first_broken
 from text.inspection.statistics import Statistics
-from text.instances.kinds import RowOptions
+from text.inspection.table import make_inspector
+from text.instances.table import RowOptions
 from text.progress import Progress
-from text.records import descriptions, encoding, framing, xlnet_release
+from text.records import descriptions, encoding, framing
 from text.records.descriptions import Description
 from text.tokenizers.vocabulary import Vocabulary
 
@@ -45,10 +46,7 @@ class Violations:
         return self.counts.total()
 
     def add(self, rule: str, line: str) -> None:
-        """Args:
-        rule: what is broken, the same text for all of a kind.
-        line: where and how.
-        """
+        """`rule` is the same text for all violations of a kind; `line`, where and how."""
         self.counts[rule] += 1
         if self.counts[rule] <= _LINES_OF_A_RULE:
             self._lines[rule].append(line)
@@ -64,14 +62,9 @@ class Violations:
 
 
 def find_descriptions(paths: list[str]) -> dict[str, Description]:
-    """The descriptions next to record files, which say how the records were made.
-
-    Raises:
-        UserError: a description cannot be read, lacks what the checks need, or is of a
-            kind unknown to this version.
-    """
-    found = descriptions.find(paths)
-    for one in found.values():
+    """The descriptions next to record files, which say how the records were made."""
+    descriptions_of = descriptions.find(paths)
+    for one in descriptions_of.values():
         missing = [name for name in _DESCRIBED if getattr(one, name) is None]
         missing += [name for name in _FLAGS if name not in one.flags]
         if missing:
@@ -80,7 +73,7 @@ def find_descriptions(paths: list[str]) -> dict[str, Description]:
                 f"{', '.join(missing)}); remove it, or write the records again"
             )
         RowOptions.of(one)
-    return found
+    return descriptions_of
 
 
 class Inspection:
@@ -90,7 +83,8 @@ class Inspection:
         violations: Violations.
         statistics: Statistics of the records that break no rule; None if not even the
             sizes of a record could be determined.
-        instances: the kind of the records; None if it could not be determined.
+        inspector: of the records of the first file; None if their kind could not be
+            determined.
         shown: list of (where, record), the first that could be decoded.
         descriptions: dict of file to Description.
         num_records: number of records read.
@@ -105,24 +99,21 @@ class Inspection:
         max_records: int = 0,
         num_shown: int = 0,
     ):
-        """Args:
-        masked_lm_prob: that of the records; by default, taken from the description.
-        max_records: how many to read from each file; 0: all.
-        num_shown: how many to keep for display.
-        Raises:
-            UserError: a file was made with a different vocabulary.
+        """`masked_lm_prob` is that of the records, by default taken from the
+        description; `max_records`, how many to read from each file, 0 for all;
+        `num_shown`, how many to keep for display.
         """
         self.vocabulary = vocabulary
         self.descriptions = descriptions
         self.violations = Violations()
         self.statistics = None
-        self.instances = None
+        self.inspector = None
         self.shown = []
         self.num_records = 0
         self._masked_lm_prob = masked_lm_prob
         self._max_records = max_records or None
         self._num_shown = num_shown
-        self._of_file = None  # the kind of the records in the file being read
+        self._of_file = None  # the inspector of the file being read
         self._sums = collections.defaultdict(collections.Counter)  # by description
         for path, description in descriptions.items():
             _check_vocabulary(path, description, vocabulary)
@@ -140,13 +131,13 @@ class Inspection:
             self._compare_sums(one)
         if self.statistics:
             where = f"all {self.statistics.records:,} valid records"
-            for rule, found in self.statistics.implausible():
-                self.violations.add(rule, f"{where}: {rule}; {found}")
+            for rule, what in self.statistics.implausible():
+                self.violations.add(rule, f"{where}: {rule}; {what}")
 
     def advice(self) -> list[str]:
         """Lines about records that are correct, but poor."""
         counts = sum(self._sums.values(), collections.Counter())
-        return self.instances.advice(counts) if counts["instances"] else []
+        return self.inspector.advice(counts) if counts["instances"] else []
 
     def _read_file(self, path, size, progress):
         opened, position, number = [], 0, 0
@@ -174,27 +165,15 @@ class Inspection:
 
     def _know_kind(self, path, example):
         """Whether the kind of a file's records is known and is that of the first file."""
-        if path in self.descriptions:
-            recipe = RowOptions.of(self.descriptions[path])
-            if self._masked_lm_prob:
-                recipe = dataclasses.replace(
-                    recipe, masked_lm_prob=self._masked_lm_prob
-                )
-        elif self.instances:
-            recipe = dataclasses.replace(
-                self.instances.recipe, masked_lm_prob=self._masked_lm_prob or 0
-            )
-        elif released := xlnet_release.describe(path):
-            recipe = RowOptions.of(released)
-        else:
-            recipe = self._foreign_recipe(path, example)
-        if recipe is None:
+        options = self._options_of(path, example)
+        if options is None:
             return False
-        self._of_file = recipe.make()
-        if self.instances is None:
-            self.instances = self._of_file
-            self.statistics = Statistics(self.instances, self.vocabulary)
-        elif self.instances.schema() != self._of_file.schema():
+        is_described = path in self.descriptions
+        self._of_file = make_inspector(options, self.vocabulary, is_described)
+        if self.inspector is None:
+            self.inspector = self._of_file
+            self.statistics = Statistics(self.inspector)
+        elif self.inspector.instances.schema() != self._of_file.instances.schema():
             self.violations.add(
                 "files of another kind",
                 f"{path}: contains records of a different kind than the files before it, "
@@ -203,12 +182,23 @@ class Inspection:
             return False
         return True
 
-    def _foreign_recipe(self, path, example):
-        """The recipe of records without a description, as far as one of them shows it."""
+    def _options_of(self, path, example):
+        """The flags of a file's records, as far as they are known."""
+        if path in self.descriptions:
+            options = RowOptions.of(self.descriptions[path])
+            share = self._masked_lm_prob or options.masked_lm_prob
+        elif self.inspector:
+            options, share = self.inspector.options, self._masked_lm_prob or 0
+        else:
+            options, share = self._foreign(path, example), self._masked_lm_prob or 0
+        return options and dataclasses.replace(options, masked_lm_prob=share)
+
+    def _foreign(self, path, example):
+        """The flags of records without a description, as far as one of them shows it."""
         lengths = {}
         try:
-            found = encoding.schema_of(example)
-            lengths = {feature.name: feature.length for feature in found}
+            schema = encoding.schema_of(example)
+            lengths = {feature.name: feature.length for feature in schema}
             names = ", ".join(lengths)
             problem = f"has the features {names}" if names else "has no features"
         except ValueError:
@@ -220,7 +210,6 @@ class Inspection:
                 "sentence_order" if is_order else "next_sentence",
                 max_seq_length=lengths["input_ids"],
                 max_predictions_per_seq=lengths["masked_lm_ids"],
-                masked_lm_prob=self._masked_lm_prob or 0,
             )
         self.violations.add(
             "foreign files",
@@ -230,29 +219,28 @@ class Inspection:
         return None
 
     def _add(self, path, number, examples):
-        instances, vocabulary = self._of_file, self.vocabulary
-        batch, faults = encoding.decode(examples, instances.schema())
-        layout = instances.masks.layout(batch)
-        is_described = path in self.descriptions
-        problems = first_broken(batch, layout, instances, vocabulary, is_described)
+        inspector = self._of_file
+        batch, faults = encoding.decode(examples, inspector.instances.schema())
+        text = inspector.masks.unmasked(batch)
+        problems = first_broken(batch, text, inspector)
         problems |= {row: ("another schema", fault) for row, fault in faults.items()}
-        for row, (rule, text) in sorted(problems.items()):
-            self.violations.add(rule, f"{path}: record {number + row + 1}: {text}")
+        for row, (rule, line) in sorted(problems.items()):
+            self.violations.add(rule, f"{path}: record {number + row + 1}: {line}")
         self.num_records += len(examples)
         self._keep_shown(path, number, batch, faults)
         sound = [row for row in range(len(examples)) if row not in problems]
         if problems:
             batch = {name: values[sound] for name, values in batch.items()}
-            layout = layout.of_rows(sound)
+            text = text.of_rows(sound)
             examples = [examples[row] for row in sound]
         if sound:
-            self.statistics.add(batch, layout, examples, instances.recipe)
-        described = self.descriptions[path].path if is_described else None
-        self._sums[described].update(
+            self.statistics.add(batch, text, examples, inspector.options)
+        described = self.descriptions.get(path)
+        self._sums[described and described.path].update(
             instances=len(sound),
-            instance_tokens=int(layout.lengths.sum()),
-            predictions=int(layout.is_predicted.sum()),
-            **instances.sums(batch),
+            instance_tokens=int(text.lengths.sum()),
+            predictions=int(text.is_predicted.sum()),
+            **inspector.sums(batch),
         )
 
     def _keep_shown(self, path, number, batch, faults):
@@ -267,8 +255,8 @@ class Inspection:
         if not number:
             self.violations.add("empty files", f"{path}: contains no records")
         elif not self._max_records:
-            known = self.descriptions.get(path) or xlnet_release.describe(path)
-            described = known and known.output(path)["instances"]
+            description = self.descriptions.get(path)
+            described = description and description.output(path)["instances"]
             if described is not None and number != described:
                 self.violations.add(
                     "other numbers of records than described",

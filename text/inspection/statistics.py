@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from text.instances import figures
-from text.instances.instances import Instances, Layout, Recipe
-from text.tokenizers.vocabulary import Vocabulary
+from text.inspection import figures
+from text.inspection.inspector import Batch, Inspector, Unmasked
+from text.instances.table import RowOptions
 
 _MOST_REPEATED = 0.01
 # Two passes over a text are unlikely to choose the same tokens if there are this many; with
@@ -20,11 +20,8 @@ class Repeats:
     """Counts records that occur more than once, in bounded memory.
 
     It remembers 64-bit hashes. When there are half a million, it forgets every other one,
-    and from then on counts only records whose hashes it would keep: a half, a quarter ...
-    of all records, but every copy of these.
-
-    Attributes:
-        kept_share: the share of all records that it counts.
+    and from then on counts only records whose hashes it would keep: `kept_share`, a half, a
+    quarter ... of all records, but every copy of these.
     """
 
     def __init__(self, most_remembered: int = _REMEMBERED):
@@ -61,38 +58,25 @@ class Repeats:
 
 
 class Statistics:
-    """Sums over records, whose size does not depend on the number of records.
+    """Sums over records, whose size does not depend on the number of records."""
 
-    Args:
-        instances: the kind of the records.
-
-    Attributes:
-        records: int.
-        repeats: Repeats.
-        parts: list of Figures: those of all records, of their masks and of their kind.
-    """
-
-    def __init__(self, instances: Instances, vocabulary: Vocabulary):
+    def __init__(self, inspector: Inspector):
         self.records = 0
         self.repeats = Repeats()
         self.parts = [
-            _Text(instances.recipe.max_seq_length, vocabulary),
-            *instances.masks.figures(vocabulary),
-            *instances.figures(vocabulary),
+            _Text(inspector.options.max_seq_length, inspector.vocabulary),
+            *inspector.masks.figures(),
+            *inspector.figures(),
         ]
 
     def add(
-        self,
-        batch: dict[str, np.ndarray],
-        layout: Layout,
-        examples: list[bytes],
-        recipe: Recipe,
+        self, batch: Batch, text: Unmasked, examples: list[bytes], options: RowOptions
     ) -> None:
         """Adds records that break no rule, both decoded and serialized."""
         self.records += len(examples)
         for part in self.parts:
-            part.add(batch, layout, recipe)
-        counts = layout.is_predicted.sum(axis=1).tolist()
+            part.add(batch, text, options)
+        counts = text.is_predicted.sum(axis=1).tolist()
         for example, count in zip(examples, counts, strict=True):
             self.repeats.add(example, count)
 
@@ -125,7 +109,7 @@ class Statistics:
         return sorted(plots, key=lambda plot: isinstance(plot, figures.Bars))
 
 
-class _Text(figures.Figures):
+class _Text(figures.RunningSums):
     """Counts tokens of the text, which all records have."""
 
     def __init__(self, max_seq_length, vocabulary):
@@ -134,13 +118,13 @@ class _Text(figures.Figures):
         self._unknown_percents = np.zeros(101, np.int64)  # by the share in a record
         self._tokens = np.zeros(len(vocabulary), np.int64)
 
-    def add(self, batch, layout, recipe) -> None:
-        is_text = layout.words(self._vocabulary)
-        is_unknown = is_text & (layout.text == self._vocabulary.unk_id)
+    def add(self, batch, text, options) -> None:
+        is_text = text.words(self._vocabulary)
+        is_unknown = is_text & (text.ids == self._vocabulary.unk_id)
         shares = is_unknown.sum(axis=1) / is_text.sum(axis=1)
-        figures.count(self._lengths, layout.lengths)
+        figures.count(self._lengths, text.lengths)
         figures.count(self._unknown_percents, np.rint(100 * shares))
-        figures.count(self._tokens, layout.text[is_text])
+        figures.count(self._tokens, text.ids[is_text])
 
     @property
     def _unknown_share(self):

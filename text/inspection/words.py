@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from text.inspection.rules import name
-from text.instances.instances import Instances
-from text.tokenizers.vocabulary import MASK, Vocabulary
+from text.inspection.inspector import Batch, Inspector, name
+from text.tokenizers.vocabulary import MASK
 
 LEGEND = (
     "[MASK→cat]: cat is to be predicted and was replaced by [MASK]; [dog→cat]: by the "
@@ -39,27 +38,20 @@ class Piece(NamedTuple):
         return f"[{shown}→{self.original}]"
 
 
-def sides(
-    record: dict[str, np.ndarray], instances: Instances, vocabulary: Vocabulary
-) -> dict[str, list[list[Piece]]]:
+def sides(record: Batch, inspector: Inspector) -> dict[str, list[list[Piece]]]:
     """The words of each side, each a list of pieces; [CLS] and [SEP] are left out.
 
-    Args:
-        record: its features, each [length]; they need not be valid.
-        instances: the kind of the record.
+    The features of the record, each [length], need not be valid.
     """
-    layout = _layout(record, instances)
+    vocabulary, text = inspector.vocabulary, _unmasked(record, inspector)
     predicted = set()
-    if layout.is_predicted.any():
-        predicted.update(record["masked_lm_positions"][layout.is_predicted[0]].tolist())
-    if instances.masks.given:  # [CLS] and [SEP] may be among them
-        chosen = record["is_masked"].astype(bool) & layout.words(vocabulary)[0]
-        predicted.update(np.flatnonzero(chosen).tolist())
-    found = {side: [] for side in instances.sides}
+    if text.is_predicted.any():
+        predicted.update(record["masked_lm_positions"][text.is_predicted[0]].tolist())
+    words_of_sides = {side: [] for side in inspector.sides}
     mask_id = vocabulary.special_ids.get(MASK)
-    seps, goes_on = 0, False
-    for position in range(int(layout.lengths[0])):
-        id, shown = int(layout.text[0, position]), int(record["input_ids"][position])
+    seps, is_joined = 0, False
+    for position in range(int(text.lengths[0])):
+        id, shown = int(text.ids[0, position]), int(record["input_ids"][position])
         outcome = "text"
         if position in predicted:
             outcome = "mask" if shown == mask_id else "random"
@@ -70,56 +62,46 @@ def sides(
             else vocabulary.is_separator(id)
         ):
             seps += position >= len(vocabulary.head)
-            goes_on = False
+            is_joined = False
             continue
         side = int(record["segment_ids"][position])
         if not vocabulary.second_segment:
             side = seps // vocabulary.separators
-        known = 0 <= side < len(instances.sides)
-        words = found[instances.sides[side if known else 0]]
+        is_side = 0 <= side < len(inspector.sides)
+        words = words_of_sides[inspector.sides[side if is_side else 0]]
         is_known = 0 <= id < len(vocabulary)
-        goes_on |= bool(is_known and vocabulary.is_joined[id])
+        is_joined |= bool(is_known and vocabulary.is_joined[id])
         original = vocabulary.texts[id] if is_known else name(vocabulary, id)
         if outcome != "text":
             original = original or name(vocabulary, id)  # it may be the space alone
-        if goes_on and not words:  # its word was cut off before it
+        if is_joined and not words:  # its word was cut off before it
             original = vocabulary.continuation + original
-        if not words or not goes_on:
+        if not words or not is_joined:
             words.append([])
         words[-1].append(Piece(original, name(vocabulary, shown), outcome))
-        goes_on = bool(is_known and vocabulary.joins_next[id])
-    return found
+        is_joined = bool(is_known and vocabulary.joins_next[id])
+    return words_of_sides
 
 
-def _layout(record, instances):
-    return instances.masks.layout({key: row[None] for key, row in record.items()})
+def _unmasked(record, inspector):
+    return inspector.masks.unmasked({key: row[None] for key, row in record.items()})
 
 
-def heading(record: dict[str, np.ndarray], instances: Instances) -> str:
+def heading(record: Batch, inspector: Inspector) -> str:
     """The sizes of a record, and its label."""
     parts = [f"{int(record['input_mask'].sum())} tokens"]
-    if instances.masks.are_drawn:
-        is_predicted = _layout(record, instances).is_predicted
+    if inspector.instances.masks.are_drawn:
+        is_predicted = _unmasked(record, inspector).is_predicted
         parts[0] += f", {np.count_nonzero(is_predicted)} to predict"
-    if label := instances.label(record):
+    if label := inspector.label(record):
         parts.append(label)
     return "; ".join(parts)
 
 
-def text(
-    where: str,
-    record: dict[str, np.ndarray],
-    instances: Instances,
-    vocabulary: Vocabulary,
-) -> str:
-    """A record as lines for a terminal.
-
-    Args:
-        where: its file and number.
-        instances: the kind of the record.
-    """
-    lines = [f"{where}: {heading(record, instances)}"]
-    for side, words in sides(record, instances, vocabulary).items():
+def text(where: str, record: Batch, inspector: Inspector) -> str:
+    """A record as lines for a terminal; `where` is its file and number."""
+    lines = [f"{where}: {heading(record, inspector)}"]
+    for side, words in sides(record, inspector).items():
         lines += textwrap.wrap(
             " ".join("".join(map(str, word)) for word in words),
             _WIDTH,

@@ -13,13 +13,15 @@ read by nothing.
 """
 
 import bisect
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
 
+import options
 from errors import UserError
-from text.instances import figures, packing
-from text.instances.instances import Instances, Rule
+from text.instances import packing
+from text.instances.instances import Instances
 
 SPANS = ("text", "a", "b")
 # Of each span of a row: where its tokens begin in the corpus, how many they are, and how
@@ -40,32 +42,48 @@ _NUM_SPECIAL = 3  # tokens of a row
 _READ = 64  # borders of sentences at a time
 
 
-class Contiguous(Instances):
-    """Rows that continue those of the batch before.
+@dataclasses.dataclass(frozen=True)
+class ContiguousOptions(options.Group):
+    """Rows that continue each other."""
 
-    Attributes:
-        reuse: how many tokens of a row continue the row of the batch before.
+    rows_per_batch: int = options.field(
+        0,
+        help="Rows of a batch, the --train_batch_size of run_pretraining.py. The text is "
+        "cut into this many parts.",
+        only_for={"instances": "contiguous"},
+        at_least=0,
+    )
+    reuse_len: int = options.field(
+        0,
+        help="How many tokens of a row continue the row of the batch before; 0 means half "
+        "of --max_seq_length.",
+        only_for={"instances": "contiguous"},
+        at_least=0,
+    )
+
+
+class Contiguous(Instances):
+    """Rows of which `reuse` tokens continue those of the batch before.
+
     Source: zihangdai/xlnet@bbaa3a6 data_utils.py, create_tfrecords and _split_a_and_b.
     """
 
     planned = ROW
-    suffix = "rows"
-    sides = ("A", "B")
+    spans = SPANS
     none_planned = (
         "is too short for rows that continue each other; each of --rows_per_batch parts of "
         "the text must have --max_seq_length tokens"
     )
-    long_sentences = "are divided"
     passes_differ = True
     in_order = True
 
-    def __init__(self, recipe, masks):
-        super().__init__(recipe, masks)
-        self.reuse = recipe.reuse_len or recipe.max_seq_length // 2
+    @property
+    def reuse(self) -> int:
+        return self.options.reuse_len or self.options.max_seq_length // 2
 
     def check(self, vocabulary) -> None:
-        size, most = self.recipe.max_seq_length, self.recipe.max_seq_length - 5
-        if not self.recipe.rows_per_batch:
+        size, most = self.options.max_seq_length, self.options.max_seq_length - 5
+        if not self.options.rows_per_batch:
             raise UserError(
                 "--instances=contiguous needs --rows_per_batch, the --train_batch_size of "
                 "the training that will read the records"
@@ -82,22 +100,22 @@ class Contiguous(Instances):
             raise UserError(f"--instances=contiguous needs {needed}")
 
     def max_num_tokens(self, vocabulary) -> int:
-        return self.recipe.max_seq_length - _NUM_SPECIAL
+        return self.options.max_seq_length - _NUM_SPECIAL
 
     def plan(self, corpus, first, last, vocabulary, rng):
-        size, reuse = self.recipe.max_seq_length, self.reuse
+        size, reuse = self.options.max_seq_length, self.reuse
         stream = Stream(corpus, vocabulary)
-        part = stream.length // self.recipe.rows_per_batch
+        part = stream.length // self.options.rows_per_batch
         steps = max((part - size) // reuse + 1, 0)
         begin, stop = (stream.begin(document) for document in (first, last))
         planned, random = [], 0
-        parts = range(begin // max(part, 1), self.recipe.rows_per_batch)
+        parts = range(begin // max(part, 1), self.options.rows_per_batch)
         for number in parts if steps else ():
             base = number * part
             if base >= stop:
                 break
-            own = range(max(-(-(begin - base) // reuse), 0), steps)
-            for at in (base + step * reuse for step in own):
+            rows = range(max(-(-(begin - base) // reuse), 0), steps)
+            for at in (base + step * reuse for step in rows):
                 if at >= stop:
                     break
                 a_begin = at + reuse
@@ -111,20 +129,13 @@ class Contiguous(Instances):
         return np.array(planned, ROW), {"random_second": random}
 
     def arranged(self, records, total, passes):
-        in_pass, rows = total // passes, self.recipe.rows_per_batch
+        in_pass, rows = total // passes, self.options.rows_per_batch
         number, place = np.divmod(records, in_pass)
         step, row = np.divmod(place, rows)
         return number * in_pass + row * (in_pass // rows) + step
 
-    def runs(self, planned):
-        starts, lengths = (
-            np.stack([planned[f"{span}_{name}"] for span in SPANS], axis=1)
-            for name in ("start", "length")
-        )
-        return starts.ravel(), lengths.ravel().astype(np.int64)
-
     def pack(self, corpus, planned, tokens, vocabulary):
-        columns = np.arange(self.recipe.max_seq_length)
+        columns = np.arange(self.options.max_seq_length)
         sizes = {
             span: planned[f"{span}_length"].astype(np.int64) + planned[f"{span}_ends"]
             for span in SPANS
@@ -144,56 +155,16 @@ class Contiguous(Instances):
         batch = {
             "input_ids": input_ids,
             "input_mask": np.ones(input_ids.shape, np.uint8),
-            "segment_ids": self._segments(first_sep, vocabulary),
+            "segment_ids": segments(first_sep, len(columns), vocabulary),
         }
         return batch, is_text
 
-    def _segments(self, first_sep, vocabulary):
-        columns = np.arange(self.recipe.max_seq_length)
-        is_last = np.broadcast_to(
-            columns == len(columns) - 1, (len(first_sep), len(columns))
-        )
-        return packing.segments(columns > first_sep, is_last, vocabulary)
 
-    # --- Inspection ------------------------------------------------------------------
-
-    def rules(self, batch, layout, vocabulary) -> Iterator[Rule]:
-        columns = np.arange(layout.text.shape[1])
-        yield Rule(
-            "input_mask", batch["input_mask"] != 1, "must be 1: rows are always full"
-        )
-        is_sep = layout.text == vocabulary.sep_id
-        first = is_sep.argmax(axis=1)[:, None]
-        last = len(columns) - 2
-        right = (columns == first) | (columns == last)
-        yield Rule(
-            "input_ids",
-            is_sep != right,
-            "must be [SEP] after A and after B, and nowhere else",
-        )
-        yield Rule(
-            "input_ids",
-            (columns == first) & ((first <= self.reuse) | (first >= last - 1)),
-            f"must be a token of A after the first {self.reuse}, and one of B",
-        )
-        yield Rule(
-            "segment_ids",
-            batch["segment_ids"] != self._segments(first, vocabulary),
-            packing.segments_rule(
-                vocabulary, "must be 0 up to the first [SEP], 1 up to the second"
-            ),
-        )
-
-    def figures(self, vocabulary) -> list[figures.Figures]:
-        return []
-
-    def report(self, counts, passes, vocabulary) -> list[str]:
-        number, rows = counts["instances"], self.recipe.rows_per_batch
-        return [
-            f"{number // rows:,} batches of {rows} rows, each of which continues that of "
-            f"the batch before; {counts['random_second'] / number:.1%} of the second texts "
-            "are from elsewhere"
-        ]
+def segments(first_sep: np.ndarray, size: int, vocabulary) -> np.ndarray:
+    """uint8 [batch, size]: the segment ids of rows, from the place of the first [SEP]."""
+    columns = np.arange(size)
+    is_last = np.broadcast_to(columns == size - 1, (len(first_sep), size))
+    return packing.segments(columns > first_sep, is_last, vocabulary)
 
 
 def _ends(corpus, planned, span):
@@ -207,10 +178,8 @@ def _ends(corpus, planned, span):
 
 
 class Stream:
-    """The text of a corpus in one piece, with end-of-document tokens.
-
-    Attributes:
-        length: its tokens.
+    """The text of a corpus in one piece, with end-of-document tokens; `length` counts
+    all.
     """
 
     def __init__(self, corpus, vocabulary):
@@ -281,7 +250,6 @@ def split(
         begin: where the first text begins.
         size: tokens of both.
         first, stop: the part of the stream that the second may be from.
-        rng: has the `random` and `integers` of np.random.Generator.
     Returns:
         the length of the first, the beginning and the length of the second, and whether
         that is from a random place.

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from text.instances import figures, packing
-from text.instances.instances import Instances, Rule
+from text.instances import packing
+from text.instances.instances import Instances, as_planned, windows
 
 # One planned row: two runs of the corpus, of which the second may be empty.
 SEGMENTS = np.dtype(
@@ -24,7 +24,6 @@ SEGMENTS = np.dtype(
 _ONE_SEGMENT = 0.1  # share of rows that are not to be divided
 _OTHER_LENGTH = 0.05  # share of rows that end at a random length
 _LEAST = 5  # the shortest of these lengths
-_WINDOW = 1 << 16  # sentences of one document held at a time
 
 
 class ElectraSegments(Instances):
@@ -36,17 +35,15 @@ class ElectraSegments(Instances):
     """
 
     planned = SEGMENTS
-    suffix = "segments"
-    sides = ("A", "B")
+    spans = ("a", "b")
     none_planned = "contains no sentences"
-    long_sentences = "are truncated"
     passes_differ = True
 
     def max_num_tokens(self, vocabulary) -> int:
-        return self.recipe.max_seq_length - 2
+        return self.options.max_seq_length - 2
 
     def plan(self, corpus, first, last, vocabulary, rng):
-        size = self.recipe.max_seq_length
+        size = self.options.max_seq_length
         planned, targets = array.array("q"), _targets(size, rng)
         counts = {"truncated_tokens": 0, "one_segment": 0}
         bounds = corpus.documents[first : last + 1].tolist()
@@ -59,20 +56,11 @@ class ElectraSegments(Instances):
                 length = row[2] + row[3]
                 counts["truncated_tokens"] += offsets[-1] - offsets[0] - length
                 counts["one_segment"] += not row[3]
-        columns = np.frombuffer(planned, np.int64).reshape(-1, 4).T
-        rows = np.empty(columns.shape[1], SEGMENTS)
-        for name, values in zip(SEGMENTS.names, columns, strict=True):
-            rows[name] = values
-        return rows, counts
-
-    def runs(self, planned):
-        starts = np.stack([planned["a_start"], planned["b_start"]], axis=1)
-        lengths = np.stack([planned["a_length"], planned["b_length"]], axis=1)
-        return starts.ravel(), lengths.ravel().astype(np.int64)
+        return as_planned(planned, SEGMENTS), counts
 
     def pack(self, corpus, planned, tokens, vocabulary):
         a, b = (planned[f"{side}_length"].astype(np.int64) for side in "ab")
-        size = self.recipe.max_seq_length
+        size = self.options.max_seq_length
         # A row of one segment may have no room for the [SEP] of a second, which it loses.
         room = size + vocabulary.separators
         batch, is_text = packing.pack_pairs(tokens, a, b, vocabulary, room)
@@ -88,51 +76,6 @@ class ElectraSegments(Instances):
             batch[name] = np.ascontiguousarray(batch[name][:, :size])
         return batch, np.ascontiguousarray(is_text[:, :size])
 
-    # --- Inspection ------------------------------------------------------------------
-
-    def rules(self, batch, layout, vocabulary) -> Iterator[Rule]:
-        text, lengths, _ = layout
-        columns = np.arange(text.shape[1])
-        is_token = columns < lengths[:, None]
-        is_sep = is_token & vocabulary.is_separator(text)
-        first, last = is_sep.argmax(axis=1)[:, None], lengths[:, None] - 1
-        b_begins = first + vocabulary.separators
-        b_ends = last + 1 - len(vocabulary.tail)
-        has_two = first < b_ends
-        right = (columns >= first) & (columns < b_begins) & has_two
-        right |= (columns >= b_ends) & is_token
-        yield Rule(
-            "input_ids",
-            is_token & (is_sep != right),
-            "must be [SEP] at the end of each segment, and nowhere else",
-        )
-        yield Rule(
-            "input_ids",
-            (columns == first)
-            & ((first <= len(vocabulary.head)) | has_two & (b_begins >= b_ends)),
-            "must have one segment or two, each with tokens before its [SEP]",
-        )
-        in_b = is_token & (columns >= b_begins) & has_two
-        yield Rule(
-            "segment_ids",
-            batch["segment_ids"] != packing.segments(in_b, columns == last, vocabulary),
-            packing.segments_rule(
-                vocabulary, "must be 0 in the first segment and 1 in the second"
-            ),
-        )
-
-    def figures(self, vocabulary) -> list[figures.Figures]:
-        return []
-
-    def report(self, counts, passes, vocabulary) -> list[str]:
-        number, cut = counts["instances"], counts["truncated_tokens"]
-        filled = counts["instance_tokens"] / (number * self.recipe.max_seq_length)
-        return [
-            f"{filled:.1%} of the positions contain a token; "
-            f"{counts['one_segment'] / number:.1%} of the records have one segment; "
-            f"{cut / (cut + counts['instance_tokens']):.1%} of the tokens did not fit"
-        ]
-
 
 def _targets(size, rng) -> Iterator[int]:
     """Yields how many tokens end each row."""
@@ -145,8 +88,7 @@ def _targets(size, rng) -> Iterator[int]:
 def _rows(sentences, first, last, targets) -> Iterator[tuple[int, list[int]]]:
     """Yields the target and the token offsets of the sentences of each row."""
     row, target = [], next(targets)
-    for start in range(first, last, _WINDOW):
-        offsets = sentences[start : min(start + _WINDOW, last) + 1].tolist()
+    for offsets in windows(sentences, first, last):
         row = row or offsets[:1]
         for end in offsets[1:]:
             row.append(end)
@@ -159,15 +101,13 @@ def _rows(sentences, first, last, targets) -> Iterator[tuple[int, list[int]]]:
 
 def _divided(offsets, size, target, num_special_tokens, rng) -> tuple[int, ...]:
     """Where the segments of a row begin, and their lengths; cut to fit."""
-    wanted = (target - num_special_tokens) // 2
+    least = (target - num_special_tokens) // 2
     if rng.random() < _ONE_SEGMENT:
-        wanted = offsets[-1] - offsets[0] + 1
+        least = offsets[-1] - offsets[0] + 1
     start, split, end = offsets[0], offsets[1], offsets[-1]
     for offset in offsets[2:]:
         # A sentence that crosses the middle belongs to either side.
-        if offset - start >= wanted and (
-            split - start >= wanted or rng.random() >= 0.5
-        ):
+        if offset - start >= least and (split - start >= least or rng.random() >= 0.5):
             break
         split = offset
     a_length = min(split - start, size - 2)

@@ -13,19 +13,22 @@ Rows are the same in every pass over the text; only the masks differ.
 
 import array
 from bisect import bisect_right
-from collections.abc import Iterator
 
 import numpy as np
 
-from text.instances import figures, packing
-from text.instances.instances import Instances, Rule
+from text.instances import packing
+from text.instances.instances import Instances, as_planned, windows
 
 # One planned row: a run of the corpus, the document where it begins, and the number of
 # documents it spans.
 SPAN = np.dtype(
-    [("start", "<i8"), ("document", "<i8"), ("length", "<u2"), ("parts", "<u2")]
+    [
+        ("text_start", "<i8"),
+        ("document", "<i8"),
+        ("text_length", "<u2"),
+        ("parts", "<u2"),
+    ]
 )
-_WINDOW = 1 << 16  # sentences of one document held at a time
 
 
 class FullSentences(Instances):
@@ -39,15 +42,13 @@ class FullSentences(Instances):
     """
 
     planned = SPAN
-    suffix = "spans"
-    sides = ("Text",)
+    spans = ("text",)
     none_planned = "contains no sentences"
-    long_sentences = "continue in the next record"
     passes_differ = False
     crosses_documents = True
 
     def max_num_tokens(self, vocabulary) -> int:
-        return self.recipe.max_seq_length - 1 - vocabulary.has_cls
+        return self.options.max_seq_length - 1 - vocabulary.has_cls
 
     def plan(self, corpus, first, last, vocabulary, rng):
         # Differs from the source: there, a sentence that is too long becomes one row, which
@@ -55,14 +56,14 @@ class FullSentences(Instances):
         # their generation block.
         del rng
         planned = array.array("q")
-        size = self.recipe.max_seq_length - vocabulary.has_cls
+        size = self.options.max_seq_length - vocabulary.has_cls
         split, length, parts = 0, 0, 0  # the last two are of the row being filled
         bounds = corpus.documents[first : last + 1].tolist()
         for document in range(first, last):
             begins = True
             if not self.crosses_documents:
                 length = parts = 0
-            for offsets in _windows(corpus.sentences, *bounds[document - first :][:2]):
+            for offsets in windows(corpus.sentences, *bounds[document - first :][:2]):
                 at = offsets[0]
                 while at < offsets[-1]:
                     part = begins or not length
@@ -80,18 +81,11 @@ class FullSentences(Instances):
                     parts += part
                     planned[-2:] = array.array("q", (length, parts))
                     at, begins = end, False
-        columns = np.frombuffer(planned, np.int64).reshape(-1, 4).T
-        rows = np.empty(columns.shape[1], SPAN)
-        for name, values in zip(SPAN.names, columns, strict=True):
-            rows[name] = values
-        return rows, {"split_sentences": split}
-
-    def runs(self, planned):
-        return planned["start"], planned["length"].astype(np.int64)
+        return as_planned(planned, SPAN), {"split_sentences": split}
 
     def pack(self, corpus, planned, tokens, vocabulary):
-        lengths, parts = (planned[x].astype(np.int64) for x in ("length", "parts"))
-        columns = np.arange(self.recipe.max_seq_length)
+        lengths, parts = (planned[x].astype(np.int64) for x in ("text_length", "parts"))
+        columns = np.arange(self.options.max_seq_length)
         begin, tail = len(vocabulary.head), len(vocabulary.tail)
         last = (begin + lengths + parts + tail - 2)[:, None]
         is_sep = columns > last - tail
@@ -116,47 +110,6 @@ class FullSentences(Instances):
         }
         return batch, is_text
 
-    # --- Inspection ------------------------------------------------------------------
-
-    def rules(self, batch, layout, vocabulary) -> Iterator[Rule]:
-        columns = np.arange(layout.text.shape[1])
-        last = layout.lengths[:, None] - 1
-        is_sep = vocabulary.is_separator(layout.text) & (columns <= last)
-        is_tail = (columns > last - len(vocabulary.tail)) & (columns <= last)
-        yield Rule("input_ids", is_tail & ~is_sep, "must be [SEP] after the text")
-        is_sep &= columns <= last + 1 - len(vocabulary.tail)
-        if self.crosses_documents:
-            follows_special = np.roll(is_sep, 1, axis=1)
-            begin = len(vocabulary.head)
-            follows_special[:, :begin], follows_special[:, begin] = False, True
-            yield Rule(
-                "input_ids",
-                is_sep & follows_special,
-                "must be a token of the text after [CLS] and after another [SEP]",
-            )
-        else:
-            yield Rule(
-                "input_ids",
-                is_sep & ~is_tail,
-                "must be [SEP] at the end of the text, and nowhere else",
-            )
-        segments = np.zeros(is_sep.shape, bool)
-        segments = packing.segments(segments, columns == last, vocabulary)
-        yield Rule(
-            "segment_ids",
-            batch["segment_ids"] != segments,
-            packing.segments_rule(vocabulary, "must be 0"),
-        )
-
-    def figures(self, vocabulary) -> list[figures.Figures]:
-        return [_Documents(self.recipe.max_seq_length, vocabulary)]
-
-    def report(self, counts, passes, vocabulary) -> list[str]:
-        filled = counts["instance_tokens"] / (
-            counts["instances"] * self.recipe.max_seq_length
-        )
-        return [f"{filled:.1%} of the positions contain a token"]
-
 
 class DocSentences(FullSentences):
     """Sentences of one document up to max_seq_length.
@@ -165,12 +118,6 @@ class DocSentences(FullSentences):
     """
 
     crosses_documents = False
-
-
-def _windows(sentences, first, last) -> Iterator[list[int]]:
-    """Yields the token offsets of a document's sentences, in parts that share an end."""
-    for start in range(first, last, _WINDOW):
-        yield sentences[start : min(start + _WINDOW, last) + 1].tolist()
 
 
 def _inner_seps(corpus, planned):
@@ -183,24 +130,4 @@ def _inner_seps(corpus, planned):
     ends = corpus.documents.gather(planned["document"] + 1, inner)  # in sentences
     offsets = corpus.sentences.gather(ends, np.ones_like(ends))
     number = packing.ranks(rows, len(planned))
-    return rows, offsets - planned["start"][rows] + number
-
-
-class _Documents(figures.Figures):
-    """Counts the documents of records."""
-
-    def __init__(self, max_seq_length, vocabulary):
-        self._vocabulary = vocabulary
-        self._counts = np.zeros(max_seq_length + 1, np.int64)
-
-    def add(self, batch, layout, recipe) -> None:
-        is_token = np.arange(layout.text.shape[1]) < layout.lengths[:, None]
-        is_sep = is_token & self._vocabulary.is_separator(layout.text)
-        others = len(self._vocabulary.tail) - 1
-        figures.count(self._counts, is_sep.sum(axis=1) - others)
-
-    def lines(self) -> list[tuple[str, str]]:
-        return [("Documents", f"{figures.mean(self._counts):.2f} per record")]
-
-    def plots(self) -> list[figures.Histogram | figures.Bars]:
-        return [figures.lengths("Documents per record", self._counts, "documents")]
+    return rows, offsets - planned["text_start"][rows] + number

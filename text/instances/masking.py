@@ -1,35 +1,73 @@
-"""Masks batches of rows: 15% of the tokens, 80/10/10, whole words, n-grams."""
+"""Masks batches of rows: 15% of the tokens, 80/10/10, whole words, n-grams.
 
-import dataclasses
+Or leaves that to training, which draws new masks in every epoch, as in RoBERTa; see
+modeling/masks/draw_masks.py.
+"""
 
 import numpy as np
 
+from text.instances.instances import Masks, RecordOptions
 from text.instances.ngrams import choose_ngrams, ngram_shares
 from text.instances.packing import ranks
+from text.records.schema import Feature
 from text.tokenizers.vocabulary import Vocabulary
 
 
-@dataclasses.dataclass(frozen=True)
-class Masking:
-    """How tokens are chosen for prediction and what replaces them.
+class StaticMasks(Masks):
+    """Positions, originals and weights of the tokens to predict, and corrupted input.
 
-    Attributes:
-        masked_lm_prob: share of a row's tokens to predict, counting [CLS] and [SEP].
-        max_predictions_per_seq: the most predictions per row, and their array length.
-        mask_share, random_share: shares of the chosen tokens that become [MASK] or any
-            token of the vocabulary; the others stay.
-        whole_words: choose all pieces of a word or none.
-        ngram: choose runs of up to this many words; of tokens without `whole_words`.
-        favor_shorter_ngram: see `ngram_shares`.
+    Source: google-research/bert@eedf571 create_pretraining_data.py:133-140, 342-415.
     """
 
-    masked_lm_prob: float
-    max_predictions_per_seq: int
-    mask_share: float = 0.8
-    random_share: float = 0.1
-    whole_words: bool = False
-    ngram: int = 1
-    favor_shorter_ngram: bool = True
+    are_drawn = True
+    passes_differ = True
+
+    def schema(self) -> tuple[Feature, ...]:
+        most, length = self.options.max_predictions_per_seq, self.options.max_seq_length
+        return (
+            Feature("masked_lm_positions", "int64", most, length),
+            Feature("masked_lm_ids", "int64", most, "vocab_size"),
+            Feature("masked_lm_weights", "float32", most, 2),
+        )
+
+    def apply(self, batch, candidates, word_starts, vocabulary, rng):
+        lengths = batch["input_mask"].sum(axis=1, dtype=np.int64)
+        masked, outcomes = mask(
+            batch["input_ids"],
+            candidates,
+            lengths,
+            word_starts,
+            self.options,
+            vocabulary,
+            rng,
+        )
+        most = self.options.max_predictions_per_seq
+        wanted = prediction_counts(lengths, self.options.masked_lm_prob)
+        return masked, {
+            "predictions": int(outcomes.sum()),
+            "predictions_to_mask": int(outcomes[0]),
+            "predictions_kept": int(outcomes[1]),
+            "predictions_to_random": int(outcomes[2]),
+            "predictions_over_maximum": int(np.maximum(wanted - most, 0).sum()),
+        }
+
+
+class MasksInTraining(Masks):
+    """Where words begin, if whole words are to be masked; otherwise nothing."""
+
+    are_drawn = False
+    passes_differ = False
+
+    def schema(self) -> tuple[Feature, ...]:
+        if not self.options.do_whole_word_mask:
+            return ()
+        return (Feature("word_starts", "int64", self.options.max_seq_length, 2),)
+
+    def apply(self, batch, candidates, word_starts, vocabulary, rng):
+        if word_starts is None:
+            return {}, {}
+        starts = _word_starts(candidates, word_starts)
+        return {"word_starts": starts.view(np.uint8)}, {}
 
 
 def prediction_counts(lengths: np.ndarray, masked_lm_prob: float) -> np.ndarray:
@@ -49,7 +87,7 @@ def mask(
     candidates: np.ndarray,
     lengths: np.ndarray,
     word_starts: np.ndarray | None,
-    masking: Masking,
+    options: RecordOptions,
     vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -60,7 +98,7 @@ def mask(
         candidates: bool [batch, seq_length], true where a token may be chosen.
         lengths: int [batch], tokens of each row with [CLS] and [SEP].
         word_starts: bool [batch, seq_length], true at the first piece of each word;
-            required with `masking.whole_words`, otherwise unused.
+            required to mask whole words, otherwise unused.
         rng: the only source of randomness.
     Returns:
         dict of `input_ids` int32 [batch, seq_length] with the chosen tokens corrupted,
@@ -70,7 +108,7 @@ def mask(
     Source: google-research/bert@eedf571 create_pretraining_data.py:342-415; for n-grams,
         google-research/albert@b772393 create_pretraining_data.py:455-538.
     """
-    chosen = _choose(candidates, lengths, word_starts, masking, rng)
+    chosen = _choose(candidates, lengths, word_starts, options, rng)
     places = np.flatnonzero(chosen)  # much faster than np.nonzero of two axes
     rows, positions = np.divmod(places, chosen.shape[1])
     originals = input_ids.ravel()[places]
@@ -78,14 +116,14 @@ def mask(
     # Drawn separately for each piece, even in whole-word mode, as in the release.
     draws = rng.random(len(rows))
     random_tokens = rng.integers(0, len(vocabulary), len(rows), dtype=np.int32)
-    is_mask = draws < masking.mask_share
+    is_mask = draws < options.mask_share
     # The shares may miss 1 by a rounding error.
-    is_random = ~is_mask & (draws >= 1 - masking.random_share)
+    is_random = ~is_mask & (draws >= 1 - options.random_share)
     corrupted = input_ids.copy()
     corrupted.ravel()[places] = np.where(
         is_mask, vocabulary.mask_id, np.where(is_random, random_tokens, originals)
     )
-    shape = len(input_ids), masking.max_predictions_per_seq
+    shape = len(input_ids), options.max_predictions_per_seq
     batch = {
         "input_ids": corrupted,
         "masked_lm_positions": np.zeros(shape, np.int32),
@@ -100,19 +138,19 @@ def mask(
     return batch, np.array(outcomes, np.int64)
 
 
-def _choose(candidates, lengths, word_starts, masking, rng):
+def _choose(candidates, lengths, word_starts, options, rng):
     """bool [batch, seq_length]: the tokens to predict."""
     counts = np.minimum(
-        prediction_counts(lengths, masking.masked_lm_prob),
-        masking.max_predictions_per_seq,
+        prediction_counts(lengths, options.masked_lm_prob),
+        options.max_predictions_per_seq,
     )
-    if masking.ngram > 1:
+    if options.ngram > 1:
         starts = candidates
-        if masking.whole_words:
+        if options.do_whole_word_mask:
             starts = _word_starts(candidates, word_starts)
-        shares = ngram_shares(masking.ngram, masking.favor_shorter_ngram)
+        shares = ngram_shares(options.ngram)
         return choose_ngrams(candidates, starts, counts, shares, rng)
-    if masking.whole_words:
+    if options.do_whole_word_mask:
         return _choose_words(candidates, word_starts, counts, rng)
     return _choose_tokens(candidates, counts, rng)
 
@@ -156,18 +194,17 @@ def _choose_words(candidates, word_starts, counts, rng):
     order_in_row = ranks(rows, len(candidates))
     flat_starts, lengths = flat_starts[order], lengths[order]
 
-    taken = np.zeros(len(rows), bool)
+    is_taken = np.zeros(len(rows), bool)
     totals = np.zeros(len(candidates), np.int64)
-    by_rank = np.argsort(
-        order_in_row, kind="stable"
-    )  # all rows' first words, then all second
+    # All rows' first words, then all second ones.
+    by_rank = np.argsort(order_in_row, kind="stable")
     ends = np.cumsum(np.bincount(order_in_row))
     for words in np.split(by_rank, ends[:-1]):
         fits = totals[rows[words]] + lengths[words] <= counts[rows[words]]
-        taken[words] = fits
+        is_taken[words] = fits
         totals[rows[words]] += lengths[words] * fits
     chosen = np.zeros(candidates.size, bool)
-    lengths = lengths[taken]
-    firsts = np.repeat(flat_starts[taken] - np.cumsum(lengths) + lengths, lengths)
+    lengths = lengths[is_taken]
+    firsts = np.repeat(flat_starts[is_taken] - np.cumsum(lengths) + lengths, lengths)
     chosen[firsts + np.arange(lengths.sum())] = True
     return chosen.reshape(candidates.shape)

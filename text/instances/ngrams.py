@@ -8,14 +8,10 @@ import numpy as np
 from text.instances.packing import ranks
 
 
-def ngram_shares(ngram: int, favor_shorter: bool) -> np.ndarray:
-    """The chance of each length from 1 to `ngram`: float64 [ngram].
-
-    Proportional to 1/n; if longer ones are favored, the same in reverse order.
-    """
+def ngram_shares(ngram: int) -> np.ndarray:
+    """The chance of each length n from 1 on, proportional to 1/n: float64 [ngram]."""
     shares = 1 / np.arange(1, ngram + 1)
-    shares /= shares.sum()
-    return shares if favor_shorter else shares[::-1]
+    return shares / shares.sum()
 
 
 def choose_ngrams(
@@ -46,7 +42,7 @@ def choose_ngrams(
     before = _tokens_before(candidates, starts, most + longest)
     order = _random_order(num_words, most, rng)
     bounds = np.cumsum(shares)[:-1]
-    taken = np.zeros((len(starts), most + longest), bool)
+    is_taken = np.zeros((len(starts), most + longest), bool)
     totals = np.zeros(len(starts), np.int64)
     rows = np.flatnonzero((num_words > 0) & (counts > 0))
     for turn in range(most):
@@ -58,16 +54,16 @@ def choose_ngrams(
         for n in range(1, longest + 1):
             fits = (n <= length) & (before[rows, first + n] <= room)
             fitting += fits
-            is_free &= ~(fits & taken[rows, first + n - 1])
+            is_free &= ~(fits & is_taken[rows, first + n - 1])
         fitting *= is_free
         for n in range(1, longest + 1):
             some = fitting >= n
-            taken[rows[some], first[some] + n - 1] = True
+            is_taken[rows[some], first[some] + n - 1] = True
         totals[rows] += before[rows, first + fitting] - before[rows, first]
         rows = rows[(totals[rows] < counts[rows]) & (turn + 1 < num_words[rows])]
         if not len(rows):
             break
-    return candidates & np.take_along_axis(taken, np.maximum(numbers - 1, 0), axis=1)
+    return candidates & np.take_along_axis(is_taken, np.maximum(numbers - 1, 0), axis=1)
 
 
 def _tokens_before(candidates, starts, width):

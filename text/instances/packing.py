@@ -18,11 +18,8 @@ def truncated_lengths(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The lengths that remain when the longer side loses tokens until both fit.
 
-    Args:
-        a_lengths, b_lengths: int64 [batch].
-        max_num_tokens: limit for both together.
-    Returns:
-        two int64 [batch]; on a tie, the second side loses first.
+    Lengths are int64 [batch], or ints; on a tie, the second side loses first.
+
     Source: google-research/bert@eedf571 create_pretraining_data.py, truncate_seq_pair.
     """
     surplus = np.maximum(a_lengths + b_lengths - max_num_tokens, 0)
@@ -46,8 +43,6 @@ def pack_pairs(
         tokens: int [sum of all lengths], the concatenated spans: a, b of the first row, a,
             b of the second ...
         a_lengths, b_lengths: int64 [batch]; each pair fits into max_seq_length.
-        vocabulary: provides the special ids.
-        max_seq_length: the length of every row.
     Returns:
         dict of `input_ids` int32, `input_mask` uint8, `segment_ids` uint8, each
         [batch, max_seq_length]; and bool [batch, max_seq_length]: which positions are
@@ -93,21 +88,10 @@ def segments(
     return ids
 
 
-def segments_rule(vocabulary: Vocabulary, pairs: str) -> str:
-    """What `segments` must be, in words; `pairs` says it of the two texts."""
-    rule = pairs if vocabulary.second_segment else "must be 0"
-    if vocabulary.last_segment is None:
-        return rule
-    return f"{rule}; {vocabulary.last_segment} at the last token"
-
-
 def ranks(rows: np.ndarray, num_rows: int) -> np.ndarray:
-    """Each element's place among those of its row.
+    """int64 [elements]: each element's place among those of its row.
 
-    Args:
-        rows: int [elements], in ascending order, below `num_rows`.
-    Returns:
-        int64 [elements].
+    `rows`, int [elements], ascend and are below `num_rows`.
     """
     counts = np.bincount(rows, minlength=num_rows)
     return np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
@@ -116,13 +100,11 @@ def ranks(rows: np.ndarray, num_rows: int) -> np.ndarray:
 def pack(
     vocabulary: Vocabulary, a: list[int], b: list[int] | None, max_seq_length: int
 ) -> tuple[list[int], list[int], bool]:
-    """Joins the ids of one text or two, unpadded.
+    """Joins the ids of one text or two, unpadded: input_ids, segment_ids, whether some
+    were cut.
 
-    Args:
-        a, b: ids without special ones; b is None if there is one text.
-        max_seq_length: the longer side loses tokens from its end until both fit in this.
-    Returns:
-        input_ids, segment_ids, and whether tokens were lost.
+    The longer side loses tokens from its end until both fit in max_seq_length.
+
     Source: google-research/bert@eedf571 run_classifier.py:398-457, 557-571.
     """
     if b is None:
@@ -135,14 +117,26 @@ def pack(
     return *join(vocabulary, a[:a_length], b[:b_length]), was_cut
 
 
+def both_orders(
+    vocabulary: Vocabulary, a: list[int], b: list[int], max_seq_length: int
+) -> tuple[tuple[list[int], ...], tuple[list[int], ...], bool]:
+    """Joins the ids of two texts in both orders; see `pack`.
+
+    A model that reads from left to right compares texts this way.
+
+    Source: Improving Language Understanding by Generative Pre-Training, section 3.3.
+    """
+    ids, segments, was_cut = zip(
+        *(pack(vocabulary, *pair, max_seq_length) for pair in ((a, b), (b, a))),
+        strict=True,
+    )
+    return ids, segments, any(was_cut)
+
+
 def join(
     vocabulary: Vocabulary, a: Sequence[int], b: Sequence[int] | None = None
 ) -> tuple[list[int], list[int]]:
-    """The ids of one text or two with special ids, and their segment ids.
-
-    Args:
-        a, b: ids without special ones; b is None if there is one text.
-    """
+    """The ids of one text or two with special ids, and their segment ids."""
     first, second = [*vocabulary.head, *a], list(vocabulary.tail)
     segments = [0] * (len(first) + len(second))
     if b is not None:

@@ -6,18 +6,19 @@ element.
 """
 
 import array
-import functools
+import dataclasses
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 
+import options
 from text.corpus.store import FlatFile
-from text.instances import figures, packing
-from text.instances.instances import Instances, Rule
+from text.instances import packing
+from text.instances.instances import Instances
 from text.instances.packing import truncated_lengths
-from text.instances.sides import Sides, find_first_seps
 from text.records.schema import Feature
 
 # One planned instance: two spans of the corpus, already cut to fit. `is_random` is its
@@ -32,9 +33,29 @@ PAIR = np.dtype(
     ]
 )
 
-_MOSTLY_RANDOM = 0.75  # share of random next sentences; half is usual
 _WINDOW = 1 << 16  # sentences of one document held at a time
 _RANDOM_SPANS = 1 << 12  # looked up at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class PairOptions(options.Group):
+    """Records. Which two spans share one."""
+
+    # Whether swapped pairs may have random text, as those of ALBERT's release; no flag,
+    # because ours never do.
+    pairs_lone_sentences: ClassVar[bool] = False
+
+    short_seq_prob: float = options.field(
+        0.1,
+        help="Share of documents in each pass that get shorter sequences.",
+        at_least=0,
+        at_most=1,
+    )
+    random_next_sentences: bool = options.field(
+        True,
+        help="Take half of the second sentences from other documents. If false, every "
+        "pair is consecutive; use this for text that is a single document.",
+    )
 
 
 class Pairs(Instances):
@@ -46,22 +67,25 @@ class Pairs(Instances):
     """
 
     planned = PAIR
-    suffix = "pairs"
+    spans = ("a", "b")
     sentence_task = "next_sentence"
-    meanings = ("B follows A in the text", "B is random text from elsewhere")
-    sides = ("A", "B")
     none_planned = (
         "no document has two sentences, which a pair needs with "
         "--random_next_sentences=false"
     )
-    long_sentences = "are truncated"
     passes_differ = True
+    swapped_share = 0.0  # of the consecutive pairs
+
+    @property
+    def random_next(self) -> bool:
+        """Whether half of the second spans are random, so that a chunk may have one."""
+        return self.options.random_next_sentences
 
     def max_num_tokens(self, vocabulary) -> int:
-        return self.recipe.max_seq_length - vocabulary.num_special_tokens
+        return self.options.max_seq_length - vocabulary.num_special_tokens
 
     def refusal(self, num_documents) -> str:
-        if num_documents > 1 or not self.recipe.random_next_sentences:
+        if num_documents > 1 or not self.random_next:
             return ""
         return (
             "all of the text is one document, so no sentence can come from another one; "
@@ -76,114 +100,22 @@ class Pairs(Instances):
             first,
             last,
             max_num_tokens=self.max_num_tokens(vocabulary),
-            short_seq_prob=self.recipe.short_seq_prob,
-            random_next=self.recipe.random_next_sentences,
+            short_seq_prob=self.options.short_seq_prob,
+            random_next=self.random_next,
+            swapped_share=self.swapped_share,
             rng=rng,
         )
-
-    def runs(self, planned):
-        starts = np.stack([planned["a_start"], planned["b_start"]], axis=1)
-        lengths = np.stack([planned["a_length"], planned["b_length"]], axis=1)
-        return starts.ravel(), lengths.ravel().astype(np.int64)
 
     def pack(self, corpus, planned, tokens, vocabulary):
         lengths = (planned[f"{side}_length"].astype(np.int64) for side in "ab")
         batch, is_text = packing.pack_pairs(
-            tokens, *lengths, vocabulary, self.recipe.max_seq_length
+            tokens, *lengths, vocabulary, self.options.max_seq_length
         )
         labels = planned["is_random"].astype(np.uint8)[:, None]
         return batch | {"next_sentence_labels": labels}, is_text
 
     def labels(self) -> tuple[Feature, ...]:
         return (Feature("next_sentence_labels", "int64", 1, 2),)
-
-    # --- Inspection ------------------------------------------------------------------
-
-    def rules(self, batch, layout, vocabulary) -> Iterator[Rule]:
-        text, lengths, _ = layout
-        columns = np.arange(text.shape[1])
-        is_token = columns < lengths[:, None]
-        first_seps = find_first_seps(layout, vocabulary)
-        last = lengths[:, None] - 1
-        b_begins = first_seps + vocabulary.separators
-        b_ends = last + 1 - len(vocabulary.tail)
-        in_b = is_token & (columns >= b_begins)
-        is_sep = (columns >= first_seps) & ~in_b | (columns >= b_ends)
-        is_sep &= is_token
-        yield Rule(
-            "input_ids",
-            is_token & (vocabulary.is_separator(text) != is_sep),
-            "must be [SEP] at the end of the two sides, and nowhere else",
-        )
-        yield Rule(
-            "input_ids",
-            (columns == first_seps)
-            & ((first_seps <= len(vocabulary.head)) | (b_ends <= b_begins)),
-            "must have two sides, each with tokens before its [SEP]",
-        )
-        yield Rule(
-            "segment_ids",
-            batch["segment_ids"] != packing.segments(in_b, columns == last, vocabulary),
-            packing.segments_rule(
-                vocabulary,
-                "must be 0 up to the first [SEP], 1 up to the second, then 0",
-            ),
-        )
-        yield self._label_rule(batch["next_sentence_labels"])
-
-    def _label_rule(self, labels) -> Rule:
-        if self.recipe.random_next_sentences:
-            rule = "must be 0 (the next sentence) or 1 (random)"
-        else:
-            rule = (
-                "must be 0, because the description has --random_next_sentences=false"
-            )
-        is_broken = (labels < 0) | (labels > self.recipe.random_next_sentences)
-        return Rule("next_sentence_labels", is_broken, rule)
-
-    def sums(self, batch) -> dict[str, int]:
-        return {"random_next": int(batch["next_sentence_labels"].sum())}
-
-    def figures(self, vocabulary) -> list[figures.Figures]:
-        return [Sides(self.recipe.max_seq_length, vocabulary)]
-
-    def label(self, record) -> str:
-        value = int(record["next_sentence_labels"][0])
-        known = value in (0, 1)
-        return self.meanings[value] if known else f"next_sentence_labels is {value}"
-
-    def report(self, counts, passes, vocabulary) -> list[str]:
-        cut = counts["truncated_tokens"]
-        number = counts["instances"]
-        paired = (
-            counts["instance_tokens"] - vocabulary.num_special_tokens * number + cut
-        )
-        lines = [
-            f"{self._label_report(counts)}; {cut / paired:.1%} of the paired tokens were "
-            "truncated"
-        ]
-        if unpaired := counts.get("unpaired_sentences", 0) // passes:
-            lines.append(
-                f"{unpaired:,} sentences at the end of a document had no next sentence "
-                "and were skipped"
-            )
-        return lines
-
-    def advice(self, counts):
-        share = counts["random_next"] / max(1, counts["instances"])
-        if share <= _MOSTLY_RANDOM:
-            return super().advice(counts)
-        return [
-            *super().advice(counts),
-            f"advice: {share:.0%} of the records have a random next sentence (usually "
-            "half), because most sentences have no next one in their document or record; "
-            "put an empty line only after documents, add --input_format=paragraphs if "
-            "lines are paragraphs, or use --instances=full_sentences, which has no pairs",
-        ]
-
-    def _label_report(self, counts) -> str:
-        share = counts["random_next"] / counts["instances"]
-        return f"{share:.1%} with a random next sentence"
 
 
 def plan(
@@ -196,7 +128,6 @@ def plan(
     short_seq_prob: float,
     random_next: bool,
     rng: np.random.Generator,
-    random_share: float = 0.5,
     swapped_share: float = 0.0,
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Plans one pass over the documents `first` to `last`.
@@ -206,8 +137,8 @@ def plan(
         documents: int64 [num_documents + 1], sentence offsets; no document is empty.
         max_num_tokens: limit for both spans together.
         short_seq_prob: chance that a document's target length is drawn at random, from 2.
-        random_next: pair `random_share` of the chunks, and all of one sentence, with text
-            from another document; needs two documents. Otherwise, all pairs are
+        random_next: pair half of the chunks, and all of one sentence, with text from
+            another document; needs two documents. Otherwise, all pairs are
             consecutive and a lone last sentence is left out.
         swapped_share: how many of the consecutive pairs have their sides exchanged.
     Returns:
@@ -216,16 +147,13 @@ def plan(
     Source: google-research/bert@eedf571 create_pretraining_data.py:223-340, 418-437; for
         swapped sides, google-research/albert@b772393 create_pretraining_data.py:312-348.
     """
-    chunks = _consecutive_chunks
-    if random_next:
-        chunks = functools.partial(_chunks, random_share=random_share)
     columns, unpaired = _plan_chunks(
         sentences,
         documents[first : last + 1].tolist(),
         first,
         max_num_tokens,
         short_seq_prob,
-        chunks,
+        1 if random_next else 2,
         rng,
     )
     is_random = columns[-1] < 0
@@ -242,7 +170,7 @@ def plan(
     return pairs, counts
 
 
-def _plan_chunks(sentences, bounds, first, max_num_tokens, short_seq_prob, chunks, rng):
+def _plan_chunks(sentences, bounds, first, max_num_tokens, short_seq_prob, least, rng):
     """Plans the chunks of documents, numbered from `first`.
 
     Returns int64 [5, chunks]: document, target length, a_start, a_end, b_end; and how many
@@ -259,7 +187,7 @@ def _plan_chunks(sentences, bounds, first, max_num_tokens, short_seq_prob, chunk
         if next(uniforms) < short_seq_prob:
             target = 2 + int(next(uniforms) * (max_num_tokens - 1))
         end = sentences[own[0]]
-        for a_start, a_end, end in chunks(sentences, *own, target, uniforms):
+        for a_start, a_end, end in _chunks(sentences, *own, target, least, uniforms):
             planned.extend((document, target, a_start, a_end, end))
         if end < sentences[own[1]]:
             left += 1
@@ -270,12 +198,12 @@ def _find_random_spans(columns, is_random, sentences, documents, rng):
     """Returns a_start, a_end, b_start, b_end; those of b are found where it is random."""
     document, target, a_start, a_end, b_end = columns
     b_start = a_end.copy()
-    wanted = np.maximum(target - (a_end - a_start), 1)
+    b_lengths = np.maximum(target - (a_end - a_start), 1)
     rows = np.flatnonzero(is_random)
     for start in range(0, len(rows), _RANDOM_SPANS):
         some = rows[start : start + _RANDOM_SPANS]
         b_start[some], b_end[some] = _random_spans(
-            sentences, documents, document[some], wanted[some], rng
+            sentences, documents, document[some], b_lengths[some], rng
         )
     return a_start, a_end, b_start, b_end
 
@@ -323,44 +251,29 @@ def _windows(sentences, first, last, longest_chunk) -> Iterator[tuple[list[int],
         first += used
 
 
-def _chunks(sentences, first, last, target, uniforms, random_share):
-    """Yields (a_start, a_end, b_end) in tokens; b_end is -1 for a random next span."""
-    windows = _windows(sentences, first, last, target)
+def _chunks(sentences, first, last, target, least, uniforms):
+    """Yields (a_start, a_end, b_end) in tokens; b_end is -1 for a random next span.
+
+    A chunk has at least `least` sentences; if that is one, half of the next are random.
+    """
+    windows = _windows(sentences, first, last, target + least - 1)
     offsets, is_last = next(windows)
     while True:
         count = len(offsets) - 1
-        stop = count if is_last else count - target
+        stop = count + 1 - least - (0 if is_last else target)
         i = 0
         while i < stop:
             # A chunk ends with the sentence that reaches the target, or the document.
-            end = bisect_left(offsets, offsets[i] + target, i + 1, count)
+            end = bisect_left(offsets, offsets[i] + target, i + least, count)
             a_end = i + 1
             if end > a_end:
                 a_end += int(next(uniforms) * (end - a_end))
-            if end == i + 1 or next(uniforms) < random_share:
+            if least == 1 and (end == i + 1 or next(uniforms) < 0.5):
                 yield offsets[i], offsets[a_end], -1
                 i = a_end  # the unused sentences are put back
             else:
                 yield offsets[i], offsets[a_end], offsets[end]
                 i = end
-        if is_last:
-            return
-        offsets, is_last = windows.send(i)
-
-
-def _consecutive_chunks(sentences, first, last, target, uniforms):
-    """Like `_chunks` without random next spans: a chunk has at least two sentences."""
-    windows = _windows(sentences, first, last, target + 1)
-    offsets, is_last = next(windows)
-    while True:
-        count = len(offsets) - 1
-        stop = count - 1 if is_last else count - target - 1
-        i = 0
-        while i < stop:
-            end = bisect_left(offsets, offsets[i] + target, i + 2, count)
-            a_end = i + 1 + int(next(uniforms) * (end - i - 1))
-            yield offsets[i], offsets[a_end], offsets[end]
-            i = end
         if is_last:
             return
         offsets, is_last = windows.send(i)

@@ -28,12 +28,11 @@ _LONGEST_READ = 16 << 20  # bytes
 
 
 class Blocks:
-    """The records of several files, numbered from 0, in blocks.
+    """The records of several plain TFRecord files, numbered from 0, in blocks.
 
     Whole blocks are numbered first, file by file, and then each file's remaining records.
 
     Args:
-        paths: plain TFRecord files.
         offsets: int64 [blocks + 1] for each file: the byte at which each BLOCK-th record
             begins, and the file's size.
         counts: how many records each file has.
@@ -94,30 +93,25 @@ class Blocks:
             pieces = tf.constant(np.searchsorted(starts, edges))
 
         def piece(i):
-            variant = tf.raw_ops.TFRecordDatasetV2(
-                filenames=[paths[file[i]]],
-                compression_type="",
-                buffer_size=tf.minimum(size[i], _LONGEST_READ),  # one request per piece
-                byte_offsets=[byte[i]],
-            )
-            spec = tf.TensorSpec([], tf.string)
-            dataset = tf.data.experimental.from_variant(variant, spec)
+            # One request per piece.
+            read = tf.minimum(size[i], _LONGEST_READ)
+            dataset = _records_from(paths[file[i]], byte[i], read)
             return dataset.skip(skipped[i]).take(taken[i])
 
         def read(block):
             first, end = pieces[block], pieces[block + 1]
             dataset = tf.data.Dataset.range(first, end).flat_map(piece)
-            found = dataset.batch(BLOCK).get_single_element()
+            records = dataset.batch(BLOCK).get_single_element()
             whole = taken[first] == BLOCK
-            lengths = tf.cast(tf.strings.length(found), tf.int64) + framing.FRAME
+            lengths = tf.cast(tf.strings.length(records), tf.int64) + framing.FRAME
             as_long = tf.reduce_sum(lengths) == size[first]
-            complete = tf.size(found) == tf.size(self.numbers(block))
+            complete = tf.size(records) == tf.size(self.numbers(block))
             checks = [
                 tf.debugging.Assert(complete, ["records are missing"]),
                 tf.debugging.Assert(~whole | as_long, ["records have moved"]),
             ]
             with tf.control_dependencies(checks):
-                return tf.identity(found)
+                return tf.identity(records)
 
         return read
 
@@ -156,11 +150,8 @@ def in_order(
 ) -> tf.data.Dataset:
     """Endless serialized records in the order of the files, string [].
 
-    Args:
-        paths, offsets, counts: see `Blocks`.
-        first: the record of an epoch to begin with; at most a block is read to find it.
-    Raises:
-        tf.errors.InvalidArgumentError: records are missing, when it is read.
+    `paths`, `offsets` and `counts` are those of `Blocks`; `first` is the record of an epoch
+    to begin with, to find which at most a block is read.
     """
     files = np.repeat(np.arange(len(paths)), [len(x) - 1 for x in offsets])
     places = np.concatenate([np.arange(len(x) - 1) for x in offsets])
@@ -170,27 +161,30 @@ def in_order(
     file, size, begin = (tf.constant(x) for x in (files, sizes, begins))
 
     def records(i):
-        variant = tf.raw_ops.TFRecordDatasetV2(
-            filenames=[names[file[i]]],
-            compression_type="",
-            buffer_size=_LONGEST_READ,
-            byte_offsets=[begin[i]],
-        )
-        dataset = tf.data.experimental.from_variant(
-            variant, tf.TensorSpec([], tf.string)
-        )
-        found = dataset.take(size[i]).batch(BLOCK).get_single_element()
-        complete = tf.size(found, tf.int64) == size[i]
+        dataset = _records_from(names[file[i]], begin[i], _LONGEST_READ)
+        content = dataset.take(size[i]).batch(BLOCK).get_single_element()
+        complete = tf.size(content, tf.int64) == size[i]
         with tf.control_dependencies(
             [tf.debugging.Assert(complete, ["records are missing"])]
         ):
-            return tf.data.Dataset.from_tensor_slices(tf.identity(found))
+            return tf.data.Dataset.from_tensor_slices(tf.identity(content))
 
     entered = int(np.searchsorted(np.cumsum(sizes), first, "right"))
     numbers = tf.data.Dataset.range(entered, len(files)).concatenate(
         tf.data.Dataset.range(len(files)).repeat()
     )
     return numbers.flat_map(records).skip(first - int(sizes[:entered].sum()))
+
+
+def _records_from(path, byte, buffer_size):
+    """Dataset of the records of a plain file that begin at a byte or after it."""
+    variant = tf.raw_ops.TFRecordDatasetV2(
+        filenames=[path],
+        compression_type="",
+        buffer_size=buffer_size,
+        byte_offsets=[byte],
+    )
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
 
 _permute = tf.random.experimental.stateless_shuffle
@@ -239,13 +233,15 @@ class _Order:
             at = begin + round_ * _LANES * BLOCK
             return self._own(tf.reshape(tf.transpose(lanes), [-1]), at, self.shares)
 
-        together = tf.reshape(blocks, [-1, _LANES])
-        rounds = tf.shape(together, tf.int64)[0]
+        rounds_of_blocks = tf.reshape(blocks, [-1, _LANES])
+        rounds = tf.shape(rounds_of_blocks, tf.int64)[0]
         entered = (self.first - begin) // (_LANES * BLOCK)
         entered = tf.clip_by_value(entered, 0, rounds)
-        mine = together[entered:, (self.host - begin) % self.shares :: self.shares]
+        share = rounds_of_blocks[
+            entered:, (self.host - begin) % self.shares :: self.shares
+        ]
         return (
-            tf.data.Dataset.from_tensor_slices(tf.reshape(mine, [-1]))
+            tf.data.Dataset.from_tensor_slices(tf.reshape(share, [-1]))
             .map(lane, num_parallel_calls=tf.data.AUTOTUNE)
             .batch(_LANES // self.shares)
             .enumerate(entered)

@@ -11,7 +11,7 @@ from errors import UserError
 from text.files import local, protected, sources
 
 SUFFIX = protected.DESCRIPTION_SUFFIX
-_CHECKSUM = "sha256"  # of the rest; earlier versions wrote none
+_CHECKSUM = "sha256"  # of the rest; who changes a description removes it
 UNFINISHED = ".work"  # the folder of an unfinished run
 # The "offsets" of an output are the bytes at which its records 0, 1024, 2048, ... begin.
 OFFSET_EVERY = 1 << 10
@@ -24,7 +24,7 @@ class Description:
     Everything but `outputs` is None if the description lacks it.
 
     Attributes:
-        format: 2; 1 listed all inputs and had no offsets.
+        format: of the description, 2.
         max_seq_length, max_predictions_per_seq, do_lower_case: flags.
         vocab_size, vocab_sha256: the vocabulary's.
         special_ids: token to id: [PAD], [UNK], [CLS], [SEP], [MASK].
@@ -51,20 +51,15 @@ class Description:
 
     @classmethod
     def read(cls, path: str) -> "Description":
-        """Reads a description, ignoring unknown keys.
-
-        Raises:
-            UserError: the file is not a description.
-            OSError: it cannot be read.
-        """
+        """Reads a description, ignoring unknown keys."""
         try:
             with sources.opened(path) as file:
                 content = json.load(file)
             if content.pop(_CHECKSUM, None) not in (None, _checksum(content)):
                 raise ValueError("its checksum is wrong")
             names = {field.name for field in dataclasses.fields(cls)} - {"path"}
-            found = {key: value for key, value in content.items() if key in names}
-            description = cls(**found, path=path)
+            values = {key: value for key, value in content.items() if key in names}
+            description = cls(**values, path=path)
             for output in description.outputs:
                 _ = output["file"], output["instances"]
             return description
@@ -75,17 +70,15 @@ class Description:
             ) from error
 
     def write(self, path: str, replacing=local.replacing) -> None:
-        """Writes what is known, atomically.
-
-        Args:
-            replacing: opens the path as `local.replacing` does, for bytes.
+        """Writes what is known, atomically; `replacing` is `local.replacing` or the
+        like.
         """
         content = dataclasses.asdict(self)
         del content["path"]
-        known = {k: v for k, v in content.items() if v is not None}
-        known[_CHECKSUM] = _checksum(known)
+        values = {k: v for k, v in content.items() if v is not None}
+        values[_CHECKSUM] = _checksum(values)
         with replacing(path) as file:
-            file.write(f"{json.dumps(known, indent=2)}\n".encode())
+            file.write(f"{json.dumps(values, indent=2)}\n".encode())
 
     @property
     def flags(self) -> dict:
@@ -124,10 +117,8 @@ def _checksum(content):
 def records_among(paths: Iterable[str]) -> list[str]:
     """Leaves out what create_pretraining_data.py writes next to records.
 
-    The pattern `train.tfrecord-*` also matches the description of these files.
-
-    Raises:
-        UserError: the records among `paths` are not finished.
+    The pattern `train.tfrecord-*` also matches the description of these files. Refuses
+    records that are not finished.
     """
     kept = []
     for path in paths:
@@ -145,14 +136,11 @@ def records_among(paths: Iterable[str]) -> list[str]:
 def find(paths: Iterable[str]) -> dict[str, Description]:
     """Looks next to record files for the descriptions that list them.
 
-    Returns:
-        dict of record file to its description, in the order of `paths`, without files
-        that have none.
-    Raises:
-        UserError: a description cannot be read, and may be that of one of the files.
+    Returns dict of record file to its description, in the order of `paths`, without files
+    that have none. A damaged one is refused if it may be that of one of the files.
     """
     paths = list(paths)
-    found = {}
+    descriptions = {}
     for folder in dict.fromkeys(map(os.path.dirname, paths)):
         damage = None
         for name in sources.matching(os.path.join(glob.escape(folder), f"*{SUFFIX}")):
@@ -162,9 +150,9 @@ def find(paths: Iterable[str]) -> dict[str, Description]:
                 damage = error
                 continue
             for output in description.outputs:
-                found[os.path.join(folder, output["file"])] = description
+                descriptions[os.path.join(folder, output["file"])] = description
         if damage and any(
-            os.path.dirname(p) == folder and p not in found for p in paths
+            os.path.dirname(p) == folder and p not in descriptions for p in paths
         ):
             raise damage
-    return {path: found[path] for path in paths if path in found}
+    return {path: descriptions[path] for path in paths if path in descriptions}

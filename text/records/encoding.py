@@ -109,21 +109,14 @@ def encode(batch: dict[str, np.ndarray], schema: tuple[Feature, ...]) -> list[by
 
 # === Decoding examples ===
 
-# tensorflow/models and XLNet's release write the same inputs with other names.
-OTHER_NAMES = {
-    "input_ids": ("input_word_ids", "input"),
-    "segment_ids": ("input_type_ids", "seg_id"),
-}
-# XLNet's records, which have this, have no input_mask, because they are always full.
-ALWAYS_FULL = "seg_id"
+# tensorflow/models writes the same inputs with other names.
+OTHER_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
 
 
-def name_in(features: Container[str], name: str) -> str | None:
-    """What a feature is called in a record; None if it is 1 everywhere and left out."""
-    if name == "input_mask" and name not in features and ALWAYS_FULL in features:
-        return None
-    others = (other for other in OTHER_NAMES.get(name, ()) if other in features)
-    return name if name in features else next(others, name)
+def name_in(features: Container[str], name: str) -> str:
+    """What a feature is called in a record."""
+    other = OTHER_NAMES.get(name, name)
+    return other if name not in features and other in features else name
 
 
 _DTYPES = {0x0A: "bytes", 0x12: "float32", 0x1A: "int64"}  # by tag in a Feature
@@ -169,12 +162,8 @@ def _fields(message):
     return fields
 
 
-def _features(example):
-    """Name to (dtype, list of contents) of a serialized tf.train.Example.
-
-    Raises:
-        ValueError: it is not one.
-    """
+def features_of(example):
+    """Name to (dtype, list of contents) of a serialized tf.train.Example, or ValueError."""
     features = {}
     try:
         for entry in _fields(b"".join(_fields(example)[0x0A])).get(0x0A, ()):
@@ -218,17 +207,13 @@ def _numbers(contents, dtype):
 
 
 def schema_of(example: bytes) -> tuple[Feature, ...]:
-    """The features of a serialized tf.train.Example.
+    """The features of a serialized tf.train.Example by name, or ValueError.
 
-    Returns:
-        features sorted by name; a dtype may also be "bytes". Those of `OTHER_NAMES` have
-        the release's names.
-    Raises:
-        ValueError: it is not a tf.train.Example.
+    A dtype may also be "bytes". Those of `OTHER_NAMES` have the release's names.
     """
-    ours = {other: name for name, others in OTHER_NAMES.items() for other in others}
+    ours = {other: name for name, other in OTHER_NAMES.items()}
     schema = []
-    for name, (dtype, contents) in sorted(_features(example).items()):
+    for name, (dtype, contents) in sorted(features_of(example).items()):
         length = len(contents)
         if dtype != "bytes":
             length = len(_numbers([b"".join(contents)], dtype)[0])
@@ -250,7 +235,7 @@ def decode(
     parsed, faults = [], {}
     for row, example in enumerate(examples):
         try:
-            parsed.append(_features(example))
+            parsed.append(features_of(example))
         except ValueError:
             parsed.append({})
             faults[row] = "is not a tf.train.Example"
@@ -258,16 +243,12 @@ def decode(
     for name, dtype, length, _ in schema:
         packed = []
         for row, features in enumerate(parsed):
-            theirs = name_in(features, name)
-            if theirs is None:
-                packed.append(b"\1" * length)
-                continue
-            found = features.get(theirs)
-            if found and found[0] == dtype:
-                packed.append(b"".join(found[1]))
+            feature = features.get(name_in(features, name))
+            if feature and feature[0] == dtype:
+                packed.append(b"".join(feature[1]))
                 continue
             packed.append(b"")
-            has = f"{name} as {found[0]}, not {dtype}" if found else f"no {name}"
+            has = f"{name} as {feature[0]}, not {dtype}" if feature else f"no {name}"
             faults.setdefault(row, f"has {has}")
         values, counts = _numbers(packed, dtype)
         fits = counts == length

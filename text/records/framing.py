@@ -59,13 +59,8 @@ def is_gzip(path: str) -> bool:
 
 
 def read(path: str, opener=sources.opened) -> Iterator[bytes]:
-    """Yields the serialized examples of a TFRecord file.
-
-    Args:
-        opener: maps the path to the open file.
-    Raises:
-        UserError: the file is not a TFRecord file, ends within a record or is damaged; the
-            message names the file and the record, counted from 1.
+    """Yields the serialized examples of a TFRecord file; `opener` maps its path to the
+    open file.
     """
     number = 0
     packed = is_gzip(path)

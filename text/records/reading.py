@@ -64,8 +64,6 @@ class Records:
         sizes: the values of the schema's named limits, as in a config.
         rows_per_batch: if not 0, row k of a batch of this many continues row k of the batch
             before; training reads the records in order.
-    Raises:
-        UserError: the first record of a file does not fit the schema.
     """
 
     def __init__(
@@ -90,16 +88,13 @@ class Records:
             self._check_first(file)
 
     def _check_first(self, file: shards.RecordFile) -> None:
-        example = tf.train.Example()
+        first = next(shards.scan(file.path), b"")
         try:
-            example.ParseFromString(next(shards.scan(file.path)))
-        except Exception as error:
-            if isinstance(error, UserError):
-                raise
+            features = encoding.features_of(first)
+        except ValueError as error:
             raise UserError(
                 f"{file.path}: record 1 is not a tf.train.Example"
             ) from error
-        features = example.features.feature
         names = {name: encoding.name_in(features, name) for name, *_ in self._schema}
         if self._names not in ({}, names):
             raise UserError(
@@ -107,34 +102,20 @@ class Records:
                 "unlike those of the files before it; use files of one kind"
             )
         self._names = names
-        for name, dtype, length, _ in self._schema:
-            if names[name] is None:
-                continue
-            kind = "float_list" if dtype == "float32" else "int64_list"
-            # Without `in`, a look-up would add the feature.
-            values = (
-                getattr(features[names[name]], kind).value
-                if names[name] in features
-                else ()
+        _, faults = encoding.decode([first], self._schema)
+        for fault in faults.values():
+            raise UserError(
+                f"{file.path}: record 1 {fault}; check the lengths and the kind of record"
             )
-            if len(values) != length:
-                raise UserError(
-                    f"{file.path}: record 1 has {len(values)} {dtype} values of "
-                    f"{name}, not {length}; check the lengths and the kind of record"
-                )
 
     def check(self, first: int | None = None) -> None:
-        """Reads and checks the first records of every file, or all of them.
-
-        Raises:
-            UserError: names the file and the record that is damaged or does not fit.
-        """
+        """Reads and checks the first records of every file, or all of them."""
         if first is None:
             self._check_layout()
         for file in self.files:
-            found = itertools.islice(shards.scan(file.path), first)
+            records = itertools.islice(shards.scan(file.path), first)
             number = 0
-            while examples := list(itertools.islice(found, _CHECKED_TOGETHER)):
+            while examples := list(itertools.islice(records, _CHECKED_TOGETHER)):
                 if fault := self._fault(examples):
                     row, what = fault
                     raise UserError(f"{file.path}: record {number + row + 1} {what}")
@@ -179,15 +160,9 @@ class Records:
         spec = {
             self._names[name]: tf.io.FixedLenFeature([length], dtype)
             for name, dtype, length, _ in self._schema
-            if self._names[name]
         }
         parsed = tf.io.parse_example(serialized, spec)
-        features = {
-            name: parsed[self._names[name]]
-            if self._names[name]
-            else tf.ones([tf.size(serialized), length], tf.int64)
-            for name, _, length, _ in self._schema
-        }
+        features = {name: parsed[self._names[name]] for name, *_ in self._schema}
         return {name: self._as_int32(name, v) for name, v in features.items()}
 
     def _as_int32(self, name, values):
@@ -275,11 +250,11 @@ class Records:
         """
         first, size = first_batch * batch_size, batch_size // part.replicas
         if self.rows_per_batch:
-            mine = self._ordered(first).shard(part.hosts, part.host)
-            batches = mine.batch(size)
+            share = self._ordered(first).shard(part.hosts, part.host)
+            batches = share.batch(size)
         elif self.packed:
-            mine = self._sequence(seed, first).shard(part.hosts, part.host)
-            batches = mine.map(lambda file, number, x: x).batch(size)
+            share = self._sequence(seed, first).shard(part.hosts, part.host)
+            batches = share.map(lambda file, number, x: x).batch(size)
         else:
             plain = self._blocks()
             batches = plain.order(
@@ -291,8 +266,8 @@ class Records:
             ).rebatch(size)
 
         def parse(number, x):
-            own = number * size + tf.range(size, dtype=tf.int64)
-            numbers = first + part.host + part.hosts * own
+            places = number * size + tf.range(size, dtype=tf.int64)
+            numbers = first + part.host + part.hosts * places
             features = self._parse(tf.ensure_shape(x, [size]))
             return {**features, "row_numbers": _lowest_bits(numbers)}
 

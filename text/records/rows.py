@@ -28,29 +28,8 @@ _WINDOW = 64  # batches whose rows are sorted by length together
 _REBUILT = "delete it and run the command again, which rebuilds it"
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
 # Few, because XLA compiles each separately.
-LENGTHS = (
-    8,
-    12,
-    16,
-    20,
-    24,
-    32,
-    40,
-    48,
-    56,
-    64,
-    80,
-    96,
-    128,
-    160,
-    192,
-    256,
-    320,
-    384,
-    448,
-)
-# Before 12 and 20 were added. A run that began with them keeps them, and so its batches.
-FIRST_LENGTHS = tuple(n for n in LENGTHS if n not in (12, 20))
+LENGTHS = (8, 12, 16, 20, 24, 32, 40, 48, 56, 64)
+LENGTHS += (80, 96, 128, 160, 192, 256, 320, 384, 448)
 
 
 def static_lengths(max_seq_length: int, lengths: Iterable[int] = LENGTHS) -> list[int]:
@@ -122,10 +101,8 @@ class Layout:
         )
 
     def pack(self, rows: list[Row]) -> dict[str, np.ndarray]:
-        """Pads rows to arrays [rows, ...].
-
-        Raises:
-            ValueError: a row is longer than max_seq_length.
+        """Pads rows to arrays [rows, ...]; ValueError if one is longer than
+        max_seq_length.
         """
         batch = {
             name: np.zeros((len(rows), *self.shape(name)), field.dtype)
@@ -155,17 +132,14 @@ class Layout:
 
 
 def write(path: str, rows: Iterable[Row], layout: Layout) -> int:
-    """Writes rows in order; the file appears when it is complete.
-
-    Returns:
-        the number of rows.
-    Raises:
-        UserError: the disk is full or not writable.
+    """Writes rows in order, and returns their number; the file appears when it is
+    complete.
     """
     number = 0
     with anywhere.replacing(path) as file:
         file.write(b"")  # otherwise a remote file without rows would not be created
-        for some in _chunks(rows, _WRITTEN_TOGETHER):
+        rows = iter(rows)
+        while some := list(itertools.islice(rows, _WRITTEN_TOGETHER)):
             batch = layout.pack(some)
             batch = {name: x.reshape(len(some), -1) for name, x in batch.items()}
             file.write(framing.frame(encoding.encode(batch, layout.schema)))
@@ -173,27 +147,13 @@ def write(path: str, rows: Iterable[Row], layout: Layout) -> int:
     return number
 
 
-def _chunks(items, size):
-    chunk = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
 class Rows:
-    """The rows of one file, in batches.
+    """The rows of a file that `write` wrote with this layout, in batches.
 
     Args:
-        path: what `write` wrote with this layout.
         lengths: pad a batch to the length of its longest row, rounded up to one of these,
             and let rows of similar length share one; without any, pad to
             layout.max_seq_length.
-    Raises:
-        UserError: the file is damaged or contains other rows.
     """
 
     def __init__(self, path: str, layout: Layout, *, lengths: Iterable[int] = LENGTHS):
@@ -294,8 +254,6 @@ class Rows:
         Returns:
             Dataset of dicts [batch_size / replicas, ...], one for each of this host's
             replicas in turn.
-        Raises:
-            UserError: the file has been damaged or replaced since.
         """
         rows = np.fromiter(
             self._batches(batch_size, seed, first_batch, num_batches),
@@ -327,9 +285,6 @@ class Rows:
 
         The last batch is filled up with copies of a row. `is_real_example` [batch] is 0.0
         for these and 1.0 for all others.
-
-        Raises:
-            UserError: the file has been damaged or replaced since.
         """
         rows = self.in_order(batch_size)
         real = rows >= 0
@@ -341,10 +296,10 @@ class Rows:
     def _dataset(self, rows, real, part):
         """Dataset of rows [batches, batch_size]; those that are not `real` are filler."""
         local = part.replicas // part.hosts
-        mine = slice(part.host * local, (part.host + 1) * local)
+        replicas = slice(part.host * local, (part.host + 1) * local)
 
         def of_host(x):
-            x = x.reshape(len(x), part.replicas, -1)[:, mine]
+            x = x.reshape(len(x), part.replicas, -1)[:, replicas]
             return x.reshape(-1, x.shape[-1])
 
         lengths = self._lengths[self._buckets[rows].max(axis=1, initial=0)]

@@ -19,9 +19,8 @@ from text.records.descriptions import Description
 class RecordFile:
     """One TFRecord file: how it is compressed and how many records it contains.
 
-    Attributes:
-        offsets: int64 [blocks + 1], the byte at which each block begins, and the file's
-            size; None if the file is packed.
+    `offsets`, int64 [blocks + 1], are the bytes at which blocks begin, and the file's size;
+    None if the file is packed.
     """
 
     path: str
@@ -31,11 +30,7 @@ class RecordFile:
 
 
 def find(patterns: Iterable[str]) -> list[str]:
-    """Expands file names and globs; an existing name is taken literally.
-
-    Raises:
-        UserError: a pattern matches nothing.
-    """
+    """Expands file names and globs; an existing name is taken literally."""
     paths = []
     for pattern in patterns:
         literal = tf.io.gfile.exists(pattern)
@@ -44,11 +39,11 @@ def find(patterns: Iterable[str]) -> list[str]:
                 f"{pattern}: is a folder; name its files, such as "
                 f"{os.path.join(pattern, '*.tfrecord')!r}"
             )
-        found = [pattern] if literal else sorted(tf.io.gfile.glob(pattern))
-        found = descriptions.records_among(found)
-        if not found:
+        names = [pattern] if literal else sorted(tf.io.gfile.glob(pattern))
+        names = descriptions.records_among(names)
+        if not names:
             raise UserError(f"{pattern}: no file matches; pass TFRecord files or globs")
-        paths += found
+        paths += names
     return paths
 
 
@@ -60,10 +55,6 @@ def survey(
     Number and offsets come from the file's description. Without one, or if it has no
     offsets, a plain file on this machine is scanned by the lengths of its records; others
     are read. Files that have no records according to their description are left out.
-
-    Raises:
-        UserError: a file is empty, truncated, unreadable, not a TFRecord file, or not the
-            described one.
     """
     files = []
     for path in find(patterns):

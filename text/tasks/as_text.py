@@ -106,11 +106,9 @@ def collapsed(text: str) -> str:
 def unpadded(answer: str, context: str) -> str:
     """The part of a text that an answer is, without the spaces that `padded` added.
 
-    Args:
-        answer: words of `padded(context)`; an uncased vocabulary gives them in lower case.
-    Returns:
-        the first such part, if possible one of the same case; the answer as it is if there
-        is none.
+    An uncased vocabulary gives the words of `padded(context)` in lower case. It is the
+    first such part, if possible one of the same case; the answer as it is if there is
+    none.
     """
     for spell in (str, str.lower):
         if part := _part(answer, context, spell):
@@ -121,7 +119,7 @@ def unpadded(answer: str, context: str) -> str:
 def _part(answer, context, spell):
     """The first part that is the answer once `spell` has changed the letters of both."""
     words = spell(padded(answer)).split()
-    wanted = "".join(words)
+    answer_letters = "".join(words)
     # Only white space is added, so an answer is a part of the text if it is one of the
     # texts' other characters that begins and ends where words do.
     solid = [
@@ -131,13 +129,13 @@ def _part(answer, context, spell):
         if not letter.isspace()
     ]
     letters = "".join(letter for letter, _ in solid)
-    start = letters.find(wanted) if wanted else -1
+    start = letters.find(answer_letters) if answer_letters else -1
     while start >= 0:
-        first, last = solid[start][1], solid[start + len(wanted) - 1][1]
+        first, last = solid[start][1], solid[start + len(answer_letters) - 1][1]
         part = context[first : last + 1]
         if spell(padded(part)).split() == words:
             return part
-        start = letters.find(wanted, start + 1)
+        start = letters.find(answer_letters, start + 1)
     return None
 
 
@@ -182,19 +180,14 @@ def row(
 ) -> tuple[list[int], bool]:
     """The ids of a text with the one that ends it; and whether some were cut off.
 
-    Args:
-        max_length: of the result.
     Source: google/seqio@b898b9f seqio/preprocessors.py, append_eos_after_trim.
     """
     return [*ids[: max_length - 1], vocabulary.end_id], len(ids) > max_length - 1
 
 
 def features_of(name: str, text_a: str, text_b: str | None) -> dict[str, str]:
-    """The texts of an example of GLUE by the names of the features.
-
-    Args:
-        name: of the task.
-        text_a, text_b: in the order of the columns in its files.
+    """The texts of an example of GLUE, in the order of its files, by the features'
+    names.
     """
     features = GLUE[name].features
     if text_b is None:

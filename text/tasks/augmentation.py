@@ -26,10 +26,7 @@ _UNSPACED = ("CJK ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANM
 class Word(NamedTuple):
     """A word of a text, or a run of pieces between two words.
 
-    Attributes:
-        start, end: its characters.
-        first, last: its pieces; `last` is the one after.
-        replaceable: whether another word may be put in its place.
+    `start` and `end` are its characters, `first` and `last` its pieces, excluding `last`.
     """
 
     start: int
@@ -118,15 +115,11 @@ def _is_replaceable(word, is_piece) -> bool:
 def candidates_of(vocabulary: Vocabulary) -> np.ndarray:
     """bool [size]: the tokens that are words of letters, which may replace others."""
     special = set(vocabulary.special_ids.values())
-    return (
-        np.array(
-            [
-                id not in special and text != "" and all(map(_is_letter, text))
-                for id, text in enumerate(vocabulary.texts)
-            ]
-        )
-        & ~vocabulary.is_continuation
-    )
+    is_word = [
+        id not in special and text != "" and all(map(_is_letter, text))
+        for id, text in enumerate(vocabulary.texts)
+    ]
+    return np.array(is_word) & ~vocabulary.is_continuation
 
 
 def draw(
@@ -187,11 +180,7 @@ def rewritten(
     change: Change,
     candidates: Mapping[int, Sequence[str]],
 ) -> str:
-    """A copy of a text.
-
-    Args:
-        candidates: number of a word -> what may replace it; of each in the change.
-    """
+    """A copy of a text, with candidates by the number of each word in the change."""
     first, last = change.kept
     if first == last:
         return text

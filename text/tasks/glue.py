@@ -5,7 +5,10 @@ from typing import NamedTuple
 
 
 class Table(NamedTuple):
-    """A file and the columns to take, by name, or by number if it has no header."""
+    """A file and the columns to take, by name, or by number if it has no header.
+
+    In JSON, "labels.score" is the score within labels.
+    """
 
     file: str
     text_a: str | int
@@ -13,6 +16,7 @@ class Table(NamedTuple):
     label: str | int | None = None
     header: bool = True
     where: tuple[str, str] | None = None  # column and value of the lines to use
+    more_files: tuple[str, ...] = ()  # with the same columns
 
 
 class DataSet(NamedTuple):
@@ -22,9 +26,7 @@ class DataSet(NamedTuple):
     dev: dict[str, Table]
     test: dict[str, Table]
     labels: tuple[str, ...] | None  # None: numbers
-    scores: tuple[
-        str, ...
-    ]  # names in metrics.FUNCTIONS; runs are compared by the first
+    scores: tuple[str, ...]  # names in metrics.FUNCTIONS; the first compares runs
     server: dict[str, str]  # the GLUE server's name for the answers to a test set
     relabel: dict[str, str] = {}  # other spellings of labels
     bounds: tuple[float, float] | None = None  # of numbers
@@ -39,10 +41,8 @@ class DataSet(NamedTuple):
         return self.train if split == "train" else (self.dev | self.test)[split]
 
     def server_lines(self, answers: Iterable[tuple[str, Mapping]]) -> Iterator[str]:
-        """A file for gluebenchmark.com.
-
-        Args:
-            answers: to the examples of a test set: (index, {"predicted": ...}).
+        """A file for gluebenchmark.com, of (index, {"predicted": ...}) of a test set's
+        examples.
         """
         yield "index\tprediction"
         for index, answer in answers:
@@ -66,7 +66,7 @@ def _glue(text_a, text_b, label, labels, scores, server) -> DataSet:
 
 
 _BINARY = ("0", "1")
-_NLI = ("contradiction", "entailment", "neutral")
+NLI_LABELS = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 _PAIR = ("sentence1", "sentence2")
 
@@ -104,7 +104,7 @@ TASKS = {
             "test_matched": Table("test_matched.tsv", *_PAIR),
             "test_mismatched": Table("test_mismatched.tsv", *_PAIR),
         },
-        _NLI,
+        NLI_LABELS,
         ("accuracy",),
         {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm"},
     ),
@@ -118,7 +118,7 @@ TASKS = {
         None,
         {},
         {"ax": Table("diagnostic.tsv", *_PAIR)},
-        _NLI,
+        NLI_LABELS,
         ("matthews",),
         {"ax": "AX"},
     ),
@@ -132,7 +132,7 @@ def xnli(language: str) -> DataSet:
         Table(f"multinli/multinli.train.{language}.tsv", "premise", "hypo", "label"),
         {"dev": Table("xnli.dev.tsv", *_PAIR, "gold_label", where=column)},
         {"test": Table("xnli.test.tsv", *_PAIR, "gold_label", where=column)},
-        _NLI,
+        NLI_LABELS,
         ("accuracy",),
         {},
         relabel={"contradictory": "contradiction"},

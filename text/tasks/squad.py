@@ -1,4 +1,7 @@
-"""Reads questions in SQuAD's JSON layout, versions 1.1 and 2.0, and finds their answers."""
+"""Reads questions in SQuAD's JSON layout, versions 1.1 and 2.0, and finds their answers.
+
+KorQuAD 1.0 and KLUE-MRC have this layout, too.
+"""
 
 import json
 from collections.abc import Iterator
@@ -8,8 +11,10 @@ import numpy as np
 
 from errors import UserError
 from text.files import inputs
-from text.tasks.spans import Document
+from text.tasks.answer_spans import Document
 from text.tokenizers.tokenizer import Tokenizer
+
+_KLUE_ID = "guid"  # what KLUE-MRC calls the id of a question
 
 
 class Example(NamedTuple):
@@ -27,33 +32,45 @@ class Example(NamedTuple):
 
 
 def read(path: str) -> Iterator[tuple[str, Example]]:
-    """Reads a file in SQuAD's layout.
+    """Yields the place of each question in a file of SQuAD's layout, and its `Example`."""
+    for where, question, context in _questions(_content(path), path):
+        yield where, _example(question, context, where)
 
-    Yields:
-        the place in the file, for messages; and an `Example`.
-    Raises:
-        UserError: the file is not JSON, or a value is missing or has the wrong type.
+
+def answer_score(path: str) -> str:
+    """How the data set that a file is of scores answers: a name in
+    `squad_metrics.ANSWER_SCORES`.
     """
+    content = _content(path)
+    if isinstance(content, dict):
+        if str(content.get("version", "")).startswith("KorQuAD"):
+            return "characters"
+        _, question, _ = next(_questions(content, path), (None, {}, None))
+        if _KLUE_ID in question:
+            return "rouge_w"
+    return "words"
+
+
+def _content(path):
     try:
-        content = json.loads("\n".join(inputs.lines(path)))
+        return json.loads("\n".join(inputs.lines(path)))
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise UserError(
             f"{path}:{line}: not JSON, or truncated: {getattr(error, 'msg', error)}"
         ) from error
+
+
+def _questions(content, path):
     for in_data, article in _items(content, "data", path):
         for in_article, paragraph in _items(article, "paragraphs", in_data):
             context = _value(paragraph, "context", in_article, str)
             for where, question in _items(paragraph, "qas", in_article):
-                yield where, _example(question, context, where)
+                yield where, question, context
 
 
 def read_to_answer(path: str) -> list[Example]:
-    """Reads questions whose answers will be written by id; see `read`.
-
-    Raises:
-        UserError: two have the same id, or there is no question.
-    """
+    """Reads questions whose answers will be written by id, which must be unique."""
     examples, seen = [], {}
     for where, example in read(path):
         if example.id in seen:
@@ -84,8 +101,11 @@ def _value(values, key, where, *kinds):
         )
     value = values[key]
     if type(value) not in kinds:  # to isinstance, true would be an integer
-        shown, wanted = json.dumps(value)[:40], " or ".join(_KINDS[k] for k in kinds)
-        raise UserError(f"{where}: {key!r} is {shown}, not {wanted}")
+        shown, kinds_allowed = (
+            json.dumps(value)[:40],
+            " or ".join(_KINDS[k] for k in kinds),
+        )
+        raise UserError(f"{where}: {key!r} is {shown}, not {kinds_allowed}")
     if type(value) is str:
         try:
             value.encode()
@@ -98,7 +118,8 @@ def _value(values, key, where, *kinds):
 
 def _example(question, context, where):
     # The release keeps integers, but its answer files have strings too.
-    id = str(_value(question, "id", where, str, int))
+    name = _KLUE_ID if _KLUE_ID in question and "id" not in question else "id"
+    id = str(_value(question, name, where, str, int))
     named = []
     # Test sets may omit the answers.
     for where_, answer in _items({"answers": []} | question, "answers", where):
@@ -125,13 +146,7 @@ def _tokens_of(document, text, start):
 
 
 def check_trainable(example: Example, where: str) -> None:
-    """Refuses a question that no answer can be learned from.
-
-    Args:
-        where: its place in the file.
-    Raises:
-        UserError: it has no answer, or one that is not where it says.
-    """
+    """Refuses a question that no answer can be learned from; `where` is its place."""
     if not example.answers:
         raise UserError(
             f"{where}: no answer to train on; for questions without answers, pass "
@@ -148,24 +163,19 @@ def check_trainable(example: Example, where: str) -> None:
 
 
 def check_scorable(examples: list[Example], path: str, version_2: bool) -> None:
-    """Refuses questions whose answers are not known.
-
-    Args:
-        path: their file.
-        version_2: whether a question may have no answer.
-    Raises:
-        UserError: there is nothing to compare answers with.
+    """Refuses questions whose answers are not known, if all must have one or be
+    impossible.
     """
-    known = [example for example in examples if example.answers]
-    if not known and not any(example.is_impossible for example in examples):
+    answered = [example for example in examples if example.answers]
+    if not answered and not any(example.is_impossible for example in examples):
         raise UserError(
             f"{path}: no question has an answer to compare with; a test set can only "
             "be answered: pass --do_predict without --do_eval"
         )
-    if not version_2 and len(known) < len(examples):
+    if not version_2 and len(answered) < len(examples):
         missing = next(e.id for e in examples if not e.answers)
         raise UserError(
-            f"{path}: {len(examples) - len(known)} questions have no answer, such as "
+            f"{path}: {len(examples) - len(answered)} questions have no answer, such as "
             f"{missing!r}; for SQuAD 2.0, pass --version_2_with_negative"
         )
 
@@ -174,34 +184,30 @@ def first_answer(
     document: Document, tokenizer: Tokenizer, example: Example
 ) -> tuple[int, int] | None:
     """The first of a question's answers that is in the text; see `find_answer`."""
-    found = (
+    places = (
         find_answer(document, tokenizer, text, start)
         for text, start in example.answers
         if start is not None
     )
-    return next(filter(None, found), None)
+    return next(filter(None, places), None)
 
 
 def find_answer(
     document: Document, tokenizer: Tokenizer, text: str, start: int
 ) -> tuple[int, int] | None:
-    """Where an annotated answer is among a document's tokens.
+    """Where an annotated answer is among a document's tokens: the first and the last.
 
-    These are the words that the annotation touches or, if they contain the tokens of the
-    answer alone, the first of these: `1895` in `(1895-1943).` See also
+    These are the words that the annotation touches or, if they contain the tokens of
+    the answer alone, the first of these: `1895` in `(1895-1943).` None if the words do
+    not contain the answer or it has no tokens. See also
     `Tokenizer.finds_answers_by_offset`.
 
-    Args:
-        text, start: the answer, and the character of the document where it starts.
-    Returns:
-        the first and the last token; None if the words do not contain the answer or it has
-        no tokens.
     Source: google-research/bert@eedf571 run_squad.py, read_squad_examples,
         _improve_answer_span.
     """
-    wanted = " ".join(text.split())
+    collapsed = " ".join(text.split())
     in_range = 0 <= start <= len(document.text) - len(text)
-    if not wanted or not in_range or not len(document):
+    if not collapsed or not in_range or not len(document):
         return None
     # Whitespace belongs to the word before it, or at the beginning to the first word.
     touched = document.words[:, 0].searchsorted([start, start + len(text) - 1], "right")
@@ -209,7 +215,7 @@ def find_answer(
     begin, end = document.words[first_word, 0], document.words[last_word, 1]
     # Differs from the release: all whitespace counts as a space on both sides, so that a
     # no-break space in an answer does not lose the example.
-    if wanted not in " ".join(document.text[begin:end].split()):
+    if collapsed not in " ".join(document.text[begin:end].split()):
         return None
     first, stop = document.starts.searchsorted([begin, end]).tolist()
     if first == stop:  # a word of deleted characters only

@@ -39,12 +39,6 @@ class Entity(NamedTuple):
     stop: int
 
 
-def _parts(tag):
-    """B-LOC -> B, LOC; in files with only one kind, B -> B and no name."""
-    letter, _, kind = tag.partition("-")
-    return letter, kind
-
-
 def is_tag(text: str) -> bool:
     return text == OUTSIDE or re.fullmatch("[BIES](-.+)?", text) is not None
 
@@ -57,24 +51,24 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
     Source: the CoNLL-2000 shared task's conlleval, for I and B.
     """
-    found = []
+    marked = []
     start, open_kind, ended = 0, None, False
     for place, tag in enumerate([*tags, OUTSIDE]):
-        letter, kind = _parts(tag)
+        letter, _, kind = tag.partition("-")  # B-LOC, or B where there is one kind only
         goes_on = letter in ("I", "E") and kind == open_kind and not ended
         if not goes_on:
             if open_kind is not None:
-                found.append(Entity(open_kind, start, place))
+                marked.append(Entity(open_kind, start, place))
             start, open_kind = place, None if letter == OUTSIDE else kind
         ended = letter in ("E", "S")
-    return found
+    return marked
 
 
-def mark(found: Iterable[Entity], length: int, scheme: str) -> list[str]:
+def mark(marked: Iterable[Entity], length: int, scheme: str) -> list[str]:
     """The tags of `length` words; entities in the order of the text."""
     tags = [OUTSIDE] * length
     before = None
-    for entity in found:
+    for entity in marked:
         kind, start, stop = entity
         letters = ["I"] * (stop - start)
         follows = before is not None and (before.kind, before.stop) == (kind, start)
@@ -115,8 +109,6 @@ class Sentence(NamedTuple):
     """The words between two lines without words.
 
     Attributes:
-        words: as in the file.
-        tags: those of the words, or None.
         line: the line of the first word, from 1; the others are on the lines after it.
         document: its number, from 0; a -DOCSTART- line begins the next.
         before: number of words before it in the same document.
@@ -155,10 +147,7 @@ def in_documents(sentences: Iterable[Sentence]) -> Iterator[SentenceInDocument]:
 class Columns(NamedTuple):
     """The columns of a line, counted from 0, or from the end with -1.
 
-    Attributes:
-        word: column of the word.
-        tag: column of the tag; None: tags are not read.
-        prefix: removed from words that begin with it.
+    Tags are not read if `tag` is None. `prefix` is removed from words that begin with it.
     """
 
     word: int = 0
@@ -170,12 +159,6 @@ def parse(lines: Iterable[str], path: str, columns: Columns) -> list[Sentence]:
     """Reads a file in which every line is a word, and lines without one end a sentence.
 
     Only spaces and tabs separate columns, because a word may contain other whitespace.
-
-    Args:
-        lines: as `inputs.lines` yields them.
-        path: for messages.
-    Raises:
-        UserError: a line has other columns or no valid tag, or there are no words.
     """
     sentences, before, width = [], 0, None
     for document, block in _blocks(lines, columns):
@@ -254,11 +237,8 @@ def _tag(cells, columns, where):
 def with_column(
     lines: Iterable[str], columns: Columns, tags: Mapping[int, str]
 ) -> Iterator[str]:
-    """The lines of a file with an added column that contains these tags.
-
-    Args:
-        lines, columns: those of `parse`.
-        tags: by line number, from 1.
+    """The lines of a file with an added column of tags, by line number from 1; see
+    `parse`.
     """
     for number, line in enumerate(lines, start=1):
         cells = _cells(line)
@@ -274,14 +254,12 @@ def with_column(
 
 def types(sentences: Iterable[Sentence]) -> tuple[str, ...]:
     """The types of all entities, sorted."""
-    found = (entities(sentence.tags) for sentence in sentences)
-    return tuple(sorted({entity.kind for some in found for entity in some}))
+    entities_of = (entities(sentence.tags) for sentence in sentences)
+    return tuple(sorted({entity.kind for some in entities_of for entity in some}))
 
 
 def check_types(sentences: Iterable[Sentence], types: Sequence[str], path: str) -> None:
-    """Raises:
-    UserError: an entity has another type; names the line.
-    """
+    """Refuses an entity of another type, and names its line."""
     for sentence in sentences:
         for entity in entities(sentence.tags):
             if entity.kind not in types:
@@ -295,8 +273,8 @@ def check_types(sentences: Iterable[Sentence], types: Sequence[str], path: str) 
 def first_fault(sentences: Iterable[Sentence], scheme: str) -> int | None:
     """The first line whose tag the scheme does not allow."""
     for sentence in sentences:
-        if found := faults(sentence.tags, scheme):
-            return sentence.line + found[0]
+        if words := faults(sentence.tags, scheme):
+            return sentence.line + words[0]
 
 
 # === Rows ============================================================================
@@ -315,7 +293,6 @@ class Pieces:
     """Turns words into a tokenizer's pieces.
 
     Args:
-        tokenizer: the `Tokenizer`.
         most: the most pieces of a word to keep.
         counts: counts the words that are longer.
     """

@@ -1,1 +1,1 @@
-"""Turns text into ids: the vocabulary, the tokenizer, and its twin in a graph."""
+"""Turns text into ids: the vocabulary and the tokenizer."""

@@ -12,15 +12,13 @@ BEGIN_SENTENCE, END_SENTENCE = object(), object()  # in place of words
 
 
 def character_ids(words: Sequence, length: int) -> np.ndarray:
-    """The UTF-8 bytes of words, between two marks and padded.
+    """The UTF-8 bytes of words, between two marks and padded: int32 [words, length], 1
+    to 261.
 
     A word of more than `length` - 2 bytes is cut, even within a character.
 
     Args:
         words: str, or BEGIN_SENTENCE or END_SENTENCE.
-        length: of a row.
-    Returns:
-        int32 [words, length], from 1 to 261.
     Source: allenai/bilm-tf@7cffee2 bilm/data.py, UnicodeCharsVocabulary and Batcher.
     """
     marks = {BEGIN_SENTENCE: [_BEGIN_SENTENCE], END_SENTENCE: [_END_SENTENCE]}

@@ -2,25 +2,32 @@
 
 import re
 import unicodedata
+from collections.abc import Callable
 
 _WORD = re.compile(r"\S+")
 _CHARACTER = re.compile(".", re.DOTALL)
 _CHARACTER_OR_QUOTES = re.compile("``|''|.", re.DOTALL)
 _SURROGATES = re.compile("[\ud800-\udfff]")
-
-
 _VOICING = re.compile("[\u3099\u309a]")  # marks of kana
 
 
-class _Marks(dict):
-    """Code point to code point, or None for a combining mark; filled as they occur."""
+class Filled(dict):
+    """A function's results, each computed when its key first occurs.
 
-    def __missing__(self, point):
-        self[point] = None if unicodedata.combining(chr(point)) else point
-        return self[point]
+    Those of all 1.1 million code points would take seconds in every worker.
+    """
+
+    def __init__(self, function: Callable):
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, key):
+        self[key] = result = self._function(key)
+        return result
 
 
-_marks = _Marks()
+# None for a combining mark.
+_marks = Filled(lambda point: None if unicodedata.combining(chr(point)) else point)
 
 
 def decomposed(text: str) -> str:
@@ -40,8 +47,7 @@ class Cleaner:
 
     Attributes:
         collapses_spaces: whether white space becomes single spaces.
-        do_lower_case: whether it is lowercased.
-        strip_accents: whether it is `decomposed`.
+        strip_accents: whether text is `decomposed`.
         joins_quotes: whether `` and '' become ".
     Source: google-research/albert@b772393 tokenization.py, and zihangdai/xlnet@bbaa3a6
         prepro_utils.py, preprocess_text.
@@ -69,11 +75,9 @@ class Cleaner:
         return text.lower() if self.do_lower_case else text
 
     def aligned(self, text: str) -> tuple[str, list[int], list[int]]:
-        """Like `clean`, with offsets.
+        """Like `clean`, with the start and the end in `text` of each character's original.
 
-        Returns:
-            the clean text; for each of its characters, the start and the end of its
-            original in `text`. A dropped mark belongs to the character before it.
+        A dropped mark belongs to the character before it.
         """
         text = _SURROGATES.sub("\ufffd", text)
         parts, starts, ends = [], [], []
@@ -84,9 +88,9 @@ class Cleaner:
                 starts.append(word.start() - 1)
                 ends.append(word.start())
             first = len(starts)
-            for found in character.finditer(text, *word.span()):
-                index, end = found.span()
-                part = found.group() if end - index == 1 else '"'
+            for match in character.finditer(text, *word.span()):
+                index, end = match.span()
+                part = match.group() if end - index == 1 else '"'
                 part = decomposed(part) if self.strip_accents else part
                 if part:
                     starts += [index] * len(part)

@@ -22,14 +22,10 @@ from typing import NamedTuple
 
 from errors import UserError
 from text.files import sources
-from text.tokenizers import (
-    sentencepiece_files,
-    sentencepiece_json,
-    sentencepiece_json_writing,
-    tokenizer_json,
-)
-from text.tokenizers.cleaner import Cleaner, Verbatim, loses_voicing
-from text.tokenizers.tokenizer import GENERIC_CLASSES, Tokenizer
+from text.tokenizers import sentencepiece_files, sentencepiece_json, tokenizer_json
+from text.tokenizers.cleaner import Cleaner, Filled, Verbatim, loses_voicing
+from text.tokenizers.kind import Kind, hugging_face_classes
+from text.tokenizers.tokenizer import HuggingFace, Tokenizer
 from text.tokenizers.vocabulary import (
     NUM_SENTINELS,
     SpecialTokens,
@@ -37,6 +33,7 @@ from text.tokenizers.vocabulary import (
     sentinel,
 )
 
+VOCABULARY_FILE = "spiece.model"
 SPACE = "\u2581"
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 
@@ -51,11 +48,11 @@ def begins_word_in_albert(piece: str) -> bool:
         _is_start_piece_sp.
     """
     marks = set(string.punctuation) - set("'<=>")
-    known = marks.union(string.ascii_lowercase)
+    parts_of_words = marks.union(string.ascii_lowercase)
     return (
         piece.startswith((SPACE, "<"))
         or piece in marks
-        or not all(character.lower() in known for character in piece)
+        or not all(character.lower() in parts_of_words for character in piece)
     )
 
 
@@ -109,14 +106,12 @@ class Family:
         return Cleaner(do_lower_case, strip_accents, self.joins_quotes)
 
     def extended(self, model: bytes, tokens: list[str]) -> bytes:
-        """A model with the sentinels at the end, the first one last.
-
-        Args:
-            model, tokens: as they are in the file.
+        """A model, which has these tokens, with the sentinels at the end, the first one
+        last.
         """
-        known = set(tokens)
+        present = set(tokens)
         new = map(sentinel, reversed(range(self.num_sentinels)))
-        return sentencepiece_files.extended(model, (x for x in new if x not in known))
+        return sentencepiece_files.extended(model, (x for x in new if x not in present))
 
 
 # A model is of the first whose special tokens it has; those of T5 are in others, too.
@@ -141,6 +136,14 @@ FAMILIES = {
         do_lower_case=False,
         joins_quotes=True,
     ),
+    # Source: SKTBrain/KoBERT@11d0c20 kobert_hf/kobert_tokenizer/kobert_tokenizer.py.
+    "kobert": Family(
+        SpecialTokens(continuation=""),
+        "KoBERTTokenizer",
+        lambda piece: piece.startswith(SPACE),
+        do_lower_case=False,
+        joins_quotes=True,
+    ),
     # Source: google/seqio@b898b9f seqio/vocabularies.py, SentencePieceVocabulary.
     "t5": Family(
         SpecialTokens(("<pad>", "<unk>", None, "</s>", None), continuation=""),
@@ -158,12 +161,9 @@ FAMILIES = {
 
 
 class Split(NamedTuple):
-    """What replaces a piece that is a number and a comma.
+    """What replaces a piece that is a number and a comma: the pieces of both.
 
-    Attributes:
-        ids: the pieces of the number, and the comma.
-        size: how many characters the piece has if each of them is in one of these, else
-            -1.
+    `size` is how many characters the piece has if each of them is in one of these, else -1.
     """
 
     ids: tuple[int, ...]
@@ -174,10 +174,7 @@ class SentencePiece(Tokenizer):
     """Turns text into pieces exactly like the releases of FAMILIES.
 
     Attributes:
-        cleaner: the `Cleaner`.
-        model: bytes, the content of the file.
-        extended_model: bytes, the same with the family's sentinels.
-        family: the `Family`.
+        model, extended_model: bytes, the content of the file, without and with sentinels.
         sizes: int of each piece, its characters without \u2581; that of the unknown is -1.
         splits: id to the `Split` that replaces it; see `Family.adds_spaces`.
         composes_hangul: whether the model does.
@@ -185,26 +182,11 @@ class SentencePiece(Tokenizer):
         prepro_utils.py, encode_ids.
     """
 
-    vocabulary_file = "spiece.model"
-    hugging_face_classes = (
-        None,  # not said
-        *(family.hugging_face_class for family in FAMILIES.values()),
-        *(f"{family.hugging_face_class}Fast" for family in FAMILIES.values()),
-        *GENERIC_CLASSES,
-    )
-    libraries = ("tensorflow_text",)
     finds_answers_by_offset = True
-    text_flags = ("do_lower_case", "strip_accents")
 
     def __init__(self, path: str, *, do_lower_case: bool | None, strip_accents: bool):
-        """Args:
-            path: of the model.
-            do_lower_case: see `Cleaner`; None if the family decides.
-            strip_accents: see `Cleaner`.
-        Raises:
-            UserError: it is not a model, or of none of the FAMILIES.
-        """
-        (self.model,) = self.read_files(path).values()
+        """`do_lower_case` is None if the family decides."""
+        (self.model,) = _files(path).values()
         try:
             tokens = sentencepiece_files.tokens(self.model)
         except ValueError as error:
@@ -219,95 +201,29 @@ class SentencePiece(Tokenizer):
         self.sizes[self.vocabulary.unk_id] = -1
         self.splits = dict(self._splits()) if self.family.splits_numbers else {}
         self._encode = self._processor.encode
-        self._is_blank = _Blanks(self._processor.normalize)
+        normalize = self._processor.normalize
+        self._is_blank = Filled(lambda c: not normalize(c).strip(SPACE + " "))
         self._starts = frozenset(i for i, t in enumerate(tokens) if t[:1] == SPACE)
         self.composes_hangul = self._processor.normalize("\u1100\u1161")[-1:] == "가"
 
-    @classmethod
-    def reads(cls, vocab_file):
-        return vocab_file.endswith(".model")
-
-    @classmethod
-    def reads_json(cls, content):
-        return tokenizer_json.is_unigram(content)
-
-    @classmethod
-    def files_of_json(cls, path):
-        family = _known_family(path, sentencepiece_json.tokens_of(path))
-        return {cls.vocabulary_file: sentencepiece_json.model(path, family)}
-
-    @classmethod
-    def find_own_file(cls, folder):
-        """See `Tokenizer`; the release's file is 30k-clean.model."""
-        path = os.path.join(folder, cls.vocabulary_file)
-        if sources.exists(path):
-            return path
-        found = sources.matching(os.path.join(glob.escape(folder), "*.model"))
-        return found[0] if len(found) == 1 else None
-
-    @classmethod
-    def strips_accents(cls, options):
-        """See `Tokenizer`; the release strips them from cased text, too."""
-        return options.strip_accents is not False
-
-    @classmethod
-    def resolved(cls, options, vocab_file):
-        settings = cls.load(vocab_file, options).settings | {"split_cjk": True}
-        return {name: settings[name] for name in settings if name != "vocab_sha256"}
-
-    @classmethod
-    def load(cls, vocab_file, options):
-        if options.split_cjk is False:
-            raise UserError(
-                f"{vocab_file}: --split_cjk=false does not apply to a SentencePiece model, "
-                "whose pieces follow from the text it was learned from; leave it out"
-            )
-        return cls(
-            vocab_file,
-            do_lower_case=options.do_lower_case,
-            strip_accents=cls.strips_accents(options),
-        )
-
-    @classmethod
-    def load_vocabulary(cls, vocab_file):
-        return cls(vocab_file, do_lower_case=True, strip_accents=True).vocabulary
-
-    @classmethod
-    def parse(cls, content):
-        tokens = sentencepiece_files.tokens(content)
-        if family := _family(tokens):
-            tokens = sentencepiece_files.tokens(family.extended(content, tokens))
-        return tokens
-
     @property
     def settings(self):
+        digest, cleaner = {"vocab_sha256": self.vocabulary.digest}, self.cleaner
         if self.family.keeps_text:
-            return {"vocab_sha256": self.vocabulary.digest}
-        return {
-            "vocab_sha256": self.vocabulary.digest,
-            "do_lower_case": self.cleaner.do_lower_case,
-            "strip_accents": self.cleaner.strip_accents,
-        }
-
-    @classmethod
-    def hugging_face_settings(cls, said):
-        return sentencepiece_json_writing.settings_of_config(said)
-
-    @property
-    def hugging_face_config(self):
-        return sentencepiece_json_writing.config(self)
-
-    @property
-    def hugging_face_json(self):
-        return sentencepiece_json_writing.written(self)
-
-    @property
-    def hugging_face_difference(self):
-        return sentencepiece_json_writing.difference(self)
+            return digest
+        names = "do_lower_case", "strip_accents"
+        return digest | {name: getattr(cleaner, name) for name in names}
 
     @property
     def files(self):
-        return {self.vocabulary_file: self.model}
+        return {VOCABULARY_FILE: self.model}
+
+    def hugging_face(self):
+        return HuggingFace(
+            sentencepiece_json.config(self),
+            sentencepiece_json.written(self),
+            sentencepiece_json.difference(self),
+        )
 
     def encode(self, text):
         ids = self._encode(self.cleaner.clean(text))
@@ -328,8 +244,8 @@ class SentencePiece(Tokenizer):
         return array.array(self.vocabulary.id_type.char, ids).tobytes(), bytes(starts)
 
     def encode_with_offsets(self, text):
-        """See `Tokenizer`: spaces are in no piece, so \u2581 alone is empty and ends where
-        the next piece starts; pieces of one character share its offsets.
+        """Spaces are in no piece, so \u2581 alone is empty and ends where the next piece
+        starts; pieces of one character share its offsets.
         """
         clean, begins, stops = self.cleaner.aligned(text)
         ids, starts, ends = [], [], []
@@ -364,12 +280,6 @@ class SentencePiece(Tokenizer):
             yield new, start, stop
             start = stop if one_to_one else start
 
-    def graph(self, folder):
-        # It loads TensorFlow, which workers that write records do not need.
-        from text.tokenizers.sentencepiece_graph import SentencePieceGraph
-
-        return SentencePieceGraph(self, folder)
-
     def decomposes(self, text):
         """See `Tokenizer`; most models compose Hangul again."""
         if not self.cleaner.strip_accents or text.isascii():
@@ -397,34 +307,94 @@ class SentencePiece(Tokenizer):
                 yield id, Split(ids, self.sizes[id] if is_exact else -1)
 
 
-class _Blanks(dict):
-    """Character to whether it is blank; see `SentencePiece.is_blank`."""
-
-    def __init__(self, normalize):
-        super().__init__()
-        self._normalize = normalize
-
-    def __missing__(self, character):
-        self[character] = not self._normalize(character).strip(SPACE + " ")
-        return self[character]
-
-
 # === Files ===========================================================================
 
 
+class SentencePieceKind(Kind):
+    """A .model file, or the same as a tokenizer.json."""
+
+    tokenizer = SentencePiece
+    vocabulary_file = VOCABULARY_FILE
+    hugging_face_classes = hugging_face_classes(
+        *(family.hugging_face_class for family in FAMILIES.values())
+    )
+    text_flags = ("do_lower_case", "strip_accents")
+
+    def reads(self, vocab_file):
+        return vocab_file.endswith(".model")
+
+    def reads_json(self, content):
+        return tokenizer_json.is_unigram(content)
+
+    def find_own_file(self, folder):
+        path = super().find_own_file(folder)
+        if path:
+            return path
+        # The release's file is 30k-clean.model.
+        paths = sources.matching(os.path.join(glob.escape(folder), "*.model"))
+        return paths[0] if len(paths) == 1 else None
+
+    def load(self, vocab_file, options):
+        if options.split_cjk is False:
+            raise UserError(
+                f"{vocab_file}: --split_cjk=false does not apply to a SentencePiece model, "
+                "whose pieces follow from the text it was learned from; leave it out"
+            )
+        return SentencePiece(
+            vocab_file,
+            do_lower_case=options.do_lower_case,
+            strip_accents=strips_accents(options),
+        )
+
+    def load_vocabulary(self, vocab_file):
+        tokenizer = SentencePiece(vocab_file, do_lower_case=True, strip_accents=True)
+        return tokenizer.vocabulary
+
+    def parse(self, content):
+        tokens = sentencepiece_files.tokens(content)
+        if family := _family(tokens):
+            tokens = sentencepiece_files.tokens(family.extended(content, tokens))
+        return tokens
+
+    def read_files(self, vocab_file):
+        return _files(vocab_file)
+
+    def resolved(self, options, vocab_file):
+        settings = self.load(vocab_file, options).settings | {"split_cjk": True}
+        return {name: settings[name] for name in settings if name != "vocab_sha256"}
+
+    def hugging_face_settings(self, config):
+        return sentencepiece_json.settings_of_config(config)
+
+
+def strips_accents(options) -> bool:
+    """Whether `TokenizerOptions` remove accents; the release does from cased text, too."""
+    return options.strip_accents is not False
+
+
+def _files(path):
+    """See `Kind.read_files`."""
+    if tokenizer_json.is_path(path):
+        family = _known_family(path, sentencepiece_json.tokens_of(path))
+        return {VOCABULARY_FILE: sentencepiece_json.model(path, family)}
+    with sources.opened(path) as file:
+        return {VOCABULARY_FILE: file.read()}
+
+
 def _family(tokens):
-    known = set(tokens)
-    families = (f for f in FAMILIES.values() if known.issuperset(f.special.tokens))
+    present = set(tokens)
+    families = (f for f in FAMILIES.values() if present.issuperset(f.special.tokens))
     return next(families, None)
 
 
 def _known_family(path, tokens):
     if family := _family(tokens):
         return family
-    wanted = " or ".join(" ".join(each.special.tokens) for each in FAMILIES.values())
+    known = " or ".join(" ".join(f.special.tokens) for f in FAMILIES.values())
     raise UserError(
-        f"{path}: has no pieces {wanted}, the special tokens of ALBERT, XLNet and T5; use "
-        "a model that has them, or learn one with build_vocab.py --kind=sentencepiece"
+        f"{path}: has no pieces {known}, the special tokens of ALBERT, XLNet, KoBERT and "
+        "T5; use a model that has them, or learn one with build_vocab.py "
+        "--kind=sentencepiece"
     )
 
 

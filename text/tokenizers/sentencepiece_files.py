@@ -46,9 +46,7 @@ def library():
 
 
 def processor(content: bytes):
-    """Raises:
-    ValueError: it is not a model.
-    """
+    """Raises ValueError if it is not a model."""
     try:
         if not content:
             raise ValueError("empty")
@@ -121,14 +119,16 @@ def extended(model: bytes, pieces: Iterable[str]) -> bytes:
     return model + b"".join(_piece(piece, 0.0, Piece.USER_DEFINED) for piece in pieces)
 
 
-def model(pieces: Iterable[tuple[str, float, Piece]], said: Specification) -> bytes:
+def model(
+    pieces: Iterable[tuple[str, float, Piece]], specification: Specification
+) -> bytes:
     """A Unigram model that cleans up spaces and begins a text with one.
 
     Args:
         pieces: texts, scores and kinds by id.
-        said: only its map of characters counts.
+        specification: only its map of characters counts.
     """
-    normalizer = _field(2, said.charsmap) if said.charsmap else b""
+    normalizer = _field(2, specification.charsmap) if specification.charsmap else b""
     return b"".join(_piece(*piece) for piece in pieces) + _field(3, normalizer)
 
 

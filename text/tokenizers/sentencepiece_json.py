@@ -1,23 +1,37 @@
-"""Turns a tokenizer.json with a Unigram model into SentencePiece's .model file.
+"""Turns a tokenizer.json with a Unigram model into a SentencePiece model, and the reverse.
 
 The pieces, their scores and the map of characters are the same. What is done to the text
 before, such as lowercasing, is not part of a .model file: see `tokenizer_json.settings`.
+
+Hugging Face's own classes take other steps, which give other ids: they set off marks such
+as the point of 3.5, do not compose Hangul, and drop more kinds of marks. So what is written
+spells out each step of our tokenizer, with Python's tables of characters.
 """
 
 import base64
+import functools
+import json
 import re
-from collections.abc import Mapping
+import sys
+import unicodedata
+from collections.abc import Callable, Mapping
+
+import tokenizers
+from tokenizers import decoders, models
 
 from errors import UserError
-from text.tokenizers import (
-    sentencepiece_files,
-    sentencepiece_json_writing,
-    tokenizer_json,
-)
+from text.tokenizers import sentencepiece_files, tokenizer_json
 from text.tokenizers.sentencepiece_files import Piece, Specification
 from text.tokenizers.vocabulary import sentinel
 
 _SPACE = "\u2581"
+_UNIGRAM = 1
+_MARK = " "  # after a piece that no text is to become, because no spaces are left then
+_CASED = r"(?!\p{Case_Ignorable})\p{Cased}"
+# As str.lower knows it; what precedes the letter is not replaced.
+_FINAL_SIGMA = (
+    rf"{_CASED}\p{{Case_Ignorable}}*\K\u03a3(?!\p{{Case_Ignorable}}*{_CASED})"
+)
 _SPECIAL = re.compile(r"<.+>|\[.+\]")
 # The steps before the model, in order; each of them may be missing.
 _QUOTES = ['Replace "``"', "Replace \"''\""]
@@ -27,11 +41,8 @@ _STEPS = ["Strip", *_QUOTES, *_ACCENTS, "Lowercase", *_OF_THE_MODEL[1:]]
 
 
 def tokens_of(path: str) -> list[str]:
-    """The pieces by id.
-
-    Raises:
-        UserError: some ids have none, or a mark was added, after which the rest of a word
-            would begin another.
+    """The pieces by id; after a mark that was added, the rest of a word would begin
+    another.
     """
     content = tokenizer_json.read(path)
     for token in content["added_tokens"]:
@@ -46,24 +57,16 @@ def tokens_of(path: str) -> list[str]:
 
 
 def model(path: str, family) -> bytes:
-    """The .model file.
-
-    Args:
-        family: the `sentencepiece.Family` of these pieces.
-    Raises:
-        UserError: names a part that our tokenizer does not do.
-    """
+    """The .model file, for a `sentencepiece.Family`."""
     content = tokenizer_json.read(path)
     unigram, special = content["model"], family.special
     tokens = _without_sentinels(path, tokens_of(path), family.num_sentinels)
     unknown = special.names[1]
-    tokenizer_json.check(path, "model.byte_fallback", unigram["byte_fallback"], [False])
-    tokenizer_json.check(
-        path, "model.unk_id", unigram["unk_id"], [tokens.index(unknown)]
-    )
+    tokenizer_json.check_model(path, content, "byte_fallback", False)
+    tokenizer_json.check_model(path, content, "unk_id", tokens.index(unknown))
     tokenizer_json.check_layout(path, content, special)
-    said = _specification(content)
-    if not _is_ours(content, family, said):
+    specification = _specification(content)
+    if not _is_ours(content, family, specification):
         _check_words(path, content)
         _check_steps(path, content, family)
     kinds = {token: Piece.CONTROL for token in special.tokens}
@@ -72,15 +75,11 @@ def model(path: str, family) -> bytes:
         kinds.setdefault(added["content"], kind)
     kinds[unknown] = Piece.UNKNOWN
     scores = dict(unigram["vocab"])
-    pieces = (
-        (
-            token.removesuffix(sentencepiece_json_writing.MARK),
-            scores.get(token, 0.0),
-            kinds.get(token, Piece.NORMAL),
-        )
-        for token in tokens
-    )
-    return sentencepiece_files.model(pieces, said)
+    pieces = []
+    for token in tokens:
+        text, score = token.removesuffix(_MARK), scores.get(token, 0.0)
+        pieces.append((text, score, kinds.get(token, Piece.NORMAL)))
+    return sentencepiece_files.model(pieces, specification)
 
 
 def _specification(content) -> Specification:
@@ -90,14 +89,14 @@ def _specification(content) -> Specification:
     return Specification(base64.b64decode(encoded))
 
 
-def _is_ours(content, family, said) -> bool:
-    """Whether text is split as `sentencepiece_json_writing` writes it."""
+def _is_ours(content, family, specification) -> bool:
+    """Whether text is split as `written` writes it."""
     flags = tokenizer_json.settings(content)
     cleaner = family.cleaner(
         flags.get("do_lower_case"), flags.get("strip_accents", True)
     )
     composes = "NFC" in (s["type"] for s in tokenizer_json.steps(content["normalizer"]))
-    written = sentencepiece_json_writing.normalizer(cleaner, said, composes)
+    written = normalizer(cleaner, specification, composes)
     return content["pre_tokenizer"] is None and (
         _without_tables(content["normalizer"]) == _without_tables(written)
     )
@@ -158,3 +157,135 @@ def _name(step: Mapping) -> str:
     usual = (" ", _SPACE) if pattern == " {2,}" else ('"',)
     by = "" if step["content"] in usual else f" by {step['content']!r}"
     return f'Replace "{pattern}"{by}'
+
+
+# === Writing ===========================================================================
+
+
+def difference(tokenizer) -> str | None:
+    """What `written` does not do as a `SentencePiece`, if there is anything."""
+    if sentencepiece_files.specification(tokenizer.model).model_type != _UNIGRAM:
+        return "its model is not a Unigram model, which tokenizer.json could describe"
+    if tokenizer.splits:
+        names = [tokenizer.vocabulary.tokens[id] for id in tokenizer.splits]
+        return (
+            f"{len(names)} of its pieces, such as {names[0]!r}, are split into a number "
+            "and a comma after all pieces are chosen; transformers chooses without them, "
+            "which gives other ids for some numbers with commas"
+        )
+    return None
+
+
+def written(tokenizer) -> str | None:
+    """The file for a `SentencePiece`; None if there can be none."""
+    specification = sentencepiece_files.specification(tokenizer.model)
+    if specification.model_type != _UNIGRAM:
+        return None
+    vocabulary, pieces = tokenizer.vocabulary, []
+    special = {*tokenizer_json.special_tokens(vocabulary)}
+    sentinels = {*vocabulary.sentinels} if tokenizer.family.num_sentinels else ()
+    for id, (token, score, is_control) in enumerate(
+        sentencepiece_files.pieces(tokenizer.extended_model)
+    ):
+        if id in sentinels:
+            token, is_control = token.removeprefix(_SPACE), True
+        if is_control:
+            special.add(token)
+        pieces.append((token + _MARK * (id in tokenizer.splits), score))
+    made = tokenizers.Tokenizer(models.Unigram(pieces, vocabulary.unk_id))
+    made.decoder = decoders.Metaspace()
+    made.post_processor = tokenizer_json.rows(vocabulary)
+    content = json.loads(made.to_str())
+    steps = normalizer(tokenizer.cleaner, specification, tokenizer.composes_hangul)
+    content["normalizer"] = steps
+    made = tokenizers.Tokenizer.from_str(json.dumps(content))
+    order = {token: id for id, (token, _) in enumerate(pieces)}
+    return tokenizer_json.text_of(made, sorted(special, key=order.get))
+
+
+def config(tokenizer) -> dict[str, object]:
+    """The tokenizer_config.json for a `SentencePiece`."""
+    names = tokenizer.vocabulary.special_ids
+    tokens = tokenizer.vocabulary.tokens
+    values = {
+        # Their own classes would take their own steps.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **{f"{name[1:-1].lower()}_token": tokens[id] for name, id in names.items()},
+        "eos_token": tokens[tokenizer.vocabulary.end_id],
+    }
+    if "mask_token" in values:
+        mask = {"content": values["mask_token"], "lstrip": True, "rstrip": False}
+        kind = {"__type": "AddedToken", "normalized": False, "single_word": False}
+        values["mask_token"] = kind | mask
+    if tokenizer.family.keeps_text:
+        return values | {
+            "model_input_names": ["input_ids", "attention_mask"],
+            "extra_ids": tokenizer.family.num_sentinels,
+        }
+    return values | {
+        "do_lower_case": tokenizer.cleaner.do_lower_case,
+        "keep_accents": not tokenizer.cleaner.strip_accents,
+        "remove_space": True,
+        "padding_side": "left" if tokenizer.family.special.cls_last else "right",
+    }
+
+
+def settings_of_config(config: Mapping) -> dict[str, bool | None]:
+    """The `Tokenizer.hugging_face_settings` of a tokenizer_config.json like `config`."""
+    keeps = config.get("keep_accents")
+    return {
+        "do_lower_case": config.get("do_lower_case"),
+        "strip_accents": None if keeps is None else not keeps,
+    }
+
+
+def normalizer(cleaner, specification: Specification, composes: bool) -> dict:
+    """The steps before the pieces are chosen.
+
+    Args:
+        cleaner: the `Cleaner` of texts.
+        specification: what the model does itself.
+        composes: whether this composes decomposed characters.
+    """
+    steps = _steps_of_cleaner(cleaner)
+    # Theirs looks for at most five bytes at once, which is too short for Hangul.
+    steps += [{"type": "NFC"}] if composes else []
+    if specification.charsmap:
+        encoded = base64.b64encode(specification.charsmap).decode()
+        steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+    if specification.removes_spaces:
+        steps += [_replace(" {2,}", " "), _replace("^ | $", "")]
+    if specification.adds_space:
+        steps.append({"type": "Prepend", "prepend": _SPACE})
+    return {"type": "Sequence", "normalizers": [*steps, _replace(" ", _SPACE)]}
+
+
+def _steps_of_cleaner(cleaner) -> list[dict]:
+    steps = []
+    if cleaner.collapses_spaces:
+        steps += [_replace(f"{_characters(str.isspace)}+", " "), _replace("^ | $", "")]
+    if cleaner.joins_quotes:
+        steps += [_replace("``|''", '"')]
+    if cleaner.strip_accents:
+        marks = _characters(unicodedata.combining)
+        steps += [{"type": "NFKD"}, _replace(marks, "")]
+    if cleaner.do_lower_case:
+        steps += [_replace(_FINAL_SIGMA, "\u03c2"), {"type": "Lowercase"}]
+    return steps
+
+
+def _replace(pattern: str, content: str) -> dict:
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+@functools.cache
+def _characters(belongs: Callable[[str], object]) -> str:
+    """A regular expression for the characters that belong to a class."""
+    points = [p for p in range(sys.maxunicode + 1) if belongs(chr(p))]
+    parts, first = [], None
+    for point, following in zip(points, [*points[1:], None], strict=True):
+        first = point if first is None else first
+        if following != point + 1:
+            parts.append(f"\\x{{{first:x}}}-\\x{{{point:x}}}")
+            first = None
+    return f"[{''.join(parts)}]"

@@ -15,14 +15,8 @@ from absl import logging
 from errors import UserError
 from text.files import inputs, sources
 
-PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = (
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-)
-
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS
 NUM_SENTINELS = 100
 _UNUSED = re.compile(r"\[unused(\d+)\]")
 
@@ -105,12 +99,9 @@ class Vocabulary:
         is_joined: Sequence[bool] | None = None,
         joins_next: Sequence[bool] | None = None,
     ):
-        """Args:
-            texts, is_continuation: by default, as the marks of `special` say.
-            is_joined: by default, `is_continuation`.
-            joins_next: by default, of no piece.
-        Raises:
-            UserError: a special token is missing.
+        """Where the last four are not given, the marks of `special` say what continues
+        a word;
+        no other piece is joined to one.
         """
         self.tokens = tokens
         self.ids = {token: id for id, token in enumerate(tokens)}
@@ -157,16 +148,12 @@ class Vocabulary:
     def special_ids(self) -> dict[str, int]:
         """The special ids by BERT's names for them, in the order of SPECIAL_TOKENS."""
         ids = self.pad_id, self.unk_id, self._cls_id, self.sep_id, self._mask_id
-        known = zip(SPECIAL_TOKENS, ids, strict=True)
-        return {name: id for name, id in known if id is not None}
+        pairs = zip(SPECIAL_TOKENS, ids, strict=True)
+        return {name: id for name, id in pairs if id is not None}
 
     @property
     def cls_id(self) -> int:
-        """The id at the start of a row.
-
-        Raises:
-            UserError: there is none.
-        """
+        """The id at the start of a row; raises UserError if there is none."""
         if self._cls_id is None:
             raise UserError(
                 f"{self.path or 'the vocabulary'}: has no token at the start of a row, "
@@ -182,11 +169,7 @@ class Vocabulary:
 
     @property
     def mask_id(self) -> int:
-        """The id in place of a token to predict.
-
-        Raises:
-            UserError: there is none.
-        """
+        """The id in place of a token to predict; raises UserError if there is none."""
         if self._mask_id is None:
             raise UserError(self.no_mask)
         return self._mask_id
@@ -216,26 +199,23 @@ class Vocabulary:
 
         They are T5's <extra_id_0> to <extra_id_99>, which are at the end of its vocabulary
         in descending order, or else up to 100 [unusedN] of WordPiece, in that order, too.
-
-        Raises:
-            UserError: there are none.
         """
-        found = [
+        numbered = [
             (number, id)
             for number in range(NUM_SENTINELS)
             if (id := self.ids.get(sentinel(number))) is not None
         ]
-        if not found:
+        if not numbered:
             unused = filter(None, map(_UNUSED.fullmatch, self.tokens))
             numbers = sorted({int(match[1]) for match in unused}, reverse=True)
-            found = [(n, self.ids[f"[unused{n}]"]) for n in numbers[:NUM_SENTINELS]]
-        if not found:
+            numbered = [(n, self.ids[f"[unused{n}]"]) for n in numbers[:NUM_SENTINELS]]
+        if not numbered:
             raise UserError(
                 f"{self.path or 'the vocabulary'}: has no tokens that can stand for what "
                 "is left out of a text, [unusedN] or <extra_id_N>; learn one that has them "
                 "with build_vocab.py, --num_unused=100 or --special_tokens=t5"
             )
-        return [id for _, id in found]
+        return [id for _, id in numbered]
 
     def text_of(self, ids: Iterable[int]) -> str:
         """What ids of pieces stand for, as text.
@@ -277,9 +257,6 @@ class Vocabulary:
         has its later id (with a warning), and an empty line keeps its id, so that the ids
         after it do not change.
 
-        Raises:
-            UserError: the file is empty or not UTF-8, or a special token is missing.
-            OSError: the file cannot be read.
         Source: google-research/bert@eedf571 tokenization.py, load_vocab.
         """
         lines = inputs.lines(path, block=content)

@@ -6,11 +6,14 @@ from collections.abc import Iterable
 
 from errors import UserError
 from text.files import inputs, sources
+from text.tokenizers.cleaner import Filled
+from text.tokenizers.kind import Kind
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import WordByWord
 from text.tokenizers.wordpiece import WordSplitter
 
 PAD, UNK, BEGIN, END = SPECIAL = ("<PAD>", "<UNK>", "<S>", "</S>")
+VOCABULARY_FILE = "words.txt"
 _SPECIAL_TOKENS = SpecialTokens(names=(PAD, UNK, BEGIN, END, None), continuation="\n")
 
 
@@ -21,7 +24,7 @@ class SpaceSplitter(WordSplitter):
 
     def __init__(self, do_lower_case=False, strip_accents=False, split_cjk=False):
         super().__init__(False, False, False)
-        self.table = _Unchanged()
+        self.table = Filled(lambda p: " " if chr(p).isspace() else chr(p))
 
     def chunks(self, text):
         return text.split()
@@ -33,17 +36,8 @@ class SpaceSplitter(WordSplitter):
         return False
 
 
-class _Unchanged(dict):
-    def __missing__(self, code_point):
-        character = chr(code_point)
-        return " " if character.isspace() else character
-
-
 class WholeWords(WordByWord):
     """Text to the ids of its words; those that the vocabulary lacks are unknown."""
-
-    vocabulary_file = "words.txt"
-    hugging_face_classes = ()
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__(vocabulary, SpaceSplitter())
@@ -56,34 +50,47 @@ class WholeWords(WordByWord):
         tokens = [*SPECIAL, *distinct]
         return cls(_vocabulary(tokens, "", _content(tokens)))
 
-    @classmethod
-    def reads(cls, vocab_file):
-        """See `Tokenizer`; any vocabulary or list may be called words.txt, so the first
-        line decides.
-        """
-        if os.path.basename(vocab_file) != cls.vocabulary_file:
+    @property
+    def files(self):
+        return {VOCABULARY_FILE: _content(self.vocabulary.tokens)}
+
+    @property
+    def settings(self):
+        return {"vocab_sha256": self.vocabulary.digest}
+
+    def hugging_face(self):
+        raise UserError("Hugging Face has no tokenizer for a vocabulary of whole words")
+
+    def split(self, word):
+        """See `WordByWord`: the word itself."""
+        id = self.vocabulary.unk_id
+        if word not in self._never_text:
+            id = self.vocabulary.ids.get(word, id)
+        return [id], [len(word)]
+
+
+class WholeWordsKind(Kind):
+    """A words.txt, whose first line tells it from any other list of this name."""
+
+    tokenizer = WholeWords
+    vocabulary_file = VOCABULARY_FILE
+
+    def reads(self, vocab_file):
+        if os.path.basename(vocab_file) != VOCABULARY_FILE:
             return False
         if not sources.is_file(vocab_file):
             return False
         return next(iter(inputs.lines(vocab_file)), "").strip() == PAD
 
-    @classmethod
-    def find_own_file(cls, folder):
+    def find_own_file(self, folder):
         path = super().find_own_file(folder)
-        return path if path and cls.reads(path) else None
+        return path if path and self.reads(path) else None
 
-    @classmethod
-    def strips_accents(cls, options):
-        del options
-        return False
+    def load(self, vocab_file, options):
+        del options  # no text is changed
+        return WholeWords(self.load_vocabulary(vocab_file))
 
-    @classmethod
-    def load(cls, vocab_file, options):
-        del options
-        return cls(cls.load_vocabulary(vocab_file))
-
-    @classmethod
-    def load_vocabulary(cls, vocab_file):
+    def load_vocabulary(self, vocab_file):
         with sources.opened(vocab_file) as file:
             content = file.read()
         tokens = list(inputs.lines(vocab_file))
@@ -95,38 +102,11 @@ class WholeWords(WordByWord):
                 )
         return _vocabulary(tokens, vocab_file, content)
 
-    @classmethod
-    def parse(cls, content):
+    def parse(self, content):
         return content.decode("utf-8").rstrip("\n").split("\n")
 
-    @property
-    def files(self):
-        return {self.vocabulary_file: _content(self.vocabulary.tokens)}
-
-    @property
-    def hugging_face_config(self):
-        raise UserError("Hugging Face has no tokenizer for a vocabulary of whole words")
-
-    @property
-    def hugging_face_json(self):
-        return self.hugging_face_config  # it refuses
-
-    @property
-    def settings(self):
-        return {"vocab_sha256": self.vocabulary.digest}
-
-    def split(self, word):
-        """See `WordByWord`: the word itself."""
-        vocabulary = self.vocabulary
-        known = word not in self._never_text
-        id = vocabulary.ids.get(word, vocabulary.unk_id) if known else vocabulary.unk_id
-        return [id], [len(word)]
-
-    def graph(self, folder):
-        # It loads TensorFlow, which workers that write records do not need.
-        from text.tokenizers.whole_words_graph import WholeWordsGraph
-
-        return WholeWordsGraph(self, os.path.join(folder, self.vocabulary_file))
+    def resolved(self, options, vocab_file):
+        return {**super().resolved(options, vocab_file), "strip_accents": False}
 
 
 def _content(tokens):

@@ -6,7 +6,6 @@ ids of each are cached, as bytes: joining them is faster than joining lists.
 
 import abc
 import array
-from typing import Protocol
 
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
@@ -15,35 +14,10 @@ _LONGEST_CACHED = 40  # a line of Chinese is one long chunk that never recurs
 _MOST_CACHED = 1 << 17  # about 30 MB; then a cache is cleared
 
 
-class Splitter(Protocol):
-    """Splits text into words."""
-
-    def chunks(self, text: str) -> list[str]:
-        """Cuts at white space; the words of a chunk do not depend on other chunks."""
-
-    def words(self, chunk: str) -> list[str]:
-        """The words of a chunk, as the vocabulary has them."""
-
-    def aligned(self, chunk: str) -> tuple[list[str], list[int], list[int]]:
-        """Like `words`, with offsets.
-
-        Returns:
-            the words; and for each character of each of them, one after another, the start
-            and the end of its original in `chunk`.
-        """
-
-    def decomposes(self, text: str) -> bool:
-        """See `Tokenizer.decomposes`."""
-
-
 class WordByWord(Tokenizer):
-    """Splits each word on its own.
+    """Splits each word that a `WordSplitter` finds on its own."""
 
-    Attributes:
-        splitter: the `Splitter`.
-    """
-
-    def __init__(self, vocabulary: Vocabulary, splitter: Splitter):
+    def __init__(self, vocabulary: Vocabulary, splitter):
         self.vocabulary = vocabulary
         self.splitter = splitter
         self._id_type = vocabulary.id_type.char
@@ -72,15 +46,9 @@ class WordByWord(Tokenizer):
         """See `Tokenizer`: a dropped accent belongs to its letter, and pieces of one
         character (Hangul letters of one syllable) share its offsets.
         """
-        return self.located(text, self.splitter.chunks(text))
-
-    def located(
-        self, text: str, chunks: list[str]
-    ) -> tuple[list[int], list[int], list[int]]:
-        """The ids of chunks, and where in the text that they were cut from they are."""
         ids, starts, ends = [], [], []
         position = 0
-        for chunk in chunks:
+        for chunk in self.splitter.chunks(text):
             position = text.index(chunk, position)
             for id, start, end in self._chunk_spans[chunk]:
                 ids.append(id)

@@ -5,14 +5,20 @@ the text (clean, space out CJK, lowercase, strip accents, split at punctuation) 
 from code points to replacements, applied to the text between two spaces.
 """
 
+import dataclasses
 import os
 import pathlib
 import re
 import unicodedata
 
+from absl import logging
+
 from errors import UserError
-from text.tokenizers import tokenizer_json, tokenizer_json_writing
-from text.tokenizers.tokenizer import GENERIC_CLASSES
+from text.files import sources
+from text.tokenizers import tokenizer_json
+from text.tokenizers.cleaner import Filled
+from text.tokenizers.kind import Kind, hugging_face_classes
+from text.tokenizers.tokenizer import HuggingFace
 from text.tokenizers.vocabulary import SpecialTokens, Vocabulary
 from text.tokenizers.word_by_word import WordByWord
 
@@ -47,6 +53,11 @@ _CJK = re.compile(
     "\U0002b740-\U0002b81f\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
 )
 
+_SYLLABLE = re.compile("[\uac00-\ud7a3]")
+# The share of tokens with syllables from which on a vocabulary is meant for them. English
+# BERT's cased one has 10 of 28,996; multilingual BERT's, 3,271 of 119,547.
+_KOREAN = 0.01
+
 _SWITCHES = ("do_lower_case", "strip_accents", "split_cjk")
 
 _UNCASED_RELEASES = (
@@ -62,40 +73,18 @@ _CASED_RELEASES = (
 )
 
 
-class _CodePoints(dict):
-    """Code point to replacement, computed when a code point first occurs.
-
-    Computing all 1.1 million at once would take seconds in every worker.
-    """
-
-    def __init__(self, do_lower_case, strip_accents, split_cjk):
-        super().__init__()
-        self.do_lower_case = do_lower_case
-        self.strip_accents = strip_accents
-        self.split_cjk = split_cjk
-
-    def __missing__(self, code_point):
-        self[code_point] = replacement = self._replace(chr(code_point))
-        return replacement
-
-    def _replace(self, character):
-        if _is_deleted(character):
-            return ""
-        if character.isspace():
-            return " "
-        kept = character
-        if self.do_lower_case:
-            kept = kept.lower()
-        if self.strip_accents:
-            kept = "".join(
-                part
-                for part in unicodedata.normalize("NFD", kept)
-                if unicodedata.category(part) != "Mn"
-            )
-        kept = "".join(f" {part} " if _is_punctuation(part) else part for part in kept)
-        if self.split_cjk and is_cjk(character):
-            kept = f" {kept} "
-        return kept
+def _replacement(character, do_lower_case, strip_accents, split_cjk):
+    """What a character becomes; spaces set off words."""
+    if _is_deleted(character):
+        return ""
+    if character.isspace():
+        return " "
+    kept = character.lower() if do_lower_case else character
+    if strip_accents:
+        parts = unicodedata.normalize("NFD", kept)
+        kept = "".join(p for p in parts if unicodedata.category(p) != "Mn")
+    kept = "".join(f" {part} " if _is_punctuation(part) else part for part in kept)
+    return f" {kept} " if split_cjk and is_cjk(character) else kept
 
 
 def _is_deleted(character):
@@ -134,16 +123,14 @@ class WordSplitter:
         strip_accents: bool | None = None,
         split_cjk: bool = True,
     ):
-        """Args:
-        do_lower_case: lowercase the text.
-        strip_accents: decompose the text and drop its marks; None: same as
-            do_lower_case.
-        split_cjk: make every Chinese character a word.
+        """strip_accents: decompose text and drop its marks; None: the same as
+        do_lower_case.
         """
         self.do_lower_case = do_lower_case
         self.strip_accents = do_lower_case if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
-        self.table = _CodePoints(do_lower_case, self.strip_accents, split_cjk)
+        switches = do_lower_case, self.strip_accents, split_cjk
+        self.table = Filled(lambda point: _replacement(chr(point), *switches))
 
     @property
     def composes_hangul(self) -> bool:
@@ -172,7 +159,11 @@ class WordSplitter:
         return self._replaced(text).split()
 
     def aligned(self, text: str) -> tuple[list[str], list[int], list[int]]:
-        """See `Splitter`; a dropped accent belongs to the letter before it."""
+        """Like `words`, with the start and the end in `text` of the original of each
+        character of each of them, one after another.
+
+        A dropped accent belongs to the letter before it.
+        """
         parts = [self.table[ord(character)] for character in text]
         ends = [0] * len(text)
         end = len(text)
@@ -185,9 +176,9 @@ class WordSplitter:
         stops = [ends[source] for source in starts]
         if self.composes_hangul and _MAY_COMPOSE.search(text):
             letters = "".join(c for _, c in visible)
-            for found in reversed(list(_LETTERS.finditer(letters))):
-                del starts[found.start() + 1 : found.end()]
-                del stops[found.start() : found.end() - 1]
+            for match in reversed(list(_LETTERS.finditer(letters))):
+                del starts[match.start() + 1 : match.end()]
+                del stops[match.start() : match.end() - 1]
         return self.words(text), starts, stops
 
     def decomposed(self, text: str) -> str:
@@ -199,12 +190,12 @@ class WordSplitter:
         return is_cjk(character)
 
     def decomposes(self, text: str) -> bool:
-        """Whether accent stripping decomposes Hangul or kana in `text`."""
-        return (
-            self.strip_accents
-            and not text.isascii()
-            and _COMPOSED.search(text) is not None
-        )
+        """Whether accent stripping decomposes Hangul or kana in `text`, or keeps Hangul
+        in letters.
+        """
+        if not self.strip_accents or text.isascii():
+            return False
+        return bool(_COMPOSED.search(text) or _MAY_COMPOSE.search(text))
 
     def _replaced(self, text):
         if not text.isascii():
@@ -225,8 +216,6 @@ class WordSplitter:
 class WordPiece(WordByWord):
     """Turns text into WordPieces exactly like the release's FullTokenizer.
 
-    Attributes:
-        splitter: the `WordSplitter`.
     Source: google-research/bert@eedf571 tokenization.py.
     """
 
@@ -238,98 +227,49 @@ class WordPiece(WordByWord):
         strip_accents: bool | None = None,
         split_cjk: bool = True,
     ):
-        """Args: as for `WordSplitter`."""
         super().__init__(
             vocabulary, WordSplitter(do_lower_case, strip_accents, split_cjk)
         )
         self._longest_piece = max(map(len, vocabulary.tokens)) + len("##")
 
-    vocabulary_file = "vocab.txt"
-    text_flags = _SWITCHES
-    hugging_face_classes = (
-        None,  # not said
-        "BertTokenizer",
-        "BertTokenizerFast",
-        "ElectraTokenizer",
-        "ElectraTokenizerFast",
-        *GENERIC_CLASSES,
-    )
-
-    @classmethod
-    def reads(cls, vocab_file):
-        return True  # a vocab.txt may have any name
-
-    @classmethod
-    def reads_json(cls, content):
-        return tokenizer_json.is_wordpiece(content)
-
-    @classmethod
-    def files_of_json(cls, path):
-        return {cls.vocabulary_file: tokenizer_json.vocab_txt(path, SpecialTokens())}
-
-    @classmethod
-    def load_vocabulary(cls, vocab_file):
-        if not tokenizer_json.is_path(vocab_file):
-            return Vocabulary.load(vocab_file)
-        (content,) = cls.files_of_json(vocab_file).values()
-        return Vocabulary.load(vocab_file, content)
-
-    @classmethod
-    def parse(cls, content):
-        lines = content.decode("utf-8-sig").rstrip().split("\n")
-        return [line.strip() for line in lines]
-
-    @classmethod
-    def load(cls, vocab_file, options):
-        return cls.of(cls.load_vocabulary(vocab_file), options)
-
     @classmethod
     def of(cls, vocabulary: Vocabulary, options) -> "WordPiece":
         """Makes the tokenizer for a loaded vocabulary and `TokenizerOptions`."""
-        return cls(
-            vocabulary,
-            do_lower_case=options.do_lower_case is not False,
-            strip_accents=options.strip_accents,
-            split_cjk=options.split_cjk is not False,
-        )
+        switches = WordSplitter.of(options).settings
+        return cls(vocabulary, **switches)
+
+    @property
+    def files(self):
+        return _files(self.vocabulary.path)
 
     @property
     def settings(self):
         return {"vocab_sha256": self.vocabulary.digest, **self.splitter.settings}
 
-    @property
-    def hugging_face_config(self):
-        return {
+    def hugging_face(self):
+        config = {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": self.splitter.do_lower_case,
             "strip_accents": self.splitter.strip_accents,
             "tokenize_chinese_chars": self.splitter.split_cjk,
         }
-
-    @property
-    def hugging_face_json(self):
-        return tokenizer_json_writing.wordpiece(
+        json = tokenizer_json.wordpiece(
             self.vocabulary, self.splitter.settings, LONGEST_WORD
         )
-
-    def graph(self, folder):
-        # It loads TensorFlow, which workers that write records do not need.
-        from text.tokenizers.wordpiece_graph import WordPieceGraph
-
-        return WordPieceGraph(self, os.path.join(folder, self.vocabulary_file))
+        return HuggingFace(config, json)
 
     def check_release(self, path):
         check_case(self.splitter.do_lower_case, path)
 
     def split(self, word):
-        """See `WordByWord`: the longest pieces from the left, or [UNK] if none fits."""
+        """See `WordByWord`: the longest piece_ids from the left, or [UNK] if none fits."""
         unknown = [self.vocabulary.unk_id], [len(word)]
         if len(word) > LONGEST_WORD:
             return unknown
         ids = self.vocabulary.ids
         if word in ids:
             return [ids[word]], [len(word)]
-        found, sizes = [], []
+        piece_ids, sizes = [], []
         prefix = ""
         while word:
             piece = prefix + word[: self._longest_piece]
@@ -337,21 +277,16 @@ class WordPiece(WordByWord):
                 piece = piece[:-1]
                 if piece == prefix:
                     return unknown
-            found.append(ids[piece])
+            piece_ids.append(ids[piece])
             sizes.append(len(piece) - len(prefix))
             word = word[sizes[-1] :]
             prefix = "##"
-        return found, sizes
+        return piece_ids, sizes
 
 
 def check_case(do_lower_case: bool, path: str | None) -> None:
-    """Refuses a case that contradicts the released model named in a path.
+    """Refuses a case that contradicts the released model named in a path, if any.
 
-    Args:
-        do_lower_case: the flag.
-        path: a checkpoint prefix, a folder or a vocabulary file; None passes.
-    Raises:
-        UserError: the path's folder is a released model with the other case.
     Source: google-research/bert@eedf571 tokenization.py,
         validate_case_matches_checkpoint.
     """
@@ -364,3 +299,92 @@ def check_case(do_lower_case: bool, path: str | None) -> None:
                 f"{path}: {name} was trained on {case} text; pass "
                 f"--do_lower_case={str(not do_lower_case).lower()}"
             )
+
+
+# === Files ===========================================================================
+
+VOCABULARY_FILE = "vocab.txt"
+
+
+class WordPieceKind(Kind):
+    """The vocab.txt of BERT, which may have any name."""
+
+    tokenizer = WordPiece
+    vocabulary_file = VOCABULARY_FILE
+    hugging_face_classes = hugging_face_classes("BertTokenizer", "ElectraTokenizer")
+    text_flags = _SWITCHES
+
+    def reads(self, vocab_file):
+        return True
+
+    def reads_json(self, content):
+        return tokenizer_json.is_wordpiece(content)
+
+    def load(self, vocab_file, options):
+        vocabulary = self.load_vocabulary(vocab_file)
+        return WordPiece.of(vocabulary, _keeping_syllables(options, vocabulary))
+
+    def resolved(self, options, vocab_file):
+        if options.strip_accents is None and options.do_lower_case is not False:
+            options = _keeping_syllables(options, self.load_vocabulary(vocab_file))
+        return super().resolved(options, vocab_file)
+
+    def load_vocabulary(self, vocab_file):
+        if not tokenizer_json.is_path(vocab_file):
+            vocabulary = Vocabulary.load(vocab_file)
+            if os.path.basename(vocab_file) == self.vocabulary_file:
+                tokenizer_json.check_same_tokens(vocabulary)
+            _refuse_marked_pieces(vocabulary)
+            return vocabulary
+        (content,) = _files(vocab_file).values()
+        return Vocabulary.load(vocab_file, content)
+
+    def parse(self, content):
+        lines = content.decode("utf-8-sig").rstrip().split("\n")
+        return [line.strip() for line in lines]
+
+    def read_files(self, vocab_file):
+        return _files(vocab_file)
+
+    def with_tokens(self, tokenizer, tokens):
+        return WordPiece(Vocabulary(tokens), **tokenizer.splitter.settings)
+
+
+def _refuse_marked_pieces(vocabulary):
+    """Refuses a list of SentencePiece's pieces, which WordPiece would never find."""
+    marked = [token for token in vocabulary.tokens if token[:1] == "\u2581"]
+    if len(marked) > 0.1 * len(vocabulary):
+        raise UserError(
+            f"{vocabulary.path}: lists the pieces of a SentencePiece model, such as "
+            f"{marked[-1]!r}; pass the .model file next to it as --vocab_file"
+        )
+
+
+def _keeping_syllables(options, vocabulary):
+    """The options; where they leave it open, a Korean vocabulary keeps accents.
+
+    Differs from the release, with which none of its pieces would ever be found.
+    """
+    if options.strip_accents is not None or options.do_lower_case is False:
+        return options
+    number = sum(map(bool, map(_SYLLABLE.search, vocabulary.tokens)))
+    if number < _KOREAN * len(vocabulary):
+        return options
+    logging.log_first_n(
+        logging.WARNING,
+        "%s: %d tokens have Hangul syllables, so accents are kept (--strip_accents=false), "
+        "because removing them takes syllables apart; pass --strip_accents=true to do as "
+        "the 2018 release does",
+        1,
+        vocabulary.path,
+        number,
+    )
+    return dataclasses.replace(options, strip_accents=False)
+
+
+def _files(path):
+    """See `Kind.read_files`."""
+    if tokenizer_json.is_path(path):
+        return {VOCABULARY_FILE: tokenizer_json.vocab_txt(path, SpecialTokens())}
+    with sources.opened(path) as file:
+        return {VOCABULARY_FILE: file.read()}

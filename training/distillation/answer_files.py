@@ -1,8 +1,8 @@
-"""Keeps a teacher's answers to the rows of a set, in a file that can be used again.
+"""Keeps a teacher's answers to the rows of a set, so that it is asked once.
 
 The file has a record per row, in the order of the rows: `row_hash` int64, which identifies
 the row's tokens, and the teacher's outputs, float32. The note next to it, <file>.json, says
-what was asked and who answered.
+from what the answers follow.
 """
 
 import dataclasses
@@ -21,19 +21,9 @@ from text.records import encoding, framing
 from text.records.rows import Field, Row
 from text.records.schema import Feature
 
-SUFFIX = ".tf_record"
 _HASH = "row_hash"
 _TOGETHER = 1024
-FINGERPRINT = "fingerprint"  # in the note: hashes what determines the answers
-_NOTED = {
-    "rows": int,
-    "sha256": str,
-    "outputs": dict,
-    "task": str,
-    "state": dict,
-    "text": dict,
-    "max_seq_length": int,
-}
+_NOTED = {"fingerprint": str, "rows": int, "sha256": str, "outputs": dict}
 
 
 @dataclasses.dataclass
@@ -81,8 +71,7 @@ class Answers:
             ):
                 raise UserError(
                     f"{self.source}: row {place}, counted from 0, is not the one that the "
-                    "teacher answered; pass the same files, --vocab_file and "
-                    "--max_seq_length as then, or the teacher itself as --distill_from"
+                    "teacher answered; remove the file, so that it is asked again"
                 )
             labels = {
                 TEACHERS + name: values[place][: len(row.input_ids)]
@@ -94,8 +83,7 @@ class Answers:
         if len(found) != number:
             raise UserError(
                 f"{self.source}: contains answers to {number} rows, but there are "
-                f"{len(found)}; pass the same files as then, or the teacher itself as "
-                "--distill_from"
+                f"{len(found)}; remove the file, so that the teacher is asked again"
             )
         self.hashes = np.array(found, np.int64)
 
@@ -116,8 +104,12 @@ def _plain(values):
     ]
 
 
-def write(path: str, answers: Answers, note: Mapping) -> None:
-    """Writes the file and its note."""
+def write(path: str, answers: Answers, fingerprint: str) -> None:
+    """Writes the file and its note.
+
+    Args:
+        fingerprint: hashes what determines the answers.
+    """
     columns = {_HASH: answers.hashes, **answers.outputs}
     schema = tuple(
         Feature(
@@ -139,13 +131,13 @@ def write(path: str, answers: Answers, note: Mapping) -> None:
             digest.update(content)
             file.write(content)
     shapes = {name: values.shape[1:] for name, values in answers.outputs.items()}
-    noted = {
+    note = {
+        "fingerprint": fingerprint,
         "rows": len(answers.hashes),
         "sha256": digest.hexdigest(),
         "outputs": shapes,
     }
-    content = json.dumps({**note, **noted}, ensure_ascii=False, indent=2)
-    run_folder.write_file(f"{path}.json", content + "\n")
+    run_folder.write_file(f"{path}.json", json.dumps(note, indent=2) + "\n")
 
 
 def read_note(path: str) -> dict:
@@ -161,19 +153,12 @@ def read(path: str, sequence_outputs: tuple[str, ...]) -> Answers:
     """Reads a file of answers.
 
     Raises:
-        UserError: it is not one, or damaged.
+        UserError: it is damaged.
     """
     note = read_note(path)
-    if not note:
-        what = f"its note, {path}.json, is missing or incomplete"
-        if not tf.io.gfile.exists(path):
-            what = "no such file"
-        raise UserError(f"{path}: {what}; pass the teacher itself as --distill_from")
     with anywhere.access(path), tf.io.gfile.GFile(path, "rb") as file:
-        if hashlib.sha256(file.read()).hexdigest() != note["sha256"]:
-            raise UserError(
-                f"{path}: is damaged; pass the teacher itself as --distill_from"
-            )
+        if not note or hashlib.sha256(file.read()).hexdigest() != note["sha256"]:
+            raise UserError(f"{path}: is damaged")
     spec = {_HASH: tf.io.FixedLenFeature([], tf.int64)} | {
         name: tf.io.FixedLenFeature(shape, tf.float32)
         for name, shape in note["outputs"].items()

@@ -5,19 +5,20 @@ import os
 from training.backend import tf
 from training.storage import checkpoint, run_folder
 from errors import UserError
+from training.run.options import RunOptions
 
 
-def of(source: str, given) -> str:
+def of(source: str, flags: RunOptions) -> str:
     """The folder with the teacher's config.
 
     Args:
         source: what `checkpoint.resolve` returned for it.
-        given: the flags of the student.
+        flags: of the student.
     Raises:
         UserError: it is the student's own, or has no config; does not name the teacher.
     """
     folder = checkpoint.folder_of(source) or "."
-    if os.path.realpath(folder) == os.path.realpath(given.output_dir):
+    if os.path.realpath(folder) == os.path.realpath(flags.output_dir):
         raise UserError("is also --output_dir; a student needs its own folder")
     names = (run_folder.CONFIG, "config.json")
     if not any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names):

@@ -1,13 +1,14 @@
 """Makes, trains and queries a task's models, for all trials of a command."""
 
-import contextlib
 import dataclasses
 import functools
 import json
 import os
+import sys
 
 import numpy as np
 
+import options
 from training.backend import tf
 from training.run import checks, distribution, loop, report
 from training.storage import checkpoint, run_folder
@@ -16,11 +17,13 @@ from modeling.distillation.distilled import Agreement
 from modeling.objectives.with_language_model import WithLanguageModel
 from serving import export_folder
 from text.progress import Progress
+from training.finetuning.options import FineTuningOptions
 from training.finetuning.sets import Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
-from training.finetuning.trials import Trial, varied
+from training.finetuning.trials import Trial
 from training.interchange import hugging_face, hugging_face_task
+from training.run.run import Run, load_start
 
 _PADDING = -1e9  # in outputs, after the tokens of a row
 _OF_TRAINING_ALONE = (
@@ -43,24 +46,26 @@ class Experiment:
         name: what its lines begin with, if it is not the command's own model.
     """
 
-    def __init__(self, task: Task, given, strategy=None, name: str = ""):
-        self.task, self.given, self.name = task, given, name
-        self.config = checks.read_config(given)
-        given.check_features(self.config)
+    def __init__(
+        self, task: Task, flags: FineTuningOptions, strategy=None, name: str = ""
+    ):
+        self.task, self.flags, self.name = task, flags, name
+        self.config = checks.read_config(flags)
+        flags.check_features(self.config)
         checks.check_vocabulary(
-            task.tokenizer.vocabulary, self.config, given.bert_config_file
+            task.tokenizer.vocabulary, self.config, flags.bert_config_file
         )
-        if given.do_export:
-            export_folder.check_place(given.output_dir)
+        if flags.do_export:
+            export_folder.check_place(flags.output_dir)
         # Must precede anything that makes TensorFlow look for devices.
-        self.strategy = strategy or given.strategy()
+        self.strategy = strategy or flags.strategy()
         self.chief = distribution.is_chief(self.strategy)
-        self.log = self._report(given.output_dir, 1, 1)
+        self.log = self._report(flags.output_dir, 1, 1)
         distribution.on_chief(
-            self.strategy, lambda: export_folder.recover(given.output_dir)
+            self.strategy, lambda: export_folder.recover(flags.output_dir)
         )
         self._recall()
-        self.sets = Sets(task, given, self.strategy, self.log)
+        self.sets = Sets(task, flags, self.strategy, self.log)
 
     @property
     def teacher(self):
@@ -72,13 +77,13 @@ class Experiment:
 
         Training may start from the weights of another task.
         """
-        given = self.given
-        if given.do_train:
+        flags = self.flags
+        if flags.do_train:
             return
-        if run_folder.holds_weights(given.output_dir):
-            folder, source = given.output_dir, ""
-        elif given.init_checkpoint:
-            source = checkpoint.resolve(given.init_checkpoint)
+        if run_folder.holds_weights(flags.output_dir):
+            folder, source = flags.output_dir, ""
+        elif flags.init_checkpoint:
+            source = checkpoint.resolve(flags.init_checkpoint)
             folder = checkpoint.folder_of(source)
         else:
             return
@@ -98,7 +103,7 @@ class Experiment:
             )
         if state:
             self.task.restore(state)
-            given.check_lstm(folder, state)
+            flags.check_lstm(folder, state)
 
     def _check_network(self, path):
         """Compares configs, because not every difference shows in the shapes."""
@@ -109,7 +114,7 @@ class Experiment:
             was = learned.get(name)  # None in a config of another architecture
             if name not in _OF_TRAINING_ALONE and was != value:
                 raise UserError(
-                    f"{self.given.bert_config_file}: {name} is {value!r}, but {was!r} in "
+                    f"{self.flags.bert_config_file}: {name} is {value!r}, but {was!r} in "
                     f"{path}, with which the model was trained; use that file"
                 )
 
@@ -118,35 +123,16 @@ class Experiment:
         for split in splits:
             self.sets.read(split)
 
-    def check_place(self, trials: list[Trial]) -> None:
-        """Refuses a run that cannot begin, before any file of another run is replaced.
-
-        Raises:
-            UserError: output_dir contains another run, or none to evaluate.
-        """
-        directory = self.given.output_dir
-        if self.given.do_train:
-            identity = self.identity(varied(trials))
-            run_folder.check_settings(directory, identity, self.defaults())
-        elif not (run_folder.holds_weights(directory) or self.given.init_checkpoint):
-            raise checks.no_checkpoint(directory)
-
-    def held(self) -> contextlib.AbstractContextManager:
-        """Keeps other trainings out of output_dir, where this one trains."""
-        if not self.given.do_train:
-            return contextlib.nullcontext()
-        return checks.held(self.strategy, self.given.output_dir, self.log)
-
     def check_batches(self, trials: list[Trial]) -> None:
-        given, replicas = self.given, self.strategy.num_replicas_in_sync
+        flags, replicas = self.flags, self.strategy.num_replicas_in_sync
         for name in ("eval_batch_size", "predict_batch_size"):
-            checks.check_division(name, getattr(given, name), replicas)
-        for trial in trials if given.do_train else ():
+            checks.check_division(name, getattr(flags, name), replicas)
+        for trial in trials if flags.do_train else ():
             checks.check_division(
                 "train_batch_size",
                 trial.train_batch_size,
                 replicas,
-                given.gradient_accumulation_steps,
+                flags.gradient_accumulation_steps,
             )
             if not self.num_train_steps(trial):
                 raise UserError(
@@ -180,60 +166,74 @@ class Experiment:
         return int(self.num_examples / trial.train_batch_size * trial.num_train_epochs)
 
     def trainer(self, trial: Trial) -> loop.Trainer:
-        given = self.given
-        objective = given.with_lstm(self.task.objective())
-        if given.lm_loss_weight:
-            objective = WithLanguageModel(objective, given.lm_loss_weight)
-        try:
-            objective.check(self.config)
-        except ValueError as error:
-            raise UserError(f"{given.bert_config_file}: {error}") from error
+        flags = self.flags
+        objective = flags.with_lstm(self.task.objective())
+        if flags.lm_loss_weight:
+            objective = WithLanguageModel(objective, flags.lm_loss_weight)
+        checks.check_objective(flags, objective, self.config, flags.bert_config_file)
         if self.teacher:
             objective = self.teacher.distilled(objective)
-        steps = self.num_train_steps(trial) if given.do_train else 1
-        settings = given.settings(
+        steps = self.num_train_steps(trial) if flags.do_train else 1
+        settings = flags.settings(
             num_train_steps=steps,
-            num_warmup_steps=int(steps * given.warmup_proportion),
+            num_warmup_steps=int(steps * flags.warmup_proportion),
             learning_rate=trial.learning_rate,
             batch_size=trial.train_batch_size,
             seed=trial.seed,
         )
-        if given.early_stopping_patience and not given.eval_every_steps:
+        if flags.early_stopping_patience and not flags.eval_every_steps:
             epoch = steps / trial.num_train_epochs
             settings = dataclasses.replace(
                 settings, eval_every_steps=max(1, round(epoch))
             )
         trainer = loop.Trainer(
             self.strategy,
-            lambda: objective.network(self.config, seed=trial.seed, dtype=given.dtype),
+            lambda: objective.network(self.config, seed=trial.seed, dtype=flags.dtype),
             objective,
             settings,
         )
         self.log.say(trainer.description)
         return trainer
 
-    def identity(self, varied: dict) -> dict:
-        """The settings that identify a run: with any of them changed, it is another run."""
-        given = self.given
-        names = (
-            "init_checkpoint",
-            "init_encoder_only",
-            "dtype",
-            "allow_tf32",
-            "warmup_proportion",
-            "early_stopping_patience",
-            "length_buckets",
-            "lm_loss_weight",
-            "max_seq_length",
+    def run(
+        self,
+        varied: dict | None = None,
+        trial: Trial | None = None,
+        directory: str | None = None,
+    ) -> Run:
+        """The run of a training, or of the use of its weights.
+
+        Args:
+            varied: what trials differ in; None if nothing is trained.
+            trial: what is trained, unless that is a search.
+            directory: by default, output_dir.
+        """
+        directory, log = directory or self.flags.output_dir, self.log
+        if trial:
+            steps, rows = self.num_train_steps(trial), trial.train_batch_size
+            log = self._report(directory, steps, rows)
+        return Run(
+            self.flags,
+            self.config,
+            self.strategy,
+            log,
+            directory=directory,
+            identity=None if varied is None else self._identity(varied),
+            defaults={
+                "teacher_sha256": None,
+                "task": type(self.task).__name__,
+                **self._stopping(),
+            },
         )
+
+    def _identity(self, varied):
+        flags = self.flags
         identity = {
             "task": type(self.task).__name__,
+            **options.identity(flags),
             **varied,
-            **{name: getattr(given, name) for name in names},
-            **given.recipe,
-            **given.lstm_settings,
-            **given.distillation_settings,
-            "distill_live": given.distill_live,
+            **flags.optimizer_settings,
+            **flags.lstm_settings,
             "teacher_sha256": self.teacher and self.teacher.digest,
             **self.task.settings(),
             **self.task.tokenizer.settings,
@@ -243,88 +243,70 @@ class Experiment:
         # As it will be read back: JSON turns tuples into lists.
         return json.loads(json.dumps(identity | self._stopping()))
 
-    def defaults(self) -> dict:
-        """Values for settings that a run of an earlier version did not note."""
-        known = checks.defaults(self.given, self.config) | {"teacher_sha256": None}
-        known |= {"task": type(self.task).__name__}
-        return known | self.given.without_teacher | self._stopping()
-
     def _stopping(self) -> dict:
         """What decides when an early-stopped run ends."""
-        given = self.given
-        if not given.early_stopping_patience:
+        flags = self.flags
+        if not flags.early_stopping_patience:
             return {}
         return {
-            "eval_every_steps": given.eval_every_steps,
+            "eval_every_steps": flags.eval_every_steps,
             "dev_examples": self.sets.digest(self.task.eval_sets[0]),
         }
 
-    def begin(self, trainer: loop.Trainer, directory: str, identity: dict) -> None:
-        """Begins or resumes a training; refuses one that cannot begin before changing
-        anything in its directory.
-        """
-        run_folder.check_settings(directory, identity, self.defaults())
-        self.start(trainer, directory)
-        self.prepare(directory, identity, trainer)
-
-    def prepare(
-        self, directory: str, identity: dict, trainer: loop.Trainer | None = None
-    ) -> None:
-        """Writes what a training and its model need to its directory; see `run.prepare`."""
-        given = self.given
+    def prepare(self, run: Run, trainer: loop.Trainer | None = None) -> None:
+        """Writes what a training and its model need to its folder; see `Run.prepare`."""
+        directory, flags = run.directory, self.flags
 
         def write():
-            taken_up = run_folder.steps(directory) and given.early_stopping_patience
-            checks.prepare(
-                directory,
-                identity,
-                self.config,
-                given.init_checkpoint,
-                defaults=self.defaults(),
-                trainer=trainer,
-            )
             # What is left is from an abandoned run, or will soon be outdated.
-            if trainer and not taken_up:
+            if trainer and not (is_taken_up and flags.early_stopping_patience):
                 run_folder.forget_best(directory)
             state = {
                 "task": type(self.task).__name__,
-                **(given.lstm_settings if given.lstm else {}),
+                **self._script(),
+                **(flags.lstm_settings if flags.lstm else {}),
                 **self.task.state(),
                 **self.task.tokenizer.settings,
             }
             content = json.dumps(state, ensure_ascii=False, indent=2) + "\n"
-            path = functools.partial(os.path.join, directory)
-            run_folder.write_file(path(run_folder.TASK), content)
+            path = os.path.join(directory, run_folder.TASK)
+            run_folder.write_file(path, content)
             run_folder.write_vocabulary(directory, self.task.tokenizer)
 
-        distribution.on_chief(self.strategy, write)
+        is_taken_up = bool(run_folder.steps(directory))
+        run.prepare(trainer, write)
 
-    def start(self, trainer: loop.Trainer, directory: str) -> None:
-        given = self.given
-        if given.do_train:
+    def _script(self) -> dict:
+        """Which script this is, and its flags that the model's answers may depend on."""
+        inherited = {item.name for item in dataclasses.fields(FineTuningOptions)}
+        own = {
+            item.name: getattr(self.flags, item.name)
+            for item in dataclasses.fields(self.flags)
+            if item.name not in inherited - {"max_seq_length"}
+            and getattr(self.flags, item.name) != options.default_of(item)
+        }
+        module = sys.modules[type(self.task).__module__]
+        path = getattr(module, "__file__", None) or ""  # a notebook has none
+        return {"script": os.path.basename(path), "flags": own}
+
+    def start(self, run: Run, trainer: loop.Trainer) -> None:
+        """Begins or resumes a training, or loads the weights to use."""
+        if run.identity is not None:
             required = self._required(trainer)
-        elif run_folder.best_of(directory):
-            load(trainer, checkpoint.resolve(directory), self.log)
+        elif run_folder.best_of(run.directory):
+            load(trainer, checkpoint.resolve(run.directory), self.log)
             return
         else:
             # An untrained head answers at random. One on the sequence output does not
             # use the pooler, which Hugging Face then omits.
             encoder = trainer.model.encoder
             required = tuple(trainer.weights)
-            if trainer.measured.sequence_outputs:
+            if trainer.model.sequence_outputs:
                 heads = (
                     name for name in required if not name.startswith(encoder.scope)
                 )
                 required = (*encoder.required, *heads)
-        checks.start(
-            trainer,
-            directory,
-            given.init_checkpoint,
-            self.log,
-            required=required,
-            trains=given.do_train,
-            encoder_only=given.init_encoder_only,
-        )
+        run.start(trainer, required, self.flags.init_encoder_only)
 
     def check_start(self, trial: Trial) -> None:
         """Refuses an unusable init_checkpoint before rows are written.
@@ -332,56 +314,39 @@ class Experiment:
         Raises:
             UserError: see `checkpoint.load`.
         """
-        given = self.given
-        if given.init_checkpoint and not run_folder.steps(given.output_dir):
+        flags = self.flags
+        if flags.init_checkpoint and not run_folder.steps(flags.output_dir):
             trainer = self.trainer(trial)
-            checks.load_start(
+            load_start(
                 trainer,
-                given.init_checkpoint,
+                flags.init_checkpoint,
                 self._required(trainer),
-                given.init_encoder_only,
+                flags.init_encoder_only,
             )
 
     def _required(self, trainer):
         """The names of the variables that a training may not begin at random."""
-        if self.given.init_encoder_only:
+        if self.flags.init_encoder_only:
             return trainer.model.encoder.required
-        return trainer.objective.required(trainer.model)
+        return trainer.model.required
 
     # --- Training --------------------------------------------------------------------
 
-    def train(self, trainer: loop.Trainer, trial: Trial, directory: str) -> None:
+    def train(self, run: Run, trainer: loop.Trainer, trial: Trial) -> None:
         """Trains one trial to its end; the model then has its final weights."""
         data = self.sets.read("train")
-        total = trainer.settings.num_train_steps
-        log = self._report(directory, total, trial.train_batch_size)
-        stopping = Stopping(self, trainer, directory)
-        if trainer.progress.step >= total or stopping.enough():
-            log.say(f"already finished: {trainer.progress.step} updates are done")
-        else:
-            log.say(f"{total} updates of {trial.train_batch_size} rows")
-            with checks.interruptible(directory):
-                self._train(trainer, trial, data, directory, log, stopping)
-        # Also for a run that was killed when only this was left to do.
-        if picture := log.draw():
-            log.say(f"finished; curves are in {picture}")
-        stopping.take_best()
-
-    def _train(self, trainer, trial, data, directory, log, stopping):
-        total = trainer.settings.num_train_steps
+        total, rows = trainer.settings.num_train_steps, trial.train_batch_size
         batches = functools.partial(
-            data.file.training,
-            trial.train_batch_size,
-            seed=trial.seed,
-            num_batches=total,
+            data.file.training, rows, seed=trial.seed, num_batches=total
         )
+        stopping = Stopping(self, trainer, run.directory)
         try:
-            trainer.train(
+            run.train(
+                trainer,
                 lambda first, part: batches(first_batch=first, part=part),
-                directory,
-                log,
                 stopping.evaluate if trainer.settings.eval_every_steps else None,
                 stopping.enough,
+                announce=lambda: run.log.say(f"{total} updates of {rows} rows"),
             )
         except loop.NotFiniteError as error:
             raise DivergedError(
@@ -389,6 +354,7 @@ class Experiment:
                 f"starting at step {error.step}; lower --learning_rate, or check the "
                 "training set for numbers that are not finite"
             ) from error
+        stopping.take_best()
 
     # --- Prediction ------------------------------------------------------------------
 
@@ -410,7 +376,7 @@ class Experiment:
             for numbers, (batch, sums) in zip(order, batches, strict=True):
                 real = numbers >= 0
                 for name, values in batch.items():
-                    if name in trainer.measured.sequence_outputs:
+                    if name in trainer.model.sequence_outputs:
                         values = self._padded(values)
                     if name not in outputs:
                         shape = (len(data.file), *values.shape[1:])
@@ -430,22 +396,22 @@ class Experiment:
         return predictions, trainer.values(total)
 
     def _padded(self, values):
-        width = self.given.max_seq_length - values.shape[1]
+        width = self.flags.max_seq_length - values.shape[1]
         padding = [(0, 0), (0, width), *[(0, 0)] * (values.ndim - 2)]
         return np.pad(values, padding, constant_values=_PADDING)
 
     def agreement(self, trainer: loop.Trainer, split: str) -> dict[str, float]:
         """How far a model's answers are from the teacher's, which rows contain."""
-        data, size = self.sets.read(split), self.given.eval_batch_size
+        data, size = self.sets.read(split), self.flags.eval_batch_size
         values = trainer.evaluate(
             lambda part: data.file.evaluation(size, part=part),
             len(data.file.in_order(size)),
-            Agreement(trainer.measured),
+            Agreement(trainer.evaluated_as),
         )
         return {name: value for name, value in values.items() if name != "loss"}
 
     def score(self, trainer: loop.Trainer, split: str):
         """The predictions of an evaluation set, and its scores by name."""
-        predictions, values = self.predict(trainer, split, self.given.eval_batch_size)
+        predictions, values = self.predict(trainer, split, self.flags.eval_batch_size)
         scores = self.task.score(predictions)
         return predictions, {"loss": values["loss"], **scores}

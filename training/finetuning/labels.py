@@ -9,6 +9,7 @@ import contextlib
 import copy
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -27,7 +28,16 @@ _LARGEST = float(np.finfo(np.float32).max)
 # float() also accepts 1_000, and the digits of every script.
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
+_OTHER_FORM = (
+    "label {!r} is there in two of Unicode's forms, NFC and NFD, which look the same; "
+    "convert the files to one form, such as with uconv -x any-nfc"
+)
+
 Score = Callable[[np.ndarray, np.ndarray], float]  # gold, predicted -> metric
+
+
+def _composed(name):
+    return unicodedata.normalize("NFC", name)
 
 
 class Labels(abc.ABC):
@@ -217,6 +227,8 @@ class OneClass(Labels):
         if not name:
             raise UserError(f"{where}: has no label; add one or remove the line")
         if self.names and name not in self._numbers:
+            if _composed(name) in map(_composed, self.names):
+                raise UserError(f"{where}: {_OTHER_FORM.format(name)}")
             raise UserError(
                 f"{where}: label {name!r:.40} is not one of {listed(self.names)}; check "
                 "--task_name and --label_column, or list every label in --labels (those "
@@ -237,6 +249,10 @@ class OneClass(Labels):
                 f"{path}: all labels are {found}; at least two different ones are needed; "
                 "check --label_column"
             )
+        composed = {}
+        for name in found:
+            if composed.setdefault(_composed(name), name) != name:
+                raise UserError(f"{path}: {_OTHER_FORM.format(name)}")
         self.names = tuple(found)
 
     def classes(self, label):
@@ -339,8 +355,8 @@ class SeveralClasses(OneClass):
     def trivial_score(self, gold, metric, score):
         # Micro F1 of always answering the k most frequent classes, for the best k.
         counts = np.sort(gold.sum(axis=0))[::-1]
-        given = len(gold) * np.arange(1, len(counts) + 1)
-        return float(np.max(2 * np.cumsum(counts) / (given + counts.sum())))
+        flags = len(gold) * np.arange(1, len(counts) + 1)
+        return float(np.max(2 * np.cumsum(counts) / (flags + counts.sum())))
 
     def _probabilities(self, logits):
         return metrics.sigmoid(logits)

@@ -5,6 +5,7 @@ import html
 from typing import NamedTuple
 
 from text import report_page
+from text.progress import count
 from training.finetuning.task import Judgement
 
 _MOST_CLASSES = 40
@@ -90,11 +91,15 @@ def _worst(judgements) -> str:
         (j for j in judgements if j.gold != j.predicted), key=lambda j: -j.error
     )
     shown = wrong[:_MOST_MISTAKES]
-    number = f"The {len(shown)} worst of {len(wrong)}"
-    if len(shown) == len(wrong):
-        number = f"All {len(wrong)}"
+    number = count(len(wrong), "mistake")
+    if len(shown) < len(wrong):
+        number = f"The {len(shown)} worst of {number}"
+    elif len(wrong) > 1:
+        number = f"All {number}"
+    answers = count(len(judgements), "answer")
+    order = ", the worst first" * (len(wrong) > 1)
     return (
-        f"<h3>{number} mistakes in {len(judgements)} answers, the worst first</h3>\n"
+        f"<h3>{number} in {answers}{order}</h3>\n"
         f'<p class="note">{_ERROR}</p>\n{"".join(map(_mistake, shown))}'
     )
 

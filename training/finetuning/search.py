@@ -12,21 +12,27 @@ import numpy as np
 
 from training import metrics
 from training.run import loop
-from training.storage import checkpoint, run_folder, run_settings
+from training.storage import checkpoint, run_folder
 from errors import UserError
 from text.files import anywhere
 from text.progress import duration
 from training.finetuning.experiment import DivergedError, Experiment
+from training.finetuning.options import FineTuningOptions
 from training.finetuning.stopping import load
 from training.finetuning.task import Task
-from training.finetuning.trials import Trial, varied
+from training.finetuning.trials import Trial
+from training.run.run import Run
 
 
-def search(experiment: Experiment, trials: list[Trial]) -> loop.Trainer:
-    """Trains every trial and keeps the best; returns a trainer with its weights."""
-    given, task = experiment.given, experiment.task
+def search(experiment: Experiment, run: Run, trials: list[Trial]) -> loop.Trainer:
+    """Trains every trial and keeps the best; returns a trainer with its weights.
+
+    Args:
+        run: of the search.
+    """
+    flags, task = experiment.flags, experiment.task
     experiment.log.say(f"comparing {len(trials)} runs by {task.metric}")
-    experiment.prepare(given.output_dir, experiment.identity(varied(trials)))
+    experiment.prepare(run)
     done = []
     for number, trial in enumerate(trials, start=1):
         experiment.log.say(f"run {number} of {len(trials)}: {trial}")
@@ -35,7 +41,7 @@ def search(experiment: Experiment, trials: list[Trial]) -> loop.Trainer:
         if experiment.chief:
             for outcome in done:
                 if outcome is not best:
-                    directory = _trial_directory(given, outcome["name"])
+                    directory = _trial_directory(flags, outcome["name"])
                     run_folder.drop_all(directory)
                     run_folder.drop_all(os.path.join(directory, run_folder.BEST))
         gc.collect()  # a model and its functions refer to each other
@@ -44,7 +50,7 @@ def search(experiment: Experiment, trials: list[Trial]) -> loop.Trainer:
     summary = _summary(task, experiment, done)
     _report_search(experiment, summary)
     trial = trials[[str(trial) for trial in trials].index(best["name"])]
-    directory = _trial_directory(given, best["name"])
+    directory = _trial_directory(flags, best["name"])
     if not run_folder.steps(directory):
         # An earlier search kept a better one, which is not among these.
         experiment.log.say(f"training {trial} again, because its weights were not kept")
@@ -52,7 +58,7 @@ def search(experiment: Experiment, trials: list[Trial]) -> loop.Trainer:
     trainer = experiment.trainer(trial)
     load(trainer, checkpoint.resolve(directory), experiment.log)
     if experiment.chief:
-        _keep(trainer, given.output_dir)
+        _keep(trainer, flags.output_dir)
     return trainer
 
 
@@ -69,21 +75,21 @@ def _rank(outcome):
     return -math.inf if outcome["score"] is None else outcome["score"]
 
 
-def _trial_directory(given, name):
-    return os.path.join(given.output_dir, run_folder.RUNS, name)
+def _trial_directory(flags: FineTuningOptions, name):
+    return os.path.join(flags.output_dir, run_folder.RUNS, name)
 
 
 def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
     """Trains one trial unless it is already trained; returns its record."""
-    directory = _trial_directory(experiment.given, str(trial))
+    directory = _trial_directory(experiment.flags, str(trial))
     path = os.path.join(directory, run_folder.OUTCOME)
-    identity = experiment.identity(dataclasses.asdict(trial))
+    run = experiment.run(dataclasses.asdict(trial), trial, directory)
     dev = experiment.sets.read(experiment.task.eval_sets[0]).fingerprint
     outcome = anywhere.read_json(path)
     if not isinstance(outcome, dict):
         outcome = {}
-    changed = run_settings.changes(
-        outcome.get("identity", {}), identity, experiment.defaults()
+    changed = run_folder.changes(
+        outcome.get("identity", {}), run.identity, run.defaults
     )
     if not (changed or outcome.get("dev_rows") != dev or again):
         experiment.log.say(f"already finished: {_score(experiment.task, outcome)}")
@@ -91,9 +97,11 @@ def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
     begun = time.monotonic()
     trainer = experiment.trainer(trial)
     values, failed = {}, None
-    experiment.begin(trainer, directory, identity)
+    run.check()
+    experiment.start(run, trainer)
+    experiment.prepare(run, trainer)
     try:
-        experiment.train(trainer, trial, directory)
+        experiment.train(run, trainer, trial)
         _, values = experiment.score(trainer, experiment.task.eval_sets[0])
     except DivergedError as error:
         failed = str(error)
@@ -105,7 +113,7 @@ def _try(experiment: Experiment, trial: Trial, again: bool = False) -> dict:
         "global_step": trainer.progress.step,
         "seconds": round(time.monotonic() - begun, 1),
         **{f"eval_{name}": value for name, value in values.items()},
-        "identity": identity,
+        "identity": run.identity,
         "dev_rows": dev,
     }
     if experiment.chief:
@@ -167,7 +175,7 @@ def _deviation(scores):
 
 
 def _report_search(experiment: Experiment, summary: dict) -> None:
-    path = os.path.join(experiment.given.output_dir, run_folder.SEARCH)
+    path = os.path.join(experiment.flags.output_dir, run_folder.SEARCH)
     if experiment.chief:
         run_folder.write_file(path, json.dumps(summary, indent=2) + "\n")
     say = experiment.log.say

@@ -15,8 +15,9 @@ from training.run import distribution
 from training.storage import run_folder
 from errors import UserError
 from text.files import anywhere, local, sources
-from text.progress import Progress
+from text.progress import Progress, count
 from text.records import rows
+from training.finetuning.options import FineTuningOptions
 from training.finetuning.task import Task
 
 _NOTED = {"fingerprint", "rows", "sha256", "counts", "tokens", "unknown"}
@@ -44,8 +45,8 @@ class Sets:
     files have no such lock.
     """
 
-    def __init__(self, task: Task, given, strategy, log):
-        self.task, self.given, self.strategy, self.log = task, given, strategy, log
+    def __init__(self, task: Task, flags: FineTuningOptions, strategy, log):
+        self.task, self.flags, self.strategy, self.log = task, flags, strategy, log
         self.teacher = None  # of a student, whose answers become fields of the rows
         self._examples, self._digests, self._sets = {}, {}, {}  # by split
         self._num_tokens = collections.Counter()
@@ -78,15 +79,15 @@ class Sets:
         return self._sets[split]
 
     def _read(self, split: str) -> Set:
-        given = self.given
+        flags = self.flags
         examples = self.examples(split)
-        layout = self.task.layout(examples, given.max_seq_length)
+        layout = self.task.layout(examples, flags.max_seq_length)
         answers = self._answers(split)
         if answers:
             labels = {**layout.labels, **answers.fields}
             layout = dataclasses.replace(layout, labels=labels)
         fingerprint = self._fingerprint(split, layout, answers)
-        path = os.path.join(given.output_dir, f"{self._name(split)}.tf_record")
+        path = os.path.join(flags.output_dir, f"{self._name(split)}.tf_record")
         notes, numbers = [], []
 
         def made():  # each time from the beginning
@@ -131,9 +132,10 @@ class Sets:
                 f"{split}: none of {len(examples)} examples makes a row{counts}; check "
                 "that it is the right file"
             )
-        self.log.say(f"{split}: {len(examples)} examples, {known['rows']} rows{counts}")
-        bucketed = given.length_buckets and not given.uses_tpu
-        file = rows.Rows(path, layout, lengths=_lengths(known) if bucketed else ())
+        number, rows_made = count(len(examples), "example"), count(known["rows"], "row")
+        self.log.say(f"{split}: {number}, {rows_made}{counts}")
+        bucketed = flags.length_buckets and not flags.uses_tpu
+        file = rows.Rows(path, layout, lengths=rows.LENGTHS if bucketed else ())
         return Set(split, examples, notes, np.array(numbers), file, fingerprint)
 
     def _answers(self, split):
@@ -145,7 +147,7 @@ class Sets:
     def _provide(self, path, made, layout, fingerprint):
         """Makes sure that a file has these rows and keeps them until `close`."""
         with anywhere.access(path):
-            tf.io.gfile.makedirs(self.given.output_dir)
+            tf.io.gfile.makedirs(self.flags.output_dir)
             if sources.is_remote(path):
                 self._refresh(path, made, layout, fingerprint)
                 return
@@ -195,10 +197,7 @@ class Sets:
         """Writes rows, and a note of what they were made from."""
         # The note comes first, because a file that a killed process left without one would
         # seem to be somebody else's. Without a checksum, it does not describe a file yet.
-        note, known = {"fingerprint": fingerprint}, _read_note(path)
-        # A run that began with these rows goes on with the same batches.
-        is_begun = known.get("fingerprint") == fingerprint
-        note["lengths"] = _lengths(known) if is_begun else rows.LENGTHS
+        note = {"fingerprint": fingerprint}
         _write_note(path, note)
         note["rows"] = rows.write(path, made(), layout)
         note["sha256"] = _sha256(path)
@@ -235,12 +234,6 @@ def _read_note(path) -> dict:
     """What is known about a file of rows; empty if the note is not this program's."""
     note = anywhere.read_json(f"{path}.json")
     return note if isinstance(note, dict) and "fingerprint" in note else {}
-
-
-def _lengths(note) -> tuple[int, ...]:
-    """To which the batches of a file's rows are padded; earlier versions did not say."""
-    is_new = note.get("lengths") == list(rows.LENGTHS)
-    return rows.LENGTHS if is_new else rows.FIRST_LENGTHS
 
 
 def _write_note(path, note):

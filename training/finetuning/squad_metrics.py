@@ -1,19 +1,22 @@
-"""Scores answers: exact match and F1, as SQuAD's own scripts compute them.
+"""Scores answers as the scripts of SQuAD, KorQuAD and KLUE-MRC compute them.
 
-An answer is compared with each of its references, and the best comparison counts. Words
-are separated by white space in every language; KorQuAD's own script, for example, compares
-characters instead, and its numbers are higher.
+An answer is compared with each of its references, and the best comparison counts: whether
+it is the same, and how much the two have in common. SQuAD compares words between spaces,
+KorQuAD characters, and KLUE the longest run of characters in both.
 """
 
+import difflib
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
+_KORQUAD_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
 
 
 def normalize(text: str) -> str:
@@ -22,11 +25,67 @@ def normalize(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", text).split())
 
 
+def _normalize_korquad(text):
+    """Lowercases, makes its marks spaces, and drops the rest of ASCII punctuation."""
+    text = text.lower().translate(_KORQUAD_MARKS)
+    return " ".join(text.translate(_PUNCTUATION).split())
+
+
+def _normalize_klue(text):
+    """Lowercases and drops ASCII punctuation; its pattern of marks never matches."""
+    return " ".join(text.lower().translate(_PUNCTUATION).split())
+
+
+def _f1(given, right):
+    common = sum((Counter(given) & Counter(right)).values())
+    return 2 * common / (len(given) + len(right)) if common else 0.0
+
+
+def _f1_of_words(given, right):
+    return _f1(given.split(), right.split())
+
+
+def _f1_of_characters(given, right):
+    return _f1(given.replace(" ", ""), right.replace(" ", ""))
+
+
+def _longest_run(given, right):
+    """F1 of the longest run of characters in both, which KLUE calls ROUGE-W."""
+    matcher = difflib.SequenceMatcher(None, given, right)
+    size = matcher.find_longest_match(0, len(given), 0, len(right)).size
+    return 2 * size / (len(given) + len(right)) if size else 0.0
+
+
+class AnswerScore(NamedTuple):
+    """How a data set's script compares an answer with a reference.
+
+    Attributes:
+        overlap: what two normalized texts have in common, from 0 to 1, by its name.
+        keeps_empty: whether references without text count next to others in version 2.
+    """
+
+    name: str
+    normalize: Callable[[str], str]
+    overlap: Callable[[str, str], float]
+    keeps_empty: bool = False
+
+
+# Source: the scripts of SQuAD; KorQuAD's evaluate-v1.0.py;
+#     KLUE-benchmark/KLUE-baseline@443c38b metrics/utils.py, evaluate_for_klue_mrc.
+ANSWER_SCORES = {
+    "words": AnswerScore("f1", normalize, _f1_of_words),
+    "characters": AnswerScore("f1", _normalize_korquad, _f1_of_characters),
+    "rouge_w": AnswerScore("rouge_w", _normalize_klue, _longest_run, keeps_empty=True),
+}
+_WORDS = ANSWER_SCORES["words"]
+
+
 def evaluate(
     references: Sequence[Sequence[str]],
     answers: Sequence[str | None],
     *,
     version_2: bool = False,
+    by: AnswerScore = _WORDS,
     texts: Sequence[str] | None = None,
     null_odds: Sequence[float] | None = None,
 ) -> dict[str, float | int]:
@@ -38,19 +97,22 @@ def evaluate(
         answers: the answers given; None for a question that was left out, which counts
             as wrong.
         version_2: use the rules of SQuAD 2.0, not 1.1.
+        by: one of ANSWER_SCORES.
         texts: for the best thresholds, the best text for each question, however likely it
             is that there is no answer.
         null_odds: how much likelier no answer is than that text; finite.
     Returns:
-        `exact`, `f1`, and `total`, the number of questions; `missing`, those left out, if
-        any. In version 2, the same for questions with an answer (`HasAns_…`) and without
-        (`NoAns_…`), if there are any, and, with null_odds, the best scores that a
-        threshold reaches and that threshold: `best_exact`, `best_exact_thresh`,
-        `best_f1`, `best_f1_thresh`. The answer is "" if the odds are above the threshold.
+        `exact`, `f1` (or the name of `by`), and `total`, the number of questions;
+        `missing`, those left out, if any. In version 2, the same for questions with an
+        answer (`HasAns_…`) and without (`NoAns_…`), if there are any, and, with null_odds,
+        the best scores that a threshold reaches and that threshold: `best_exact`,
+        `best_exact_thresh`, `best_f1`, `best_f1_thresh`. The answer is "" if the odds are
+        above the threshold.
     Source: the evaluation scripts of SQuAD 1.1 and 2.0.
     """
-    exact, f1 = score(references, answers, version_2=version_2)
-    results = _averages(exact, f1)
+    scores = score(references, answers, version_2=version_2, by=by)
+    names = "exact", by.name
+    results = _averages(names, scores)
     # Differs from the script of 2.0, which leaves such questions out of its averages.
     if missing := sum(answer is None for answer in answers):
         results["missing"] = missing
@@ -59,15 +121,15 @@ def evaluate(
     has_answer = np.array([len(named) > 0 for named in references], bool)
     for prefix, chosen in (("HasAns_", has_answer), ("NoAns_", ~has_answer)):
         if chosen.any():
-            averages = _averages(exact[chosen], f1[chosen])
+            averages = _averages(names, [values[chosen] for values in scores])
             results |= {prefix + name: value for name, value in averages.items()}
     if null_odds is not None:
         # Differs from the script, which has only the answers of one threshold, and so
         # cannot tell what a higher one would give.
-        of_texts = score(references, texts, version_2=True)
-        of_none = score(references, [""] * len(references), version_2=True)
-        for name, *scores in zip(("exact", "f1"), of_texts, of_none, strict=True):
-            best, threshold = best_threshold(*scores, null_odds)
+        of_texts = score(references, texts, version_2=True, by=by)
+        of_none = score(references, [""] * len(references), version_2=True, by=by)
+        for name, *both in zip(names, of_texts, of_none, strict=True):
+            best, threshold = best_threshold(*both, null_odds)
             results[f"best_{name}"] = best
             results[f"best_{name}_thresh"] = threshold
     return results
@@ -78,45 +140,46 @@ def score(
     answers: Sequence[str | None],
     *,
     version_2: bool = False,
+    by: AnswerScore = _WORDS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compares each answer with its references.
 
     Args: as for `evaluate`.
     Returns:
-        exact match, 0.0 or 1.0, and F1, from 0.0 to 1.0: float64 [questions] each.
+        exact match, 0.0 or 1.0, and the overlap, from 0.0 to 1.0: float64 [questions]
+        each.
     """
     scores = np.zeros((2, len(references)))
     for place, (named, answer) in enumerate(zip(references, answers, strict=True)):
         if answer is not None:
-            given = normalize(answer)
-            for right in _may_be(named, version_2):
-                compared = given == right, _f1(given.split(), right.split(), version_2)
+            given = by.normalize(answer)
+            for right in _may_be(named, version_2, by):
+                compared = given == right, _overlap(given, right, version_2, by)
                 scores[:, place] = np.maximum(scores[:, place], compared)
     return scores[0], scores[1]
 
 
-def _may_be(references, version_2):
+def _may_be(references, version_2, by):
     """The normalized references, each once."""
-    normalized = list(dict.fromkeys(map(normalize, references)))
+    normalized = list(dict.fromkeys(map(by.normalize, references)))
     if version_2:
-        return [text for text in normalized if text] or [""]
+        return [text for text in normalized if text or by.keeps_empty] or [""]
     return normalized
 
 
-def _f1(given, right, version_2):
+def _overlap(given, right, version_2, by):
     if not given or not right:
-        # In 1.1 even two empty answers have no word in common.
-        return float(version_2 and given == right)
-    common = sum((Counter(given) & Counter(right)).values())
-    return 2 * common / (len(given) + len(right))
+        # In SQuAD 1.1 even two empty answers have no word in common.
+        return float((version_2 or by.keeps_empty) and given == right)
+    return by.overlap(given, right)
 
 
-def _averages(exact, f1):
-    return {
-        "exact": 100 * float(exact.mean()) if len(exact) else 0.0,
-        "f1": 100 * float(f1.mean()) if len(f1) else 0.0,
-        "total": len(exact),
+def _averages(names, scores):
+    averages = {
+        name: 100 * float(values.mean()) if len(values) else 0.0
+        for name, values in zip(names, scores, strict=True)
     }
+    return averages | {"total": len(scores[0])}
 
 
 def best_threshold(

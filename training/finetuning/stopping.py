@@ -24,7 +24,7 @@ class Stopping:
 
     def __init__(self, experiment, trainer: loop.Trainer, directory: str):
         self.experiment, self.trainer = experiment, trainer
-        self.patience = experiment.given.early_stopping_patience
+        self.patience = experiment.flags.early_stopping_patience
         self.directory = directory
         self.best = os.path.join(directory, run_folder.BEST)
         self.path = os.path.join(directory, run_folder.EVALUATIONS)

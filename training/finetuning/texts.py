@@ -5,14 +5,15 @@ import dataclasses
 import functools
 import json
 import os
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from training.storage import run_folder
 from errors import UserError
-from modeling.objectives.written_texts import WrittenTexts
+from modeling.objectives.text_to_text import Generation
+from text.graphs import as_text_graph
+from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row, static_lengths
-from text.tasks import as_text, as_text_graph
-from text.tasks.in_parts import in_parts
+from text.tasks import as_text
 from training.finetuning.task import Judgement, ServedTask
 
 _TARGETS = ("target_ids", "target_mask")  # what rows hold besides the inputs
@@ -41,20 +42,30 @@ class Example(NamedTuple):
     index: str
 
 
+class TextFlags(Protocol):
+    """The flags that all such tasks read."""
+
+    data_dir: str
+    task_name: str
+    task: str  # the same in lower case
+    max_seq_length: int
+    max_target_length: int
+
+
 class TextTask(ServedTask):
     """What all such tasks have in common; the script's own reads files and scores.
 
     Args:
-        given: flags, with max_seq_length, max_target_length and task_name.
+        flags: the script's.
         wording: how examples are written, and answers read.
     """
 
     form = "text"
 
-    def __init__(self, given, tokenizer, wording: as_text.Wording):
-        own = given.task == "custom"
-        super().__init__(tokenizer, given.data_dir if own else given.task_name)
-        self.given, self.wording = given, wording
+    def __init__(self, flags: TextFlags, tokenizer, wording: as_text.Wording):
+        own = flags.task == "custom"
+        super().__init__(tokenizer, flags.data_dir if own else flags.task_name)
+        self.flags, self.wording = flags, wording
         self.has_classes = bool(wording.words)
         # Targets are few, and those of a set are looked at twice.
         self._encode = functools.cache(lambda text: tokenizer.encode(text))
@@ -79,7 +90,7 @@ class TextTask(ServedTask):
 
     def settings(self):
         names = ("task_name", "max_target_length")
-        return {name: getattr(self.given, name) for name in names}
+        return {name: getattr(self.flags, name) for name in names}
 
     def description(self):
         return super().description() | {"columns": self.columns}
@@ -97,13 +108,13 @@ class TextTask(ServedTask):
         target = self.target(example)
         if target is None:
             return [], False
-        most = self.given.max_target_length
+        most = self.flags.max_target_length
         return as_text.row(self.tokenizer.vocabulary, self._encode(target), most)
 
     def layout(self, examples, max_seq_length):
         """See `Task`; targets are padded to a length that fits the longest."""
         longest = max((len(self._target_ids(e)[0]) for e in examples), default=1)
-        lengths = static_lengths(self.given.max_target_length)
+        lengths = static_lengths(self.flags.max_target_length)
         width = next(length for length in lengths if length >= longest)
         layout = super().layout(examples, max_seq_length)
         fields = {name: Field("int64", (width,)) for name in _TARGETS}
@@ -112,7 +123,7 @@ class TextTask(ServedTask):
     def featurize(self, example, split):
         vocabulary = self.tokenizer.vocabulary
         ids = self.tokenizer.encode(self.wording.input(example.texts))
-        ids, was_cut = as_text.row(vocabulary, ids, self.given.max_seq_length)
+        ids, was_cut = as_text.row(vocabulary, ids, self.flags.max_seq_length)
         self.counts["inputs were cut to --max_seq_length"] += was_cut
         target, was_cut = self._target_ids(example)
         self.counts["targets were cut to --max_target_length"] += was_cut
@@ -126,7 +137,7 @@ class TextTask(ServedTask):
         yield Row(ids, [0] * len(ids), dict(targets))
 
     def objective(self):
-        return WrittenTexts(self.given.max_target_length)
+        return Generation(self.flags.max_target_length)
 
     # --- Answers ---------------------------------------------------------------------
 
@@ -204,8 +215,10 @@ class TextTask(ServedTask):
 
     def serve(self, tokenizer, predict, **texts):
         ids = tokenizer.encode(as_text_graph.inputs(self.wording, texts))
-        batch = as_text_graph.rows(tokenizer, ids, self.given.max_seq_length)
-        return {"predicted": tokenizer.text_of(in_parts(predict, batch)["output_ids"])}
+        batch = as_text_graph.rows(tokenizer, ids, self.flags.max_seq_length)
+        return {
+            "predicted": tokenizer.text_of(run_in_chunks(predict, batch)["output_ids"])
+        }
 
 
 def check_target(text: str, where: str) -> str:

@@ -1,7 +1,6 @@
-"""The trials of a command: every combination of the values that a search varies."""
+"""The trials of a command."""
 
 import dataclasses
-import itertools
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,16 +17,6 @@ class Trial:
             f"rate{self.learning_rate}-batch{self.train_batch_size}"
             f"-epochs{self.num_train_epochs}-seed{self.seed}"
         )
-
-
-def every_trial(given) -> list[Trial]:
-    product = itertools.product(
-        given.learning_rate,
-        given.train_batch_size,
-        given.num_train_epochs,
-        range(given.seed, given.seed + given.num_trials),
-    )
-    return [Trial(*values) for values in dict.fromkeys(product)]
 
 
 def varied(trials: list[Trial]) -> dict:

@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from errors import UserError
-from modeling.architectures.elmo_characters import CharacterCnn, Highway
-from modeling.architectures.elmo_config import ElmoConfig
+from modeling.architectures.elmo.elmo import ElmoConfig
+from modeling.architectures.elmo.elmo_characters import CharacterCnn, Highway
 from text.files import anywhere
 from text.tokenizers import characters, whole_words
 
@@ -39,11 +39,7 @@ def is_weights(path: str) -> bool:
 
 
 def find(directory: str) -> str | None:
-    """The path of a folder's weights; None if it has none.
-
-    Raises:
-        UserError: there are several.
-    """
+    """The path of a folder's weights; None if it has none."""
     found = _named(directory, _WEIGHTS) if _named(directory, _OPTIONS) else []
     if len(found) > 1:
         raise UserError(
@@ -54,14 +50,12 @@ def find(directory: str) -> str | None:
 
 
 def shapes(path: str) -> dict[str, tuple[int, ...]]:
-    """Raises:
-    UserError: such a model has a table only for words that are known; see `for_words`.
-    """
+    """Refuses: there is a table only for words that are known; see `for_words`."""
     raise _without_words(path)
 
 
 def read(path: str, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-    """Raises: as `shapes`."""
+    """Refuses, as `shapes` does."""
     raise _without_words(path)
 
 
@@ -87,8 +81,6 @@ def for_words(
         tokens: of a `WholeWords` tokenizer, by id.
     Returns:
         the config, and the tensors of its encoder by our names.
-    Raises:
-        UserError: a file is missing or damaged, or they do not fit each other.
     """
     files = _files(path)
     options = _Options(files.options)
@@ -213,9 +205,7 @@ class _Weights:
         self._unread = {name for name in self._tensors if name.startswith(_SCOPES)}
 
     def check_all_read(self) -> None:
-        """Raises:
-        UserError: the network has weights that nothing asked for.
-        """
+        """Refuses a network with weights that nothing asked for."""
         if self._unread:
             raise UserError(
                 f"{self._path}: {min(self._unread)} is in no network that {_OPTIONS} "

@@ -1,6 +1,6 @@
 """Reads and writes Hugging Face's layout, model.safetensors, under the released names.
 
-A table for each architecture pairs the names of both layouts.
+An adapter for each architecture pairs the names of both layouts.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
 import numpy as np
@@ -19,13 +20,11 @@ import safetensors.numpy
 import tensorflow as tf
 
 from errors import UserError
-from modeling.architectures import table
 from modeling.architectures.config import EncoderConfig
 from text.files import anywhere
+from training.interchange.adapter import Adapter
 from training.interchange.hugging_face_task import SEVERAL_LABELS
-from training.interchange.names import Names
-from training.interchange.stored import Stored
-from training.interchange.table import NAMES, WEIGHTS
+from training.interchange.table import ADAPTERS, WEIGHTS, adapter_of
 
 NOT_READ = (
     "only safetensors files are read, because unpickling can execute arbitrary code; load "
@@ -44,17 +43,41 @@ _FLOATS = ("F64", "F32", "F16", "BF16")
 # --- Reading -------------------------------------------------------------------------
 
 
+class _Stored(NamedTuple):
+    """A weight is a tensor, one of equal parts of its columns, or several tensors.
+
+    Attributes:
+        layers: the tensors to put on top of each other, if each layer has one.
+    """
+
+    name: str
+    transposed: bool
+    part: int
+    parts: int
+    layers: tuple[str, ...] = ()
+
+    def shape(self, file) -> tuple[int, ...]:
+        shape = file.get_slice(self.name).get_shape()
+        if self.layers:
+            return (len(self.layers), *shape)
+        *rest, columns = shape[:: -1 if self.transposed else 1] or [self.parts]
+        return (*rest, columns // self.parts) if shape else ()
+
+    def of(self, value: np.ndarray) -> np.ndarray:
+        """The weight, of the tensor's value."""
+        value = value.T if self.transposed else value
+        if self.parts > 1:
+            value = np.array_split(value, self.parts, axis=-1)[self.part]
+        return np.ascontiguousarray(value)
+
+
 def is_weights(path: str) -> bool:
     """Whether this is the path of a safetensors file."""
     return path.endswith(".safetensors")
 
 
 def find(directory: str) -> str | None:
-    """The path of a directory's weights; None if it has none in this layout.
-
-    Raises:
-        UserError: the weights are in a format that is not read.
-    """
+    """The path of a directory's weights; None if it has none in this layout."""
     path = os.path.join(directory, WEIGHTS)
     if tf.io.gfile.exists(path):
         return path
@@ -100,64 +123,47 @@ def _opened(path: str) -> Iterator:
             ) from error
 
 
-def names_of(config: EncoderConfig) -> Names:
-    """The table of an architecture.
-
-    Raises:
-        UserError: it has none.
-    """
-    if config.architecture not in NAMES:
-        raise UserError(
-            f"Hugging Face's layout has no names for the architecture "
-            f"{config.architecture!r}, only for {', '.join(NAMES)}; use --layout=release, "
-            "or add a table of names to training/interchange"
-        )
-    return NAMES[config.architecture]
-
-
 def _config_next_to(path) -> dict:
     said = anywhere.read_json(os.path.join(os.path.dirname(path), "config.json"))
     return said if isinstance(said, dict) else {}
 
 
-def _names_in(path, file) -> Names:
-    """The table that knows the most tensors of a file.
+def _adapter_in(path, file) -> Adapter:
+    """The adapter that knows the most tensors of a file.
 
     An encoder that was saved alone has the same names in several architectures; then the
     config.json next to it decides.
     """
     model_type = _config_next_to(path).get("model_type")
 
-    def known(architecture):
-        names = NAMES[architecture]
+    def known(adapter):
         number = sum(
-            names.of_theirs(part) is not None
+            adapter.of_theirs(part) is not None
             for name in file.keys()
-            for part in names.parts(name)
+            for part in adapter.columns(name)
         )
-        row = table.ARCHITECTURES[architecture]
-        return number, model_type in row.model_types
+        return number, model_type == adapter.model_type
 
-    return NAMES[max(NAMES, key=known)]
+    return max(ADAPTERS.values(), key=known)
 
 
-def _tensors(path, file) -> dict[str, Stored]:
+def _tensors(path, file) -> dict[str, _Stored]:
     """Released name -> where it is in the file.
 
     Tensors without a released name keep their own; those that their class ignores are
     left out.
     """
-    names, found = _names_in(path, file), {}
-    not_read = names.not_read(file.keys())
+    adapter, found = _adapter_in(path, file), {}
+    not_read = adapter.not_read(file.keys())
     stacks: dict[str, list[str]] = {}
     for name in file.keys():
         if name in not_read:
             continue
-        parts = names.parts(name)
+        parts = adapter.columns(name)
         for number, part in enumerate(parts):
-            pair = names.of_theirs(part)
+            pair = adapter.of_theirs(part)
             released = pair.released if pair else part
-            if released in names.stacked:
+            if released in adapter.stacked:
                 stacks.setdefault(released, []).append(name)
                 continue
             if released in found:
@@ -166,31 +172,27 @@ def _tensors(path, file) -> dict[str, Stored]:
                     f"({released}); remove one of them from the file"
                 )
             transposed = bool(pair and pair.transposed)
-            found[released] = Stored(name, transposed, number, len(parts))
-    for duplicate, (released, _) in names.tied.items():
+            found[released] = _Stored(name, transposed, number, len(parts))
+    for duplicate, (released, _) in adapter.tied.items():
         if duplicate in found and released not in found:  # saved under this name alone
             found[released] = found.pop(duplicate)
-    said = _config_next_to(path) if names.shared.keys() - found.keys() else {}
-    for own, (other, _) in names.shared.items():
+    said = _config_next_to(path) if adapter.shared.keys() - found.keys() else {}
+    for own, (other, _) in adapter.shared.items():
         # For transformers 5, a T5 shares the table even if its outputs are not scaled,
         # unless the file has both.
         is_shared = said.get("tie_word_embeddings") and other in found
         is_shared = is_shared and _any_begins(found, own.partition("/")[0] + "/")
         if is_shared and said.get("scale_decoder_outputs") is False:
-            transposed = names.of_released(own).transposed
+            transposed = adapter.of_released(own).transposed
             found.setdefault(own, found[other]._replace(transposed=transposed))
     for released, layers in stacks.items():
-        layers = tuple(sorted(layers, key=names.layer_of_theirs))
-        found[released] = Stored(layers[0], False, 0, 1, layers)
+        layers = tuple(sorted(layers, key=adapter.layer_of_theirs))
+        found[released] = _Stored(layers[0], False, 0, 1, layers)
     return found
 
 
 def shapes(path: str) -> dict[str, tuple[int, ...]]:
-    """Released names to the shapes that the release gives these variables.
-
-    Raises:
-        UserError: the file is damaged, or contains a weight twice.
-    """
+    """Released names to the shapes that the release gives these variables."""
     with _opened(path) as file:
         tensors = _tensors(path, file)
         return {released: stored.shape(file) for released, stored in tensors.items()}
@@ -233,21 +235,21 @@ def _value(path, file, released, stored):
 
 def _check_tied(path, file, tensors, wanted):
     """Checks that weights saved twice are equal, if the head that uses them is wanted."""
-    names = _names_in(path, file)
+    adapter = _adapter_in(path, file)
 
     def are_equal(*both):
         found = [file.get_tensor(tensors[n].name) for n in both if n in tensors]
         return len(found) == 2 and np.array_equal(*found)
 
-    for theirs, (released, what) in names.tied.items():
-        if names.masked_lm not in wanted or theirs not in tensors:
+    for theirs, (released, what) in adapter.tied.items():
+        if adapter.masked_lm not in wanted or theirs not in tensors:
             continue
         if not are_equal(theirs, released):
             raise UserError(
                 f"{path}: {theirs} differs from {what}, so its masked-LM head is not the "
                 "release's; only its encoder can be used"
             )
-    for own, (other, what) in names.shared.items():
+    for own, (other, what) in adapter.shared.items():
         scope = own.partition("/")[0] + "/"
         if own in wanted or own not in tensors or not _any_begins(wanted, scope):
             continue
@@ -281,7 +283,7 @@ def write(
     Args:
         tensors: released names to arrays, without those that only training uses.
         task: describes a head without a name of its own: "head", its purpose, one of
-            kinds.HEADS (by default classification, or choice if it has no bias);
+            table.HEADS (by default classification, or choice if it has no bias);
             "labels" in order, None for a number; "label_names", what people call them, if
             that differs; "several_labels", whether a text may have more than one.
         tokenizer: tokenizer_class and its settings: do_lower_case, strip_accents,
@@ -289,21 +291,20 @@ def write(
         beside: names and contents of other files to write.
     Returns:
         The path of the weights.
-    Raises:
-        UserError: a tensor has no place in this layout; or the disk is full or not
-            writable.
     """
-    names = names_of(config)
-    if names.prepared:
-        tensors = names.prepared(tensors, config)
+    adapter = adapter_of(config)
+    tensors = adapter.prepared(tensors, config)
     try:
-        said = config.to_hugging_face() | _said_of_heads(tensors, names, task or {})
+        said = adapter.to_hugging_face(config)
+        said |= _said_of_heads(tensors, adapter, task or {})
     except ValueError as error:
         raise UserError(f"{directory}: {error}") from error
-    weights = _under_their_names(tensors, names, said)
+    weights = _under_their_names(tensors, adapter, said)
     _check_computed_alike(directory, tensors, config, said)
     if said.get("is_decoder"):
-        said["architectures"] = [names.causal.get(c, c) for c in said["architectures"]]
+        said["architectures"] = [
+            adapter.causal.get(c, c) for c in said["architectures"]
+        ]
     weights = safetensors.numpy.save(weights, {"format": "pt"})
     values = {"config.json": said}
     if tokenizer:
@@ -323,15 +324,15 @@ def write(
 
 def _check_computed_alike(directory, tensors, config, said):
     """Refuses heads that compute something else in Hugging Face's classes."""
-    if config.row_pooling != "first" and not config.their_pooled_classes.isdisjoint(
-        said["architectures"]
-    ):
+    adapter = adapter_of(config)
+    reads_first = not adapter.pooled.isdisjoint(said["architectures"])
+    if config.row_pooling != "first" and reads_first:
         raise UserError(
             f"{directory}: the model's head reads the {config.row_pooling} of a row's "
             "tokens, and Hugging Face's reads the first; this layout cannot hold it"
         )
-    fixed = config.their_masked_lm_act
-    if names_of(config).masked_lm in tensors and fixed not in (
+    fixed = adapter.masked_lm_act
+    if adapter.masked_lm in tensors and fixed not in (
         None,
         config.masked_lm_activation,
     ):
@@ -343,11 +344,11 @@ def _check_computed_alike(directory, tensors, config, said):
         )
 
 
-def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
+def _under_their_names(tensors, adapter, said) -> dict[str, np.ndarray]:
     (their_class,) = said["architectures"]
-    purposes = {theirs: head for head, theirs in names.heads.items()}
+    purposes = {theirs: head for head, theirs in adapter.heads.items()}
     head, theirs = purposes.get(their_class), {}
-    if unnamed := [n for n in tensors if names.of_released(n, head) is None]:
+    if unnamed := [n for n in tensors if adapter.of_released(n, head) is None]:
         more = f", nor for {len(unnamed) - 1} more tensors" if unnamed[1:] else ""
         raise UserError(
             f"{unnamed[0]}: Hugging Face's layout has no name for it{more}; keep the model "
@@ -355,35 +356,32 @@ def _under_their_names(tensors, names, said) -> dict[str, np.ndarray]:
             "classes have; for questions, that is --span_head=independent"
         )
     for released, value in tensors.items():
-        pair = names.of_released(released, head)
-        if released in names.stacked:
+        pair = adapter.of_released(released, head)
+        if released in adapter.stacked:
             for number, part in enumerate(value):
                 name = pair.theirs.replace("#", str(number))
                 theirs[name] = {name: part}
             continue
         value = value.T if pair.transposed else value
-        theirs.setdefault(names.whole(pair.theirs), {})[pair.theirs] = value
+        theirs.setdefault(adapter.holder(pair.theirs), {})[pair.theirs] = value
     for whole, values in theirs.items():
-        columns = [values[part] for part in names.parts(whole)]
+        columns = [values[part] for part in adapter.columns(whole)]
         value = np.concatenate(columns, axis=-1) if len(columns) > 1 else columns[0]
         theirs[whole] = np.ascontiguousarray(value)
     if head == "choice":
         # Their class has a bias; it is the same for every choice, so it has no effect.
-        bias = names.of_released("output_bias", head).theirs
+        bias = adapter.of_released("output_bias", head).theirs
         theirs.setdefault(bias, np.zeros(1, np.float32))
-    if names.identity:
-        width = said["hidden_size"]
-        theirs.setdefault(f"{names.identity}.weight", np.eye(width, dtype=np.float32))
-        theirs.setdefault(f"{names.identity}.bias", np.zeros(width, np.float32))
-    for own in names.renamed.get(head, {}).values():
+    adapter.completed(theirs, said)
+    for own in adapter.renamed.get(head, {}).values():
         if f"{own}.weight" not in theirs:
             raise UserError(
-                f"Hugging Face's {their_class} has a layer {own}: {names.without_layer}"
+                f"Hugging Face's {their_class} has a layer {own}: {adapter.without_layer}"
             )
     return theirs
 
 
-def _said_of_heads(tensors, names, task) -> dict:
+def _said_of_heads(tensors, adapter, task) -> dict:
     """What config.json says about the heads, mainly the class of the model."""
     head = task.get("head")
     if "output_weights" not in tensors:
@@ -392,11 +390,11 @@ def _said_of_heads(tensors, names, task) -> dict:
                 f"the head is declared to be for {head} (by --head, or by task.json or "
                 "config.json next to the input), but the checkpoint has no output_weights"
             )
-        return {"architectures": [names.class_of(tensors)]}
+        return {"architectures": [adapter.class_of(tensors)]}
     number, biased = len(tensors["output_weights"]), "output_bias" in tensors
     head = head or ("classification" if biased else "choice")
-    if head not in names.heads:
-        known = f", only for {', '.join(names.heads)}" if names.heads else ""
+    if head not in adapter.heads:
+        known = f", only for {', '.join(adapter.heads)}" if adapter.heads else ""
         raise UserError(
             f"Hugging Face's classes for this architecture have no head for {head} like "
             f"this one{known}; use --layout=release"
@@ -407,7 +405,7 @@ def _said_of_heads(tensors, names, task) -> dict:
             f"a head for {head} has {needed}, but output_weights has {number} row(s) and "
             f"there is {'an' if biased else 'no'} output_bias; choose another --head"
         )
-    said = {"architectures": [names.heads[head]]}
+    said = {"architectures": [adapter.heads[head]]}
     return said if head == "choice" else said | _said_of_labels(task, number)
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from errors import UserError
 from text.files import anywhere
-from training.interchange.table import NAMES
+from training.interchange.table import ADAPTERS
 
 SEVERAL_LABELS = "multi_label_classification"
 
@@ -17,8 +17,6 @@ def read_task(path: str) -> dict:
 
     Args:
         path: of a safetensors file.
-    Raises:
-        UserError: the config.json is malformed.
     """
     config = os.path.join(os.path.dirname(path), "config.json")
     if not tf.io.gfile.exists(config):
@@ -36,8 +34,8 @@ def read_task(path: str) -> dict:
                 f"{config}: id2label must have a label for each of 0, 1, 2 ... ({error!r})"
             ) from error
     classes = said.get("architectures")
-    for names in NAMES.values():
-        for head, name in names.heads.items():
+    for adapter in ADAPTERS.values():
+        for head, name in adapter.heads.items():
             if isinstance(classes, list) and name in classes:
                 task["head"] = head
     if labels != [f"LABEL_{i}" for i in range(len(labels))]:  # the default names

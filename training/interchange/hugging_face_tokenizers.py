@@ -1,57 +1,53 @@
 """What the tokenizer_config.json next to a Hugging Face model says about its text."""
 
 import os
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Mapping
 
 from errors import UserError
-from text.tokenizers import recorded_settings
-from text.tokenizers.tokenizer import Tokenizer
+from text.tokenizers import recorded_settings, tokenizer_json
+from text.tokenizers.kind import Kind
 from training.interchange.hugging_face import is_weights
 
 
-def settings_of(path: str, read: Callable[[Mapping], Mapping]) -> dict:
+def settings_of(path: str, kind: Kind) -> dict:
     """The flags of a tokenizer that the tokenizer_config.json next to weights decides.
 
     Arguments as for `check`.
     """
     if not is_weights(path):
         return {}
-    return recorded_settings.hugging_face(os.path.dirname(path), read)
+    return recorded_settings.hugging_face(os.path.dirname(path), kind)
 
 
-def check(
-    path: str,
-    settings: Mapping[str, object],
-    classes: Container[str | None],
-    read: Callable[[Mapping], Mapping] = Tokenizer.hugging_face_settings,
-) -> None:
-    """Refuses settings that contradict the tokenizer_config.json next to weights.
+def check(path: str, settings: Mapping[str, object], kind: Kind) -> None:
+    """Refuses settings that contradict Hugging Face's files next to weights.
 
     Args:
-        path: what `checkpoint.resolve` returned; without such a file, anything passes.
-        settings, classes, read: `settings`, `hugging_face_classes` and
-            `hugging_face_settings` of the `Tokenizer` to be used.
-    Raises:
-        UserError: names the flags to pass.
+        path: what `checkpoint.resolve` returned; without such files, anything passes.
+        settings: those of the `Tokenizer` to be used.
+        kind: its kind.
     """
     folder = os.path.dirname(path)
-    config = os.path.join(folder, recorded_settings.TOKENIZER_CONFIG)
-    said = recorded_settings.tokenizer_config(folder) if is_weights(path) else None
-    if said is None:
+    config_file = os.path.join(folder, recorded_settings.TOKENIZER_CONFIG)
+    if not is_weights(path):
         return
-    if (theirs := said.get("tokenizer_class")) not in classes:
+    config = recorded_settings.tokenizer_config(folder)
+    classes = kind.hugging_face_classes
+    if config is None:
+        config_file = tokenizer_json.path_in(folder)
+    elif (named := config.get("tokenizer_class")) not in classes:
         raise UserError(
-            f"{config}: tokenizer_class is {theirs!r}, which does not split text as "
+            f"{config_file}: tokenizer_class is {named!r}, which does not split text as "
             f"{' or '.join(filter(None, classes))} does; pass the --vocab_file next to "
             "it, or use another model"
         )
     flags = [
         f"--{name}={str(value).lower()}"
-        for name, value in recorded_settings.hugging_face(folder, read).items()
+        for name, value in recorded_settings.hugging_face(folder, kind).items()
         if value != settings.get(name, value)
     ]
     if flags:
         raise UserError(
-            f"{config}: the model was trained on text split differently; pass "
+            f"{config_file}: the model was trained on text split differently; pass "
             f"{' '.join(flags)}"
         )

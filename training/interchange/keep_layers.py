@@ -8,7 +8,7 @@ import numpy as np
 
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from training.interchange.table import NAMES
+from training.interchange.table import ADAPTERS
 
 _SLOT = re.compile(r"/adam_[mv]$")
 # Of --features=weighted_sum_...: one weight for each layer.
@@ -29,24 +29,21 @@ def keep(
         layers: numbers from 0, in ascending order. They become 0, 1, 2 ...
     Returns:
         the tensors, the same arrays, and the config with their number of layers.
-    Raises:
-        UserError: there is no such layer, layers have no weights of their own, or the
-            head has a weight for each of them.
     Source: DistilBERT (arXiv:1910.01108), 3; huggingface/transformers@22ee288
         examples/research_projects/distillation/scripts/extract.py, which keeps the layers
         0, 2, 4, 7, 9 and 11 of 12.
     """
     flag = f"--keep_layers={','.join(map(str, layers))}"
-    names = NAMES.get(config.architecture)
-    if names is None:
+    adapter = ADAPTERS.get(config.architecture)
+    if adapter is None:
         raise UserError(
-            f"{flag}: the architecture {config.architecture!r} has no table of names; add "
-            "one to training/interchange"
+            f"{flag}: the architecture {config.architecture!r} has no adapter; add one "
+            "to training/interchange"
         )
-    if names.layer is None:
+    if adapter.layer is None:
         raise UserError(
             f"{flag}: the layers of the architecture {config.architecture!r} "
-            f"{names.why_all_layers}"
+            f"{adapter.why_all_layers}"
         )
     number = config.num_hidden_layers
     if layers[-1] >= number:
@@ -59,13 +56,13 @@ def keep(
             f"{flag}: the head of {path} has a weight for each of the teacher's layers "
             f"({_BY_LAYER}); use a checkpoint without this head"
         )
-    before, after = map(re.escape, names.layer.split("#"))
+    before, after = map(re.escape, adapter.layer.split("#"))
     layer = re.compile(rf"(?<={before})\d+(?={after}/)")
     places = {str(old): str(new) for new, old in enumerate(layers)}
     kept = {}
     for name, value in tensors.items():
         found = layer.search(name)
-        if value.ndim == names.stacked.get(_SLOT.sub("", name), -1):
+        if value.ndim == adapter.stacked.get(_SLOT.sub("", name), -1):
             kept[name] = value[list(layers)]
         elif not found:
             kept[name] = value

@@ -1,6 +1,6 @@
 """Several networks in one checkpoint, as some architectures are pre-trained.
 
-Their rows in NAMES say which; Hugging Face's layout has one network in a file.
+Their adapters say which; Hugging Face's layout has one network in a file.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
@@ -9,13 +9,13 @@ import numpy as np
 
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from training.interchange.names import Network
-from training.interchange.table import NAMES
+from training.interchange.adapter import Network
+from training.interchange.table import ADAPTERS
 
 
 def networks_in(names: Container[str]) -> Mapping[str, Network]:
     """The networks of a checkpoint with these released names, if it has several."""
-    for row in NAMES.values():
+    for row in ADAPTERS.values():
         if row.networks and all(n.head in names for n in row.networks.values()):
             return row.networks
     return {}
@@ -29,8 +29,6 @@ def check_wanted(path: str, names: Container[str], wanted: Container[str]) -> No
     Args:
         names: those in the checkpoint.
         wanted: those of the model's variables.
-    Raises:
-        UserError: says how to take it out.
     """
     networks = networks_in(names)
     if all(network.head in wanted for network in networks.values()):
@@ -47,8 +45,6 @@ def check_whole(path: str, names: Container[str], wanted: Collection[str]) -> No
     """Refuses a checkpoint that has only a part of a network: the rest would be random.
 
     Args: as for `check_wanted`.
-    Raises:
-        UserError: says which flags determine its parts.
     """
     for name, network in networks_in(names).items():
         lacking = {n for n in wanted if n.startswith(network.scopes) and n not in names}
@@ -61,7 +57,7 @@ def check_whole(path: str, names: Container[str], wanted: Collection[str]) -> No
 
 def of_names(names: Iterable[str]) -> tuple[str, Network] | None:
     """The network, other than that of the config, to which all these names belong."""
-    for row in NAMES.values():
+    for row in ADAPTERS.values():
         for name, network in row.networks.items():
             if network.flags and all(n.startswith(network.scopes) for n in names):
                 return name, network
@@ -78,7 +74,7 @@ def advice(missing: Iterable[str], names: Container[str]) -> str | None:
     if not (found := of_names(missing)):
         return None
     wanted, network = found
-    for row in NAMES.values():
+    for row in ADAPTERS.values():
         others = {
             k: n for k, n in row.networks.items() if k != wanted and n.head in names
         }
@@ -105,12 +101,12 @@ def take(
         tensors: by their released names.
         chosen: its name; None leaves everything as it is.
         alone: refuse to leave several networks.
-    Raises:
-        UserError: there are several and none was chosen, or the other way round.
     """
     found = networks_in(tensors)
     if chosen and chosen not in found:
-        known = next(row.networks for row in NAMES.values() if chosen in row.networks)
+        known = next(
+            row.networks for row in ADAPTERS.values() if chosen in row.networks
+        )
         raise UserError(
             f"{path}: does not contain both {_listed(known)}; leave --network out"
         )

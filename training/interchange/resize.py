@@ -24,8 +24,6 @@ def add_words(
         number: how many tokens there will be.
     Returns:
         the config with this vocab_size.
-    Raises:
-        UserError: there are more already.
     """
     config = encoder.config
     missing = number - config.vocab_size
@@ -63,8 +61,6 @@ def add_positions(
         number: how many positions there will be.
     Returns:
         the config with this max_position_embeddings.
-    Raises:
-        UserError: there are more already, or there is no such table.
     """
     positions = encoder.position_embeddings
     had = encoder.config.max_position_embeddings

@@ -1,33 +1,66 @@
-"""Lists the layouts of Hugging Face's models by architecture.
+"""Lists the architectures that Hugging Face has, by the key of their configs.
 
-A new one is a file next to this one and a row in NAMES. Nothing here loads TensorFlow.
+A new one is a file next to this one and a row in ADAPTERS. Nothing here loads TensorFlow.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from training.interchange.albert_names import ALBERT
-from training.interchange.bert_names import BERT
-from training.interchange.electra_names import ELECTRA
-from training.interchange.gpt_names import GPT
-from training.interchange.roberta_names import ROBERTA
-from training.interchange.t5_names import T5
-from training.interchange.xlnet_names import XLNET
+from errors import UserError
+from modeling.architectures import table
+from modeling.architectures.config import EncoderConfig
+from training.interchange.adapter import Adapter
+from training.interchange.albert_adapter import AlbertAdapter
+from training.interchange.bert_adapter import BertAdapter
+from training.interchange.electra_adapter import ElectraAdapter
+from training.interchange.gpt_adapter import GptAdapter
+from training.interchange.roberta_adapter import RobertaAdapter
+from training.interchange.t5_adapter import T5Adapter
+from training.interchange.xlnet_adapter import XlnetAdapter
 
-# By the architecture of a config.
-NAMES = {
-    "bert": BERT,
-    "albert": ALBERT,
-    "electra": ELECTRA,
-    "gpt": GPT,
-    "roberta": ROBERTA,
-    "t5": T5,
-    "xlnet": XLNET,
+ADAPTERS: dict[str, Adapter] = {
+    "bert": BertAdapter(),
+    "albert": AlbertAdapter(),
+    "electra": ElectraAdapter(),
+    "gpt": GptAdapter(),
+    "roberta": RobertaAdapter(),
+    "t5": T5Adapter(),
+    "xlnet": XlnetAdapter(),
 }
 # What a head without a name of its own may be for.
-HEADS = tuple(dict.fromkeys(head for names in NAMES.values() for head in names.heads))
+HEADS = tuple(dict.fromkeys(head for row in ADAPTERS.values() for head in row.heads))
 # What a checkpoint of several networks may contain.
-NETWORKS = tuple(dict.fromkeys(n for names in NAMES.values() for n in names.networks))
+NETWORKS = tuple(dict.fromkeys(n for row in ADAPTERS.values() for n in row.networks))
 WEIGHTS = "model.safetensors"
+
+
+def adapter_of(config: EncoderConfig) -> Adapter:
+    """The row of an architecture."""
+    if config.architecture not in ADAPTERS:
+        raise UserError(
+            f"Hugging Face's layout has no names for the architecture "
+            f"{config.architecture!r}, only for {', '.join(ADAPTERS)}; use "
+            "--layout=release, or add an adapter to training/interchange"
+        )
+    return ADAPTERS[config.architecture]
+
+
+def config_from_json(values: Mapping) -> EncoderConfig:
+    """The config of a file, ours or a config.json of Hugging Face; else ValueError."""
+    if "model_type" not in values:
+        if "architectures" in values:
+            raise ValueError(
+                "missing key 'model_type', which Hugging Face's configs have; if the model "
+                'is a BERT, add "model_type": "bert"'
+            )
+        return table.config_from_dict(values)
+    rows = {row.model_type: row for row in ADAPTERS.values()}
+    model_type = values["model_type"]
+    if not isinstance(model_type, str) or model_type not in rows:
+        raise ValueError(
+            f"model_type is {model_type!r:.40}; it must be one of "
+            f"{', '.join(map(repr, rows))}"
+        )
+    return rows[model_type].from_hugging_face(values)
 
 
 def released_names(names: Collection[str]) -> dict[str, tuple[str, bool]]:
@@ -39,7 +72,7 @@ def released_names(names: Collection[str]) -> dict[str, tuple[str, bool]]:
         our name -> the one in the checkpoint, and whether that tensor is transposed.
     """
     ours = {}
-    for row in NAMES.values():
-        ours |= row.own_heads(names) if row.own_heads else {}
+    for row in ADAPTERS.values():
+        ours |= row.own_heads(names)
     pairs = ((name, *ours.get(name, (name, False))) for name in names)
     return {own: (name, transposed) for name, own, transposed in pairs}

@@ -7,8 +7,6 @@ import time
 
 from training.backend import tf
 from training.run import distribution, loop
-from modeling.architectures.config import EncoderConfig
-from modeling.objectives.objective import Objective
 from text.progress import duration, size
 from text.records import reading
 
@@ -57,15 +55,8 @@ class Needs:
         ]
 
 
-def measure(
-    trainer: loop.Trainer, data: reading.Records, seq_length: int, predictions: int
-) -> Needs:
-    """Runs some updates of a trainer, which must not train or save afterwards.
-
-    Args:
-        seq_length: tokens per row.
-        predictions: of these, how many are predicted.
-    """
+def measure(trainer: loop.Trainer, data: reading.Records) -> Needs:
+    """Runs some updates of a trainer, which must not train or save afterwards."""
     settings = trainer.settings
     batches = distribution.distribute(
         trainer.strategy,
@@ -86,18 +77,21 @@ def measure(
     return Needs(
         weights=weights,
         checkpoint_bytes=4 * (weights + slots),
-        flops=settings.batch_size
-        * of_row(trainer.measured, trainer.model.config, seq_length, predictions),
+        flops=settings.batch_size * of_row(trainer, data),
         seconds=statistics.median(seconds),
         peak_bytes=_peak_bytes(),
     )
 
 
-def of_row(
-    objective: Objective, config: EncoderConfig, seq_length: int, predictions: int
-) -> int:
+def of_row(trainer: loop.Trainer, data: reading.Records) -> int:
     """Floating-point operations of training on one row, in products of matrices."""
-    return _PASSES * objective.multiplications(config, seq_length, predictions)
+    settings = trainer.settings
+    rows = data.training(settings.batch_size, seed=settings.seed, first_batch=0)
+    batch = trainer.prepare(next(iter(rows)))
+    predicted = ("masked_lm_positions", "target_ids", "input_ids")
+    name = next(name for name in predicted if name in batch)
+    sizes = batch["input_ids"].shape[1], batch[name].shape[1]
+    return _PASSES * trainer.model.multiplications(*sizes)
 
 
 def _peak_bytes():

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -12,52 +12,21 @@ from training.backend import tf
 from training.run import checks
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from modeling.objectives.dynamic_masks import DynamicMasks
 from modeling.objectives.objective import Objective, Tokens
 from modeling.objectives.table import OBJECTIVES
 from text.files import anywhere
-from text.instances.kinds import RowOptions
 from text.instances.masking import prediction_counts
 from text.instances.ngrams import ngram_shares
+from text.instances.table import RowOptions
 from text.records import encoding, framing, reading, shards
 from text.records.descriptions import Description
-from text.tokenizers.kinds import TokenizerOptions
+from text.tokenizers.table import TokenizerOptions
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import CLS, MASK, PAD, SEP, SPECIAL_TOKENS
-
-
-def _adapted(objective, recipe, description) -> Objective:
-    """Draws masks, as these flags say, for an objective that finds none in the records."""
-    if recipe.make().masks.are_drawn or not objective.reads_masks:
-        return objective
-    lengths = np.arange(recipe.max_seq_length + 1)
-    ids = description.special_ids
-    make = objective.masked_by or DynamicMasks
-    if MASK not in ids or (make is DynamicMasks and not description.vocab_size):
-        return objective  # which is then refused, if it is the one asked for
-    mask_share, random_share = _shares(objective, recipe)
-    if problem := make.refusal(objective, recipe):
-        raise UserError(f"{description.path}: {problem}")
-    return make.made_for(
-        objective,
-        recipe,
-        counts=prediction_counts(lengths, recipe.masked_lm_prob),
-        max_predictions_per_seq=recipe.max_predictions_per_seq,
-        mask_share=mask_share,
-        random_share=random_share,
-        whole_words=recipe.do_whole_word_mask,
-        ngram_shares=ngram_shares(recipe.ngram, recipe.favor_shorter_ngram),
-        vocab_size=description.vocab_size,
-        mask_id=ids[MASK],
-        special_ids=(ids[CLS], ids[SEP]),
-    )
-
-
-def _shares(objective, recipe):
-    return objective.mask_shares or (recipe.mask_share, recipe.random_share)
-
+from training.pretraining.options import PretrainingOptions
 
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
+_MASKS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 # At the beginning of every file.
 _CHECKED_RECORDS = 16
 _COMPARED_BYTES = 1 << 16
@@ -65,10 +34,36 @@ _COMPARED_BYTES = 1 << 16
 Described = Mapping[str, Description]  # by record file
 
 
-def _refuse_without_mask(path, description, objectives):
+def _drawn_by_step(needs, recipe, description) -> list[Callable]:
+    """The step that draws masks as the flags of the records say, if one has to."""
+    ids = description.special_ids if description else {}
+    if needs.masks == "none" or recipe.make().masks.are_drawn or MASK not in ids:
+        return []
+    mask_share, random_share = _shares(needs, recipe)
+    step = needs.draws(
+        counts=prediction_counts(
+            np.arange(recipe.max_seq_length + 1), recipe.masked_lm_prob
+        ),
+        max_predictions_per_seq=recipe.max_predictions_per_seq,
+        mask_share=mask_share,
+        random_share=random_share,
+        whole_words=recipe.do_whole_word_mask,
+        ngram_shares=ngram_shares(recipe.ngram),
+        vocab_size=description.vocab_size,
+        mask_id=ids[MASK],
+        special_ids=(ids[CLS], ids[SEP]),
+    )
+    return [step]
+
+
+def _shares(needs, recipe):
+    return needs.mask_shares or (recipe.mask_share, recipe.random_share)
+
+
+def _refuse_without_mask(path, description, needs_by_name):
     known = description and description.special_ids
     if MASK not in (known or SPECIAL_TOKENS):
-        others = [name for name, other in objectives.items() if not other.reads_masks]
+        others = [n for n, needs in needs_by_name.items() if needs.masks == "none"]
         raise UserError(
             f"{path}: the vocabulary of these records has no token for hidden words, like "
             f"[MASK]; use --objective={' or '.join(others)}"
@@ -100,45 +95,57 @@ def _check_written(tokenizer, sentinel):
         )
 
 
-def _with_vocabulary(objective, tokenizer, given, config) -> Objective:
-    """Tells an objective what the vocabulary has for it, if it needs that."""
-    if not objective.needs_vocabulary:
-        return objective
+def _tokens(tokenizer, flags: PretrainingOptions, config) -> Tokens:
+    """What the vocabulary has for an objective that needs it."""
     if not tokenizer:
         raise UserError(
-            f"--objective={given.objective} needs --vocab_file, the vocabulary of the "
+            f"--objective={flags.objective} needs --vocab_file, the vocabulary of the "
             "records, some of whose tokens stand for parts of a text"
         )
     vocabulary = tokenizer.vocabulary
     ids, sentinels = vocabulary.special_ids, _sentinels(vocabulary, config)
-    if given.do_export:
+    if flags.do_export:
         _check_written(tokenizer, sentinels[0])
-    tokens = Tokens(
+    return Tokens(
         sentinels=sentinels,
         end_id=vocabulary.end_id,
         pad_id=vocabulary.pad_id,
         left_out=tuple(ids[name] for name in (CLS, SEP) if name in ids),
     )
+
+
+def _made_for(rows, tokenizer, flags: PretrainingOptions, config) -> Objective:
+    """The chosen objective, told what it needs to know of the records."""
+    facts = {
+        "tokens": lambda: _tokens(tokenizer, flags, config),
+        "width": lambda: flags.max_seq_length,
+        "reuse_len": lambda: rows.reuse if rows.in_order else 0,
+    }
+    names = flags.make_objective().needs.rows
     try:
-        return objective.on_rows(tokens, given.max_seq_length)
+        return flags.make_objective(**{name: facts[name]() for name in names})
     except ValueError as error:
-        raise UserError(f"{given.vocab_file}: {error}") from error
+        raise UserError(f"{flags.vocab_file}: {error}") from error
 
 
-def _kinds(given, paths, described) -> tuple[dict[str, RowOptions], RowOptions]:
+def _kinds(
+    flags: PretrainingOptions, paths, described
+) -> tuple[dict[str, RowOptions], RowOptions]:
     """How each file was made; and how those of a release were."""
     sizes = {
-        "max_seq_length": given.max_seq_length,
-        "max_predictions_per_seq": given.max_predictions_per_seq,
+        "max_seq_length": flags.max_seq_length,
+        "max_predictions_per_seq": flags.max_predictions_per_seq,
     }
     # Records without a description are assumed to be those of a release, and their labels
     # to be what the objective learns.
-    released = RowOptions.of_release(given.make_objective().sentence_task, **sizes)
+    released = RowOptions.of_release(
+        flags.make_objective().needs.sentence_task, **sizes
+    )
     bert = RowOptions.of_release("", **sizes).make().schema()
     own = {f.name for f in released.make().schema()} - {f.name for f in bert}
     for path in paths:
         if own and path not in described:
-            _check_released(path, own, given)
+            _check_released(path, own, flags)
     kinds = {
         path: dataclasses.replace(RowOptions.of(described[path]), **sizes)
         if path in described
@@ -148,7 +155,7 @@ def _kinds(given, paths, described) -> tuple[dict[str, RowOptions], RowOptions]:
     return kinds, released
 
 
-def _check_released(path, own, given):
+def _check_released(path, own, flags: PretrainingOptions):
     """Refuses BERT's records as those of a release whose records have more features."""
     with contextlib.suppress(ValueError):  # reading refuses it
         first = next(framing.read(path), b"")
@@ -156,85 +163,97 @@ def _check_released(path, own, given):
         if "input_ids" in found and not own <= found:
             raise UserError(
                 f"{path}: these records have no description, and no {', '.join(own)} as "
-                f"those of a release for --objective={given.objective}; their labels may "
+                f"those of a release for --objective={flags.objective}; their labels may "
                 "mean something else: use the objective that they were written for, or "
                 "write records with create_pretraining_data.py"
             )
 
 
 def choose_objective(
-    given,
+    flags: PretrainingOptions,
     config: EncoderConfig,
     paths: list[str],
     described: Described,
     tokenizer: Tokenizer | None = None,
-) -> tuple[Objective, reading.Schema, dict]:
-    """The objective, the record features that it needs, and how masks are drawn.
+) -> tuple[Objective, list[Callable], reading.Schema, dict]:
+    """The objective, the steps before it, the record features, how masks are drawn.
 
     Args:
         tokenizer: that of --vocab_file, if given.
     Raises:
         UserError: the records are not of one kind, or lack what the objective needs.
     """
-    kinds, released = _kinds(given, paths, described)
+    kinds, released = _kinds(flags, paths, described)
     path, recipe = next(iter(kinds.items()), (None, released))
     description = described.get(path)
     for other, kind in kinds.items():
         _check_same_kind(path, recipe, other, kind)
-    found = {feature.name: feature for feature in recipe.make().schema()}
-    objectives = {
-        name: _adapted(given.make_objective(name), recipe, description)
-        for name in OBJECTIVES
-    }
-    objective = objectives[given.objective]
-    objective = _with_vocabulary(objective, tokenizer, given, config)
+    rows = recipe.make()
+    features = {feature.name: feature for feature in rows.schema()}
+    objective = _made_for(rows, tokenizer, flags, config)
+    needs = objective.needs
+    _check_needs(flags, needs, path, recipe, description, features)
+    if objective.state and not rows.in_order:
+        raise UserError(
+            f"{path}: --mem_len={flags.mem_len}: is for records of which each row "
+            "continues that of the batch before; write them with --instances=contiguous, "
+            "or leave the flag out"
+        )
+    steps = _drawn_by_step(needs, recipe, description)
+    names = {*_INPUTS, *needs.features, *(name for s in steps for name in s.features)}
+    if needs.masks != "none" and not steps:
+        names |= set(_MASKS)
+    schema = tuple(feature for name, feature in features.items() if name in names)
+    drawn = drawn_by(recipe) if needs.masks != "none" else {}
+    if drawn:
+        drawn["mask_share"], drawn["random_share"] = _shares(needs, recipe)
+        drawn["vocab_sha256"] = description.vocab_sha256
+    if "tokens" in needs.rows:
+        drawn["vocab_sha256"] = tokenizer.vocabulary.digest
+    return objective, steps, schema, drawn
+
+
+def _check_needs(flags: PretrainingOptions, needs, path, recipe, description, features):
+    """Refuses records that lack what an objective needs; says which would do."""
+    others = {name: flags.make_objective(name).needs for name in OBJECTIVES}
+    if needs.masks != "none":
+        _refuse_without_mask(path, description, others)
     holds_masks = recipe.make().masks.are_drawn
-    if objective.reads_masks:
-        _refuse_without_mask(path, description, objectives)
-    if holds_masks and not objective.fits_masked_records:
+    if holds_masks and needs.masks != "any":
         without = (
             "" if description else ", as there is no description that says otherwise"
         )
         raise UserError(
             f"{path}: the tokens of these records are masked{without}, and --objective="
-            f"{given.objective} needs them as they are; write the records with "
+            f"{flags.objective} needs them as they are; write the records with "
             "--masking=dynamic"
         )
     task = recipe.make().sentence_task
-    if lacking := _lacking(objective, found, task):
-        fits = [
+    if lacking := _lacking(needs, features, task):
+        fitting = [
             name
-            for name, other in objectives.items()
-            if (other.fits_masked_records or not holds_masks)
-            and not _lacking(other, found, task)
+            for name, other in others.items()
+            if (other.masks == "any" or not holds_masks)
+            and not _lacking(other, features, task)
         ]
         raise UserError(
             f"{path}: these records ({recipe.instances}) have no {', '.join(lacking)}, "
-            f"which --objective={given.objective} needs; use --objective="
-            f"{' or '.join(fits)}, or other records"
+            f"which --objective={flags.objective} needs; use --objective="
+            f"{' or '.join(fitting)}, or other records"
         )
-    wanted = {*_INPUTS, *objective.features, *recipe.make().masks.given}
-    schema = tuple(f for name, f in found.items() if name in wanted)
-    drawn = drawn_by(recipe) if objective.reads_masks else {}
-    if drawn:
-        drawn["mask_share"], drawn["random_share"] = _shares(objective, recipe)
-        drawn["vocab_sha256"] = description.vocab_sha256
-    if objective.needs_vocabulary:
-        drawn["vocab_sha256"] = tokenizer.vocabulary.digest
-    return objective, schema, drawn
 
 
-def _lacking(objective, found, sentence_task):
+def _lacking(needs, features, sentence_task):
     """What an objective needs that is not in records of these features and labels."""
-    lacking = [name for name in objective.features if name not in found]
-    if not lacking and objective.sentence_task not in ("", sentence_task):
-        lacking = [f"{objective.sentence_task} labels"]
+    lacking = [name for name in needs.features if name not in features]
+    if not lacking and needs.sentence_task not in ("", sentence_task):
+        lacking = [f"{needs.sentence_task} labels"]
     return lacking
 
 
 def _check_same_kind(path, recipe, other, kind):
     one, another = (
-        (rows.schema(), rows.sentence_task, rows.in_order, rows.has_backward_half)
+        (rows.schema(), rows.sentence_task, rows.in_order)
         for rows in (recipe.make(), kind.make())
     )
     if one != another:
@@ -243,8 +262,8 @@ def _check_same_kind(path, recipe, other, kind):
             f"contains {recipe.instances} with {recipe.masking} masks; use records of one "
             "kind"
         )
-    flags, others = _read_alike(recipe), _read_alike(kind)
-    for name, value in flags.items():
+    expected, others = _read_alike(recipe), _read_alike(kind)
+    for name, value in expected.items():
         if others[name] != value:
             raise UserError(
                 f"{other}: was made with --{name}={others[name]}, but {path} with {value}; "
@@ -255,18 +274,16 @@ def _check_same_kind(path, recipe, other, kind):
 
 def _read_alike(recipe):
     """The flags that control how a batch becomes one with masks."""
-    rows, flags = recipe.make(), drawn_by(recipe)
+    rows, drawn = recipe.make(), drawn_by(recipe)
     if rows.in_order:
-        flags["reuse_len"] = rows.reuse
-    if rows.has_backward_half:
-        flags["rows_per_batch"] = recipe.rows_per_batch
-    return flags
+        drawn["reuse_len"] = rows.reuse
+    return drawn
 
 
 def drawn_by(recipe: RowOptions) -> dict:
     """The flags that control masks drawn in training; none if records contain masks."""
     names = ("masked_lm_prob", "mask_share", "random_share", "do_whole_word_mask")
-    names += ("ngram", "favor_shorter_ngram")
+    names += ("ngram",)
     if recipe.make().masks.are_drawn:
         return {}
     return {name: getattr(recipe, name) for name in names}
@@ -275,14 +292,14 @@ def drawn_by(recipe: RowOptions) -> dict:
 def read(
     patterns: list[str],
     described: Described,
-    given,
+    flags: PretrainingOptions,
     config: EncoderConfig,
     schema: reading.Schema,
 ) -> reading.Records:
     """Opens record files; refuses those that contradict the flags or the config."""
     for path in shards.find(patterns):
         if path in described:
-            _check_description(path, described[path], given, config)
+            _check_description(path, described[path], flags, config)
     sizes = dataclasses.asdict(config)
     if not config.has_segments:
         sizes.pop("type_vocab_size", None)  # the segments of records are not read
@@ -309,21 +326,21 @@ def _rows_per_batch(patterns, described):
     return next(iter(found), 0)
 
 
-def check_batches(data: reading.Records, given) -> None:
+def check_batches(data: reading.Records, flags: PretrainingOptions) -> None:
     """Raises:
     UserError: records that continue each other do not have the rows of a batch.
     """
     rows = data.rows_per_batch
-    if rows and given.train_batch_size != rows:
+    if rows and flags.train_batch_size != rows:
         raise UserError(
             f"{data.files[0].path}: in these records, each row continues that of the batch "
             f"before, and a batch has {rows}; pass --train_batch_size={rows}, or write the "
-            f"records with --rows_per_batch={given.train_batch_size}"
+            f"records with --rows_per_batch={flags.train_batch_size}"
         )
 
 
 def check_vocabularies(
-    described: Described, given, tokenizer: Tokenizer | None
+    described: Described, flags: PretrainingOptions, tokenizer: Tokenizer | None
 ) -> None:
     """Raises:
     UserError: the records' descriptions name different vocabularies, or the tokenizer
@@ -332,7 +349,7 @@ def check_vocabularies(
     vocabularies = {d.vocab_sha256 for d in described.values()}
     if len(vocabularies) > 1:
         raise UserError(
-            f"{','.join([*given.input_file, *given.eval_input_file])}: records of "
+            f"{','.join([*flags.input_file, *flags.eval_input_file])}: records of "
             f"{len(vocabularies)} different vocabularies; use one vocabulary for training "
             "and evaluation"
         )
@@ -342,14 +359,14 @@ def check_vocabularies(
         for name, value in tokenizer.settings.items():
             said = description.said(name, value)
             if said != value:
-                raise UserError(f"{path}: {_unlike(name, said, value, given)}")
+                raise UserError(f"{path}: {_unlike(name, said, value, flags)}")
 
 
-def _unlike(name, said, value, given):
+def _unlike(name, said, value, flags: PretrainingOptions):
     """How records and tokenizer differ, for a person to read."""
     if name == "vocab_sha256":
         return (
-            f"was made with a different vocabulary than {given.vocab_file}; pass the "
+            f"was made with a different vocabulary than {flags.vocab_file}; pass the "
             "vocabulary of the records"
         )
     said, value = str(said).lower(), str(value).lower()
@@ -367,21 +384,21 @@ def described_text_settings(described: Described) -> dict:
     return found
 
 
-def _check_description(path, description, given, config):
+def _check_description(path, description, flags: PretrainingOptions, config):
     for name in ("max_seq_length", "max_predictions_per_seq"):
-        said = description.said(name, getattr(given, name))
-        if said != getattr(given, name):
+        said = description.said(name, getattr(flags, name))
+        if said != getattr(flags, name):
             raise UserError(
                 f"{path}: its description says {name}={said}, not "
-                f"{getattr(given, name)}; pass --{name}={said}"
+                f"{getattr(flags, name)}; pass --{name}={said}"
             )
     if (description.vocab_size or 0) > config.vocab_size:
         raise UserError(
             f"{path}: made with a vocabulary of {description.vocab_size} tokens, more "
-            f"than vocab_size={config.vocab_size} of {given.bert_config_file}"
+            f"than vocab_size={config.vocab_size} of {flags.bert_config_file}"
         )
     pad_id = (description.special_ids or {}).get(PAD)
-    checks.check_padding(path, pad_id, config, given.bert_config_file)
+    checks.check_padding(path, pad_id, config, flags.bert_config_file)
 
 
 @contextlib.contextmanager

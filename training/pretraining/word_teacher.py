@@ -5,6 +5,7 @@ import functools
 
 from training.distillation import teacher_folder
 from training.queries import mask_filling
+from training.run import checks
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
@@ -12,20 +13,21 @@ from modeling.distillation.distilled_words import DistilledWords
 from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.objective import Objective
 from modeling.objectives.table import OBJECTIVES
-from text.tokenizers import kinds
+from text.tokenizers.table import find_vocabulary, kind_of
 from training.interchange import hugging_face_tokenizers
+from training.pretraining.options import PretrainingOptions
 
 _VOCABULARY = "vocab_sha256"  # of a tokenizer's settings
 
 
-def check_objective(given, objective: Objective) -> None:
+def check_objective(flags: PretrainingOptions, objective: Objective) -> None:
     """Raises:
     UserError: it has nothing that a teacher could answer, too.
     """
-    if given.distill_from and not objective.compared:
-        fitting = [name for name in OBJECTIVES if given.make_objective(name).compared]
+    if flags.distill_from and not objective.comparison:
+        fitting = [n for n in OBJECTIVES if flags.make_objective(n).comparison]
         raise UserError(
-            f"--distill_from: --objective={given.objective} does not learn masked words, "
+            f"--distill_from: --objective={flags.objective} does not learn masked words, "
             f"in which student and teacher are compared; use {' or '.join(fitting)}"
         )
 
@@ -64,7 +66,7 @@ class WordTeacher:
         )
 
     def distilled(
-        self, given, config: EncoderConfig, objective: Objective
+        self, flags: PretrainingOptions, config: EncoderConfig, objective: Objective
     ) -> Objective:
         """The objective of a student with this config.
 
@@ -74,19 +76,19 @@ class WordTeacher:
         # KL is 0 for a perfect student.
         made = DistilledWords(
             objective,
-            given.distillation(default_loss="kl"),
+            flags.distillation(default_loss="kl"),
             lambda: self.network,
             self.config,
-            given.distill_tokens,
+            flags.distill_tokens,
         )
-        try:
-            made.check(config)
-        except ValueError as error:
-            raise UserError(f"--distill_from={given.distill_from}: {error}") from error
+        teacher = f"--distill_from={flags.distill_from}"
+        checks.check_objective(flags, made, config, teacher)
         return made
 
 
-def load(given, config: EncoderConfig, text: dict, strategy) -> WordTeacher:
+def load(
+    flags: PretrainingOptions, config: EncoderConfig, text: dict, strategy
+) -> WordTeacher:
     """Loads the teacher that the flags name.
 
     Args:
@@ -96,31 +98,31 @@ def load(given, config: EncoderConfig, text: dict, strategy) -> WordTeacher:
     Raises:
         UserError: there is none, or it does not fit the student.
     """
-    source = checkpoint.resolve(given.distill_from)
+    source = checkpoint.resolve(flags.distill_from)
     try:
-        folder = teacher_folder.of(source, given)
+        folder = teacher_folder.of(source, flags)
     except UserError as error:
-        raise UserError(f"--distill_from={given.distill_from}: {error}") from error
+        raise UserError(f"--distill_from={flags.distill_from}: {error}") from error
     own = checkpoint.read_config(folder)
-    mask_filling.check_objective(f"--distill_from={given.distill_from}", folder, own)
-    _check_sizes(given, folder, config, own)
-    note = _check_text(given, source, folder, text, own)
+    mask_filling.check_objective(f"--distill_from={flags.distill_from}", folder, own)
+    _check_sizes(flags, folder, config, own)
+    note = _check_text(flags, source, folder, text, own)
     names = checkpoint.shapes_of(source)
-    has_variables = own.masked_lm_bias is not None
-    if has_variables and not any(n.startswith(own.masked_lm_scope) for n in names):
+    has_variables = own.masked_lm.bias is not None
+    if has_variables and not any(n.startswith(own.masked_lm.scope) for n in names):
         raise UserError(
-            f"{source}: has no masked-LM head ({own.masked_lm_scope}/...), so it cannot be "
+            f"{source}: has no masked-LM head ({own.masked_lm.scope}/...), so it cannot be "
             "the teacher of a pre-training; pass the output_dir of a pre-training"
         )
     with strategy.scope():
-        network = mask_filling.load_network(own, source, given.dtype)
+        network = mask_filling.load_network(own, source, flags.dtype)
     return WordTeacher(network, own, source, note)
 
 
-def _check_sizes(given, folder, student, teacher):
-    if given.max_seq_length > teacher.max_position_embeddings:
+def _check_sizes(flags: PretrainingOptions, folder, student, teacher):
+    if flags.max_seq_length > teacher.max_position_embeddings:
         raise UserError(
-            f"--max_seq_length={given.max_seq_length} is more than "
+            f"--max_seq_length={flags.max_seq_length} is more than "
             f"max_position_embeddings={teacher.max_position_embeddings} of the teacher in "
             f"{folder}; pass that or less"
         )
@@ -129,18 +131,18 @@ def _check_sizes(given, folder, student, teacher):
     if teacher.type_vocab_size < student.type_vocab_size:
         raise UserError(
             f"{folder}: the teacher has type_vocab_size={teacher.type_vocab_size}, less "
-            f"than the student's {student.type_vocab_size} in {given.bert_config_file}"
+            f"than the student's {student.type_vocab_size} in {flags.bert_config_file}"
         )
 
 
-def _check_text(given, source, folder, text, config) -> str:
+def _check_text(flags: PretrainingOptions, source, folder, text, config) -> str:
     """Compares vocabularies; returns what to say if one of them is not known."""
     path, noted = run_folder.text_settings(folder)
-    if _VOCABULARY not in noted and (found := kinds.find_vocabulary(folder)):
+    if _VOCABULARY not in noted and (found := find_vocabulary(folder)):
         path = found
-        noted = {_VOCABULARY: given.load_tokenizer(found).settings[_VOCABULARY]}
-        kind = kinds.kind_of(found)
-        noted |= hugging_face_tokenizers.settings_of(source, kind.hugging_face_settings)
+        noted = {_VOCABULARY: flags.load_tokenizer(found).settings[_VOCABULARY]}
+        kind = kind_of(found)
+        noted |= hugging_face_tokenizers.settings_of(source, kind)
     if _VOCABULARY not in noted or _VOCABULARY not in text:
         whose = "the records" if _VOCABULARY in noted else "the teacher"
         return (

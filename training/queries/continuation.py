@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from training.backend import tf
-from training.queries import mask_filling
-from training.run import checks, implied_flags
+from training.queries import mask_filling, query
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
@@ -14,39 +13,30 @@ from modeling.objectives.masked_lm import MaskedLMModel
 from modeling.objectives.replaced_tokens import sample
 from text.records.rows import static_lengths
 from text.tokenizers.tokenizer import Tokenizer
+from training.run.implied_flags import ModelFlags
 
 _NEVER = -1e9  # a logit whose probability is 0
 
 
-def load(given) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
+def load(flags: ModelFlags) -> tuple[Tokenizer, EncoderConfig, MaskedLMModel]:
     """The tokenizer, the architecture and the network that flags name.
 
-    Args:
-        given: `TokenizerOptions` with vocab_file, init_checkpoint and bert_config_file.
-    Raises:
-        UserError: a file is missing, they do not fit each other, or the checkpoint is not
-            of a language model from left to right.
+    It is a language model that reads from left to right.
     """
-    given = implied_flags.completed(given)
-    tokenizer = checks.make_tokenizer(given)
-    prefix = checkpoint.resolve(given.init_checkpoint)
+    tokenizer, config, prefix = query.read_model(flags)
     folder = checkpoint.folder_of(prefix)
-    config = checks.read_config_of(given, folder)
     noted = run_folder.noted_settings(folder).get("objective", "next_token")
     if noted != "next_token":
         raise UserError(
-            f"{given.init_checkpoint}: was trained with --objective={noted}, which does "
+            f"{flags.init_checkpoint}: was trained with --objective={noted}, which does "
             "not continue texts; use a checkpoint trained with --objective=next_token"
         )
     if config.attention_direction != "left_to_right":
         raise UserError(
-            f"{given.bert_config_file or folder}: attention_direction is "
+            f"{flags.bert_config_file or folder}: attention_direction is "
             f"{config.attention_direction!r}, but only a model that reads from left to "
             "right can continue a text; use one trained with --objective=next_token"
         )
-    checks.check_vocabulary(
-        tokenizer.vocabulary, config, given.bert_config_file or prefix
-    )
     return tokenizer, config, mask_filling.load_network(config, prefix)
 
 

@@ -5,34 +5,29 @@ from collections.abc import Sequence
 import numpy as np
 
 from training.backend import tf
-from training.run import checks, implied_flags
+from training.queries import query
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from modeling.objectives import masked_lm
 from modeling.objectives.table import OBJECTIVES
+from text.instances import packing
 from text.records.rows import static_lengths
+from text.tasks import masks
 from text.tokenizers.tokenizer import Tokenizer
+from training.run.implied_flags import ModelFlags
 
 
-def load(given) -> tuple[Tokenizer, EncoderConfig, masked_lm.MaskedLMModel]:
-    """The tokenizer, the architecture and the network that flags name.
+def load(
+    flags: ModelFlags,
+) -> tuple[Tokenizer, EncoderConfig, masked_lm.MaskedLMModel]:
+    """The tokenizer, the architecture and the network that flags name; it fills masks.
 
     Args:
-        given: `TokenizerOptions` with vocab_file, init_checkpoint and bert_config_file.
-    Raises:
-        UserError: a file is missing, they do not fit each other, or the checkpoint does not
-            fill masks.
+        flags: `QueryOptions` with init_checkpoint.
     """
-    given = implied_flags.completed(given)
-    tokenizer = checks.make_tokenizer(given)
-    prefix = checkpoint.resolve(given.init_checkpoint)
-    folder = checkpoint.folder_of(prefix)
-    config = checks.read_config_of(given, folder)
-    check_objective(given.init_checkpoint, folder, config)
-    checks.check_vocabulary(
-        tokenizer.vocabulary, config, given.bert_config_file or prefix
-    )
+    tokenizer, config, prefix = query.read_model(flags)
+    check_objective(flags.init_checkpoint, checkpoint.folder_of(prefix), config)
     return tokenizer, config, load_network(config, prefix)
 
 
@@ -42,13 +37,12 @@ def check_objective(path: str, folder: str, config: EncoderConfig) -> None:
     Args:
         path: as the user wrote it.
         folder: whose files describe it.
-    Raises:
-        UserError: says what it was trained on.
     """
     noted = run_folder.noted_settings(folder).get("objective")
-    if noted is None and config.has_query_stream:
+    if noted is None and "query_stream" in config.capabilities:
         noted = "permuted"  # as its release was
-    if noted in OBJECTIVES and not OBJECTIVES[noted].load().fills_masks:
+    exporter = OBJECTIVES[noted].load().exporter if noted in OBJECTIVES else None
+    if noted in OBJECTIVES and (not exporter or exporter.form == "next"):
         raise UserError(
             f"{path}: was trained with --objective={noted}, which does not fill masks; "
             "use a checkpoint trained on masked words"
@@ -58,13 +52,8 @@ def check_objective(path: str, folder: str, config: EncoderConfig) -> None:
 def load_network(
     config: EncoderConfig, prefix: str, dtype: str = "float32"
 ) -> masked_lm.MaskedLMModel:
-    """The network of a checkpoint, without its pooler, which fills no masks.
-
-    Raises:
-        UserError: a weight is missing or has another shape, or the model has a decoder in
-            the place of a masked-LM head.
-    """
-    if config.has_decoder:
+    """The network of a checkpoint, without its pooler, which fills no masks."""
+    if "decoder" in config.capabilities:
         raise UserError(
             f"{prefix}: a model of the architecture {config.architecture!r} fills no masks "
             "and continues no text, because its decoder writes another one; use "
@@ -76,6 +65,43 @@ def load_network(
     weights = {v.path: v for v in model.weights if v.path not in pooler}
     checkpoint.load(weights, prefix, required="", scope=encoder.scope)
     return model
+
+
+def encode(
+    tokenizer: Tokenizer, text: str, config: EncoderConfig, where: str
+) -> tuple[list[int], list[int], list[int]]:
+    """Ids with [CLS] and [SEP], their segments, and the positions of [MASK].
+
+    Args:
+        where: the name of the text in messages.
+    Raises:
+        UserError: there is no [MASK], or the text is too long.
+    """
+    vocabulary = tokenizer.vocabulary
+    ids, segments = packing.join(vocabulary, masks.encode(tokenizer, text))
+    positions = [i for i, id in enumerate(ids) if id == vocabulary.mask_id]
+    if not positions:
+        raise UserError(
+            f"{where}: no {vocabulary.mask} in {text.strip()[:60]!r}; add one"
+        )
+    if len(ids) > config.max_position_embeddings:
+        raise UserError(
+            f"{where}: {len(ids)} tokens, but the model has only "
+            f"{config.max_position_embeddings} positions; shorten it"
+        )
+    return ids, segments, positions
+
+
+def probabilities(model, ids, segments, positions) -> np.ndarray:
+    """float64 [masks, vocab_size]: of the tokens at each mask of a row."""
+    batch = {
+        "input_ids": np.array([ids], np.int32),
+        "segment_ids": np.array([segments], np.int32),
+        "masked_lm_positions": np.array([positions], np.int32),
+    }
+    logits = np.asarray(model(batch)["masked_lm_logits"][0], np.float64)
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return odds / odds.sum(axis=-1, keepdims=True)
 
 
 class Filler:

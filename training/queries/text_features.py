@@ -5,13 +5,14 @@ import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from training.backend import tf
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
+from modeling.architectures.encoder import Encoder
 from modeling.architectures.features import EMBEDDINGS, MIX
 from modeling.architectures.table import make_encoder
 from modeling.layers import last_token
@@ -53,8 +54,15 @@ class Counts:
     windowed: int = 0
 
 
+class RowFlags(Protocol):
+    """The flags that say how texts are laid out as rows."""
+
+    max_seq_length: int
+    doc_stride: int
+
+
 def make_rows(
-    lines: Iterable[str], tokenizer: Tokenizer, given, counts: Counts
+    lines: Iterable[str], tokenizer: Tokenizer, flags: RowFlags, counts: Counts
 ) -> Iterator[Row]:
     """Tokenizes texts and lays them out as rows, in order; counts them on the way.
 
@@ -64,20 +72,27 @@ def make_rows(
     for line in lines:
         line = line.strip()
         pair = re.fullmatch(r"(.*) \|\|\| (.*)", line)
-        ids = tokenizer.encode(pair[1] if pair else line)
-        pair_ids = tokenizer.encode(pair[2]) if pair else []
-        counts.texts += 1
-        if pair_ids:
-            rows = [_pair_row(ids, pair_ids, tokenizer.vocabulary, given, counts)]
-        else:
-            rows = _text_rows(ids, tokenizer.vocabulary, given, counts)
-        for row in rows:
-            counts.tokens += row.kept.stop - row.kept.start
-            yield row
+        texts = (pair[1], pair[2]) if pair else (line, "")
+        yield from rows_of(*texts, tokenizer, flags, counts)
 
 
-def _pair_row(a_ids, b_ids, vocabulary, given, counts):
-    room = given.max_seq_length - vocabulary.num_special_tokens
+def rows_of(
+    text: str, pair: str, tokenizer: Tokenizer, flags: RowFlags, counts: Counts
+) -> Iterator[Row]:
+    """The rows of a text, or the row of a pair unless its second text is empty."""
+    ids, pair_ids = tokenizer.encode(text), tokenizer.encode(pair) if pair else []
+    counts.texts += 1
+    if pair_ids:
+        rows = [_pair_row(ids, pair_ids, tokenizer.vocabulary, flags, counts)]
+    else:
+        rows = _text_rows(ids, tokenizer.vocabulary, flags, counts)
+    for row in rows:
+        counts.tokens += row.kept.stop - row.kept.start
+        yield row
+
+
+def _pair_row(a_ids, b_ids, vocabulary, flags: RowFlags, counts):
+    room = flags.max_seq_length - vocabulary.num_special_tokens
     counts.cut += len(a_ids) + len(b_ids) > room
     (a_length,), (b_length,) = packing.truncated_lengths(
         np.array([len(a_ids)]), np.array([len(b_ids)]), room
@@ -86,14 +101,14 @@ def _pair_row(a_ids, b_ids, vocabulary, given, counts):
     return Row(ids, segments, slice(0, len(ids)), True)
 
 
-def _text_rows(ids, vocabulary, given, counts) -> Iterator[Row]:
-    room = given.max_seq_length - 2
-    if len(ids) > room and not given.doc_stride:
+def _text_rows(ids, vocabulary, flags: RowFlags, counts) -> Iterator[Row]:
+    room = flags.max_seq_length - 2
+    if len(ids) > room and not flags.doc_stride:
         counts.cut += 1
         ids = ids[:room]
     counts.windowed += len(ids) > room
     last = max(len(ids) - room, 0)  # where the last window begins; it is a full one
-    starts = [*range(0, last, given.doc_stride or room), last]
+    starts = [*range(0, last, flags.doc_stride or room), last]
     first = 0
     for start, following in itertools.zip_longest(starts, starts[1:]):
         is_last = following is None
@@ -130,6 +145,21 @@ class Mix(NamedTuple):
         return self.scale * tf.tensordot(tf.nn.softmax(weights), tf.stack(outputs), 1)
 
 
+def check_pooling(pooling: str, config: EncoderConfig) -> None:
+    """Refuses the vector of [CLS] of a model in which it says nothing about a text."""
+    if pooling == "cls":
+        unseeing = ""
+        if config.attention_direction in ("left_to_right", "none"):
+            unseeing = "[CLS] sees"
+        elif "directions" in config.capabilities:
+            unseeing = "half of the vector of [CLS] has seen"
+        if unseeing:
+            raise UserError(
+                f"--pooling=cls: {unseeing} no other token, so it is the same for every "
+                "text; use --pooling=mean"
+            )
+
+
 class FeatureExtractor:
     """The encoder on the devices of a strategy.
 
@@ -140,6 +170,7 @@ class FeatureExtractor:
         pooling: see `Options`.
         cls_last: whether [CLS] is the last token of a row.
         mix: which weighted sum the layer MIX is.
+        model: the encoder; by default a new one.
     """
 
     def __init__(
@@ -150,6 +181,7 @@ class FeatureExtractor:
         pooling: str,
         mix: Mix = Mix(),  # noqa: B008  immutable
         cls_last: bool = False,
+        model: Encoder | None = None,
     ):
         self.strategy, self.mix = strategy, mix
         self.cls_last = cls_last
@@ -157,7 +189,7 @@ class FeatureExtractor:
         self.pooling = pooling
         self.token_bytes = len(layers) * config.hidden_size * np.float32().nbytes
         with strategy.scope():
-            self.model = make_encoder(config)
+            self.model = model or make_encoder(config)
         # One function for each batch shape; there are few.
         self._compiled = functools.cache(
             lambda shape: tf.function(self._of_replicas, autograph=False)

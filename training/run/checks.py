@@ -1,22 +1,23 @@
-"""What all training scripts share: checks, and starting, resuming or interrupting a run."""
+"""What all training scripts check before they compute anything."""
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator
-
-import numpy as np
+import re
 
 from training.backend import tf
-from training.run import capacity, distribution, implied_flags, loop, report, run_flags
-from training.storage import checkpoint, lease, load_report, run_folder
+from training.run import capacity, implied_flags
+from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
+from modeling.objectives.objective import Objective
 from text.files import anywhere
-from text.tokenizers import bpe_files, kinds, tokenizer_json
+from text.tokenizers import bpe, tokenizer_json
+from text.tokenizers.table import find_vocabulary, kind_of, kind_of_tokenizer
 from text.tokenizers.tokenizer import Tokenizer
 from text.tokenizers.vocabulary import Vocabulary
 from training.interchange import hugging_face_tokenizers
+from training.run.implied_flags import ModelFlags
+from training.run.options import RunOptions
 
 
 def check_division(
@@ -32,63 +33,86 @@ def check_division(
         )
 
 
-def read_config(given: run_flags.RunOptions) -> EncoderConfig:
+def check_objective(
+    flags: RunOptions, objective: Objective, config: EncoderConfig, source: str
+) -> None:
+    """Refuses an encoder that cannot learn this.
+
+    Args:
+        source: of the encoder, or of its teacher: what the message begins with.
+    Raises:
+        UserError: what modeling/ says, with its settings as this script's flags.
+    """
+    flag_names = {field.name for field in dataclasses.fields(flags)}
+
+    def as_flag(match):
+        of_teacher = f"distill_{match[1]}"
+        return "--" + (of_teacher if of_teacher in flag_names else match[1])
+
+    try:
+        objective.check(config)
+    except ValueError as error:
+        message = re.sub(r"`(\w+)`", as_flag, str(error))
+        raise UserError(f"{source}: {message}") from error
+
+
+def read_config(flags: RunOptions) -> EncoderConfig:
     """Reads the architecture, which must have a position for every token of a row.
 
     Raises:
         UserError: the file cannot be read, is not a config, has too few positions, or
             describes more than fits into memory.
     """
-    given = implied_flags.with_config(given)
-    implied_flags.check(given, "bert_config_file")
-    path = given.bert_config_file
+    flags = implied_flags.with_config(flags)
+    implied_flags.check(flags, "bert_config_file")
+    path = flags.bert_config_file
     config = checkpoint.read_config(path)
     try:
-        config = dataclasses.replace(config, **given.network_changes(config))
+        config = dataclasses.replace(config, **flags.network_changes(config))
     except TypeError as error:
         raise UserError(
             f"{path}: an encoder of this kind has no choice of --pooling"
         ) from error
-    if given.max_seq_length > config.max_position_embeddings:
+    if flags.max_seq_length > config.max_position_embeddings:
         raise UserError(
-            f"--max_seq_length={given.max_seq_length} is more than "
+            f"--max_seq_length={flags.max_seq_length} is more than "
             f"max_position_embeddings={config.max_position_embeddings}, the tokens of the "
             f"longest row in {path}; pass that or less"
         )
-    _check_same_network(config, given)
-    if not given.uses_tpu:
-        numbers = 2 if given.do_train else 1
+    _check_same_network(config, flags)
+    if not flags.uses_tpu:
+        numbers = 2 if flags.do_train else 1
         capacity.check_network(config, path, numbers_per_weight=numbers)
     return config
 
 
-def _check_same_network(config, given):
+def _check_same_network(config, flags: RunOptions):
     """Compares the config with the one next to the weights to use, if there are any."""
-    if run_folder.holds_weights(given.output_dir):
-        if given.do_train and run_folder.noted_settings(given.output_dir):
+    if run_folder.holds_weights(flags.output_dir):
+        if flags.do_train and run_folder.noted_settings(flags.output_dir):
             return  # a run that goes on is compared with all that it began with
-        path = os.path.join(given.output_dir, run_folder.CONFIG)
+        path = os.path.join(flags.output_dir, run_folder.CONFIG)
         remedy = "use that file"
-    elif given.init_checkpoint and not given.change_network:
-        source = checkpoint.resolve(given.init_checkpoint)
+    elif flags.init_checkpoint and not flags.change_network:
+        source = checkpoint.resolve(flags.init_checkpoint)
         path = checkpoint.folder_of(source) or "."
         remedy = "use the config there, or pass --change_network"
     else:
         return
-    _compare(config, given.bert_config_file, path, remedy)
+    _compare(config, flags.bert_config_file, path, remedy)
 
 
-def read_config_of(given, folder: str) -> EncoderConfig:
+def read_config_of(flags: ModelFlags, folder: str) -> EncoderConfig:
     """The config of the weights in a folder: --bert_config_file, or the one next to them.
 
     Raises:
         UserError: there is none, or both are there and describe different networks.
     """
-    config = checkpoint.read_config(given.bert_config_file or folder)
-    if given.bert_config_file:
+    config = checkpoint.read_config(flags.bert_config_file or folder)
+    if flags.bert_config_file:
         remedy = "use that file, or move it away if it does not belong to the weights"
-        _compare(config, given.bert_config_file, folder or ".", remedy)
-    capacity.check_network(config, given.bert_config_file or folder or ".")
+        _compare(config, flags.bert_config_file, folder or ".", remedy)
+    capacity.check_network(config, flags.bert_config_file or folder or ".")
     return config
 
 
@@ -114,7 +138,7 @@ def _compare(config, said, path, remedy):
             )
 
 
-def make_tokenizer(given) -> Tokenizer:
+def make_tokenizer(flags: ModelFlags) -> Tokenizer:
     """Makes the tokenizer that the flags describe; checks it against --init_checkpoint.
 
     What the flags leave out is as `implied_flags` says.
@@ -123,19 +147,15 @@ def make_tokenizer(given) -> Tokenizer:
         UserError: the vocabulary cannot be read or is not known, or init_checkpoint needs
             another one or other flags.
     """
-    given = implied_flags.completed(given)
-    implied_flags.check(given, "vocab_file")
-    tokenizer = given.load_tokenizer(given.vocab_file)
-    tokenizer.check_release(given.init_checkpoint)
-    if given.init_checkpoint:
-        source = checkpoint.resolve(given.init_checkpoint)
+    flags = implied_flags.completed(flags)
+    implied_flags.check(flags, "vocab_file")
+    tokenizer = flags.load_tokenizer(flags.vocab_file)
+    tokenizer.check_release(flags.init_checkpoint)
+    if flags.init_checkpoint:
+        source = checkpoint.resolve(flags.init_checkpoint)
         folder = checkpoint.folder_of(source)
-        hugging_face_tokenizers.check(
-            source,
-            tokenizer.settings,
-            tokenizer.hugging_face_classes,
-            tokenizer.hugging_face_settings,
-        )
+        kind = kind_of_tokenizer(tokenizer)
+        hugging_face_tokenizers.check(source, tokenizer.settings, kind)
         _check_ids(tokenizer, folder)
         check_text(tokenizer, folder)
     return tokenizer
@@ -155,7 +175,7 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
             continue
         if name == "vocab_sha256":
             noted_by_pretraining = os.path.basename(path) == run_folder.TEXT
-            if noted_by_pretraining and tokenizer.find(folder):
+            if noted_by_pretraining and kind_of_tokenizer(tokenizer).find(folder):
                 _check_ids(tokenizer, folder)  # some may be renamed
                 continue
             raise UserError(
@@ -172,18 +192,19 @@ def check_text(tokenizer: Tokenizer, folder: str) -> dict:
 def _check_ids(tokenizer, folder):
     """Allows new tokens only in rows that training never reached, named [unused...]."""
     vocabulary = tokenizer.vocabulary
-    path = tokenizer.find(folder)
+    kind = kind_of_tokenizer(tokenizer)
+    path = kind.find(folder)
     if not path:
         _refuse_other_kind(tokenizer, folder)
         return
     if tf.io.gfile.isdir(path):
         return
-    files = _files_at(tokenizer, path)
+    files = _files_at(tokenizer, kind, path)
     try:
-        known = tokenizer.parse(files.pop(tokenizer.vocabulary_file))
+        tokens = kind.parse(files.pop(kind.vocabulary_file))
     except ValueError:  # a compressed file, for example
         return
-    for id, (token, learned) in enumerate(zip(vocabulary.tokens, known, strict=False)):
+    for id, (token, learned) in enumerate(zip(vocabulary.tokens, tokens, strict=False)):
         if token != learned and not learned.startswith("[unused"):
             raise UserError(
                 f"{vocabulary.path}: token {id} is {token!r}, but {learned!r} in {path}, "
@@ -191,7 +212,7 @@ def _check_ids(tokenizer, folder):
                 "belong to the checkpoint"
             )
     for name, content in files.items():
-        if not bpe_files.same_merges(content, tokenizer.files[name]):
+        if not bpe.same_merges(content, tokenizer.files[name]):
             raise UserError(
                 f"{vocabulary.path}: has other merges than the {name} of {path}, next to "
                 "the checkpoint; use those files, or move them away if they do not belong "
@@ -199,14 +220,14 @@ def _check_ids(tokenizer, folder):
             )
 
 
-def _files_at(tokenizer, path):
+def _files_at(tokenizer, kind, path):
     """The files of the vocabulary at a path, as far as they are there, by name."""
     if tokenizer_json.is_path(path):
-        return tokenizer.read_files(path)
+        return kind.read_files(path)
     paths = {
         name: os.path.join(os.path.dirname(path), name) for name in tokenizer.files
     }
-    paths[tokenizer.vocabulary_file] = path
+    paths[kind.vocabulary_file] = path
     contents = {}
     for name, other in paths.items():
         if tf.io.gfile.exists(other):
@@ -216,8 +237,8 @@ def _files_at(tokenizer, path):
 
 
 def _refuse_other_kind(tokenizer, folder):
-    path = kinds.find_vocabulary(folder)
-    if path and not isinstance(tokenizer, kinds.kind_of(path)):
+    path = find_vocabulary(folder)
+    if path and not isinstance(tokenizer, kind_of(path).tokenizer):
         raise UserError(
             f"{tokenizer.vocabulary.path}: another kind of vocabulary than {path}, next to "
             "the checkpoint; use that file, or move it away if it does not belong to the "
@@ -272,144 +293,3 @@ def check_padding(
             f"{config.pad_token_id} in {config_file}; use the model's own vocabulary or, "
             f'for a new model, set "pad_token_id": {pad_id}'
         )
-
-
-@contextlib.contextmanager
-def held(strategy, directory: str, log: report.Report) -> Iterator[None]:
-    """Keeps other trainings out of a directory; see `lease.held`.
-
-    Raises:
-        UserError: another training has it; raised on every host.
-    """
-    with contextlib.ExitStack() as stack:
-        hold = lease.held(directory, log.say)
-        distribution.on_chief(strategy, lambda: stack.enter_context(hold))
-        yield
-
-
-def defaults(given: run_flags.RunOptions, config: EncoderConfig) -> dict:
-    """Values for flags and config keys that a run did not note.
-
-    They let a run of an earlier version, which did not have them, continue.
-    """
-    return {
-        field.name: field.default
-        for of in (given, config)
-        for field in dataclasses.fields(of)
-        if field.default is not dataclasses.MISSING
-    }
-
-
-def prepare(
-    directory: str,
-    identity: dict,
-    config: EncoderConfig,
-    init_checkpoint: str | None,
-    *,
-    defaults: dict | None = None,
-    trainer: loop.Trainer | None = None,
-) -> None:
-    """Prepares the directory of a training that `start` began or resumed.
-
-    Only the chief may call it, and only once nothing is left that could be refused.
-
-    Args:
-        identity, defaults: see `run_folder.check_settings`.
-        trainer: of the training, unless that is a search.
-    """
-    source = None
-    if init_checkpoint and not (trainer and run_folder.steps(directory)):
-        source = checkpoint.resolve(init_checkpoint)
-    for folder in (directory, os.path.join(directory, run_folder.BEST)):
-        run_folder.clear(folder)
-    run_folder.note_settings(directory, identity, defaults)
-    path = os.path.join(directory, run_folder.CONFIG)
-    run_folder.write_file(path, config.to_json_string())
-    if source and _is_inside(source, directory):
-        # The run writes into the folder of the weights it starts from. They stay; and
-        # because init_checkpoint may soon mean others, a resume must not need it.
-        run_folder.release(source)
-        if trainer:
-            trainer.save(directory)
-
-
-def _is_inside(path, directory):
-    return os.path.realpath(path).startswith(
-        os.path.join(os.path.realpath(directory), "")
-    )
-
-
-def start(
-    trainer: loop.Trainer,
-    directory: str,
-    init_checkpoint: str | None,
-    log: report.Report,
-    *,
-    required: str | tuple[str, ...],
-    trains: bool,
-    encoder_only: bool = False,
-) -> None:
-    """Resumes the run in a directory, or loads the weights of another checkpoint.
-
-    Args:
-        required: variables whose names begin with this must be in init_checkpoint.
-        trains: whether random weights are a valid start.
-        encoder_only: take the encoder of init_checkpoint without its head.
-    Raises:
-        UserError: there is nothing to evaluate, or a checkpoint does not fit.
-    """
-    step = trainer.restore(directory)
-    if step is not None:
-        log.say(f"continuing from step {step} in {directory}")
-    elif init_checkpoint:
-        log.say(str(load_start(trainer, init_checkpoint, required, encoder_only)))
-    elif not trains:
-        raise no_checkpoint(directory)
-    else:
-        log.say("no --init_checkpoint: training starts from random weights")
-    distribution.check_same(
-        trainer.strategy,
-        trainer.progress.step,
-        "the newest checkpoint in output_dir is not the same on all hosts; they must "
-        "share output_dir",
-    )
-
-
-def load_start(
-    trainer: loop.Trainer,
-    init_checkpoint: str,
-    required: str | tuple[str, ...],
-    encoder_only: bool,
-) -> load_report.LoadReport:
-    """Loads the weights to start from; see `start`."""
-    weights, scope = trainer.weights, trainer.model.encoder.scope
-    if encoder_only:
-        weights = {k: v for k, v in weights.items() if k.startswith(scope)}
-    return checkpoint.load(weights, init_checkpoint, required, scope)
-
-
-def no_checkpoint(directory: str) -> UserError:
-    """The error to raise if there is nothing to evaluate."""
-    return UserError(
-        f"{directory}: contains no checkpoint to evaluate; pass --do_train or "
-        "--init_checkpoint"
-    )
-
-
-@contextlib.contextmanager
-def interruptible(directory: str) -> Iterator[None]:
-    """Makes Ctrl-C say how to continue the run."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        done = run_folder.steps(directory)
-        where = f"continues from step {done[-1]}" if done else "starts this run over"
-        raise KeyboardInterrupt(f"interrupted; the same command {where}") from None
-
-
-def results_lines(values: dict[str, float | int]) -> str:
-    """`key = value` lines, sorted, as the release writes eval_results.txt."""
-    return "".join(
-        f"{name} = {value if isinstance(value, int) else str(np.float32(value))}\n"
-        for name, value in sorted(values.items())
-    )

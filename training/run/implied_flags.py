@@ -8,40 +8,59 @@ with them elsewhere: only a contradiction is refused.
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, Self
 
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from text.files import sources
-from text.tokenizers import gpt_words, kinds, recorded_settings
+from text.tokenizers import recorded_settings
+from text.tokenizers.table import find_vocabulary, kind_of, load_vocabulary
+from text.tokenizers.tokenizer import Tokenizer
 
 
-def completed(given):
+class ModelFlags(Protocol):
+    """The flags of any script that name a model; `TokenizerOptions` and its files.
+
+    Scripts that train have output_dir, too, where a run may be.
+    """
+
+    vocab_file: str | None
+    bert_config_file: str | None
+    init_checkpoint: str | None
+
+    def load_tokenizer(self, vocab_file: str) -> Tokenizer: ...
+
+    def or_else(self, settings: Mapping) -> Self: ...
+
+
+def completed(flags: ModelFlags) -> ModelFlags:
     """The flags, with what the run in --output_dir or --init_checkpoint knows.
 
     What they do not know stays None. A second call changes nothing.
 
     Args:
-        given: `TokenizerOptions` with vocab_file, bert_config_file, init_checkpoint, and
-            output_dir if a run may be there.
+        flags: any script's.
     Raises:
         UserError: there is no such checkpoint.
     """
-    given = with_config(given)
-    if given.vocab_file is None:
-        found = next(_vocabularies(given), None)
-        given = dataclasses.replace(given, vocab_file=found)
-    return _with_text(given)
+    flags = with_config(flags)
+    if flags.vocab_file is None:
+        found = next(_vocabularies(flags), None)
+        flags = dataclasses.replace(flags, vocab_file=found)
+    return _with_text(flags)
 
 
-def with_config(given):
+def with_config(flags: ModelFlags) -> ModelFlags:
     """The flags, with the config that these know."""
-    if given.bert_config_file is not None:
-        return given
-    found = next(filter(None, map(checkpoint.find_config, _folders(given))), None)
-    return dataclasses.replace(given, bert_config_file=found)
+    if flags.bert_config_file is not None:
+        return flags
+    found = next(filter(None, map(checkpoint.find_config, _folders(flags))), None)
+    return dataclasses.replace(flags, bert_config_file=found)
 
 
-def with_records(given, text: Mapping, paths: Iterable[str], needs_vocabulary: bool):
+def with_records(
+    flags: ModelFlags, text: Mapping, paths: Iterable[str], needs_vocabulary: bool
+):
     """The flags of a pre-training, with what its records know, then as `completed`.
 
     Args:
@@ -50,33 +69,30 @@ def with_records(given, text: Mapping, paths: Iterable[str], needs_vocabulary: b
         needs_vocabulary: whether to take that of --init_checkpoint if nothing says which
             one the records were made with.
     """
-    if given.vocab_file is None:
-        found = next(_of_records(given, text, paths, needs_vocabulary), None)
-        given = dataclasses.replace(given, vocab_file=found)
-    return _with_text(given, text)
+    if flags.vocab_file is None:
+        found = next(_of_records(flags, text, paths, needs_vocabulary), None)
+        flags = dataclasses.replace(flags, vocab_file=found)
+    return _with_text(flags, text)
 
 
-def _of_records(given, text, paths, needs_vocabulary) -> Iterator[str]:
+def _of_records(flags: ModelFlags, text, paths, needs_vocabulary) -> Iterator[str]:
     """Yields the vocabularies that the records may have been made with."""
-    has_words = text.get("gpt_words") != "openai" or gpt_words.are_installed()
-    if not needs_vocabulary and not has_words:
-        return  # training does not need its tokenizer, which cannot be made here
     if digest := text.get(recorded_settings.DIGEST):
-        found = itertools.chain(_vocabularies(given), paths)
+        found = itertools.chain(_vocabularies(flags), paths)
         yield from (path for path in found if _digest(path) == digest)
     elif needs_vocabulary:
-        yield from _vocabularies(given)
+        yield from _vocabularies(flags)
 
 
 def _digest(vocab_file):
     """Identifies a vocabulary; None if it is not there, or not a vocabulary."""
     try:
-        return kinds.load_vocabulary(vocab_file).digest
+        return load_vocabulary(vocab_file).digest
     except (UserError, OSError):
         return None
 
 
-def check(given, name: str) -> None:
+def check(flags: ModelFlags, name: str) -> None:
     """Refuses a flag that names nothing, or that is not given and that nothing knows.
 
     Args:
@@ -84,11 +100,11 @@ def check(given, name: str) -> None:
     Raises:
         UserError: says where it was looked for.
     """
-    if (path := getattr(given, name)) is not None:
+    if (path := getattr(flags, name)) is not None:
         if not sources.exists(path):
             raise UserError(f"{path}: no such file; pass the model's --{name}")
         return
-    for folder in _folders(given):
+    for folder in _folders(flags):
         if name == "bert_config_file":
             checkpoint.read_config(folder)  # says what is there instead
         raise UserError(f"{folder or '.'}: contains no vocabulary; pass --{name}")
@@ -98,28 +114,28 @@ def check(given, name: str) -> None:
     )
 
 
-def _with_text(given, known: Mapping = {}):
+def _with_text(flags: ModelFlags, known: Mapping = {}):
     """The flags, with those of text that are known, first as `known`."""
-    if given.vocab_file is None:
-        return given
-    kind = kinds.kind_of(given.vocab_file)
-    absent = [name for name in kind.text_flags if getattr(given, name) is None]
-    given = given.or_else({name: known.get(name) for name in absent})
-    for folder in _folders(given) if absent else ():
-        given = given.or_else(recorded_settings.of_folder(folder, kind))
-    return given
+    if flags.vocab_file is None:
+        return flags
+    kind = kind_of(flags.vocab_file)
+    absent = [name for name in kind.text_flags if getattr(flags, name) is None]
+    flags = flags.or_else({name: known.get(name) for name in absent})
+    for folder in _folders(flags) if absent else ():
+        flags = flags.or_else(recorded_settings.of_folder(folder, kind))
+    return flags
 
 
-def _vocabularies(given) -> Iterator[str]:
-    return filter(None, map(kinds.find_vocabulary, _folders(given)))
+def _vocabularies(flags: ModelFlags) -> Iterator[str]:
+    return filter(None, map(find_vocabulary, _folders(flags)))
 
 
-def _folders(given) -> Iterator[str]:
+def _folders(flags: ModelFlags) -> Iterator[str]:
     """The folders whose files describe the weights to use."""
-    directory = getattr(given, "output_dir", None)
+    directory = getattr(flags, "output_dir", None)
     if directory and run_folder.holds_weights(directory):
         yield directory
         if run_folder.noted_settings(directory):
             return  # a run continues without --init_checkpoint
-    if given.init_checkpoint:
-        yield checkpoint.folder_of(checkpoint.resolve(given.init_checkpoint))
+    if flags.init_checkpoint:
+        yield checkpoint.folder_of(checkpoint.resolve(flags.init_checkpoint))

@@ -12,14 +12,14 @@ The loop knows no task, only the contract in modeling/objectives/objective.py.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from training.backend import tf
-from training.run import carried, compiler, distribution, report, reported, stops
+from training.backend import keras, tf
+from training.run import compiler, distribution, report, stops
 from training.storage import checkpoint
 from modeling import custom_gradients, fusion, layers, losses
 from modeling.optimizers import adam
-from modeling.optimizers.table import Recipe
+from modeling.optimizers.table import OptimizerSettings
 from text.progress import clear
 
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
@@ -46,7 +46,7 @@ class Settings:
     recompute: bool = False
     seed: int = 0
     xla: bool = False
-    recipe: Recipe = Recipe()
+    optimizer: OptimizerSettings = OptimizerSettings()
     max_skipped_updates: int = 10
     steps_per_call: int = 1000
     save_every_steps: int = 1000
@@ -82,20 +82,28 @@ class Trainer:
         make_model: makes the network; called once, in the strategy's scope.
         objective: what to learn.
         settings: the run's numbers.
+        steps: (batch, seed) -> batch, before anything else sees it, such as masks.
     """
 
-    def __init__(self, strategy, make_model: Callable, objective, settings: Settings):
+    def __init__(
+        self,
+        strategy,
+        make_model: Callable,
+        objective,
+        settings: Settings,
+        steps: Sequence[Callable] = (),
+    ):
         self.strategy = strategy
-        self.objective = objective
+        self.objective, self._steps = objective, tuple(steps)
         self.settings = settings
         with strategy.scope():
             self.model = make_model()
-            self.optimizer = settings.recipe.make_for(self.model)
-            self.carried = carried.make(objective, self.model, settings.batch_size)
-        self.measured = objective.measured  # in evaluations
+            self.optimizer = settings.optimizer.make_for(self.model)
+            self.row_state = _row_state(objective, self.model, settings.batch_size)
+        self.evaluated_as = objective.evaluated_as
         # Not its variables, which also include seeds of layers that draw no numbers.
         self.weights = {v.path: v for v in self.model.weights}
-        others = (*self.optimizer.variables, *self.carried.values())
+        others = (*self.optimizer.variables, *self.row_state.values())
         self.variables = self.weights | {v.path: v for v in others}
         self.progress = _Progress()
         self._compiler = compiler.for_model(self.model, strategy)
@@ -113,11 +121,17 @@ class Trainer:
         number = sum(v.shape.num_elements() for v in self.weights.values())
         replicas = self.strategy.num_replicas_in_sync
         devices = "1 device" if replicas == 1 else f"{replicas} devices"
-        remark = getattr(self.model, "remark", "")
         kind = self.model.encoder.config.architecture
-        return f"{kind}: a model of {number:,} weights on {devices}{remark}"
+        suffix = self.model.description_suffix
+        return f"{kind}: a model of {number:,} weights on {devices}{suffix}"
 
     # --- One update, on one replica --------------------------------------------------
+
+    def prepare(self, batch, objective=None) -> dict:
+        """What steps and objective make of a batch of this replica."""
+        for step in self._steps:
+            batch = step(batch, self.settings.seed)
+        return (objective or self.objective).prepare(batch, self.settings.seed)
 
     @_as_written
     def update(self, batch, step):
@@ -128,39 +142,38 @@ class Trainer:
             step: int64 scalar, the number of updates before this one.
         Returns:
             float32 [names, 2]: sum and weight, over the global batch, of each of
-            `reported.names` and the gradient norm; and whether everything was finite,
+            `sum_names` and the gradient norm; and whether everything was finite,
             int64. If not, the sums are 0 and no variable has changed.
         """
         context = tf.distribute.get_replica_context()
-        batch = self.objective.prepare(batch, self.settings.seed)
+        batch = self.prepare(batch)
         weights = distribution.total(self.objective.weights(batch))
-        batch = batch | {name: v.value for name, v in self.carried.items()}
+        batch = batch | {name: v.value for name, v in self.row_state.items()}
         seeds = self._seeds(context, step)
-        gradients, sums, handed = self._gradients(batch, weights, seeds)
+        gradients, sums, next_state = self._gradients(batch, weights, seeds)
         gradients, sums = distribution.total((gradients, sums))
         # Differs from the release, which clips each core's gradient before adding them.
-        scale, norm = adam.clip_scale(gradients, self.settings.recipe.clip_norm)
+        scale, norm = adam.clip_scale(gradients, self.settings.optimizer.clip_norm)
         finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
-        given = (gradients, step, scale, handed)
-        tf.cond(finite, lambda: self._apply(*given), lambda: None)
+        values = (gradients, step, scale, next_state)
+        tf.cond(finite, lambda: self._apply(*values), lambda: None)
         sums = tf.concat([sums, [[norm, 1.0]]], axis=0)
         return tf.where(finite, sums, 0.0), tf.cast(finite, tf.int64)
 
-    def _apply(self, gradients, step, scale, handed):
+    def _apply(self, gradients, step, scale, next_state):
         # Uncompiled, what every variable goes through is traced once for each shape.
         with fusion.compiled_by(self._compiler or compiler.traced):
             self.optimizer.apply(gradients, self._learning_rate(step), step, scale)
-        for variable, value in zip(self.carried.values(), handed, strict=True):
+        for variable, value in zip(self.row_state.values(), next_state, strict=True):
             variable.assign(value)
 
     def _learning_rate(self, step):
         settings = self.settings
-        return self.optimizer.learning_rate(
+        return settings.optimizer.learning_rate(
             step,
             settings.learning_rate,
             settings.num_train_steps,
             settings.num_warmup_steps,
-            settings.recipe.lr_decay_power,
         )
 
     def _seeds(self, context, step):
@@ -173,7 +186,7 @@ class Trainer:
         return tf.stack([tf.fill([count], self.settings.seed), number], axis=1)
 
     def _gradients(self, batch, weights, seeds):
-        """Gradients and sums of its micro-batches, added up; and what is handed on."""
+        """Gradients and sums of its micro-batches, added up; and the next row state."""
         count = self.settings.accumulation_steps
         if count == 1:
             return self._micro_batch(batch, weights, seeds[0])
@@ -182,20 +195,19 @@ class Trainer:
             for name, x in batch.items()
         }
         gradients = [tf.zeros(v.shape) for v in self.model.trainable_variables]
-        sums = tf.zeros([len(reported.names(self.objective)), 2])
-        handed = [tf.zeros_like(batch[name]) for name in self.carried]
+        sums = tf.zeros([len(sum_names(self.objective)), 2])
+        states = [tf.zeros_like(batch[name]) for name in self.row_state]
         for i in tf.range(count):
             rows = {name: x[i] for name, x in batch.items()}
             more, more_sums, parts = self._micro_batch(rows, weights, seeds[i])
             gradients = [a + b for a, b in zip(gradients, more, strict=True)]
             sums += more_sums
-            handed = carried.with_parts(handed, i, parts)
-        return gradients, sums, [tf.reshape(x, [-1, *x.shape[2:]]) for x in handed]
+            states = _with_parts(states, i, parts)
+        return gradients, sums, [tf.reshape(x, [-1, *x.shape[2:]]) for x in states]
 
     @_as_written
     def _micro_batch(self, batch, weights, seed):
         with fusion.compiled_by(self._compiler), custom_gradients.written_out():
-            batch = self.objective.complete(batch)
             with tf.GradientTape() as tape:
                 dropouts = layers.Dropouts(seed, self.settings.recompute)
                 outputs = self.model(batch, dropouts=dropouts)
@@ -209,9 +221,9 @@ class Trainer:
                 [v.value for v in self.model.trainable_variables],
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
-            sums = reported.sums(self.objective, pairs, batch, outputs)
-        handed = [tf.cast(outputs[name], tf.float32) for name in self.carried]
-        return [tf.convert_to_tensor(g) for g in gradients], sums, handed
+            sums = _sums(self.objective, pairs, batch, outputs)
+        state = [tf.cast(outputs[name], tf.float32) for name in self.row_state]
+        return [tf.convert_to_tensor(g) for g in gradients], sums, state
 
     # --- Many updates, on all replicas -----------------------------------------------
 
@@ -224,7 +236,7 @@ class Trainer:
         """
         # Sums of float32 in float64 are exact, so the split of updates into calls, which
         # depends on speed, does not affect what is reported.
-        sums = tf.zeros([len(reported.names(self.objective)) + 1, 2], tf.float64)
+        sums = tf.zeros([len(sum_names(self.objective)) + 1, 2], tf.float64)
         count = distribution.smallest(self.strategy, count)
         done = skipped = tf.zeros([], tf.int64)
         while done < count and skipped_in_a_row < self.settings.max_skipped_updates:
@@ -245,17 +257,17 @@ class Trainer:
 
         Args:
             data: maps a `reading.Part` to a dataset of at least num_batches.
-            objective: whose; by default, those of `measured`.
+            objective: whose; by default, those of `evaluated_as`.
         Returns:
             "loss" and the value of every loss and metric by name.
         """
         batches = distribution.distribute(self.strategy, data)
-        objective = objective or self.measured
+        objective = objective or self.evaluated_as
         sums = self._evaluations(batches, tf.constant(num_batches), objective)
-        return reported.means(objective, sums.numpy())
+        return means(objective, sums.numpy())
 
     def _evaluations(self, batches, count, objective):
-        sums = tf.zeros([len(reported.names(objective)), 2], tf.float64)
+        sums = tf.zeros([len(sum_names(objective)), 2], tf.float64)
         for _ in tf.range(count):
             arguments = (next(batches), objective)
             result = self.strategy.run(self._evaluate_batch, args=arguments)
@@ -268,8 +280,8 @@ class Trainer:
         return distribution.total(sums)
 
     def values(self, sums) -> dict[str, float]:
-        """Turns the sums of an evaluation into means; see `reported.means`."""
-        return reported.means(self.measured, sums)
+        """Turns the sums of an evaluation into means."""
+        return means(self.evaluated_as, sums)
 
     # --- Prediction ------------------------------------------------------------------
 
@@ -293,14 +305,14 @@ class Trainer:
 
     @_as_written
     def _predict_batch(self, batch):
-        outputs, sums = self._forward(batch, self.measured)
+        outputs, sums = self._forward(batch, self.evaluated_as)
         return distribution.rows_of_all(outputs), distribution.total(sums)
 
     def _forward(self, batch, objective):
-        batch = objective.prepare(batch, self.settings.seed)
-        outputs = objective.answer(self.model, batch)
+        batch = self.prepare(batch, objective)
+        outputs = self.model.predict(batch)
         pairs = objective.losses(batch, outputs)
-        return outputs, reported.sums(objective, pairs, batch, outputs)
+        return outputs, _sums(objective, pairs, batch, outputs)
 
     # --- The run ---------------------------------------------------------------------
 
@@ -395,7 +407,7 @@ class Trainer:
             updates, seconds = map(sum, zip(*timed, strict=True))
             # In this order, so that no checkpoint is without the report of its step.
             step = progress.step
-            values = reported.means(self.objective, sums)
+            values = means(self.objective, sums)
             saving = stops.saves(settings, step)
             if saving or stops.is_due(settings, step, settings.log_every_steps):
                 values |= {
@@ -442,3 +454,74 @@ def _shape(x) -> list:
     """The sizes of a tensor's axes, as Python numbers if they are known in advance."""
     known, found = x.shape.as_list(), tf.shape(x)
     return [found[i] if size is None else size for i, size in enumerate(known)]
+
+
+# --- What a step returns: sums over replicas, micro-batches and updates ------------------
+
+
+def sum_names(objective) -> tuple:
+    """Its losses, metrics and counts, in the order of their sums."""
+    names = (*objective.loss_weights, *objective.metric_names)
+    return (*names, *range(objective.summary.num_counts if objective.summary else 0))
+
+
+def _sums(objective, pairs, batch, outputs):
+    """float32 [names, 2]: sum and weight of each.
+
+    Args:
+        pairs: what `objective.losses` returned.
+    """
+    pairs = pairs | objective.metrics(batch, outputs)
+    names = (name for name in sum_names(objective) if name in pairs)
+    sums = tf.stack([tf.stack(pairs[name]) for name in names])
+    if not (objective.summary and objective.summary.counts):
+        return sums
+    return tf.concat([sums, objective.summary.counts(batch, outputs)], axis=0)
+
+
+def means(objective, sums) -> dict[str, float]:
+    """Turns sums and weights into means; the loss to minimize is their weighted sum.
+
+    Args:
+        sums: [names, 2], with one more row for the gradient norm if there is one. All 0
+            if every update was skipped, which gives no means.
+    """
+    if not sums.any():
+        return {}
+    names, summary = sum_names(objective), objective.summary
+    pairs = dict(zip((*names, "gradient_norm"), sums.astype("float64"), strict=False))
+    counts = [pairs.pop(name) for name in names if isinstance(name, int)]
+    values = {name: float(losses.mean(*pair)) for name, pair in pairs.items()}
+    weights = objective.loss_weights.items()
+    loss = sum(factor * values[name] for name, factor in weights)
+    return {
+        "loss": loss,
+        **values,
+        **(summary.compute(values, counts) if summary else {}),
+    }
+
+
+# --- What each row of an update hands to the same row of the next -----------------------
+
+
+def _row_state(objective, model, batch_size: int) -> dict[str, keras.Variable]:
+    """Variables float32 [batch_size, *shape] by name, at first zeros.
+
+    They are in the checkpoints, so that a resumed run continues with them.
+    """
+    shapes = objective.state.shapes(model.encoder.config) if objective.state else {}
+    with layers.name_scopes("training"):
+        return {
+            name: keras.Variable(
+                "zeros", (batch_size, *shape), "float32", trainable=False, name=name
+            )
+            for name, shape in shapes.items()
+        }
+
+
+def _with_parts(wholes: Sequence, number, parts: Sequence) -> list:
+    """Puts the part of a micro-batch, [rows, ...], into each [micro-batches, rows, ...]."""
+    return [
+        tf.tensor_scatter_nd_update(whole, [[number]], part[tf.newaxis])
+        for whole, part in zip(wholes, parts, strict=True)
+    ]

@@ -7,10 +7,11 @@ to the `checkpoint` state file. Weights are saved under the released names, Adam
 A bundle is written under a temporary name and renamed, its `.index` last: a bundle whose
 `.index` has its final name is complete, whenever the process was killed.
 
-Hugging Face's model.safetensors and OpenAI's params_*.npy can be read as well, under the
-released names.
+Hugging Face's model.safetensors can be read as well, under the released names.
 """
 
+import collections
+import dataclasses
 import hashlib
 import os
 import re
@@ -20,19 +21,21 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from training.backend import tf
-from training.storage import lease, load_report, run_folder
+from training.storage import lease, run_folder
 from errors import UserError
 from modeling.architectures import config
-from modeling.architectures import table as architectures
 from text.files import anywhere, local
-from training.interchange import bilm, hugging_face, networks, openai, table
+from training.interchange import bilm, hugging_face, networks, table
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-_OTHERS = (hugging_face, openai, bilm)  # formats of other libraries
+_OTHERS = (hugging_face, bilm)  # formats of other libraries
 
 # What Hugging Face and the releases of BERT, ALBERT and XLNet call the config of a model.
 _CONFIGS = "bert_config.json", "config.json", "albert_config.json", "xlnet_config.json"
+_LAYER = re.compile(r"(layer|block)_\d+")
+_SLOT = re.compile(r".*(?:(/adam_)[mv]|(/adagrad)|(_slot_)v[rc]?)$")
+_MOST_UNUSED = 8  # names on the console; of more, only what they begin with
 
 # --- Reading -------------------------------------------------------------------------
 
@@ -43,8 +46,7 @@ def resolve(path: str) -> str:
     Args:
         path: a prefix, the path of one of a bundle's files, or a directory. A directory
             means, in this order, the best checkpoint that early stopping kept there, the
-            newest in its state file, its only bundle, its model.safetensors, or its
-        params_shapes.json.
+            newest in its state file, its only bundle, or its model.safetensors.
     Returns:
         A prefix, or the path of a file of another format.
     Raises:
@@ -165,18 +167,67 @@ def _damaged(prefix: str, error: Exception) -> UserError:
     )
 
 
+# --- Loading --------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadReport:
+    """Which variables a checkpoint set, and what was left over on either side."""
+
+    source: str
+    matched: list[str]
+    initial: list[str]  # variables of the model that the checkpoint does not have
+    unused: list[str]  # entries of the checkpoint that the model does not have
+
+    def __str__(self) -> str:
+        total = len(self.matched) + len(self.initial)
+        lines = [f"{self.source}: {len(self.matched)} of {total} variables matched"]
+        for title, names, most in (
+            ("left at their initial value", self.initial, len(self.initial)),
+            ("unused in the checkpoint", self.unused, _MOST_UNUSED),
+        ):
+            if names:
+                lines.append(f"  {title} ({len(names)}): {grouped(names, most)}")
+        return "\n".join(lines)
+
+
+def grouped(names: Collection[str], most: int | None = None) -> str:
+    """Names in one line.
+
+    Args:
+        most: if there are more, what the names begin with instead.
+    """
+    found = groups(names)
+    if most and len(found) > most:
+        found = groups(names, lambda name: re.sub("([/.]).*", r"\1*", name))
+    return ", ".join(found)
+
+
+def groups(names, folded=lambda name: _LAYER.sub(r"\1_*", name)) -> list[str]:
+    """Names, in which layers, and an optimizer's slots, are folded together."""
+    weights = [name for name in sorted(names) if not _SLOT.match(name)]
+    number = collections.Counter(map(folded, weights))
+    parts = [name if n == 1 else f"{name} x {n}" for name, n in number.items()]
+    slots = collections.Counter(
+        "*/adagrad" if slot[2] else f"*{slot[1] or slot[3]}*"
+        for slot in map(_SLOT.match, names)
+        if slot
+    )
+    return parts + [f"{name} x {n}" for name, n in slots.items()]
+
+
 def load(
     variables: Mapping[str, object],
     path: str,
     required: str | tuple[str, ...] | None = None,
     scope: str = "",
-) -> load_report.LoadReport:
+) -> LoadReport:
     """Sets variables from the checkpoint's entries of the same names.
 
     Nothing is set unless everything fits. Entries without a variable (another head,
     optimizer slots, global_step) are ignored and reported.
 
-    Args, Raises: see `match`.
+    Args: see `match`.
     """
     report = match(variables, path, required, scope)
     for name, value in read(report.source, report.matched).items():
@@ -189,7 +240,7 @@ def match(
     path: str,
     required: str | tuple[str, ...] | None = None,
     scope: str = "",
-) -> load_report.LoadReport:
+) -> LoadReport:
     """Compares variables with the checkpoint's entries of the same names; sets nothing.
 
     Args:
@@ -206,7 +257,7 @@ def match(
     prefix = resolve(path)
     shapes = shapes_of(prefix)
     networks.check_wanted(prefix, shapes, variables)
-    report = load_report.LoadReport(
+    report = LoadReport(
         source=prefix,
         matched=sorted(variables.keys() & shapes),
         initial=sorted(variables.keys() - shapes),
@@ -223,10 +274,10 @@ def match(
     if missing or not report.matched:
         what = "all variables of the model"
         if report.matched:
-            what = _first(load_report.groups(missing), 4, ", ")
+            what = _first(groups(missing), 4, ", ")
         advice = (
             "check that it is the right checkpoint and bert_config_file; it contains "
-            f"{load_report.grouped(shapes, 4) or 'nothing'}"
+            f"{grouped(shapes, 4) or 'nothing'}"
         )
         if missing and not any(name.startswith(scope) for name in missing):
             advice = networks.advice(missing, shapes) or (
@@ -275,8 +326,6 @@ def read_config(path: str) -> config.EncoderConfig:
 
     Args:
         path: a bert_config.json, a Hugging Face config.json, or a directory with one.
-    Raises:
-        UserError: it does not exist, cannot be read, or is not the config of a BERT.
     """
     folder = path
     if tf.io.gfile.isdir(path):
@@ -284,10 +333,14 @@ def read_config(path: str) -> config.EncoderConfig:
     if not tf.io.gfile.exists(path):
         if folder != path and (released := bilm.find(folder)):
             bilm.shapes(released)  # refuses it
+        if folder != path and hugging_face.find(folder):
+            path = os.path.join(folder, "config.json")
+            remedy = "copy it from where the model is from, or pass --bert_config_file"
+            raise UserError(f"{path}: no such file; {remedy}")
         raise UserError(f"{path}: no such file; pass --bert_config_file")
     try:
         with anywhere.access(path):
-            return config.read(path, architectures.config_from_dict, tf.io.gfile.GFile)
+            return config.read(path, table.config_from_json, tf.io.gfile.GFile)
     except ValueError as error:
         raise UserError(str(error)) from error
 
@@ -393,11 +446,7 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray]] | None:
 def check_complete(
     prefix: str, variables: Mapping[str, object], tensors: Mapping[str, np.ndarray]
 ) -> None:
-    """Refuses to resume from a checkpoint that is not from exactly this model.
-
-    Raises:
-        UserError: lists variables that are missing and shapes that differ.
-    """
+    """Refuses to resume from a checkpoint that is not from exactly this model."""
     needed = variables.keys() | {"global_step"}
     problems = [f"{name} is missing" for name in sorted(needed - tensors.keys())]
     shapes = {name: value.shape for name, value in tensors.items()}

@@ -61,11 +61,7 @@ def compare(one: str, other: str) -> bool:
 def averaged(
     tensors: Sequence[Mapping[str, np.ndarray]], prefixes: Sequence[str]
 ) -> Mapping[str, np.ndarray]:
-    """The mean of checkpoints, computed in float64.
-
-    Raises:
-        UserError: they do not have the same names and shapes.
-    """
+    """The mean of checkpoints, computed in float64."""
     first = tensors[0]
     if len(tensors) == 1:
         return first

@@ -8,7 +8,7 @@ from training.storage import checkpoint, run_folder
 from errors import UserError
 from serving import checksums, predictor
 from text.files import anywhere
-from text.tokenizers import kinds
+from text.tokenizers.table import find_vocabulary
 
 
 def is_export(path: str) -> bool:
@@ -19,7 +19,7 @@ def is_export(path: str) -> bool:
 def vocabulary_of(export: str) -> str | None:
     """The folder of an export's vocabulary, if it has one."""
     assets = os.path.join(export, predictor.TEXT, "assets")
-    return assets if kinds.find_vocabulary(assets) else None
+    return assets if find_vocabulary(assets) else None
 
 
 def unpack(export: str, folder: str) -> None:
@@ -27,8 +27,6 @@ def unpack(export: str, folder: str) -> None:
 
     Args:
         export: a folder with export.json.
-    Raises:
-        UserError: the export is incomplete or damaged.
     """
     described = predictor.read_description(os.path.join(export, predictor.DESCRIPTION))
     with anywhere.access(export):

@@ -83,11 +83,7 @@ class _Lease:
 
 
 def check_held() -> None:
-    """Call it before writing a checkpoint; renews what `held` noted.
-
-    Raises:
-        UserError: another training has taken over the directory.
-    """
+    """Call it before writing a checkpoint; renews what `held` noted."""
     for lease in _leases:
         # A process that took over and was then refused has left no lease.
         if (found := lease.read()) and not lease.is_ours():

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from training.backend import tf
-from training.storage import run_settings
 from errors import UserError
 from text.files import anywhere, local, protected, sources
 from text.tokenizers import recorded_settings
@@ -30,12 +29,10 @@ TASK, TEXT = recorded_settings.TASK, recorded_settings.TEXT
 RESULTS = "eval_results.txt"  # as in the release; the same as JSON:
 RESULTS_JSON = "eval_results.json"
 MISTAKES = "mistakes.html"
-# How a student compares with its teacher.
-DISTILLATION, DISTILLATION_JSON = "distillation.html", "distillation.json"
 OUTCOME, SEARCH = "outcome.json", "search.json"  # of one run of a search, of all
-# Folders of a run: held-out values for TensorBoard, the runs of a search, what a student
-# learns from, and the one that learned from no teacher.
-EVAL, RUNS, TEACHER, ALONE = "eval", "runs", "teacher", "without_teacher"
+# Folders of a run: held-out values for TensorBoard, the runs of a search, and what a
+# student learns from.
+EVAL, RUNS, TEACHER = "eval", "runs", "teacher"
 SKIPPED_BATCH = "skipped_batch.npz"
 RECORD = protected.RUN_RECORD
 # The files of a checkpoint, in the order in which they appear: .index completes it.
@@ -44,24 +41,8 @@ PARTS = (".data-00000-of-00001", ".index")
 _CHECKPOINT = "model.ckpt-"
 _STATE = "checkpoint"
 SETTINGS = "run.json"
-_OF_EVERY_RUN = "max_seq_length"  # a setting that only this program's runs note
 LEASE = ".run~bert~lease"  # on file systems without locks
-# What earlier versions, which kept no record, wrote into the folder of a run.
-_EARLIER = {
-    _STATE,
-    SETTINGS,
-    METRICS,
-    EVALUATIONS,
-    CURVES,
-    RESULTS_JSON,
-    RESULTS,
-    MISTAKES,
-    OUTCOME,
-    SEARCH,
-    TASK,
-    *(f"{name}.tf_record.json" for name in ("train", "eval", "predict")),
-}
-
+_LONGEST_VALUE = 80  # of a list in an error
 
 # --- Checkpoints by name -------------------------------------------------------------
 
@@ -132,10 +113,8 @@ def _state(directory):
 
 
 def check_subfolders(directory: str) -> None:
-    """Raises:
-    UserError: a file has the name of a folder that runs make there.
-    """
-    for name in (EVAL, BEST, RUNS, TEACHER, ALONE):
+    """Refuses a file that has the name of a folder that runs make there."""
+    for name in (EVAL, BEST, RUNS, TEACHER):
         path = os.path.join(directory, name)
         with anywhere.access(path):
             if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
@@ -155,26 +134,7 @@ def made(directory: str) -> set[str]:
     that add to the record at once may lose an entry: its file then counts as the user's.
     """
     record = anywhere.read_json(os.path.join(directory, RECORD))
-    if isinstance(record, list):
-        return set(map(str, record))
-    # Otherwise it may be from an earlier version, which kept no record.
-    if _is_best(directory):
-        run = os.path.dirname(directory)
-        if not (evaluations(run) and EVALUATIONS in made(run)):
-            return set()
-    else:
-        settings = anywhere.read_json(os.path.join(directory, SETTINGS))
-        if not isinstance(settings, dict) or _OF_EVERY_RUN not in settings:
-            return set()
-    checkpoints = re.findall(
-        r'^all_model_checkpoint_paths: "(.*)"', _state(directory), re.M
-    )
-    names = {os.path.basename(path) for path in checkpoints}
-    return names | ({_STATE} if _is_best(directory) else _EARLIER)
-
-
-def _is_best(directory):
-    return os.path.basename(directory) == BEST
+    return set(map(str, record)) if isinstance(record, list) else set()
 
 
 def made_steps(directory: str) -> list[int]:
@@ -255,9 +215,6 @@ def write_file(path: str, content: str | bytes) -> None:
 
     A user's file of that name is renamed first; if it already has this content, it stays
     and nothing is written.
-
-    Raises:
-        UserError: the disk is full or not writable.
     """
     content = content.encode() if isinstance(content, str) else content
     directory, name = os.path.split(path)
@@ -364,9 +321,6 @@ def note_settings(
     """Notes the settings with which a run begins, or checks it against them.
 
     A resumed run is from then on also checked against settings that it had not noted.
-
-    Raises:
-        UserError: see `check_settings`.
     """
     check_settings(directory, settings, defaults)
     began = noted_settings(directory)
@@ -402,7 +356,7 @@ def check_settings(
             "it away to continue from them, or choose another output_dir"
         )
     check_script(directory, settings)
-    if began and (changed := run_settings.changes(began, settings, defaults)):
+    if began and (changed := changes(began, settings, defaults)):
         raise UserError(
             f"{directory} contains a run that began with other settings: "
             f"{'; '.join(changed)}; choose another output_dir (--init_checkpoint="
@@ -412,15 +366,49 @@ def check_settings(
 
 
 def check_script(directory: str, settings: Mapping) -> None:
-    """Raises:
-    UserError: the folder contains a run of another script than that of these settings.
-    """
+    """Refuses a folder with a run of another script than that of these settings."""
     began = noted_settings(directory)
-    # Earlier versions noted the task only here.
-    noted = anywhere.read_json(os.path.join(directory, TASK)) if began else None
-    task = {"task": noted.get("task")} if isinstance(noted, dict) else {}
-    was, now = run_settings.script(task | began), run_settings.script(settings)
+    was, now = _script(began), _script(settings)
     if was and now and was != now:
         raise UserError(
             f"{directory}: contains a run of {was}; choose another --output_dir"
         )
+
+
+def _script(settings: Mapping) -> str | None:
+    """The script or the task that noted these settings; None if they do not tell."""
+    if "input_file" in settings:
+        return "run_pretraining.py"
+    if "max_target_length" in settings:
+        return "run_text_to_text.py"
+    task = settings.get("task")
+    return f"the task {task}" if isinstance(task, str) else None
+
+
+def changes(
+    began: Mapping, settings: Mapping, defaults: Mapping | None = None
+) -> list[str]:
+    """Describes each setting that differs; see `check_settings`."""
+    was = {**(defaults or {}), **began}
+    return [
+        _change(name, was.get(name), value)
+        for name, value in sorted(settings.items())
+        if was.get(name) != value
+    ]
+
+
+def _change(name, was, now):
+    if _is_digest(was) or _is_digest(now):  # meaningless to a person
+        return f"{name.removesuffix('_sha256')} has changed"
+    was, now = (_shown(name, value) for value in (was, now))
+    return f"{name} was {was} and is now {now}" if was != now else f"{name} has changed"
+
+
+def _shown(name, value):
+    if isinstance(value, list) and len(repr(value)) > _LONGEST_VALUE:
+        return f"{len(value)} {'files' if name == 'input_file' else 'values'}"
+    return repr(value)
+
+
+def _is_digest(value):
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None

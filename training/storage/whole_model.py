@@ -3,33 +3,31 @@
 import functools
 
 from training.backend import keras
-from training.storage import checkpoint, checkpoint_contents, load_report
+from training.storage import checkpoint, checkpoint_contents
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from modeling.architectures.t5_decoder import TextToTextModel
+from modeling.architectures.t5.t5_decoder import TextToTextModel
 from modeling.objectives.sentence_pairs import PretrainingModel
 from training.interchange import networks
-from training.interchange.names import Names
+from training.interchange.adapter import Adapter
 
 
 def check(
-    prefix: str, config: EncoderConfig, names: Names | None
-) -> load_report.LoadReport:
+    prefix: str, config: EncoderConfig, adapter: Adapter | None
+) -> checkpoint.LoadReport:
     """Compares a checkpoint with the network of its config.
 
     Args:
-        names: those of a checkpoint in Hugging Face's layout.
-    Raises:
-        UserError: it is incomplete or does not match the config.
+        adapter: that of a checkpoint in Hugging Face's layout.
     """
     model = network(config)
     encoder = model.encoder
     # If there are several, the head may be another's.
     several = networks.networks_in(checkpoint.shapes_of(prefix))
     checked = encoder if several else model
-    variables = {variable.path: variable for variable in checked.variables}
+    variables = {variable.path: variable for variable in checked.weights}
     required = encoder.required
-    if config.has_decoder:
+    if "decoder" in config.capabilities:
         # All of the decoder, or nothing: the encoder of another model.
         paths = (variable.path for variable in model.weights)
         own = tuple(path for path in paths if not path.startswith(encoder.scope))
@@ -41,9 +39,9 @@ def check(
         for name in report.unused
         if name.startswith(encoder.scope)
         and not checkpoint_contents.of_training(name)
-        or names
-        and not names.of_released(name)
-        and not names.is_implied(name)
+        or adapter
+        and not adapter.of_released(name)
+        and not adapter.is_implied(name)
     ]
     if odd:
         raise UserError(
@@ -57,6 +55,6 @@ def check(
 def network(config: EncoderConfig) -> keras.layers.Layer:
     """A network with the variables of a pre-trained model, of which only shapes exist."""
     with keras.StatelessScope(initialize_variables=False):
-        if config.has_decoder:
+        if "decoder" in config.capabilities:
             return TextToTextModel(config)
         return PretrainingModel(config)

@@ -1,0 +1,1 @@
+"""ELMo: LSTMs in both directions, and the characters that the release reads."""

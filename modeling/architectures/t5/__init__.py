@@ -1,0 +1,1 @@
+"""T5: an encoder, and the decoder that reads it."""

@@ -1,0 +1,1 @@
+"""XLNet: relative attention in two streams, with memory."""

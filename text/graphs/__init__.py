@@ -1,0 +1,1 @@
+"""Does what text/ does in TensorFlow graphs, for SavedModels: tokenizes, packs, answers."""

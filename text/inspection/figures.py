@@ -1,0 +1,88 @@
+"""Defines the building blocks of record statistics: sums over rows, text lines, plots."""
+
+import abc
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from text.tokenizers.vocabulary import Vocabulary
+
+_MOST_TOKENS = 25  # of a plot
+# How many standard deviations count as chance: one set of records in two million is
+# reported without cause.
+DEVIATIONS = 5
+
+
+class Histogram(NamedTuple):
+    """How many records (`counts`) have the values 0, 1, 2 ... of something."""
+
+    title: str
+    counts: np.ndarray
+    unit: str
+    note: str
+
+
+class Bars(NamedTuple):
+    """Shares by name: rows of (name, share, text)."""
+
+    title: str
+    rows: list[tuple[str, float, str]]
+    note: str
+
+
+class RunningSums(abc.ABC):
+    """Sums over records, whose size does not depend on the number of records."""
+
+    @abc.abstractmethod
+    def add(self, batch: dict[str, np.ndarray], text, options) -> None:
+        """Adds a batch that breaks no rule, its `inspector.Unmasked`, and its
+        `RowOptions`.
+        """
+
+    @abc.abstractmethod
+    def lines(self) -> list[tuple[str, str]]:
+        """The sums in words: (name, value)."""
+
+    @abc.abstractmethod
+    def plots(self) -> list[Histogram | Bars]:
+        """The sums as pictures."""
+
+    def implausible(self) -> Iterator[tuple[str, str]]:
+        """Yields (rule, what was found) for sums that chance does not explain."""
+        yield from ()
+
+
+def count(counts: np.ndarray, values: np.ndarray) -> None:
+    """Adds to `counts` how often each of its indices is among `values`."""
+    counts += np.bincount(values.astype(np.int64), minlength=len(counts))
+
+
+def percents(shares) -> str:
+    return " / ".join(f"{share:.1%}" for share in shares)
+
+
+def mean(counts: np.ndarray) -> float:
+    """The mean of values 0, 1, 2 ... that occur `counts` times."""
+    return float(counts @ np.arange(len(counts)) / max(1, counts.sum()))
+
+
+def median(counts: np.ndarray) -> int:
+    """The median of values 0, 1, 2 ... that occur `counts` times."""
+    return int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
+
+
+def most_frequent_tokens(
+    title: str, counts: np.ndarray, vocabulary: Vocabulary, note: str
+) -> Bars:
+    """The tokens with the largest counts, largest first, without those that are 0."""
+    total = counts.sum()
+    order = np.argsort(-counts, kind="stable")[:_MOST_TOKENS]
+    shares = [(vocabulary.tokens[id], counts[id] / total) for id in order if counts[id]]
+    return Bars(title, [(name, n, f"{n:.2%}") for name, n in shares], note)
+
+
+def lengths(title: str, counts: np.ndarray, unit: str = "tokens") -> Histogram:
+    """A histogram of lengths, with mean and median."""
+    note = f"mean {mean(counts):.1f}, median {median(counts)}"
+    return Histogram(title, counts, unit, note)

@@ -1,0 +1,89 @@
+"""Lists the kinds of rows and masks by name.
+
+A new kind is a file and a row here, and the same in text/inspection.
+"""
+
+import dataclasses
+
+import options
+from errors import UserError
+from text.instances.contiguous import Contiguous, ContiguousOptions
+from text.instances.electra_segments import ElectraSegments
+from text.instances.full_sentences import DocSentences, FullSentences
+from text.instances.instances import Instances, RecordOptions
+from text.instances.masking import MasksInTraining, StaticMasks
+from text.instances.pairs import PairOptions, Pairs
+from text.instances.sentence_order import SentenceOrder
+from text.records.descriptions import Description
+
+INSTANCES = {
+    "pairs": Pairs,
+    "full_sentences": FullSentences,
+    "doc_sentences": DocSentences,
+    "sentence_order": SentenceOrder,
+    "electra": ElectraSegments,
+    "contiguous": Contiguous,
+}
+MASKS = {"static": StaticMasks, "dynamic": MasksInTraining}
+
+
+@dataclasses.dataclass(frozen=True)
+class RowOptions(PairOptions, ContiguousOptions, RecordOptions):
+    """Records. The kind of rows and what they contain."""
+
+    instances: str = options.field(
+        "pairs",
+        choices=INSTANCES,
+        help="The kind of record. pairs: two spans and whether the second follows the "
+        "first, as in the release. full_sentences: as many sentences as fit, across "
+        "documents, for run_pretraining.py --objective=masked_lm; doc_sentences: the same "
+        "within a document. Rows of these two are the same in every pass. sentence_order: "
+        "two consecutive spans and whether they are swapped, as in ALBERT. electra: "
+        "sentences of a document in one segment or two, as in ELECTRA. contiguous: rows "
+        "that continue those of the batch before, for a model with memory, as in XLNet.",
+    )
+    masking: str = options.field(
+        "static",
+        choices=MASKS,
+        help="static: choose the tokens to predict now, as in the release. dynamic: leave "
+        "that to run_pretraining.py, which chooses new ones every epoch, by these flags.",
+    )
+
+    @classmethod
+    def of(cls, description: Description) -> "RowOptions":
+        """The flags of described records; missing ones have their defaults."""
+        flags = dict(description.flags)
+        for name in ("max_seq_length", "max_predictions_per_seq"):
+            if (size := getattr(description, name)) is not None:
+                flags[name] = size
+        for name, table in (("instances", INSTANCES), ("masking", MASKS)):
+            if flags.get(name, getattr(cls, name)) not in tuple(
+                table
+            ):  # or a list, say
+                raise UserError(
+                    f"{description.path}: was made with --{name}={flags[name]}; this "
+                    f"version supports {', '.join(table)}"
+                )
+        names = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in flags.items() if name in names})
+
+    @classmethod
+    def of_release(cls, sentence_task: str, **sizes) -> "RowOptions":
+        """The flags of records that BERT's or ALBERT's release wrote.
+
+        Args:
+            sentence_task: what their labels are about; see `Instances`.
+        """
+        if sentence_task == "sentence_order":
+            return _AlbertRows(instances="sentence_order", ngram=3, **sizes)
+        return cls(**sizes)
+
+    def make(self) -> Instances:
+        """The rows that these flags ask for."""
+        return INSTANCES[self.instances](self, MASKS[self.masking](self))
+
+
+class _AlbertRows(RowOptions):
+    """The flags of records that ALBERT's release wrote."""
+
+    pairs_lone_sentences = True

@@ -1,0 +1,118 @@
+"""Declares what a kind of vocabulary is: which files it has, and what is made of them."""
+
+import abc
+import os
+from collections.abc import Mapping
+
+from text.files import sources
+from text.tokenizers import tokenizer_json
+from text.tokenizers.tokenizer import Tokenizer
+from text.tokenizers.vocabulary import Vocabulary
+
+# What tokenizer_config.json calls a tokenizer that tokenizer.json alone describes.
+_GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+
+
+def hugging_face_classes(*names: str) -> tuple[str | None, ...]:
+    """What tokenizer_config.json may call the tokenizers of these classes."""
+    return None, *names, *(f"{name}Fast" for name in names), *_GENERIC_CLASSES
+
+
+class Kind(abc.ABC):
+    """A kind of vocabulary, with its tokenizer.
+
+    Attributes:
+        graph: "module:Class" of the same in a TensorFlow graph, a `GraphTokenizer` that is
+            made from a tokenizer and a folder for the files that a SavedModel includes.
+        learner: "module:Class" of the `Learner` of such vocabularies, if there is one.
+        tokenizer: the class of its tokenizers.
+        vocabulary_file: the name of its file, or of the first of its files.
+        hugging_face_classes: what tokenizer_config.json calls such tokenizers; None if it
+            may leave that open.
+        text_flags: the `TokenizerOptions` that change the ids.
+    """
+
+    tokenizer: type[Tokenizer]
+    vocabulary_file: str
+    hugging_face_classes: tuple[str | None, ...] = ()
+    text_flags: tuple[str, ...] = ()
+
+    def __init__(self, graph: str, learner: str | None = None):
+        self.graph = graph
+        self.learner = learner
+
+    # --- Which files are of this kind ------------------------------------------------
+
+    @abc.abstractmethod
+    def reads(self, vocab_file: str) -> bool:
+        """Whether a vocabulary file is of this kind.
+
+        Its name decides, or, if it exists and kinds share the name, its content.
+        """
+
+    def reads_json(self, content: Mapping) -> bool:
+        """Whether what `tokenizer_json.read` returns is of this kind."""
+        return False  # a kind that Hugging Face does not have
+
+    def find(self, folder: str) -> str | None:
+        """The vocabulary of this kind in the folder of a checkpoint, if there is one."""
+        if path := self.find_own_file(folder):
+            return path
+        path = tokenizer_json.path_in(folder)
+        is_one = tokenizer_json.is_path(path)
+        return path if is_one and self.reads_json(tokenizer_json.read(path)) else None
+
+    def find_own_file(self, folder: str) -> str | None:
+        """Like `find`, of the files that this kind writes."""
+        path = os.path.join(folder, self.vocabulary_file)
+        return path if sources.exists(path) else None
+
+    # --- What they contain -----------------------------------------------------------
+
+    @abc.abstractmethod
+    def load(self, vocab_file: str, options) -> Tokenizer:
+        """Makes the tokenizer for a file and the `TokenizerOptions`."""
+
+    @abc.abstractmethod
+    def load_vocabulary(self, vocab_file: str) -> Vocabulary:
+        """Reads the vocabulary alone."""
+
+    @abc.abstractmethod
+    def parse(self, content: bytes) -> list[str]:
+        """The tokens by id that a `vocabulary_file` contains; ValueError if it is not
+        one.
+        """
+
+    def read_files(self, vocab_file: str) -> dict[str, bytes]:
+        """The files of a vocabulary by name; a tokenizer.json may stand for them."""
+        with sources.opened(vocab_file) as file:
+            return {self.vocabulary_file: file.read()}
+
+    # --- Flags -----------------------------------------------------------------------
+
+    def resolved(self, options, vocab_file: str) -> Mapping[str, object]:
+        """The values of the `TokenizerOptions` that are left open, by name."""
+        lowers, strips = options.do_lower_case is not False, options.strip_accents
+        return {
+            "do_lower_case": lowers,
+            "strip_accents": lowers if strips is None else strips,
+            "split_cjk": options.split_cjk is not False,
+        }
+
+    def hugging_face_settings(self, config: Mapping) -> Mapping[str, object]:
+        """The `Tokenizer.settings` that a tokenizer_config.json asks for; None for open
+        ones.
+        """
+        lowers, strips = config.get("do_lower_case"), config.get("strip_accents")
+        # An uncased one may leave it open, and then the vocabulary decides; see `load`.
+        return {
+            "do_lower_case": lowers,
+            "strip_accents": False if strips is None and lowers is False else strips,
+            "split_cjk": config.get("tokenize_chinese_chars"),
+        }
+
+    # --- Other tokens ----------------------------------------------------------------
+
+    def with_tokens(self, tokenizer: Tokenizer, tokens: list[str]) -> Tokenizer | None:
+        """A tokenizer with these tokens; None if no words can be added to this kind."""
+        return None

@@ -1,0 +1,402 @@
+"""Exports of pre-trained networks, which answer a text.
+
+What an objective's `Exporter` calls the form of the answers is a class of EXPORTS.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from training import metrics
+from training.backend import tf
+from training.run import loop
+from modeling.architectures.config import EncoderConfig
+from modeling.architectures.network import Network
+from modeling.objectives.next_token import LastTokenModel
+from modeling.objectives.replaced_tokens import DiscriminatorModel
+from modeling.objectives.text_to_text import Generation
+from serving import export, forms
+from text.graphs import as_text_graph, masks_graph
+from text.graphs.packing_graph import pack
+from text.graphs.row_chunks import run_in_chunks
+from text.instances import packing
+from text.records import rows
+from text.tasks import as_text, masks
+from text.tokenizers.tokenizer import Tokenizer
+
+_TOP_K = 5
+_MOST_NUMBERS = 1 << 26  # probabilities of one part
+_CHECKED = 2  # samples whose outputs of the network alone are compared
+_LONG = "one of many words " * 200
+
+
+class Wanted(NamedTuple):
+    """What an export is made with.
+
+    Attributes:
+        tokenizer: of the training's rows.
+        config: of the encoder.
+        max_seq_length: tokens of a row.
+        max_predictions_per_seq: masked tokens of a row, where there are any.
+        dtype: the network's policy, "float32" or "mixed_bfloat16".
+        formats: see `export.Product`.
+    """
+
+    tokenizer: Tokenizer
+    config: EncoderConfig
+    max_seq_length: int
+    max_predictions_per_seq: int
+    dtype: str
+    formats: Sequence[str] = ()
+
+
+class TextExport(abc.ABC):
+    """An export whose serving_default takes `text`, string [b].
+
+    Attributes:
+        form: of the answers; a key of `forms.FORMS`.
+        samples: texts on which it is checked.
+        more: further signatures; see `export.Product`.
+        description: what export.json says besides.
+    """
+
+    form: str
+    samples: Sequence[str]
+    more = {}
+    description = {}
+
+    def __init__(self, trainer: loop.Trainer, wanted: Wanted):
+        self.trainer, self.wanted = trainer, wanted
+        self.tokenizer, self.vocabulary = wanted.tokenizer, wanted.tokenizer.vocabulary
+        self.max_seq_length = wanted.max_seq_length
+        self.model = export.make_model(self.network, trainer.weights)
+
+    @abc.abstractmethod
+    def network(self) -> Network:
+        """Makes the network to export."""
+
+    @abc.abstractmethod
+    def row(self, text: str) -> rows.Row:
+        """A text as the network reads it."""
+
+    @abc.abstractmethod
+    def answers(self, batch: dict[str, np.ndarray]) -> list[dict]:
+        """What must be answered to the samples, whose rows these are."""
+
+    @abc.abstractmethod
+    def serve(self, tokenizer, predict, text) -> dict:
+        """In a graph: the answers to texts; see `export.Product`."""
+
+    @property
+    def layout(self) -> rows.Layout:
+        """Of rows without labels."""
+        return rows.Layout(self.max_seq_length, pad_id=self.vocabulary.pad_id)
+
+    def save(self, output_dir: str) -> str:
+        """Writes the export; returns its folder.
+
+        Raises:
+            UserError: see `export.save`.
+        """
+        packed = self.layout.pack([self.row(text) for text in self.samples])
+        batch = {name: value.astype(np.int32) for name, value in packed.items()}
+        some = {name: value[:_CHECKED] for name, value in batch.items()}
+        product = export.Product(
+            model=self.model,
+            dtype=self.wanted.dtype,
+            config=self.wanted.config,
+            tokenizer=self.tokenizer,
+            layout=self.layout,
+            form=self.form,
+            inputs={"text": "text"},
+            serve=self.serve,
+            more=self.more,
+            description={
+                "task": "Pretraining",
+                **self.description,
+                "global_step": self.trainer.progress.step,
+            },
+            requests=[{"text": text} for text in self.samples],
+            answers=self.answers(batch),
+            batch=some,
+            outputs=export.predict(self.model, some),
+            formats=self.wanted.formats,
+        )
+        return export.save(output_dir, product)
+
+    def best_tokens(self, logits: np.ndarray) -> list[list[dict]]:
+        """The most probable tokens and their probabilities for logits [n, vocab_size]."""
+        tokens, found = self.vocabulary.tokens, []
+        for probabilities in metrics.softmax(logits):
+            # vocab_size may be larger than the vocabulary.
+            order = np.argsort(-probabilities[: len(tokens)], kind="stable")
+            found.append(
+                [
+                    {"token": tokens[id], "probability": float(probabilities[id])}
+                    for id in order[:_TOP_K]
+                    if tokens[id]  # answers have no place for empty lines
+                ]
+            )
+        return found
+
+
+def _best(logits, tokenizer):
+    """In a graph: ids and probabilities of the best tokens, [..., _TOP_K]."""
+    probabilities = tf.nn.softmax(logits)
+    found = tf.math.top_k(probabilities[..., : tokenizer.vocab_size], _TOP_K)
+    return {"ids": found.indices, "probabilities": found.values}
+
+
+class MasksExport(TextExport):
+    """Fills in each [MASK]; the signature `vectors` gives two vectors of a text.
+
+    These are of the last layer: `cls`, and `mean` over all tokens, including [CLS] and
+    [SEP].
+    """
+
+    form = "masks"
+
+    def __init__(self, trainer, wanted):
+        super().__init__(trainer, wanted)
+        texts = (
+            "The {mask} of the {mask} is not known.",
+            "{mask}",
+            "",
+            "Zürich {mask}, ΑΘΗΝΑ {mask}{mask} 東京 {mask} 서울",
+            "one of many {mask} words " * 200,
+        )
+        self.samples = [text.format(mask=self.vocabulary.mask) for text in texts]
+        self._most = wanted.max_predictions_per_seq
+        self.description = {
+            "mask": self.vocabulary.mask,
+            "max_predictions_per_seq": self._most,
+        }
+        self.more = {"vectors": (self._serve_vectors, self._vectors())}
+
+    def network(self):
+        objective = self.trainer.evaluated_as
+        return objective.network(self.wanted.config, dtype=self.wanted.dtype)
+
+    @property
+    def layout(self):
+        positions = {"masked_lm_positions": rows.Field("int64", (self._most,))}
+        pad_id = self.vocabulary.pad_id
+        return rows.Layout(self.max_seq_length, labels=positions, pad_id=pad_id)
+
+    def _packed(self, ids):
+        return packing.pack(self.vocabulary, ids, None, self.max_seq_length)[:2]
+
+    def _masks(self, ids):
+        return [i for i, id in enumerate(ids) if id == self.vocabulary.mask_id]
+
+    def row(self, text):
+        ids, segments = self._packed(masks.encode(self.tokenizer, text))
+        positions = np.zeros(self._most, np.int64)
+        found = self._masks(ids)[: self._most]
+        positions[: len(found)] = found
+        return rows.Row(ids, segments, {"masked_lm_positions": positions})
+
+    def _predict(self, ids, segments, positions):
+        batch = {
+            "input_ids": ids,
+            "segment_ids": segments,
+            "masked_lm_positions": positions,
+        }
+        batch = {name: np.array([values], np.int32) for name, values in batch.items()}
+        return export.predict(self.model, batch)
+
+    def answers(self, batch):
+        # One by one, because rows of a batch have room for a few masks only.
+        return [{"masks": self._filled(text)} for text in self.samples]
+
+    def _filled(self, text):
+        ids, segments = self._packed(masks.encode(self.tokenizer, text))
+        positions = self._masks(ids)
+        if not positions:
+            return []
+        outputs = self._predict(ids, segments, positions)
+        return self.best_tokens(outputs["masked_lm_logits"][0])
+
+    def _vectors(self):
+        """What `vectors` must return for the samples."""
+        pooled = []
+        for text in self.samples:
+            ids, segments = self._packed(self.tokenizer.encode(text))
+            (hidden,) = self._predict(ids, segments, [0])["sequence_output"]
+            place = 0 if self.vocabulary.head else -1
+            pooled.append({"mean": hidden.mean(axis=0), "cls": hidden[place]})
+        return {name: np.stack([each[name] for each in pooled]) for name in pooled[0]}
+
+    def serve(self, tokenizer, predict, text):
+        ids = masks_graph.encode(tokenizer, text)
+        batch = pack(tokenizer, ids, None, self.max_seq_length)
+        is_mask = tf.equal(batch["input_ids"], tokenizer.mask_id)
+        columns = tf.zeros_like(batch["input_ids"]) + tf.range(tf.shape(is_mask)[1])
+        positions = tf.ragged.boolean_mask(columns, is_mask)
+        counts = positions.row_lengths()
+        positions = tf.pad(positions.to_tensor(), [[0, 0], [0, 1]])  # at least one
+        each = tf.shape(positions)[1] * tokenizer.vocab_size  # numbers of a row
+        found = run_in_chunks(
+            lambda part: _best(predict(part)["masked_lm_logits"], tokenizer),
+            batch | {"masked_lm_positions": positions},
+            tf.maximum(_MOST_NUMBERS // each, 1),
+        )
+        exists = tf.sequence_mask(counts, tf.shape(positions)[1] - 1)[..., None]
+        return {
+            "tokens": tf.where(exists, tokenizer.tokens(found["ids"][:, :-1]), ""),
+            "probabilities": tf.where(exists, found["probabilities"][:, :-1], 0.0),
+        }
+
+    def _serve_vectors(self, tokenizer, predict, text):
+        """[CLS] and the mean of the last layer, float32 [b, h]."""
+
+        def pool(part):
+            nowhere = tf.zeros_like(part["input_ids"][:, :1])
+            outputs = predict(part | {"masked_lm_positions": nowhere})
+            hidden, mask = outputs["sequence_output"], part["input_mask"]
+            weights = tf.cast(mask, tf.float32)[..., None]
+            mean = tf.reduce_sum(hidden * weights, axis=1)
+            mean /= tf.reduce_sum(weights, axis=1)
+            if tokenizer.head:
+                return {"mean": mean, "cls": hidden[:, 0]}
+            last = tf.reduce_sum(mask, axis=1) - 1
+            return {"mean": mean, "cls": tf.gather(hidden, last, axis=1, batch_dims=1)}
+
+        ids = tokenizer.encode(text)
+        return run_in_chunks(pool, pack(tokenizer, ids, None, self.max_seq_length))
+
+
+class NextTokenExport(TextExport):
+    """The most probable next tokens; of a text that does not fit, it reads the end."""
+
+    form = "next"
+    samples = ("The meaning of the", "", "Zürich ΑΘΗΝΑ, 東京 서울", _LONG)
+
+    def network(self):
+        return LastTokenModel(self.wanted.config, dtype=self.wanted.dtype)
+
+    def row(self, text):
+        ids = self.tokenizer.encode(text)[1 - self.max_seq_length :]
+        return rows.Row([self.vocabulary.cls_id, *ids], [0] * (len(ids) + 1), {})
+
+    def answers(self, batch):
+        logits = export.predict(self.model, batch)["next_token_logits"]
+        return [{"tokens": tokens} for tokens in self.best_tokens(logits)]
+
+    def serve(self, tokenizer, predict, text):
+        ids = tokenizer.encode(text)[:, 1 - self.max_seq_length :]
+        starts = tf.fill([tf.shape(text)[0], 1], tokenizer.cls_id)
+        ids = tf.concat([starts, tf.cast(ids, tf.int32)], axis=1)
+        padded = ids.to_tensor(tokenizer.pad_id)
+        mask = tf.sequence_mask(ids.row_lengths(), tf.shape(padded)[1], tf.int32)
+        batch = {
+            "input_ids": padded,
+            "input_mask": mask,
+            "segment_ids": tf.zeros_like(padded),
+        }
+        found = run_in_chunks(
+            lambda part: _best(predict(part)["next_token_logits"], tokenizer), batch
+        )
+        return {
+            "tokens": tokenizer.tokens(found["ids"]),
+            "probabilities": found["probabilities"],
+        }
+
+
+class ReplacedExport(TextExport):
+    """Where each token of a text is, and the probability that it was replaced."""
+
+    form = "replaced"
+    samples = ("The chef ate the meal.", "", "Zürich ΑΘΗΝΑ, 東京 서울", _LONG)
+
+    def network(self):
+        return DiscriminatorModel(self.wanted.config, dtype=self.wanted.dtype)
+
+    def row(self, text):
+        ids = self.tokenizer.encode(text)
+        packed = packing.pack(self.vocabulary, ids, None, self.max_seq_length)
+        return rows.Row(*packed[:2], {})
+
+    def answers(self, batch):
+        logits = export.predict(self.model, batch)["discriminator_logits"]
+        found = {
+            "starts": np.full(logits.shape, -1),
+            "ends": np.full(logits.shape, -1),
+            "probabilities": np.zeros(logits.shape, np.float32),
+        }
+        begin = len(self.vocabulary.head)
+        for row, text in enumerate(self.samples):
+            _, starts, ends = self.tokenizer.encode_with_offsets(text)
+            most = min(len(starts), int(batch["input_mask"][row].sum()) - 2)
+            found["starts"][row, :most] = starts[:most]
+            found["ends"][row, :most] = ends[:most]
+            own = logits[row, begin : begin + most]
+            own = np.float32(1.0) / (1.0 + np.exp(-own))
+            found["probabilities"][row, :most] = own
+        return forms.answers(self.form, found, [{"text": t} for t in self.samples])
+
+    def serve(self, tokenizer, predict, text):
+        ids, starts, ends = tokenizer.encode_with_offsets(text)
+        batch = pack(tokenizer, ids, None, self.max_seq_length)
+        logits = run_in_chunks(
+            lambda part: {"logits": predict(part)["discriminator_logits"]}, batch
+        )["logits"]
+        most = tf.maximum(tf.shape(batch["input_ids"])[1] - 2, 0)
+        lengths = tf.minimum(ids.row_lengths(), self.max_seq_length - 2)
+        exists = tf.sequence_mask(lengths, most)
+        begin = len(tokenizer.head)
+        probabilities = tf.sigmoid(logits[:, begin : begin + most])
+        return {
+            "starts": tf.where(exists, starts.to_tensor()[:, :most], -1),
+            "ends": tf.where(exists, ends.to_tensor()[:, :most], -1),
+            "probabilities": tf.where(exists, probabilities, 0.0),
+        }
+
+
+class SpansExport(TextExport):
+    """The sentinels of a text, each with what the model writes after it.
+
+    It writes not more tokens than the targets of pre-training had.
+    """
+
+    form = "text"
+
+    def __init__(self, trainer, wanted):
+        super().__init__(trainer, wanted)
+        texts = (
+            "Returns the {0} of items in the {1}",
+            "",
+            "{0} Zürich ΑΘΗΝΑ, 東京 서울",
+            _LONG,
+        )
+        sentinels = self.vocabulary.sentinels[:2]
+        names = [self.vocabulary.texts[id] for id in sentinels]
+        self.samples = [text.format(*names) for text in texts]
+
+    def network(self):
+        _, length = self.trainer.objective.sizes
+        writer = Generation(length).evaluated_as
+        return writer.network(self.wanted.config, dtype=self.wanted.dtype)
+
+    def row(self, text):
+        ids = self.tokenizer.encode(text)
+        ids, _ = as_text.row(self.vocabulary, ids, self.max_seq_length)
+        return rows.Row(ids, [0] * len(ids), {})
+
+    def answers(self, batch):
+        written = export.predict(self.model, batch)["output_ids"].tolist()
+        return [{"predicted": self.vocabulary.text_of(ids)} for ids in written]
+
+    def serve(self, tokenizer, predict, text):
+        ids = tokenizer.encode(text)
+        batch = as_text_graph.rows(tokenizer, ids, self.max_seq_length)
+        written = run_in_chunks(predict, batch)["output_ids"]
+        return {"predicted": tokenizer.text_of(written)}
+
+
+EXPORTS = {
+    kind.form: kind
+    for kind in (MasksExport, NextTokenExport, ReplacedExport, SpansExport)
+}

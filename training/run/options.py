@@ -1,0 +1,334 @@
+"""The flags of all training scripts.
+
+Declaring them loads neither TensorFlow nor Keras, so that --help answers at once. Methods
+for a run import what they need.
+"""
+
+import dataclasses
+
+import options
+from errors import UserError
+from modeling.optimizers.table import SCHEDULES, OptimizerSettings, optimizers
+from serving import portable
+from text.files import sources
+
+_LOCAL_TPU = "local"  # as TensorFlow calls the TPU of a TPU VM
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions(options.Group):
+    """Training, devices, checkpoints and exports. The release's flags, then ours."""
+
+    bert_config_file: str | None = options.field(
+        None,
+        help="The architecture: a bert_config.json or a Hugging Face config.json. It is "
+        "copied to output_dir, where other tools look for it. By default, the one next to "
+        "--init_checkpoint, or that of the run in --output_dir.",
+        common=True,
+    )
+    output_dir: str = options.field(help="Folder for checkpoints and reports.")
+    init_checkpoint: str | None = options.field(
+        None,
+        help="Weights to start from: prefix, directory, or Hugging Face model. Its "
+        "optimizer slots and step are not used. Ignored if output_dir already holds a "
+        "checkpoint.",
+        identity=True,
+        common=True,
+    )
+    change_network: bool = options.field(
+        False,
+        help="Let what the weights compute differ from the config next to "
+        "--init_checkpoint, such as hidden_act, num_attention_heads or "
+        "attention_direction.",
+    )
+    max_seq_length: int = options.field(
+        128,
+        help="Maximum number of tokens per row.",
+        at_most=options.MOST_TOKENS,
+        at_least=1,
+        identity=True,
+        common=True,
+    )
+    do_train: bool = options.field(False, help="Train.", common=True)
+    do_eval: bool = options.field(False, help="Evaluate at the end.", common=True)
+    do_export: bool = options.field(
+        False,
+        help="Write SavedModels to output_dir/export at the end: raw text in, answers "
+        "out.",
+        common=True,
+    )
+    export_dtype: str = options.field(
+        "float32",
+        choices=("float32", "mixed_bfloat16"),
+        help="Type of the matrix products in the export.",
+    )
+    export_formats: list[str] = options.field(
+        [],
+        help="Also write the network in any of these formats: "
+        f"{', '.join(portable.FORMATS)}. Each needs its requirements/*.txt.",
+    )
+    eval_batch_size: int = options.field(
+        8, help="Rows per evaluation batch.", at_most=options.MOST_ROWS, at_least=1
+    )
+    save_checkpoints_steps: int = options.field(
+        1000, help="Updates between checkpoints.", at_least=1
+    )
+    iterations_per_loop: int = options.field(
+        1000, help="Maximum number of updates between returns to Python.", at_least=1
+    )
+    use_tpu: bool = options.field(False, help="Same as --distribution=tpu.")
+    tpu_name: str | None = options.field(
+        None,
+        help="The TPU's name or grpc:// address, if it is on another machine; files must "
+        "then be on gs://. By default, the TPU of this machine ('local').",
+    )
+    tpu_zone: str | None = options.field(None, help="The TPU's zone.")
+    gcp_project: str | None = options.field(None, help="The TPU's project.")
+    master: str | None = options.field(
+        None, help="The TPU's address, if --tpu_name is not given."
+    )
+    num_tpu_cores: int = options.field(
+        8, help="Has no effect: the TPU reports its number of cores."
+    )
+
+    distribution: str = options.field(
+        "one",
+        choices=("one", "mirrored", "multi_worker", "tpu"),
+        help="one: a single device. mirrored: all GPUs of this host. multi_worker: the "
+        "hosts in TF_CONFIG, which share output_dir. tpu: a TPU.",
+    )
+    gradient_accumulation_steps: int = options.field(
+        1, help="Micro-batches per update on every replica; saves memory.", at_least=1
+    )
+    recompute: bool = options.field(
+        False,
+        help="Keep only the outputs of each layer for the gradients and compute the rest "
+        "again; saves memory, for one more forward pass per update.",
+    )
+    dtype: str = options.field(
+        "float32",
+        choices=("float32", "mixed_bfloat16"),
+        help="Type of the matrix products; weights are always float32.",
+        identity=True,
+    )
+    xla: bool = options.field(False, help="Compile with XLA.")
+    deterministic: bool | None = options.field(
+        None,
+        help="Make GPUs compute the same bits every time, which is slower. CPUs and TPUs "
+        "always do.",
+    )
+    allow_tf32: bool = options.field(
+        False,
+        help="Let GPUs round the factors of float32 matrix products to TF32, which is "
+        "faster but keeps only 10 of 23 fraction bits.",
+        identity=True,
+    )
+    optimizer: str = options.field(
+        "adam_weight_decay",
+        choices=optimizers(),
+        help="How a gradient changes the weights; what a release used comes with its "
+        "learning-rate schedule. adam_weight_decay, or adam: BERT's. electra_adam: "
+        "ELECTRA's, the same but for the schedule. lamb: adam with updates scaled to the "
+        "norm of each variable, for batches of thousands of rows. fairseq_adam: RoBERTa's; "
+        "corrects Adam's bias and decays every variable. openai_adam, openai_adam_cosine, "
+        "openai_adam_constant: GPT's; corrects Adam's bias, also in the weight decay. "
+        "xlnet_adam, xlnet_adam_cosine: XLNet's; Adam if --weight_decay=0, otherwise "
+        "BERT's that also decays the biases of queries. adagrad: ELMo's, without weight "
+        "decay; its rate is 0.2 in the release. adafactor, adafactor_constant: T5's for "
+        "pre-training and fine-tuning, without weight decay.",
+    )
+    lr_schedule: str | None = options.field(
+        None,
+        choices=tuple(SCHEDULES),
+        help="How the learning rate changes; by default, as in the release that "
+        "--optimizer is from. bert: rises during the warm-up, then jumps down to a line "
+        "that falls from the peak at step 0 (adam_weight_decay, lamb). from_peak: rises to "
+        "its peak, then falls in a line (fairseq_adam). times_warmup: the warm-up "
+        "multiplies the falling line (electra_adam, openai_adam). cosine: rises, then "
+        "jumps down to half a cosine wave that began with the run. constant: rises and "
+        "stays at its peak (adagrad). inverse_root: stays at its peak during the warm-up, "
+        "then falls with the inverse root of the step (adafactor). to_ratio: like "
+        "from_peak, down to --min_lr_ratio (xlnet_adam). cosine_to_ratio: the same in half "
+        "a cosine wave.",
+    )
+    bias_correction: bool = options.field(
+        False,
+        help="Apply Adam's bias correction, which the release omits; steadier on small "
+        "data sets. fairseq_adam always does.",
+    )
+    adam_beta_2: float = options.field(
+        0.999, help="Decay of Adam's second moment; 0.98 for RoBERTa.", above=0, below=1
+    )
+    weight_decay: float = options.field(
+        0.01,
+        help="Share of a variable that an update subtracts, times the learning rate; "
+        "0.1 for fine-tuning RoBERTa.",
+        at_least=0,
+    )
+    clip_norm: float = options.field(
+        1.0, help="Maximum norm of an update's gradient; 0 does not clip.", at_least=0
+    )
+    lr_decay_power: float = options.field(
+        1.0,
+        help="The learning rate falls with this power of the share of updates left; 1 is "
+        "a straight line.",
+        above=0,
+    )
+    min_lr_ratio: float = options.field(
+        0.0,
+        help="For to_ratio and cosine_to_ratio, the schedules of xlnet_adam: the share of "
+        "the learning rate to which it falls; 0.001 in XLNet's pre-training.",
+        at_least=0,
+        below=1,
+    )
+    seed: int = options.field(
+        12345,
+        help="Seed for initial weights, data order and dropout.",
+        at_least=0,
+        below=2**31,
+        identity=True,
+    )
+    keep_checkpoint_max: int = options.field(
+        5, help="Number of checkpoints to keep; 0 keeps all.", at_least=0
+    )
+    keep_checkpoints_at: list[int] = options.field(
+        [],
+        help="Steps at which a checkpoint is saved and kept, whatever "
+        "--keep_checkpoint_max says. A search keeps those of its best run.",
+        at_least=1,
+    )
+    log_every_steps: int = options.field(
+        100, help="Updates between reports.", at_least=1
+    )
+    eval_every_steps: int = options.field(
+        0,
+        help="Updates between evaluations during training; 0 disables them.",
+        at_least=0,
+    )
+    max_skipped_updates: int = options.field(
+        10,
+        help="Updates with a non-finite loss or gradient are skipped; after this many in "
+        "a row, the run stops.",
+        at_least=1,
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_optimizer()
+        if self.export_formats and self.export_dtype != "float32":
+            raise UserError("--export_formats needs --export_dtype=float32")
+        portable.check_known(self.export_formats)
+        if self.export_formats:
+            from training import backend  # noqa: F401  loads TensorFlow quietly
+
+            portable.check_installed(self.export_formats)
+        if self.uses_tpu:
+            self._check_tpu()
+
+    def _check_optimizer(self):
+        """Refuses settings that optimizer or schedule do not have."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        unused = OptimizerSettings(**self.optimizer_settings).unused()
+        for name, (flag, chosen, having) in sorted(unused.items()):
+            if (value := getattr(self, name)) != defaults[name]:
+                usual = f", that of --optimizer={self.optimizer}," * (
+                    flag == "lr_schedule" and not self.lr_schedule
+                )
+                raise UserError(
+                    f"--{name}={value}: --{flag}={chosen}{usual} does not have it, only "
+                    f"{', '.join(having)}; leave it out"
+                )
+
+    def network_changes(self, config) -> dict:
+        """Keys of the config that flags change."""
+        del config
+        return {}
+
+    def check_supplied(self, *names: str) -> None:
+        """Raises:
+        UserError: one of these flags is absent, and so is all that could supply it.
+        """
+        absent = [f"--{name}" for name in names if getattr(self, name) is None]
+        is_new = not sources.is_remote(self.output_dir) and not sources.is_folder(
+            self.output_dir
+        )
+        if absent and is_new and not self.init_checkpoint:
+            raise UserError(
+                f"{', '.join(absent)} required: there is no --init_checkpoint, and no run "
+                "in --output_dir, that would supply them"
+            )
+
+    @property
+    def uses_tpu(self) -> bool:
+        return self.use_tpu or self.distribution == "tpu"
+
+    def files(self) -> list[str]:
+        """What the run reads and writes; a script adds its own."""
+        return [
+            self.output_dir,
+            *([self.init_checkpoint] if self.init_checkpoint else []),
+        ]
+
+    @property
+    def _tpu(self) -> str:
+        return self.tpu_name or self.master or _LOCAL_TPU
+
+    def _check_tpu(self):
+        if self._tpu == _LOCAL_TPU:
+            return
+        for path in self.files():
+            if not path.startswith("gs://"):
+                raise UserError(
+                    f"{path}: the TPU {self._tpu!r} runs on other machines, which cannot "
+                    "read or write local files; use gs:// paths or, on a TPU VM, "
+                    f"--tpu_name={_LOCAL_TPU}"
+                )
+
+    def strategy(self):
+        """Connects to the devices; call it before TensorFlow looks for any."""
+        from training.run import determinism, distribution
+
+        determinism.configure(self.deterministic, self.allow_tf32)
+        return distribution.make(
+            "tpu" if self.uses_tpu else self.distribution,
+            tpu=self._tpu,
+            zone=self.tpu_zone,
+            project=self.gcp_project,
+        )
+
+    @property
+    def optimizer_settings(self) -> dict:
+        """The flags that are fields of `OptimizerSettings`."""
+        names = (field.name for field in dataclasses.fields(OptimizerSettings))
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def settings(
+        self,
+        *,
+        num_train_steps: int,
+        num_warmup_steps: int,
+        learning_rate: float,
+        batch_size: int,
+        seed: int,
+    ):
+        """The `loop.Settings`: these numbers, and the rest from the flags."""
+        from training.run import loop
+
+        return loop.Settings(
+            num_train_steps=num_train_steps,
+            num_warmup_steps=num_warmup_steps,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            accumulation_steps=self.gradient_accumulation_steps,
+            recompute=self.recompute,
+            seed=seed,
+            xla=self.xla,
+            optimizer=OptimizerSettings(**self.optimizer_settings),
+            max_skipped_updates=self.max_skipped_updates,
+            steps_per_call=self.iterations_per_loop,
+            save_every_steps=self.save_checkpoints_steps,
+            keep_checkpoints=self.keep_checkpoint_max,
+            keep_checkpoints_at=tuple(self.keep_checkpoints_at),
+            log_every_steps=self.log_every_steps,
+            eval_every_steps=self.eval_every_steps,
+        )

@@ -6,5 +6,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements/dev.txt
 cd "$root"
+unset PYTHONDONTWRITEBYTECODE  # else hundreds of programs compile our modules anew
 processes=$("$python" -c 'import os; print(min(4, os.cpu_count() + 1))')
 exec "$python" -m pytest --numprocesses="$processes" --dist=loadfile --no-loadscope-reorder "$@"

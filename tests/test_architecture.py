@@ -31,8 +31,12 @@ OURS = {*FLOORS, *SCRIPTS, *GROUND}
 
 def modules_imported(path: pathlib.Path) -> set[str]:
     """Our modules that a file imports, and what else it imports, wherever in it."""
+    return modules_imported_in(ast.parse(path.read_text(encoding="utf-8")), path)
+
+
+def modules_imported_in(part: ast.AST, path: pathlib.Path) -> set[str]:
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(part):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -122,6 +126,23 @@ def test_the_name_of_a_file_says_which_it_is():
     counts = collections.Counter(path.name for path in paths)
     several = {name for name, count in counts.items() if count > 1}
     assert several == {"__init__.py", "options.py", "table.py"}
+
+
+# They need optional packages, and say which where these are missing.
+OPTIONAL = {"text.generation.beam", "serving.server"}
+
+
+def test_what_a_file_imports_stands_at_its_top():
+    """But in options.py, which is read before TensorFlow is loaded."""
+    paths = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
+    paths += [ROOT / f"{name}.py" for name in SCRIPTS | GROUND]
+    for path in paths:
+        if path.name != "options.py":
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FunctionDef):
+                    names = modules_imported_in(node, path)
+                    ours = {name for name in names if name.split(".")[0] in OURS}
+                    assert ours <= OPTIONAL, path
 
 
 def test_no_script_imports_another():

@@ -23,7 +23,8 @@ from errors import UserError
 from modeling.architectures.table import ARCHITECTURES
 
 ROOT = tests.ROOT
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / f"{name}.md" for name in ("README", "README.ko")]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 OTHERS = [ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING")]
 BENCHMARKS = ROOT / "benchmarks" / "README.md"
 # Bytes of a page; one of 14 kB is read in ten minutes.

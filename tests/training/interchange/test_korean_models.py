@@ -37,8 +37,8 @@ BERT = SMALL | {
 }
 CASED = {"do_lower_case": False, "model_max_length": 512}
 ROBERTA_ORDER = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]  # 0 to 4
-# The keys of the published config.json and tokenizer_config.json, with other sizes, and the
-# order of the special tokens.
+# Of config.json and tokenizer_config.json, written from memory of the published ones, with
+# other sizes, and the order of the special tokens.
 MODELS = {
     "KLUE-BERT": (BERT, CASED | {"tokenizer_class": "BertTokenizer"}, SPECIAL_TOKENS),
     "KcBERT": (

@@ -128,9 +128,9 @@ def test_replicas_accumulation_recomputation_and_xla_equal_one_big_batch(kind):
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_way_alone_equals_one_big_batch(kind):
-    found = differences(kind, "every")
+def test_each_way_alone_equals_one_big_batch():
+    """Of the other kinds, the test above tries each way where all at once differ."""
+    found = differences("pairs", "every")
     assert len(found) == 5
     assert {way: d for way, d in found.items() if not d < 1e-5} == {}
 

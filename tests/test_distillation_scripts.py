@@ -23,7 +23,7 @@ WRITTEN = {"spans": "predictions.json", "tags": "predictions.txt"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", tiers.cases(KINDS, ["single", "spans"]))
+@pytest.mark.parametrize("kind", tiers.cases(KINDS, ["single"]))
 def test_every_script_trains_a_student_and_prints_both_scores(kind, taught, capsys):
     """With unlabeled rows."""
     files = taught(kind)

@@ -411,6 +411,7 @@ def test_onnx_and_litert_say_the_same(exported):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_onnx_and_litert_say_the_same_of_the_exact_gelu(copied, unloaded, capfd):
     config = dataclasses.replace(TINY, hidden_act="gelu_erf")
     for path in (copied / "config.json", copied / "output" / "bert_config.json"):

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from modeling import bilstm, losses
 from modeling.objectives import tasks
-from tests import tiny
+from tests import tiers, tiny
 
 CONFIG = tiny.config(vocab_size=40, max_position_embeddings=16)
 ROWS, LENGTH, CLASSES = 4, 12, 3
@@ -57,7 +57,9 @@ CASES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", tiers.cases(CASES, ["span", "tags by a BiLSTM on a frozen encoder"])
+)
 def test_losses_gradients_and_metrics_compile(case):
     objective, batch = CASES[case]
     model = objective.network(CONFIG)

@@ -315,6 +315,7 @@ def test_reports_and_evaluations_come_when_asked_for(untraced):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_on_a_terminal_a_run_ends_with_the_bits_that_it_has_in_a_log(
     tmp_path, monkeypatch, terminal
 ):

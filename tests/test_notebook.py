@@ -61,7 +61,5 @@ def test_the_notebook_runs_as_it_is(tmp_path, monkeypatch):
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     for cell in code_cells(notebook):
         cell.outputs, cell.execution_count = [], None
-    nbclient.execute(
-        notebook, timeout=600, resources={"metadata": {"path": NOTEBOOK.parent}}
-    )
+    nbclient.execute(notebook, cwd=str(NOTEBOOK.parent), timeout=600)
     check_results(notebook)

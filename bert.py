@@ -26,7 +26,7 @@ import importlib
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from training.queries import mask_filling, query, text_features
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.encoder import Encoder
-from modeling.architectures.table import make_encoder
+from modeling.architectures.table import ARCHITECTURES, make_encoder
 from modeling.optimizers import in_keras
 from modeling.optimizers.table import (
     SCHEDULES,
@@ -46,6 +46,8 @@ from modeling.optimizers.table import (
 )
 from serving import predictor
 from serving.predictor import Predictor, Served
+from text import arguments
+from text.arguments import Text
 from text.files import anywhere, sources
 from text.instances import packing
 from text.records import rows
@@ -68,8 +70,11 @@ __all__ = [
     "save",
 ]
 
-Text = str | tuple[str, str]
 _BUNDLE = "bert_model.ckpt"  # as in a release
+
+# `keras.models.load_model` finds an encoder only if its module has been imported.
+for _architecture in ARCHITECTURES.values():
+    _ = _architecture.encoder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +104,8 @@ def load(
         UserError: a file is missing or damaged, or they do not fit each other.
     """
     flags = _files(path, vocab_file, bert_config_file)
+    if dtype not in (None, "float32", "mixed_bfloat16"):
+        raise UserError(f"dtype={dtype!r}: must be 'float32' or 'mixed_bfloat16'")
     tokenizer, config, prefix = query.read_model(flags)
     encoder = make_encoder(config, dtype=dtype or keras.config.dtype_policy().name)
     variables = {variable.path: variable for variable in encoder.weights}
@@ -109,10 +116,18 @@ def load(
 def _files(path, vocab_file, bert_config_file) -> _Files:
     _check_backend()
     return _Files(
-        init_checkpoint=os.fspath(path),
-        vocab_file=vocab_file and os.fspath(vocab_file),
-        bert_config_file=bert_config_file and os.fspath(bert_config_file),
+        init_checkpoint=_path("path", path),
+        vocab_file=vocab_file and _path("vocab_file", vocab_file),
+        bert_config_file=bert_config_file
+        and _path("bert_config_file", bert_config_file),
     )
+
+
+def _path(name, value) -> str:
+    """As a shell would pass it."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise UserError(f"{name}={value!r:.60}: must be the path of a file or folder")
+    return os.path.expanduser(os.fspath(value))
 
 
 def _check_backend():
@@ -150,11 +165,18 @@ class TextEncoder:
             dict of sequence_output [b, s, h] and, if the architecture has a pooler,
             pooled_output [b, h]; with return_all also embedding_output [b, s, h] and
             layer_outputs, a list of [b, s, h].
+        Raises:
+            UserError: these are texts.
         """
+        if not isinstance(inputs, Mapping):
+            raise UserError(
+                f"inputs is {inputs!r:.60}; pass what `tokenize` or `inputs` returns, or "
+                "texts to `embed`"
+            )
         return self.layer(inputs, training=training, return_all=return_all)
 
     def tokenize(
-        self, texts: Sequence[Text], max_seq_length: int | None = None
+        self, texts: Iterable[Text], max_seq_length: int | None = None
     ) -> dict[str, np.ndarray]:
         """Turns texts into rows with [CLS] and [SEP].
 
@@ -167,7 +189,7 @@ class TextEncoder:
         Raises:
             UserError: something else than a text is among them.
         """
-        _refuse_single(texts)
+        texts = arguments.iterate_texts(texts)
         self._check_length(max_seq_length)
         most = max_seq_length or self._longest
         made = [self._row(text, i, most) for i, text in enumerate(texts)]
@@ -183,14 +205,17 @@ class TextEncoder:
         return int(min(self.config.max_position_embeddings, options.MOST_TOKENS))
 
     def _check_length(self, max_seq_length):
-        if max_seq_length is not None and not 3 <= max_seq_length <= self._longest:
+        if max_seq_length is None:
+            return
+        arguments.check_number("max_seq_length", max_seq_length, at_least=3)
+        if max_seq_length > self._longest:
             raise UserError(
                 f"max_seq_length={max_seq_length}: must be from 3 to {self._longest}, the "
                 "model's positions"
             )
 
     def _row(self, text, number, most):
-        first, second = _parts(text, number)
+        first, second = arguments.parts(text, number)
         ids = self.tokenizer.encode(first)
         pair = None if second is None else self.tokenizer.encode(second)
         packed = packing.pack(self.tokenizer.vocabulary, ids, pair, most)
@@ -202,6 +227,7 @@ class TextEncoder:
         Args:
             max_seq_length: None for rows of any length.
         """
+        self._check_length(max_seq_length)
         return {
             name: keras.Input((max_seq_length,), dtype="int32", name=name)
             for name in ("input_ids", "input_mask", "segment_ids")
@@ -209,7 +235,7 @@ class TextEncoder:
 
     def embed(
         self,
-        texts: Sequence[Text],
+        texts: Iterable[Text],
         pooling: str = "mean",
         *,
         layer: int = -1,
@@ -232,11 +258,14 @@ class TextEncoder:
         Raises:
             UserError: something else than a text is among them.
         """
-        _refuse_single(texts)
+        texts = arguments.iterate_texts(texts)
+        arguments.check_number("batch_size", batch_size, at_least=1)
+        arguments.check_number("doc_stride", doc_stride, at_least=0)
         if pooling not in ("mean", "cls"):
             raise UserError(f"pooling={pooling!r}: must be 'mean' or 'cls'")
         text_features.check_pooling(pooling, self.config)
         number = self.config.num_hidden_layers
+        arguments.check_number("layer", layer)
         if not -number <= layer < number:
             raise UserError(
                 f"layer={layer}: the model has {number}, from 0 to {number - 1}"
@@ -269,25 +298,10 @@ class TextEncoder:
     def _rows(self, texts, flags: _Files) -> Iterator[text_features.Row]:
         counts = text_features.Counts()
         for number, text in enumerate(texts):
-            first, second = _parts(text, number)
+            first, second = arguments.parts(text, number)
             yield from text_features.rows_of(
                 first, second or "", self.tokenizer, flags, counts
             )
-
-
-def _refuse_single(texts):
-    if isinstance(texts, str):
-        raise UserError(f"texts is {texts!r:.60}, a single string; pass a list of them")
-
-
-def _parts(text, number) -> tuple[str, str | None]:
-    if isinstance(text, str):
-        return text, None
-    if isinstance(text, tuple | list) and [type(part) for part in text] == [str, str]:
-        return tuple(text)
-    raise UserError(
-        f"text {number}: is {text!r:.60}; it must be a string, or a pair of strings"
-    )
 
 
 class _Batches(keras.utils.PyDataset):
@@ -317,8 +331,8 @@ class _Batches(keras.utils.PyDataset):
 
 
 def dataset(
-    texts: Sequence[Text],
-    labels: Sequence | None,
+    texts: Iterable[Text],
+    labels: Iterable | None,
     encoder: TextEncoder,
     *,
     batch_size: int = 32,
@@ -335,21 +349,19 @@ def dataset(
         shuffle: whether each epoch has another order; without labels, none has.
         seed: of the orders.
     Raises:
-        UserError: there are not as many labels as texts, or they are not numbers.
+        UserError: there are not as many labels as texts, or they are not numbers; there
+            is no text, or something else is among the texts.
     """
-    _refuse_single(texts)
+    _check_encoder(encoder)
+    texts = arguments.list_texts(texts)
+    if not texts:
+        raise UserError("texts is empty; pass at least one")
     for number, text in enumerate(texts):
-        _parts(text, number)
+        arguments.parts(text, number)
+    arguments.check_number("batch_size", batch_size, at_least=1)
     encoder._check_length(max_seq_length)
     if labels is not None:
-        labels = np.asarray(labels)
-        if labels.dtype.kind not in "biuf":
-            raise UserError(
-                f"labels are of the type {labels.dtype}; they must be numbers, such as "
-                "the index of each in a list of labels"
-            )
-        if len(labels) != len(texts):
-            raise UserError(f"{len(texts)} texts, but {len(labels)} labels")
+        labels = arguments.label_array(labels, len(texts))
     seed = seed if shuffle and labels is not None else None
     return _Batches(encoder, texts, labels, batch_size, max_seq_length, seed)
 
@@ -380,7 +392,16 @@ def optimizer(
             f"{', '.join(sorted(unknown))}: no setting of an optimizer; they are "
             f"{', '.join(sorted(known))}"
         )
+    arguments.check_number("num_train_steps", num_train_steps, at_least=1)
+    arguments.check_number("num_warmup_steps", num_warmup_steps, at_least=0)
     made = OptimizerSettings(**settings)
+    numbers = {
+        f.name: getattr(made, f.name)
+        for f in dataclasses.fields(made)
+        if f.type is float
+    }
+    for name, value in {"learning_rate": learning_rate, **numbers}.items():
+        arguments.check_number(name, value, is_whole=False, at_least=0)
     for name, value, allowed in (
         ("optimizer", made.optimizer, optimizers()),
         ("lr_schedule", made.lr_schedule, (None, *SCHEDULES)),
@@ -406,6 +427,11 @@ def optimizer(
     return in_keras.Optimizer(rate, settings, shares)
 
 
+def _check_encoder(encoder):
+    if not isinstance(encoder, TextEncoder):
+        raise UserError(f"encoder is {encoder!r:.60}; pass what `bert.load` returned")
+
+
 def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     """Writes the encoder with its config and vocabulary; returns the path of its weights.
 
@@ -415,7 +441,8 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     Raises:
         UserError: the folder is not empty, or the layout has no place for something.
     """
-    folder = os.fspath(folder)
+    _check_encoder(encoder)
+    folder = _path("folder", folder)
     if layout not in ("release", "hugging_face"):
         raise UserError(f"layout={layout!r}: must be 'release' or 'hugging_face'")
     sources.refuse_remote(folder)
@@ -452,8 +479,11 @@ class MaskedLM:
         """The most probable tokens, with their probabilities, for each [MASK] of a text.
 
         Raises:
-            UserError: there is no [MASK], or the text is too long.
+            UserError: it is not a string, there is no [MASK], or the text is too long.
         """
+        if not isinstance(text, str):
+            raise UserError(f"text is {text!r:.60}; it must be a string")
+        arguments.check_number("top_k", top_k, at_least=1)
         row = mask_filling.encode(self.tokenizer, text, self.config, "text")
         tokens, filled = self.tokenizer.vocabulary.tokens, []
         for probabilities in mask_filling.probabilities(self.model, *row):
@@ -529,7 +559,7 @@ def load_task(path: str) -> Task:
     Raises:
         UserError: there is neither, or the files do not fit each other.
     """
-    path = os.fspath(path)
+    path = _path("path", path)
     _check_backend()
     _, noted = run_folder.text_settings(path)
     if predictor.has_export(path) or not run_folder.holds_weights(path):

@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import json
 import shutil
+import sys
 
 import keras
 import numpy as np
@@ -63,6 +64,48 @@ def test_what_is_saved_is_loaded(encoder, tmp_path, layout):
         bert.save(encoder, tmp_path / "saved")
 
 
+class _Column:
+    """A column of a table with rows 7 and 3, as pandas would have it after a selection."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def to_numpy(self):
+        return np.array(self._values, dtype=object)
+
+    __array__ = to_numpy
+
+    def __iter__(self):
+        return iter(self._values)
+
+    def __len__(self):
+        return len(self._values)
+
+    def __getitem__(self, row):
+        return self._values[[7, 3].index(row)]
+
+
+@pytest.mark.parametrize("make", [_Column, np.array, iter], ids=lambda f: f.__name__)
+def test_texts_and_labels_may_come_from_other_libraries(encoder, make):
+    texts, labels = ["a", "b c"], [0, 1]
+    settings = {"max_seq_length": 8, "shuffle": False}
+    rows, numbers = bert.dataset(make(texts), make(labels), encoder, **settings)[0]
+    expected, _ = bert.dataset(texts, labels, encoder, **settings)[0]
+    for name, values in expected.items():
+        np.testing.assert_array_equal(rows[name], values)
+        np.testing.assert_array_equal(encoder.tokenize(make(texts), 8)[name], values)
+    assert numbers.tolist() == labels and numbers.dtype.kind == "i"
+    vectors = encoder.embed(make(texts), max_seq_length=8)
+    np.testing.assert_array_equal(vectors, encoder.embed(texts, max_seq_length=8))
+    pairs = np.array([["a", "b"], ["c", "d"]])
+    assert encoder.tokenize(pairs)["segment_ids"].any(axis=1).all()
+
+
+@functools.cache
+def _masked():
+    return bert.load_masked_lm(MODEL)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -71,12 +114,41 @@ def test_what_is_saved_is_loaded(encoder, tmp_path, layout):
         (lambda e: e.tokenize(["a"], max_seq_length=999), "must be from 3 to 128"),
         (lambda e: e.tokenize("a text"), "'a text', a single string; pass a list"),
         (lambda e: e.embed("a text"), "'a text', a single string; pass a list"),
+        (lambda e: e.tokenize(None), "texts is None; pass a list of strings"),
+        (lambda e: e.tokenize({"a": "b"}), "pass a list of strings, or of pairs"),
+        (lambda e: e.tokenize(b"a text"), "a single string"),
+        (lambda e: e.tokenize([("a", None)]), "must be a string, or a pair"),
+        (lambda e: e.tokenize(["a"], max_seq_length="16"), "must be a whole number"),
+        (lambda e: e(["a text"]), "pass what `tokenize` or `inputs` returns"),
+        (lambda e: e.inputs(999), "must be from 3 to 128"),
+        (lambda e: e.embed(["a"], batch_size=0), "a whole number at least 1"),
+        (lambda e: e.embed(["a"], layer="last"), "layer='last': must be a whole"),
         (lambda e: e.embed(["a"], pooling="max"), "must be 'mean' or 'cls'"),
         (lambda e: e.embed(["a"], doc_stride=127), "so that none is skipped"),
         (lambda e: e.embed(["a"], layer=7), "layer=7: the model has"),
         (lambda e: bert.dataset("a", [1], e), "a single string"),
-        (lambda e: bert.dataset(["a"], ["b"], e, max_seq_length=9), "must be numbers"),
+        (lambda e: bert.dataset([], [], e), "texts is empty"),
+        (lambda e: bert.dataset(["a"], [1], e.layer), "pass what `bert.load` returned"),
+        (lambda e: bert.dataset(["a"], [1], e, batch_size=0), "at least 1"),
+        (
+            lambda e: bert.dataset(["a"], ["b"], e),
+            "label 0: is 'b'; labels must be numb",
+        ),
+        (lambda e: bert.dataset(["a"] * 2, [1, None], e), "label 1: is None"),
+        (lambda e: bert.dataset(["a"] * 2, [1, np.nan], e), "label 1: is nan"),
+        (lambda e: bert.dataset(["a"] * 2, [[1], [1, 2]], e), "different lengths"),
+        (lambda e: bert.dataset(["a"], 1, e), "labels is 1; pass a list"),
         (lambda e: bert.dataset(["a"], [1, 2], e, max_seq_length=9), "1 texts, but 2"),
+        (lambda e: bert.optimizer("1e-5", 9), "learning_rate='1e-5': must be a number"),
+        (lambda e: bert.optimizer(1e-5, 9.5), "num_train_steps=9.5: must be a whole"),
+        (
+            lambda e: bert.optimizer(1e-5, 0),
+            "num_train_steps=0: must be a whole number",
+        ),
+        (
+            lambda e: bert.optimizer(1e-5, 9, weight_decay=None),
+            "weight_decay=None: must",
+        ),
         (lambda e: bert.optimizer(1e-5, 9, beta=1), "beta: no setting"),
         (
             lambda e: bert.optimizer(1e-5, 9, optimizer="sgd"),
@@ -91,6 +163,13 @@ def test_what_is_saved_is_loaded(encoder, tmp_path, layout):
         (lambda e: bert.optimizer(1e-5, 9, layerwise_lr_decay=0.8), "needs encoder="),
         (lambda e: bert.load_task(MODEL), "contains no exported model"),
         (lambda e: bert.save(e, "x", layout="onnx"), "must be 'release' or"),
+        (lambda e: bert.save(e.layer, "x"), "pass what `bert.load` returned"),
+        (lambda e: bert.save(e, None), "folder=None: must be the path"),
+        (lambda e: bert.load(""), "path='': must be the path"),
+        (lambda e: bert.load(MODEL, dtype="float99"), "must be 'float32' or"),
+        (lambda e: bert.load_task(3), "path=3: must be the path"),
+        (lambda e: _masked().fill(["a [MASK]"]), "it must be a string"),
+        (lambda e: _masked().fill("a [MASK]", top_k=0), "top_k=0: must be a whole"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(encoder, call, message):
@@ -180,6 +259,12 @@ def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "trained_hugging_face" / "model.safetensors").exists()
     assert (tmp_path / "reviews_saved_model" / "saved_model.pb").exists()
     assert "(2, 32, 64) (2, 64)" in capsys.readouterr().out
+    # In a process that has loaded no encoder.
+    program = (
+        "import bert, keras; keras.models.load_model('reviews.keras'); print('ok')"
+    )
+    done = jobs.finished([sys.executable, "-c", program], cwd=tmp_path)
+    assert done.stdout == "ok\n", done.stderr
 
 
 def _classifier_files(folder):

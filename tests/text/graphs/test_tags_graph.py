@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from text.graphs import row_chunks, tags_graph
 from text.graphs.wordpiece_graph import WordPieceGraph
 from text.instances import packing
-from text.tasks import tags
+from text.tasks import tag_rows, tags
 from text.tokenizers.sentencepiece import FAMILIES
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -101,8 +101,10 @@ def by_python(exact, words, capacity, in_context):
     for _, own in sentences_of(words):
         low, high = (0, len(pieces)) if in_context else (own.start, own.stop)
         edges = np.cumsum([0, *map(len, pieces[low:high])])
-        for window in tags.windows(edges, own.start - low, own.stop - low, capacity):
-            yield tags.Window(*(int(number) + low for number in window)), pieces
+        for window in tag_rows.windows(
+            edges, own.start - low, own.stop - low, capacity
+        ):
+            yield tag_rows.Window(*(int(number) + low for number in window)), pieces
 
 
 @st.composite

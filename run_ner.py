@@ -24,8 +24,8 @@ learned as they are:
 KLUE-NER's file is read as it is. Tokens that are a space are not scored.
 
 With --features, the encoder is frozen and two BiLSTM layers are trained on its outputs (the
-paper's feature-based approach; 96.1 on the dev set with concat_last_four). They need a higher
---learning_rate, such as 1e-3.
+paper's feature-based approach; 96.1 on the dev set with concat_last_four). They need a
+higher --learning_rate, such as 1e-3.
 
 An exported tagger takes `words`, a list in which an empty word ends a sentence. With
 --document_context, the sentences of a list are each other's context, and two more texts,

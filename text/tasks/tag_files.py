@@ -135,17 +135,17 @@ class Columns(NamedTuple):
             yield f"{kept}{separator}{tag}" + "\r" * line.endswith("\r")
 
     def _blocks(self, lines, path):
-        document, block, width = 0, [], None
+        document, block, head = 0, [], None
         for number, _, cells in _numbered(itertools.chain(lines, [""])):
             if cells is None:  # a comment
                 continue
             if cells and not self._begins_document(cells):
                 where = f"{path}:{number}"
-                width = width or len(cells)
-                if len(cells) != width:
+                head = head or cells
+                if len(cells) != len(head):
                     raise UserError(
-                        f"{where}: {len(cells)} columns, but the first line has {width}; "
-                        f"fix the line{_hint(cells)}"
+                        f"{where}: {len(cells)} columns, but the first line has {len(head)}; "
+                        f"fix the line{_hint(head)}"
                     )
                 block.append(self._word(number, cells, where))
                 continue

@@ -3,7 +3,7 @@
 import pytest
 
 from errors import UserError
-from text.tasks.tag_files import Columns
+from text.tasks.tag_files import CONLLU, Columns, Conllu
 
 CONLL = """-DOCSTART- -X- -X- O
 
@@ -97,3 +97,128 @@ def test_documents_begin_wherever_the_word_stands():
 def test_a_bad_line_is_named(text, columns, message):
     with pytest.raises(UserError, match=message):
         parse(text, **columns)
+
+
+# --- Characters ----------------------------------------------------------------------
+
+# As KLUE-NER's files begin.
+KLUE = """## 토큰, 레이블 구분자 : \\t
+## 주석 : ##
+## 1\t<김:PS> #1
+김\tB-PS
+ \tO
+#\tO
+1\tB-QT
+
+## 2\t<나:PS>
+나\tB-PS
+"""
+
+
+def test_a_space_is_a_character_and_comments_are_none():
+    assert parse(KLUE) == [
+        (("김", " ", "#", "1"), ("B-PS", "O", "O", "B-QT"), range(4, 8), 0, 0),
+        (("나",), ("B-PS",), range(10, 11), 0, 4),
+    ]
+    lines = KLUE.split("\n")
+    marks = dict.fromkeys((4, 5, 6, 7, 10), "X")
+    assert list(Columns().with_tags(lines, marks)) == [
+        *lines[:3],
+        *("김\tB-PS\tX", " \tO\tX", "#\tO\tX", "1\tB-QT\tX", ""),
+        *(lines[8], "나\tB-PS\tX", ""),
+    ]
+
+
+def test_other_files_have_spaces_but_no_comments():
+    (sentence,) = parse("가 O\n \tO\n## O\n")
+    assert sentence.words == ("가", " ", "##")
+    assert len(parse("a O\n \t\nb O")) == 2  # whitespace alone ends a sentence
+
+
+# --- CoNLL-U -------------------------------------------------------------------------
+
+
+def line(id_, form, upos="X", xpos="_", rest="_\t0\troot\t_\t_"):
+    return f"{id_}\t{form}\t_\t{upos}\t{xpos}\t{rest}"
+
+
+TREES = "\n".join(
+    [
+        "# newdoc id = one",
+        "# text = I don't.",
+        line(1, "I", "PRON", "PRP"),
+        line("2-3", "don't", "_"),
+        line(2, "do", "AUX", "VBP"),
+        line(3, "n't", "PART", "RB"),
+        line("3.1", "go", "VERB", "VB"),
+        line(4, ",", "PUNCT", ","),
+        "",
+        line(1, "10 000", "NUM", "CD"),
+        "",
+        "# newdoc",
+        line(1, "#", "SYM", "_"),
+        "",
+    ]
+)
+
+
+def trees(text=TREES, tag="upos", **more):
+    form = Conllu(CONLLU.index(tag), **more)
+    return form.sentences(text.split("\n"), "a.conllu")
+
+
+def test_words_of_trees_are_neither_ranges_nor_empty_nodes():
+    assert trees() == [
+        (
+            ("I", "do", "n't", ","),
+            ("PRON", "AUX", "PART", "PUNCT"),
+            (3, 5, 6, 8),
+            1,
+            0,
+        ),
+        (("10 000",), ("NUM",), range(10, 11), 1, 4),
+        (("#",), ("SYM",), range(13, 14), 2, 0),
+    ]
+    assert trees(tag="xpos")[0].tags == ("PRP", "VBP", "RB", ",")
+    assert trees(tag="xpos", has_tags=False)[0].tags is None
+
+
+def test_predicted_tags_of_trees_replace_theirs():
+    lines = [f"{each}\r" for each in TREES.split("\n")]
+    after = list(Conllu(CONLLU.index("xpos")).with_tags(lines, {3: "new", 13: "other"}))
+    changed = [i for i, (a, b) in enumerate(zip(lines, after, strict=True)) if a != b]
+    assert changed == [2, 12]
+    assert after[2] == line(1, "I", "PRON", "new") + "\r"
+    (last,) = Conllu(9).with_tags([line(1, "a") + "\r"], {1: "end"})
+    assert last == line(1, "a").removesuffix("_") + "end\r"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# text\n\n", "a.conllu: contains no words"),
+        (
+            f"#\n{line(1, 'a').rpartition(chr(9))[0]}",
+            "a.conllu:2: 9 columns; a line of CoNLL-U has 10, separated by tabs; fix",
+        ),
+        (line(1, "a").replace("\t", " "), "a.conllu:1: 1 columns; a line of CoNLL-U"),
+        (line(1, ""), "a.conllu:1: the column form is empty; CoNLL-U has _ where"),
+        (
+            line(1, "a") + "\n" + line(3, "b"),
+            "a.conllu:2: the ID is '3', but the words",
+        ),
+        (
+            line(1, "a") + "\n" + line(1, "b"),
+            "2: the ID is '1', .* an empty line between",
+        ),
+        (line(1, "a", "_"), "a.conllu: no word has a tag in the column upos; check"),
+    ],
+)
+def test_a_bad_line_of_trees_is_named(text, message):
+    with pytest.raises(UserError, match=message):
+        trees(text)
+
+
+def test_trees_read_as_columns_are_pointed_at():
+    with pytest.raises(UserError, match="or pass --tag_column=upos or xpos if this is"):
+        parse(TREES)

@@ -344,11 +344,13 @@ class Tagger(ServedTask):
             yield Row(ids, segments, fields, notes=(own, places))
 
     def _labels_of(self, example, split):
+        if self.scheme.characters:
+            self.counts["tokens are spaces, read as [UNK] and not scored"] += (
+                example.words.count(" ")
+            )
         if example.tags is None:
             number = len(example.words)
             return np.zeros(number, np.int64), np.ones(number, np.float32)
-        if self.scheme.characters:
-            self.counts["tokens are spaces and not scored"] += example.words.count(" ")
         return self.scheme.encode(example.tags, split)
 
     def objective(self):

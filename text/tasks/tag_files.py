@@ -144,8 +144,8 @@ class Columns(NamedTuple):
                 head = head or cells
                 if len(cells) != len(head):
                     raise UserError(
-                        f"{where}: {len(cells)} columns, but the first line has {len(head)}; "
-                        f"fix the line{_hint(head)}"
+                        f"{where}: {len(cells)} columns, but the first line has "
+                        f"{len(head)}; fix the line{_hint(head)}"
                     )
                 block.append(self._word(number, cells, where))
                 continue

@@ -238,6 +238,21 @@ def test_files_with_one_type_have_no_name_for_it():
     assert entities_of(answer, 0) == [("a b", "", 0, 2), ("c", "", 2, 3)]
 
 
+def test_characters_of_an_entity_are_a_text():
+    words, labels = [["서", "울", " ", "시"]], [[1, 2, 2, 2]]
+    answer = tags_graph.read(
+        tf.constant(words), tf.constant(labels), ("LC",), "iob2", ""
+    )
+    assert entities_of(answer, 0) == [("서울 시", "LC", 0, 4)]
+
+
+def test_plain_tags_of_empty_words_are_empty():
+    answer = tags_graph.plain(
+        tf.constant([["a", "", " "]]), tf.constant([[1, 0, 0]]), ["N", "가"]
+    )
+    assert answer["tags"].numpy().tolist() == [["가".encode(), b"", b"N"]]
+
+
 # --- From words to labels ------------------------------------------------------------
 
 

@@ -392,7 +392,9 @@ def _write(model: Model, flags: Options, sources: str) -> None:
 
 
 def _as_theirs(task):
-    """Names the labels that run_ner.py makes of types: O, then B and I of each."""
+    """Names the labels of run_ner.py: tags, or O and then B and I of each type."""
+    if "tags" in task:
+        return task | {"head": "tagging", "labels": task["tags"]}
     if "entity_types" not in task:
         return task
     return task | {"head": "tagging", "labels": tags.labels_of(task["entity_types"])}

@@ -278,7 +278,12 @@ class Table:
         lines = inputs.lines(self.path, max_line_mb=self.max_line_mb)
         for number, line in enumerate(lines, start=1):
             text = line.removesuffix("\r")
-            yield number, {name: text.split() if kind == "list" else text}
+            yield number, {name: self._list(text) if kind == "list" else text}
+
+    def _list(self, text):
+        if self.predictor.description.get("characters"):
+            return list(" ".join(text.split()))  # a space is one of its tokens
+        return text.split()
 
 
 # --- The server --------------------------------------------------------------------------

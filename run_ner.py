@@ -1,4 +1,4 @@
-"""Fine-tunes an encoder to find named entities, or trains a BiLSTM on its features.
+"""Fine-tunes an encoder to tag words or characters, or trains a BiLSTM on its features.
 
     python run_ner.py --do_train --do_eval --do_predict \\
         --data_dir=conll2003 --document_context --max_seq_length=512 \\
@@ -14,9 +14,18 @@ to 92 without. The 2018 release has no such script.
 Names need a cased model: pass --do_lower_case=false, because the release's default is true.
 
 A file has one line per word, with columns; other lines separate sentences. Entities are
-marked by IOB1, IOB2 or IOBES tags. With --features, the encoder is frozen and two BiLSTM
-layers are trained on its outputs (the paper's feature-based approach; 96.1 on the dev set
-with concat_last_four). They need a higher --learning_rate, such as 1e-3.
+marked by IOB1, IOB2 or IOBES tags. Tags that mark no entities, such as parts of speech, are
+learned as they are:
+
+    python run_ner.py --do_train --do_eval --data_dir=ud --tag_column=upos \\
+        --train_file=ko_gsd-ud-train.conllu --dev_file=ko_gsd-ud-dev.conllu ...
+
+--tag_column=upos or xpos reads CoNLL-U. A line may also hold a character instead of a word;
+KLUE-NER's file is read as it is. Tokens that are a space are not scored.
+
+With --features, the encoder is frozen and two BiLSTM layers are trained on its outputs (the
+paper's feature-based approach; 96.1 on the dev set with concat_last_four). They need a
+higher --learning_rate, such as 1e-3.
 
 An exported tagger takes `words`, a list in which an empty word ends a sentence. With
 --document_context, the sentences of a list are each other's context, and two more texts,
@@ -25,6 +34,7 @@ An exported tagger takes `words`, a list in which an empty word ends a sentence.
 
 import dataclasses
 import os
+import re
 from itertools import chain
 
 import numpy as np
@@ -33,7 +43,7 @@ import command_line
 import options
 from errors import UserError
 from text.files import inputs
-from text.tasks import tags
+from text.tasks import tag_files, tags
 from training.finetuning.options import FineTuningOptions
 
 _SAMPLES = (
@@ -44,6 +54,7 @@ _SAMPLES = (
     "東京 은 \u200b",
     "Bonn and " * 300,
 )
+_COLUMNS = ("upos", "xpos")  # of CoNLL-U, by name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,23 +70,30 @@ class Options(FineTuningOptions):
         "--dev_file.",
     )
     word_column: int = options.field(
-        0, help="Column of the word, counted from 0, or from the end with -1, -2, ..."
+        0,
+        help="Column of the word, counted from 0, or from the end with -1, -2, ... In "
+        "CoNLL-U, it is always that of the form.",
     )
-    tag_column: int = options.field(
-        -1, help="Column of the tag, counted as in --word_column."
+    tag_column: str = options.field(
+        "-1",
+        help="Column of the tag, counted as in --word_column; or upos or xpos, which means "
+        "that the files are CoNLL-U, as does a name that ends in .conllu.",
     )
     word_prefix: str = options.field(
         "", help="Prefix to remove from words, such as en: in WikiANN."
     )
     tag_scheme: str = options.field(
         "detect",
-        choices=("detect", *tags.SCHEMES),
-        help="How tags mark entities; by default, detected from the training set.",
+        choices=("detect", *tags.SCHEMES, "none"),
+        help="How tags mark entities, or none if they do not; by default, detected from "
+        "the training set.",
     )
     entity_types: list[str] = options.field(
         [],
-        help="All types, such as PER,LOC; by default, those of the training set, sorted.",
+        help="All types of entities, such as PER,LOC; by default, those of the training "
+        "set, sorted.",
         distinct=True,
+        only_for={"tag_scheme": ("detect", *tags.SCHEMES)},
     )
     document_context: bool = options.field(
         False,
@@ -90,6 +108,14 @@ class Options(FineTuningOptions):
                 f"--max_seq_length={self.max_seq_length}: must be at least 3, for [CLS], a "
                 "piece and [SEP]"
             )
+        if self.tag_column not in _COLUMNS and not _is_integer(self.tag_column):
+            raise UserError(
+                f"--tag_column={self.tag_column}: must be {', '.join(_COLUMNS)} or a number"
+            )
+
+
+def _is_integer(text):
+    return re.fullmatch("-?[0-9]{1,9}", text) is not None
 
 
 if __name__ == "__main__":
@@ -97,21 +123,22 @@ if __name__ == "__main__":
         Options
     )  # --help and mistakes are answered before TensorFlow loads
 
-from training import metrics
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
 from text.graphs import tags_graph
 from text.instances import packing
 from text.records.rows import Field, Row
-from training.finetuning import entities, finetune
+from text.tasks import tag_rows
+from training.finetuning import finetune, plain_tags
+from training.finetuning.entities import Entities
+from training.finetuning.plain_tags import PlainTags
+from training.finetuning.tag_scheme import TagScheme
 from training.finetuning.task import ServedTask
 
 
 class Tagger(ServedTask):
     """Tags each word by its first piece.
-
-    The network uses IOB2 tags, whatever scheme the files have.
 
     Source: the paper, section 5.3 (arXiv:1810.04805).
     """
@@ -121,27 +148,39 @@ class Tagger(ServedTask):
         "label_ids": Field("int64", (None,)),
         "label_weights": Field("float32", (None,)),
     }
-    metric = "f1"
-    form = "tags"
     inputs = {"words": "list"}
 
     def __init__(self, flags: Options, tokenizer):
         super().__init__(tokenizer, flags.data_dir)
         self.flags = flags
-        self.types = tuple(flags.entity_types)
-        self.scheme = None if flags.tag_scheme == "detect" else flags.tag_scheme
-        self.faults = {}  # split -> message about tags that break the scheme
+        self.scheme = self._chosen_scheme()
         self.test_lines = []
         most = flags.max_seq_length - 2
-        self.pieces = tags.Pieces(tokenizer, most, self.counts)
+        self.pieces = tag_rows.Pieces(tokenizer, most, self.counts)
         if flags.document_context:
             self.inputs = {"words": "list", "before": "text", "after": "text"}
 
+    def _chosen_scheme(self) -> TagScheme | None:
+        """That of the flags; None: tags or a trained model decide."""
+        flags = self.flags
+        if flags.tag_scheme == plain_tags.NAME:
+            return PlainTags(self.counts)
+        if flags.tag_scheme != "detect":
+            return Entities(self.counts, flags.entity_types, flags.tag_scheme)
+        return Entities(self.counts, flags.entity_types) if flags.entity_types else None
+
     @property
     def labels(self) -> list[str]:
-        """The network's classes: O, then B and I of each type."""
-        pairs = (tags.mark([tags.Entity(t, 0, 2)], 2, "iob2") for t in self.types)
-        return [tags.OUTSIDE, *chain.from_iterable(pairs)]
+        """The network's classes."""
+        return self.scheme.labels
+
+    @property
+    def form(self):
+        return self.scheme.form
+
+    @property
+    def metric(self):
+        return self.scheme.metric
 
     # --- Files -----------------------------------------------------------------------
 
@@ -153,92 +192,123 @@ class Tagger(ServedTask):
         sentences = []
         if name or split != "train":
             lines = list(inputs.lines(path))
-            columns = self._columns(has_tags=split in names)
-            sentences += tags.parse(lines, path, columns)
+            layout = self._layout_of(path, has_tags=split in names)
+            sentences += layout.sentences(lines, path)
             if split in names:
-                self._learn_scheme(sentences, path, split)
-                self._learn_types(sentences, path, split)
+                self.scheme = self.scheme or self._detect(sentences, path)
+                self.scheme.read(sentences, path, split)
             else:
                 self.test_lines = lines
         for more in flags.unlabeled_file if split == "train" else ():
-            columns = self._columns(has_tags=False)
-            sentences += tags.parse(list(inputs.lines(more)), more, columns)
-        if not self.types:
+            layout = self._layout_of(more, has_tags=False)
+            sentences += layout.sentences(list(inputs.lines(more)), more)
+        if not (self.scheme and self.labels):
             raise UserError(
-                "no entity types are known; train first, or pass --entity_types"
+                "no tags are known; train first, or pass --entity_types if they mark "
+                "entities"
             )
         if flags.document_context:
-            return list(tags.in_documents(sentences))
+            return list(tag_files.in_documents(sentences))
         return sentences
 
-    def _columns(self, *, has_tags):
+    def _layout_of(self, path, *, has_tags):
         flags = self.flags
-        tag_column = flags.tag_column if has_tags else None
-        return tags.Columns(flags.word_column, tag_column, flags.word_prefix)
-
-    def _learn_scheme(self, sentences, path, split):
-        self.scheme = self.scheme or tags.detect(s.tags for s in sentences)
-        if line := tags.first_fault(sentences, self.scheme):
-            self.faults[split] = (
-                f"tag(s) break the rules of {self.scheme}, the first in {path}:{line}, and "
-                "are read as conlleval reads them"
+        column = flags.tag_column
+        if column not in _COLUMNS and not path.endswith((".conllu", ".conllu.gz")):
+            column = int(column) if has_tags else None
+            return tag_files.Columns(flags.word_column, column, flags.word_prefix)
+        if flags.word_column:
+            raise UserError(
+                f"{path}: CoNLL-U has its words in the column form; remove --word_column"
             )
+        names = tag_files.CONLLU
+        if column in _COLUMNS:
+            column = names.index(column)
+        elif column == "-1":
+            raise UserError(f"{path}: is CoNLL-U; pass --tag_column=upos or xpos")
+        elif not -len(names) <= int(column) < len(names):
+            raise UserError(
+                f"--tag_column={column}: {path} is CoNLL-U and has {len(names)} columns, "
+                "counted from 0, or from the end with -1; pass upos or xpos"
+            )
+        column = int(column) % len(names)
+        return tag_files.Conllu(column, flags.word_prefix, has_tags)
 
-    def _learn_types(self, sentences, path, split):
-        if split == "train" and not self.types:
-            self.types = tags.types(sentences)
-            if not self.types:
-                raise UserError(f"{path}: contains no entities; check --tag_column")
-        if self.types:
-            tags.check_types(sentences, self.types, path)
+    def _detect(self, sentences, path):
+        """Entities if tags look like theirs, PlainTags if none does."""
+        entity = other = None  # the first of each: line, tag
+        for one in sentences:
+            for pair in zip(one.lines, one.tags, strict=True):
+                if not tags.is_tag(pair[1]):
+                    other = other or pair
+                elif "-" in pair[1]:
+                    entity = entity or pair
+        if other and entity:
+            raise UserError(
+                f"{path}:{other[0]}: {other[1]!r} is not a tag of an entity, but "
+                f"{entity[1]!r} in line {entity[0]} is; fix the tags or --tag_column, or "
+                f"pass --tag_scheme={plain_tags.NAME} to learn all tags as they are"
+            )
+        return PlainTags(self.counts) if other else Entities(self.counts)
 
     def settings(self):
         names = ("document_context", "features")
         return {name: getattr(self.flags, name) for name in names}
 
     def state(self):
-        return {
-            "entity_types": self.types,
-            "tag_scheme": self.scheme,
-            **self.settings(),
-        }
+        return {**self.scheme.state(), **self.settings()}
 
     def restore(self, state):
         if "tag_scheme" not in state:
             if state.get("head") == "tagging":  # from another program's model
                 self._restore_labels(state.get("labels"))
             return
-        flags = self.flags
-        types = flags.entity_types or state["entity_types"]
-        for name, mine in (("entity_types", types), *self.settings().items()):
-            if mine != state.get(name, mine):
-                mine, trained = (
+        flags, learned = self.flags, state["tag_scheme"]
+        mine = self.settings()
+        if flags.entity_types:
+            mine["entity_types"] = flags.entity_types
+        is_plain = learned == plain_tags.NAME
+        if self.scheme and is_plain != isinstance(self.scheme, PlainTags):
+            mine["tag_scheme"] = flags.tag_scheme
+        for name, value in mine.items():
+            if value != state.get(name, [] if name == "entity_types" else value):
+                value, trained = (
                     ",".join(x) if isinstance(x, list) else "none" if x is None else x
-                    for x in (mine, state[name])
+                    for x in (value, state.get(name, "none"))
                 )
                 raise UserError(
-                    f"--{name} is {mine}, but the model was trained with {trained}; pass "
+                    f"--{name} is {value}, but the model was trained with {trained}; pass "
                     "the same"
                 )
-        self.types = tuple(state["entity_types"])
-        self.scheme = self.scheme or state["tag_scheme"]
+        if is_plain:
+            self.scheme = PlainTags(self.counts, state["tags"])
+        else:
+            name = self.scheme.name if self.scheme else None
+            self.scheme = Entities(self.counts, state["entity_types"], name or learned)
+        self.scheme.characters = state.get("characters", False)
 
     def _restore_labels(self, labels):
-        if labels is None and not self.types:
+        source = self.flags.init_checkpoint
+        if labels is None:
+            if self.scheme and self.labels:
+                return
             raise UserError(
-                f"{self.flags.init_checkpoint}: id2label in the model's config.json has no "
-                "tags, only the default LABEL_0, LABEL_1, ...; write O, B-X, I-X, B-Y, "
-                "I-Y, ... there or, if these are its labels in this order, pass "
+                f"{source}: id2label in the model's config.json has no "
+                "tags, only the default LABEL_0, LABEL_1, ...; write the tags there, such "
+                "as O, B-X, I-X, B-Y, I-Y, or, if these are its labels in this order, pass "
                 "--entity_types=X,Y"
             )
-        if labels is None:
+        if isinstance(self.scheme, PlainTags) or not all(map(tags.is_tag, labels)):
+            self.scheme = PlainTags(self.counts, labels)
             return
-        self.types = self.types or tuple(x[2:] for x in labels if x.startswith("B-"))
+        types = self.flags.entity_types or [x[2:] for x in labels if x.startswith("B-")]
+        self.scheme = Entities(self.counts, types, self.scheme and self.scheme.name)
         if self.labels != labels:
             raise UserError(
                 f"the model's labels are {', '.join(labels)} in this order; this script "
-                f"only reads {', '.join(self.labels)}: train with --do_train and "
-                "--init_encoder_only"
+                f"only reads {', '.join(self.labels)} as entities: train with --do_train "
+                f"and --init_encoder_only, or pass --tag_scheme={plain_tags.NAME} to use "
+                "the labels as they are"
             )
 
     # --- Rows ------------------------------------------------------------------------
@@ -253,9 +323,9 @@ class Tagger(ServedTask):
         else:
             pieces, edges = self.pieces.of(example.words)
             first = 0
-        labels = self._labels_of(example, split)
+        labels, weights = self._labels_of(example, split)
         windows = list(
-            tags.windows(
+            tag_rows.windows(
                 edges, first, first + len(example.words), self.flags.max_seq_length - 2
             )
         )
@@ -269,20 +339,19 @@ class Tagger(ServedTask):
             own = slice(window.own_start - first, window.own_stop - first)
             label_ids = np.zeros(len(ids), np.int64)
             label_weights = np.zeros(len(ids), np.float32)
-            label_ids[places], label_weights[places] = labels[own], 1.0
+            label_ids[places], label_weights[places] = labels[own], weights[own]
             fields = {"label_ids": label_ids, "label_weights": label_weights}
             yield Row(ids, segments, fields, notes=(own, places))
 
     def _labels_of(self, example, split):
-        if example.tags is None:
-            return np.zeros(len(example.words), np.int64)
-        if split in self.faults:
-            self.counts[self.faults[split]] += len(
-                tags.faults(example.tags, self.scheme)
+        if self.scheme.characters:
+            self.counts["tokens are spaces, read as [UNK] and not scored"] += (
+                example.words.count(" ")
             )
-        numbers = {label: number for number, label in enumerate(self.labels)}
-        marks = tags.mark(tags.entities(example.tags), len(example.tags), "iob2")
-        return np.array([numbers[mark] for mark in marks])
+        if example.tags is None:
+            number = len(example.words)
+            return np.zeros(number, np.int64), np.ones(number, np.float32)
+        return self.scheme.encode(example.tags, split)
 
     def objective(self):
         return tasks.Tagging(len(self.labels))
@@ -290,29 +359,7 @@ class Tagger(ServedTask):
     # --- Numbers ---------------------------------------------------------------------
 
     def score(self, predictions):
-        examples = predictions.examples
-        sides = (
-            [tags.entities(example.tags) for example in examples],
-            [self._found(logits) for logits in self._logits(predictions)],
-        )
-        gold, predicted = (
-            {(i, *entity) for i, found in enumerate(side) for entity in found}
-            for side in sides
-        )
-        scores = metrics.found(gold, predicted)
-        # Files with another scheme than the training set's say the same in other tags.
-        marks = (
-            tags.mark(found, len(example.tags), self.scheme)
-            for side in sides
-            for found, example in zip(side, examples, strict=True)
-        )
-        marks = np.array(list(chain.from_iterable(marks)), object).reshape(2, -1)
-        scores["accuracy"] = metrics.accuracy(*marks)
-        for kind in filter(None, self.types):
-            some = ({e for e in each if e[1] == kind} for each in (gold, predicted))
-            for name, value in metrics.found(*some).items():
-                scores[f"{name}_{kind}"] = value
-        return scores
+        return self.scheme.score(predictions.examples, self._logits(predictions))
 
     def _logits(self, predictions):
         """For each example, float32 [words, labels]."""
@@ -324,64 +371,30 @@ class Tagger(ServedTask):
             logits[example][own] = predictions.outputs["logits"][i, places]
         return logits
 
-    def _found(self, logits):
-        labels = self.labels
-        return tags.entities([labels[n] for n in logits.argmax(axis=1)])
-
     def trivial_score(self, examples):
-        return 0.0  # for finding nothing
+        return self.scheme.trivial_score(examples)
 
     def judge(self, predictions):
-        judgements = []
-        for example, logits in zip(
-            predictions.examples, self._logits(predictions), strict=True
-        ):
-            true = tags.entities(example.tags)
-            judgements += entities.judged(
-                example.words,
-                (true, self._found(logits)),
-                metrics.softmax(logits),
-                self.labels,
-                tags.mark(true, len(example.words), "iob2"),
-            )
-        return judgements
+        examples, logits = predictions.examples, self._logits(predictions)
+        return list(chain.from_iterable(map(self.scheme.judge, examples, logits)))
 
     # --- Answers ---------------------------------------------------------------------
 
     def answers(self, predictions):
-        answers = []
-        for example, logits in zip(
-            predictions.examples, self._logits(predictions), strict=True
-        ):
-            words, found = _sent(example.words), self._found(logits)
-            answers.append(
-                {
-                    "tags": tags.mark(found, len(words), self._written_scheme),
-                    "probabilities": metrics.softmax(logits).max(axis=1).tolist(),
-                    "entities": [
-                        {
-                            "text": " ".join(words[start:stop]),
-                            "type": kind,
-                            "start": start,
-                            "stop": stop,
-                        }
-                        for kind, start, stop in found
-                    ],
-                }
-            )
-        return answers
-
-    @property
-    def _written_scheme(self):
-        return self.scheme or "iob2"
+        logits = self._logits(predictions)
+        return [
+            self.scheme.answer(_sent(example.words), mine)
+            for example, mine in zip(predictions.examples, logits, strict=True)
+        ]
 
     def write_predictions(self, predictions, directory):
         added = {}
         answers = self.answers(predictions)
         for example, answer in zip(predictions.examples, answers, strict=True):
-            added |= enumerate(answer["tags"], start=example.line)
-        columns = self._columns(has_tags=False)
-        lines = tags.with_column(self.test_lines, columns, added)
+            added |= zip(example.lines, answer["tags"], strict=True)
+        path = os.path.join(self.flags.data_dir, self.flags.test_file)
+        layout = self._layout_of(path, has_tags=False)
+        lines = layout.with_tags(self.test_lines, added)
         path = os.path.join(directory, "predictions.txt")
         run_folder.write_file(path, "".join(f"{line}\n" for line in lines))
         return [path]
@@ -392,9 +405,11 @@ class Tagger(ServedTask):
         sentences, before = [], 0
         for text in _SAMPLES:
             words = tuple(text.split())
-            sentences.append(tags.Sentence(words, None, 1, 1, before))
+            sentences.append(
+                tag_files.Sentence(words, None, range(len(words)), 1, before)
+            )
             before += len(words)
-        return list(tags.in_documents(sentences))
+        return list(tag_files.in_documents(sentences))
 
     def request(self, example):
         request = {"words": _sent(example.words)}
@@ -403,8 +418,8 @@ class Tagger(ServedTask):
             start, stop = example.before, example.before + len(example.words)
             before = example.context[max(start - most, 0) : start]
             after = example.context[stop : stop + most]
-            request["before"] = " ".join(_sent(before))
-            request["after"] = " ".join(_sent(after))
+            request["before"] = _spaced(before)
+            request["after"] = _spaced(after)
         return request
 
     def serve(self, tokenizer, predict, words, **around):
@@ -412,13 +427,18 @@ class Tagger(ServedTask):
         labels, probabilities = tags_graph.label(
             tokenizer, predict, words, self.flags.max_seq_length, around
         )
-        answers = tags_graph.read(words, labels, self.types, self._written_scheme)
+        answers = self.scheme.serve(words, labels)
         return answers | {"probabilities": probabilities}
 
 
 def _sent(words):
     """Words for a request; an empty one is replaced by another without pieces."""
     return [word or "\u200b" for word in words]
+
+
+def _spaced(words):
+    """Words as a text for a request, in which spaces separate them."""
+    return " ".join(word.replace(" ", "\u00a0") for word in _sent(words))
 
 
 def make(flags: Options) -> Tagger:

@@ -65,12 +65,18 @@ def _span(row, request):
     }
 
 
-def _tags(row, request):
+def _word_tags(row, request):
     num_words = _list_size(request)
-    names = ("entities", "entity_types", "entity_starts", "entity_stops")
     return {
         "tags": [_text(tag) for tag in row["tags"][:num_words]],
         "probabilities": _floats(row["probabilities"][:num_words]),
+    }
+
+
+def _tags(row, request):
+    names = ("entities", "entity_types", "entity_starts", "entity_stops")
+    return {
+        **_word_tags(row, request),
         "entities": [
             {
                 "text": _text(text),
@@ -134,6 +140,7 @@ FORMS = {
     "choice": _choice,
     "span": _span,
     "tags": _tags,
+    "word_tags": _word_tags,
     "masks": _masks,
     "next": _next,
     "replaced": _replaced,
@@ -150,6 +157,7 @@ NAMES = {
     "choice": ("predicted", "probabilities"),
     "span": ("answer", "start", "end", "probability", "score", "null_odds"),
     "tags": ("tags", "probabilities", "entities"),
+    "word_tags": ("tags", "probabilities"),
     "masks": ("masks",),
     "next": ("tokens",),
     "replaced": ("tokens",),

@@ -484,6 +484,7 @@ class _Page:
             "form": predictor.description["form"],
             "inputs": dict(predictor.parts),
             "mask": predictor.description.get("mask", "[MASK]"),
+            "characters": predictor.description.get("characters", False),
         }
         # In a page, "</script>" would end the script, wherever it occurs.
         self._model = json.dumps(model).replace("<", "\\u003c")

@@ -6,6 +6,7 @@ labels   every label that the text contains
 choice   the longer an ending, the more probable
 span     where the question stands in the context; nothing where it does not
 tags     capitalized words are persons
+word_tags capitalized words are names, all others nouns
 masks    Paris or Rome for every [MASK]
 replaced capitalized words were replaced
 text     the same in capitals; nothing of "nothing"
@@ -93,6 +94,14 @@ def tags(words):
     }
 
 
+def word_tags(words):
+    is_name = tf.strings.regex_full_match(words, "[A-Z].*")
+    return {
+        "tags": tf.where(words == "", "", tf.where(is_name, "PROPN", "NOUN")),
+        "probabilities": tf.where(words == "", 0.0, tf.where(is_name, 0.9, 0.6)),
+    }
+
+
 def masks(text):
     counts = tf.strings.split(text, sep="[MASK]").row_lengths() - 1
     is_there = tf.sequence_mask(counts)[:, :, tf.newaxis]
@@ -140,6 +149,7 @@ INPUTS = {
     choice: {"context": TEXT, "endings": LIST},
     span: {"question": TEXT, "context": TEXT},
     tags: {"words": LIST},
+    word_tags: {"words": LIST},
     masks: {"text": TEXT},
     following: {"text": TEXT},
     replaced: {"text": TEXT},
@@ -148,8 +158,12 @@ INPUTS = {
 FORMS = tuple(function.__name__ for function in INPUTS)
 
 
-def write(folder: pathlib.Path, form: str) -> str:
-    """Writes the export of a form; returns its folder."""
+def write(folder: pathlib.Path, form: str, **more) -> str:
+    """Writes the export of a form; returns its folder.
+
+    Args:
+        more: that its description says.
+    """
     (function,) = (f for f in INPUTS if f.__name__ == form)
     inputs = INPUTS[function]
     module = tf.Module()
@@ -160,7 +174,8 @@ def write(folder: pathlib.Path, form: str) -> str:
         module, str(folder / "text" / "1"), signatures={"serving_default": module.serve}
     )
     kinds = {name: "text" if x is TEXT else "list" for name, x in inputs.items()}
-    describe(folder, {"form": form, "inputs": kinds, "max_seq_length": 128})
+    described = {"form": form, "inputs": kinds, "max_seq_length": 128}
+    describe(folder, described | more)
     return str(folder)
 
 

@@ -124,6 +124,14 @@ def test_tensorflow_reads_what_is_written_by_the_released_names(tmp_path, capsys
                 "id2label": {"0": "O", "1": "B-LOC", "2": "I-LOC"},
             },
         ),
+        (
+            tasks.Tagging(3),
+            {"tags": ["NN", "O", ","], "tag_scheme": "none"},
+            {
+                "architectures": ["BertForTokenClassification"],
+                "id2label": {"0": "NN", "1": "O", "2": ","},
+            },
+        ),
         (tasks.Choice(), {}, {"architectures": ["BertForMultipleChoice"]}),
     ],
 )

@@ -54,6 +54,16 @@ def test_lines_are_words_where_the_model_takes_words(answer):
     assert row["tags"] == ["B-PER", "O", "B-PER", "O"]
 
 
+def test_lines_are_characters_where_the_model_takes_characters(
+    tmp_path, capsysbinary, monkeypatch
+):
+    folder = exports.write(tmp_path, "word_tags", characters=True)
+    ask = asker(lambda form: folder, capsysbinary, monkeypatch)
+    (row,) = ask("word_tags", " 가 B\t다\n".encode())
+    assert row["words"] == ["가", " ", "B", " ", "다"]
+    assert row["tags"] == ["NOUN", "NOUN", "PROPN", "NOUN", "NOUN"]
+
+
 ROWS = [
     {"id": "7", "question": "cat", "context": 'a "cat", here'},
     {"id": "8", "question": "dog", "context": "none"},

@@ -210,7 +210,7 @@ def test_columns_prefixes_and_broken_tags(folder, capsys, untraced):
     (folder / "train.txt").write_text(text * 8 + "I-LOC\tx\ten:L\n")
     (folder / "dev.txt").write_text(text + "\ufeff")
     (folder / "test.txt").write_text("O\tx\ten:Pa\r\n\t\nO\tx\ten:\r\n")
-    columns = {"word_column": -1, "tag_column": 0, "word_prefix": "en:"}
+    columns = {"word_column": -1, "tag_column": "0", "word_prefix": "en:"}
     run(folder, do_train=True, do_eval=True, do_predict=True, **columns)
     printed = capsys.readouterr().out
     assert (

@@ -30,8 +30,11 @@ def refused(folder, message, **changes):
         ("Pa B-PER\nb\n", "dev.txt:2: 1 columns, but the first line has 2"),
         ("Pa B-PER\n\nb c O\n", "dev.txt:3: 3 columns, but the first line has 2"),
         ("Pa\nb\n", r"dev.txt:1: the column of the tag is that of the word \('Pa'\)"),
-        ("Pa B-PER\nb NN\n", "dev.txt:2: 'NN' is not a tag; tags are O outside"),
-        ("Pa b-PER\n", "dev.txt:1: 'b-PER' is not a tag"),
+        (
+            "Pa B-PER\nb NN\n",
+            "dev.txt:2: 'NN' is not a tag of an entity; these are",
+        ),
+        ("Pa b-PER\n", "dev.txt:1: 'b-PER' is not a tag of an entity"),
         ("Pa B-PER\n\nb O\nX B-ORG\n", "dev.txt:4: entity type 'ORG' is not one of"),
         (b"Pa O\nb\xe9 O\n", r"dev.txt:2: not UTF-8 \(byte 0xe9"),
         (b"\xff\xfeP\x00", "dev.txt:1: not UTF-8"),
@@ -84,10 +87,11 @@ def other_labels(folder):
         (None, {"dev_file": "nowhere.txt"}, "nowhere.txt"),
         (None, {"word_column": 4}, "dev.txt:3: 4 columns, but --word_column=4"),
         (None, {"word_column": 3}, "dev.txt:3: the column of the tag is that of the"),
-        (None, {"tag_column": 1}, "dev.txt:3: 'NN' is not a tag"),
+        (None, {"tag_column": "1"}, "no tags are known; train first, or pass"),
+        (None, {"tag_column": "lemma"}, "--tag_column=lemma: must be upos, xpos or a"),
         (None, {"entity_types": ["PER"]}, "dev.txt:.*: entity type 'LOC' is not one"),
         (None, {"entity_types": ["A", "A"]}, "--entity_types: A is repeated"),
-        (None, {}, "no entity types are known; train first"),
+        (None, {}, "no tags are known; train first, or pass --entity_types"),
         (all_outside, {"do_train": True}, "train.txt: contains no entities"),
         (damaged_gzip, {"dev_file": "dev.txt.gz"}, "dev.txt.gz:.*: the compressed"),
         (tiny.larger_vocabulary, {}, "vocab.txt: 15 tokens, more than vocab_size=14"),
@@ -132,7 +136,8 @@ def test_command_line_ends_in_one_line(folder):
     done = forked.finished(jobs.command("run_ner.py", flags(folder, do_eval=True)))
     assert done.returncode == 1
     assert done.stderr.startswith(
-        f"run_ner.py: error: {folder}/dev.txt:2: 'NN' is not a tag"
+        f"run_ner.py: error: {folder}/dev.txt:2: 'NN' is not a tag of an entity, but "
+        "'B-PER' in line 1 is"
     )
     assert done.stderr.count("\n") == 1
 
@@ -142,10 +147,10 @@ def test_labels_of_another_program_are_read_in_their_order_or_refused(folder):
     tagger = run_ner.Tagger(given, run_ner.checks.make_tokenizer(given))
     labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     tagger.restore({"head": "tagging", "labels": labels})
-    assert tagger.types == ("LOC", "PER") and tagger.labels == labels
+    assert tagger.scheme.types == ("LOC", "PER") and tagger.labels == labels
     swapped = ["O", "B-PER", "I-PER", "I-LOC", "B-LOC"]
     tagger = run_ner.Tagger(given, run_ner.checks.make_tokenizer(given))
     with pytest.raises(
-        UserError, match="only reads O, B-PER, I-PER, B-LOC, I-LOC: train"
+        UserError, match="only reads O, B-PER, I-PER, B-LOC, I-LOC as entities: train"
     ):
         tagger.restore({"head": "tagging", "labels": swapped})

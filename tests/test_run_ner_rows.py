@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ner import VOCABULARY, task_of, write_files
-from text.tasks import tags
+from text.tasks import tag_files
 
 
 @pytest.fixture
@@ -93,12 +93,12 @@ def test_the_work_for_a_sentence_does_not_grow_with_its_document(folder):
     for number in (100, 200):
         looked_at = 0
         sentences = [
-            tags.Sentence((Word("Pa"), Word("b")), None, 1, 0, 2 * i)
+            tag_files.Sentence((Word("Pa"), Word("b")), None, range(2), 0, 2 * i)
             for i in range(number)
         ]
         made = [
             list(task.featurize(example, "test"))
-            for example in tags.in_documents(sentences)
+            for example in tag_files.in_documents(sentences)
         ]
         assert sum(map(len, made)) == number
         counts.append(looked_at)
@@ -108,8 +108,8 @@ def test_the_work_for_a_sentence_does_not_grow_with_its_document(folder):
 def test_documents_of_like_number_are_not_taken_for_each_other(folder):
     task = task_of(folder, document_context=True, entity_types=["X"])
     for words in (("a", "b"), ("b", "a"), ("a", "b")):
-        sentences = [tags.Sentence(words, None, 1, 0, 0)]
-        (example,) = tags.in_documents(sentences)
+        sentences = [tag_files.Sentence(words, None, range(2), 0, 0)]
+        (example,) = tag_files.in_documents(sentences)
         (row,) = task.featurize(example, "dev")
         inside = [task.tokenizer.vocabulary.ids[word] for word in words]
         assert row.input_ids[1:-1] == inside

@@ -47,6 +47,17 @@ def f1(gold: np.ndarray, predicted: np.ndarray, average: str = "binary") -> floa
     return float(metrics.f1_score(gold, predicted, average=average, zero_division=0))
 
 
+def f1_of_labels(gold: list[str], predicted: list[str], labels: list[str]) -> float:
+    """The mean F1 of some labels; 1 for one that occurs nowhere."""
+    from sklearn import metrics
+
+    return float(
+        metrics.f1_score(
+            gold, predicted, labels=labels, average="macro", zero_division=1
+        )
+    )
+
+
 def found(gold: set, predicted: set) -> dict[str, float]:
     """Precision, recall and F1 of the things found, each either right or wrong."""
     from sklearn import metrics

@@ -59,8 +59,8 @@ def opened(browser, tmp_path_factory):
     """Opens the page of a form's toy model; at the end, the console has to be empty."""
     with contextlib.ExitStack() as servers:
 
-        def call(form):
-            folder = exports.write(tmp_path_factory.mktemp(form), form)
+        def call(form, **more):
+            folder = exports.write(tmp_path_factory.mktemp(form), form, **more)
             port = servers.enter_context(serving(Predictor(folder)))
             return Page(browser, f"http://127.0.0.1:{port}/")
 
@@ -153,6 +153,28 @@ def test_tags(opened):
     assert colours[2:] == [person, person, person, place]
 
 
+def test_word_tags(opened):
+    page = opened("word_tags")
+    page.type("Ada left  it.", Keys.ENTER)
+    page.wait()
+    assert page.texts(".passage mark") == ["AdaPROPN", "leftNOUN", "itNOUN", ".NOUN"]
+    assert page.texts(".passage") == ["AdaPROPN leftNOUN  itNOUN.NOUN"]
+    colours = [
+        mark.value_of_css_property("background-color") for mark in page.all("mark")
+    ]
+    assert colours[0] != colours[1] == colours[2]
+
+
+def test_tags_of_characters(opened):
+    """A space is a token that is sent and not shown as one."""
+    page = opened("word_tags", characters=True)
+    page.type(" Ab  서울 ", Keys.ENTER)
+    page.wait()
+    assert page.texts(".passage") == ["APROPNbNOUN 서NOUN울NOUN"]
+    sent = page.browser.execute_script("return value('words', ' Ab  서울 ')")
+    assert sent == ["A", "b", " ", "서", "울"]
+
+
 def test_masks(opened):
     page = opened("masks")
     page.type("From [MASK] to [MASK].", Keys.ENTER)
@@ -203,6 +225,7 @@ MARKUP = "<img src=x onerror=document.title='!'><b>Bold</b>&amp;</script>"
         ("masks", "text", ".passage"),
         ("replaced", "text", ".passage"),
         ("tags", "words", ""),
+        ("word_tags", "words", ""),
     ],
 )
 def test_markup_is_text(opened, form, part, shown):

@@ -114,6 +114,13 @@ ANSWERS = {
         ({"words": ["met"]}, {"tags": ["O"], "probabilities": [0.6], "entities": []}),
         ({"words": []}, {"tags": [], "probabilities": [], "entities": []}),
     ],
+    "word_tags": [
+        (
+            {"words": ["Ada", "", "met"]},
+            {"tags": ["PROPN", "", "NOUN"], "probabilities": [0.9, 0.0, 0.6]},
+        ),
+        ({"words": []}, {"tags": [], "probabilities": []}),
+    ],
     "masks": [
         (
             {"text": "[MASK] and [MASK]"},

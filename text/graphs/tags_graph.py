@@ -1,7 +1,7 @@
 """Tags words and finds entities in a TensorFlow graph, for SavedModels.
 
 It decides which words share a row, and which entities and tags follow from a network's
-labels. It equals text/tasks/tags.py, which gives the reasons.
+labels. It equals text/tasks/tag_rows.py and tags.py, which give the reasons.
 
 Words are a string tensor [b, n] with one request per row. An empty word ends a sentence,
 and pads a request. The sentences of a request form one document.
@@ -27,8 +27,8 @@ class Around(NamedTuple):
 
 
 class Sentences(NamedTuple):
-    """int32 [sentences] each: word numbers as in `tags.windows`, but counted through all
-    documents, like `edges`, instead of within one."""
+    """int32 [sentences] each: word numbers as in `tag_rows.windows`, but counted through
+    all documents, like `edges`, instead of within one."""
 
     own_start: tf.Tensor
     own_stop: tf.Tensor
@@ -123,13 +123,13 @@ def sentences(document, cells, asked, in_context) -> Sentences:
 
 
 def windows(edges: tf.Tensor, of: Sentences, capacity: int) -> tf.Tensor:
-    """Rows that together label each word of some sentences once, like `tags.windows`.
+    """Rows that together label each word of some sentences once, like `tag_rows.windows`.
 
     Args:
         edges: int32 [words + 1], the number of pieces before each word, and in total.
         capacity: pieces per row.
     Returns:
-        int32 [rows, 4]: the fields of `tags.Window`, in the order of the words.
+        int32 [rows, 4]: the fields of `tag_rows.Window`, in the order of the words.
     """
     pieces = tf.gather(edges, of.own_stop) - tf.gather(edges, of.own_start)
     at_once = tf.where(pieces > capacity, capacity // 2, capacity)
@@ -185,13 +185,35 @@ def rows(
     return batch, tf.stack([row, place], axis=1)
 
 
+# === Plain tags ======================================================================
+
+
+def plain(
+    words: tf.Tensor, labels: tf.Tensor, names: Sequence[str]
+) -> dict[str, tf.Tensor]:
+    """The tags that mark no entities.
+
+    Args:
+        words: string [b, n].
+        labels: int32 [b, n].
+        names: of the labels.
+    Returns:
+        dict of tags, string [b, n], "" for empty words.
+    """
+    return {"tags": tf.where(words == "", "", tf.gather(tf.constant(names), labels))}
+
+
 # === Entities ========================================================================
 
 _LETTERS = "BIES"
 
 
 def read(
-    words: tf.Tensor, labels: tf.Tensor, types: Sequence[str], scheme: str
+    words: tf.Tensor,
+    labels: tf.Tensor,
+    types: Sequence[str],
+    scheme: str,
+    separator: str = " ",
 ) -> dict[str, tf.Tensor]:
     """The entities that labels mark, and their tags in a scheme.
 
@@ -201,9 +223,10 @@ def read(
             words, so that no entity continues beyond a sentence.
         types: of entities.
         scheme: one of `tags.SCHEMES`.
+        separator: between the words of an entity.
     Returns:
         dict of tags, string [b, n], "" for empty words; and [b, e], where e is the largest
-        number of entities in a request: entities, the words of each joined by spaces;
+        number of entities in a request: entities, the words of each joined;
         entity_types; entity_starts and entity_stops, int32 word numbers. Padded with "" and
         -1.
     """
@@ -231,7 +254,9 @@ def read(
 
     return {
         "tags": tf.where(words == "", "", marks),
-        "entities": padded(tf.strings.reduce_join(inside, axis=1, separator=" "), ""),
+        "entities": padded(
+            tf.strings.reduce_join(inside, axis=1, separator=separator), ""
+        ),
         "entity_types": padded(tf.gather(types, tf.gather_nd(kinds, first)), ""),
         "entity_starts": padded(tf.cast(first[:, 1], tf.int32), -1),
         "entity_stops": padded(tf.cast(last[:, 1], tf.int32) + 1, -1),

@@ -1,15 +1,215 @@
-"""Judges the entities of a sentence, for the page of mistakes."""
+"""Tags that mark entities: how they are learned, scored and judged."""
 
+import collections
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from training import metrics
+from errors import UserError
+from text.graphs import tags_graph
 from text.tasks import tags
+from text.tasks.tag_files import Sentence
+from training.finetuning.tag_scheme import TagScheme
 from training.finetuning.task import Judgement
 
 _NO_ENTITY = "no entity"
 _WORDS_AROUND = 50  # of an entity
+
+
+class Entities(TagScheme):
+    """Entities in any scheme of tags; the network uses IOB2.
+
+    Args:
+        types: all types; by default, those of the training set, sorted.
+        scheme: one of `tags.SCHEMES`; by default, the first set read decides.
+    """
+
+    form = "tags"
+
+    def __init__(
+        self,
+        counts: collections.Counter,
+        types: Sequence[str] = (),
+        scheme: str | None = None,
+    ):
+        super().__init__(counts)
+        self.types = tuple(types)
+        self.name = scheme
+        self._faults = {}  # split -> message about tags that break the scheme
+
+    @property
+    def metric(self):
+        return "f1_macro" if self.characters else "f1"
+
+    @property
+    def labels(self):
+        """O, then B and I of each type."""
+        return tags.labels_of(self.types) if self.types else []
+
+    def read(self, sentences, path, split):
+        for sentence in sentences:
+            for line, tag in zip(sentence.lines, sentence.tags, strict=True):
+                if not tags.is_tag(tag):
+                    raise UserError(
+                        f"{path}:{line}: {tag!r} is not a tag of an entity; these are O "
+                        "outside of entities and begin with B-, I-, E- or S- inside; "
+                        "check --tag_column, or pass --tag_scheme=none to train for any "
+                        "tags"
+                    )
+        self.learn_characters(sentences, split)
+        self.name = self.name or tags.detect(one.tags for one in sentences)
+        if line := _first_fault(sentences, self.name):
+            self._faults[split] = (
+                f"tag(s) break the rules of {self.name}, the first in {path}:{line}, and "
+                "are read as conlleval reads them"
+            )
+        if split == "train" and not self.types:
+            self.types = _types(sentences)
+            if not self.types:
+                raise UserError(f"{path}: contains no entities; check --tag_column")
+        if self.types:
+            _check_types(sentences, self.types, path)
+
+    def encode(self, marks, split):
+        if split in self._faults:
+            self.counts[self._faults[split]] += len(tags.faults(marks, self.name))
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        marks = tags.mark(tags.entities(marks), len(marks), "iob2")
+        return np.array([numbers[mark] for mark in marks]), np.ones(len(marks))
+
+    def score(self, sentences, logits):
+        gold, predicted = [], []
+        for one, mine in zip(sentences, logits, strict=True):
+            found = tags.mark(self._found(mine), len(one.words), "iob2")
+            gold.append(self.scored(one.words, one.tags))
+            predicted.append(self.scored(one.words, found))
+        sides = [[tags.entities(marks) for marks in side] for side in (gold, predicted)]
+        scores = metrics.found(*map(_numbered, sides))
+        # Files with another scheme than the training set's say the same in other tags.
+        marks = (
+            tags.mark(found, len(words), self.name)
+            for side in sides
+            for found, words in zip(side, gold, strict=True)
+        )
+        marks = np.array(list(itertools.chain.from_iterable(marks)), object)
+        scores["accuracy"] = metrics.accuracy(*marks.reshape(2, -1))
+        for kind in filter(None, self.types):
+            some = ({e for e in _numbered(each) if e[1] == kind} for each in sides)
+            for name, value in metrics.found(*some).items():
+                scores[f"{name}_{kind}"] = value
+        if self.characters:
+            scores |= klue_scores(gold, predicted, self.labels)
+        return scores
+
+    def trivial_score(self, sentences):
+        return 0.0  # for finding nothing
+
+    def judge(self, sentence, logits):
+        true = tags.entities(sentence.tags)
+        return judged(
+            sentence.words,
+            (true, self._found(logits)),
+            metrics.softmax(logits),
+            self.labels,
+            tags.mark(true, len(sentence.words), "iob2"),
+            self.separator,
+        )
+
+    def answer(self, words, logits):
+        found = self._found(logits)
+        return {
+            "tags": tags.mark(found, len(words), self._written),
+            "probabilities": metrics.softmax(logits).max(axis=1).tolist(),
+            "entities": [
+                {
+                    "text": self.separator.join(words[start:stop]),
+                    "type": kind,
+                    "start": start,
+                    "stop": stop,
+                }
+                for kind, start, stop in found
+            ],
+        }
+
+    def serve(self, words, labels):
+        return tags_graph.read(words, labels, self.types, self._written, self.separator)
+
+    def state(self):
+        return {"entity_types": self.types, "tag_scheme": self.name} | super().state()
+
+    @property
+    def _written(self):
+        return self.name or "iob2"
+
+    def _found(self, logits):
+        labels = self.labels
+        return tags.entities([labels[n] for n in logits.argmax(axis=1)])
+
+
+def _types(sentences):
+    found = (tags.entities(sentence.tags) for sentence in sentences)
+    return tuple(sorted({entity.kind for some in found for entity in some}))
+
+
+def _check_types(sentences, types, path):
+    for sentence in sentences:
+        for entity in tags.entities(sentence.tags):
+            if entity.kind not in types:
+                raise UserError(
+                    f"{path}:{sentence.lines[entity.start]}: entity type {entity.kind!r} "
+                    f"is not one of {', '.join(types)}, the types of the training set or "
+                    "--entity_types"
+                )
+
+
+def _first_fault(sentences: Sequence[Sentence], scheme: str) -> int | None:
+    """The first line whose tag the scheme does not allow."""
+    for sentence in sentences:
+        if words := tags.faults(sentence.tags, scheme):
+            return sentence.lines[words[0]]
+
+
+def _numbered(side):
+    """The entities of all sentences, each with the number of its sentence."""
+    return {(number, *entity) for number, some in enumerate(side) for entity in some}
+
+
+def klue_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], labels: list[str]
+) -> dict[str, float]:
+    """KLUE-NER's scores of characters without spaces, tagged in IOB2.
+
+    `f1_macro` is the mean F1 of the types, where an entity has to begin with B.
+    `character_f1_macro` is the mean F1 of the labels, O too. KLUE's script also counts the
+    labels at [CLS] and [SEP], which have none here.
+
+    Source: KLUE-benchmark/KLUE-baseline@443c38b metrics/functional.py,
+    klue_ner_entity_macro_f1 and klue_ner_char_macro_f1.
+
+    Args:
+        gold, predicted: the tags of each sentence.
+        labels: all tags.
+    """
+    sides = [
+        _numbered([tags.strict_entities(marks) for marks in side])
+        for side in (gold, predicted)
+    ]
+    kinds = sorted({entity[1] for side in sides for entity in side})
+    f1s = [
+        metrics.found(*({e for e in side if e[1] == kind} for side in sides))["f1"]
+        for kind in kinds
+    ]
+    flat = (list(itertools.chain.from_iterable(side)) for side in (gold, predicted))
+    return {
+        "f1_macro": float(np.mean(f1s)) if f1s else 0.0,
+        "character_f1_macro": metrics.f1_of_labels(*flat, labels),
+    }
+
+
+# === The page of mistakes ============================================================
 
 
 def judged(
@@ -18,6 +218,7 @@ def judged(
     probabilities: np.ndarray,
     labels: list[str],
     true_labels: list[str],
+    separator: str = " ",
 ) -> Iterator[Judgement]:
     """Judges each entity of a sentence that is in the file, or was found, or both.
 
@@ -26,6 +227,7 @@ def judged(
         probabilities: float [words, labels].
         labels: IOB2 tags, one for each column.
         true_labels: those of the words.
+        separator: what is between words.
     """
     losses = -np.log(np.maximum(probabilities, 1e-12))
     numbers = {label: number for number, label in enumerate(labels)}
@@ -46,7 +248,7 @@ def judged(
             marks = tags.mark([tags.Entity(kind, 0, size)], size, "iob2")
             chances[kind or "entity"] = math.exp(-loss(start, stop, marks))
         yield Judgement(
-            text=_in_context(words, start, stop),
+            text=_in_context(words, start, stop, separator),
             gold=true.get((start, stop), _NO_ENTITY),
             predicted=found.get((start, stop), _NO_ENTITY),
             error=loss(start, stop, true_labels[start:stop]),
@@ -54,10 +256,12 @@ def judged(
         )
 
 
-def _in_context(words: Sequence[str], start: int, stop: int) -> str:
+def _in_context(
+    words: Sequence[str], start: int, stop: int, separator: str = " "
+) -> str:
     """The words `start` to `stop` in brackets, among those around them."""
     first, last = max(start - _WORDS_AROUND, 0), stop + _WORDS_AROUND
     before, after = words[first:start], words[stop:last]
     before = ("…", *before) if first else before
     after = (*after, "…") if last < len(words) else after
-    return " ".join((*before, f"[{' '.join(words[start:stop])}]", *after))
+    return separator.join((*before, f"[{separator.join(words[start:stop])}]", *after))

@@ -13,8 +13,8 @@ _MOST_MISTAKES = 100
 _LONGEST_TEXT = 1500
 _MOST_PROBABLE = 3  # answers shown with probabilities, besides the true ones
 _ERROR = (
-    "The error is the loss; for numbers, the distance; for texts, the probability times "
-    "the missing F1."
+    "The error is the loss; for sentences of tagged words, its mean; for numbers, the "
+    "distance; for texts, the probability times the missing F1."
 )
 
 
@@ -61,11 +61,15 @@ def _section(page: Page, has_heading: bool) -> str:
 
 
 def _matrix(judgements) -> str:
-    counts = collections.Counter((j.gold, j.predicted) for j in judgements)
+    counts = collections.Counter(
+        pair for j in judgements for pair in j.pairs or [(j.gold, j.predicted)]
+    )
     classes = sorted({name for pair in counts for name in pair})
     note = "A row per true answer, a column per predicted one"
     if len(classes) > _MOST_CLASSES:
-        frequent = collections.Counter(j.gold for j in judgements)
+        frequent = collections.Counter()
+        for (gold, _), number in counts.items():
+            frequent[gold] += number
         classes = sorted(name for name, _ in frequent.most_common(_MOST_CLASSES))
         note += f"; the {len(classes)} most frequent of {len(frequent)}"
     most = max(counts.values())

@@ -7,7 +7,7 @@ import abc
 import collections
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ class Judgement(NamedTuple):
     predicted: str
     error: float  # the loss, or another number; the page lists the highest first
     probabilities: Mapping[str, float] = {}  # of the answers to choose from
+    pairs: Sequence[tuple[str, str]] = ()  # gold and predicted of each part, if several
 
 
 class Task(abc.ABC):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from text.graphs import row_chunks, tags_graph
 from text.graphs.wordpiece_graph import WordPieceGraph
 from text.instances import packing
-from text.tasks import tags
+from text.tasks import tag_rows, tags
 from text.tokenizers.sentencepiece import FAMILIES
 from text.tokenizers.vocabulary import SPECIAL_TOKENS, Vocabulary
 from text.tokenizers.wordpiece import WordPiece
@@ -101,8 +101,10 @@ def by_python(exact, words, capacity, in_context):
     for _, own in sentences_of(words):
         low, high = (0, len(pieces)) if in_context else (own.start, own.stop)
         edges = np.cumsum([0, *map(len, pieces[low:high])])
-        for window in tags.windows(edges, own.start - low, own.stop - low, capacity):
-            yield tags.Window(*(int(number) + low for number in window)), pieces
+        for window in tag_rows.windows(
+            edges, own.start - low, own.stop - low, capacity
+        ):
+            yield tag_rows.Window(*(int(number) + low for number in window)), pieces
 
 
 @st.composite
@@ -234,6 +236,21 @@ def test_files_with_one_type_have_no_name_for_it():
     answer = tags_graph.read(tf.constant(words), tf.constant(labels), ("",), "iobes")
     assert answer["tags"].numpy().tolist() == [[b"B", b"E", b"S"]]
     assert entities_of(answer, 0) == [("a b", "", 0, 2), ("c", "", 2, 3)]
+
+
+def test_characters_of_an_entity_are_a_text():
+    words, labels = [["서", "울", " ", "시"]], [[1, 2, 2, 2]]
+    answer = tags_graph.read(
+        tf.constant(words), tf.constant(labels), ("LC",), "iob2", ""
+    )
+    assert entities_of(answer, 0) == [("서울 시", "LC", 0, 4)]
+
+
+def test_plain_tags_of_empty_words_are_empty():
+    answer = tags_graph.plain(
+        tf.constant([["a", "", " "]]), tf.constant([[1, 0, 0]]), ["N", "가"]
+    )
+    assert answer["tags"].numpy().tolist() == [["가".encode(), b"", b"N"]]
 
 
 # --- From words to labels ------------------------------------------------------------

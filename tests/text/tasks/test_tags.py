@@ -1,14 +1,12 @@
-"""Tag schemes, files of tagged words, and which words share a row."""
+"""Tag schemes: entities in tags, and tags for entities."""
 
 import random
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from training import metrics
-from errors import UserError
 from text.tasks import tags
 from text.tasks.tags import Entity
 
@@ -157,144 +155,3 @@ def test_nothing_found_is_a_zero_and_no_warning():
     assert metrics.found(set(), set()) == zeros
     assert metrics.found({1}, set()) == zeros
     assert metrics.found(set(), {1}) == zeros
-
-
-# --- Files ---------------------------------------------------------------------------
-
-CONLL = """-DOCSTART- -X- -X- O
-
-EU NNP B-NP I-ORG
-rejects VBZ B-VP O
-\t
-German JJ B-NP I-MISC
-
--DOCSTART- -X- -X- O
-
-Peter NNP B-NP I-PER
-Blackburn NNP I-NP I-PER
-"""
-
-
-def parse(text, **columns):
-    return tags.parse(text.split("\n"), "a.txt", tags.Columns(**columns))
-
-
-def test_sentences_and_documents():
-    assert parse(CONLL) == [
-        (("EU", "rejects"), ("I-ORG", "O"), 3, 1, 0),
-        (("German",), ("I-MISC",), 6, 1, 2),
-        (("Peter", "Blackburn"), ("I-PER", "I-PER"), 10, 2, 0),
-    ]
-
-
-def test_columns_are_counted_from_both_ends():
-    (sentence,) = parse("O\tx\ten:Rome\nB-LOC\ty\ten:", word=-1, tag=0, prefix="en:")
-    assert sentence.words == ("Rome", "")
-    assert sentence.tags == ("O", "B-LOC")
-    (sentence,) = parse("Rome\nLondon\n", tag=None)
-    assert sentence == (("Rome", "London"), None, 1, 0, 0)
-
-
-def test_only_spaces_and_tabs_separate():
-    (sentence,) = parse("10\u00a0000  O\r\n\x0b \t O\r\n\ufeff O\r\n\u2028\tO")
-    assert sentence.words == ("10\u00a0000", "\x0b", "\ufeff", "\u2028")
-    # What is left over where files were joined is no word.
-    assert len(parse("a O\n\ufeff\nb O")) == 2
-
-
-def test_predictions_stand_beside_their_words_line_for_line():
-    lines = CONLL.replace("\n", "\r\n").replace("Peter ", "Peter\t").split("\n")
-    added = {3: "B-ORG", 4: "O", 6: "B-MISC", 10: "B-PER", 11: "I-PER"}
-    assert list(tags.with_column(lines, tags.Columns(), added)) == [
-        "-DOCSTART- -X- -X- O O\r",
-        "\r",
-        "EU NNP B-NP I-ORG B-ORG\r",
-        "rejects VBZ B-VP O O\r",
-        "\t\r",
-        "German JJ B-NP I-MISC B-MISC\r",
-        "\r",
-        "-DOCSTART- -X- -X- O O\r",
-        "\r",
-        "Peter\tNNP B-NP I-PER\tB-PER\r",
-        "Blackburn NNP I-NP I-PER I-PER\r",
-        "",
-    ]
-
-
-def test_documents_begin_wherever_the_word_stands():
-    text = "0 -DOCSTART- O\n\n0 Rome B\n\n1 -DOCSTART- O\n\n0 Ohio B"
-    assert [(s.words, s.document) for s in parse(text, word=1)] == [
-        (("Rome",), 1),
-        (("Ohio",), 2),
-    ]
-    prefixed = "en:-DOCSTART- O\n\nen:Rome B"
-    assert [s.document for s in parse(prefixed, prefix="en:")] == [1]
-    lines = tags.with_column(text.split("\n"), tags.Columns(word=1), {3: "B", 7: "O"})
-    assert list(lines)[::2] == [
-        "0 -DOCSTART- O O",
-        "0 Rome B B",
-        "1 -DOCSTART- O O",
-        "0 Ohio B O",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "columns", "message"),
-    [
-        ("", {}, "a.txt: contains no words"),
-        ("-DOCSTART- O\n\n\t\n", {}, "a.txt: contains no words"),
-        ("a O\n\nb x O", {}, "a.txt:3: 3 columns, but the first line has 2"),
-        ("a", {}, r"a.txt:1: the column of the tag is that of the word \('a'\)"),
-        ("a O", {"word": 1}, r"a.txt:1: the column of the tag is that of the word"),
-        ("a O", {"word": 2}, "a.txt:1: 2 columns, but --word_column=2"),
-        ("a O", {"tag": -3}, "a.txt:1: 2 columns, but --tag_column=-3"),
-        ("a O\nb NNP", {}, "a.txt:2: 'NNP' is not a tag; tags are O outside of"),
-        ("a B-", {}, "a.txt:1: 'B-' is not a tag"),
-        ("a L-PER", {}, "a.txt:1: 'L-PER' is not a tag"),
-        ("a o", {}, "a.txt:1: 'o' is not a tag"),
-    ],
-)
-def test_a_bad_line_is_named(text, columns, message):
-    with pytest.raises(UserError, match=message):
-        parse(text, **columns)
-
-
-# --- Rows ----------------------------------------------------------------------------
-
-
-def windows(lengths, start, stop, capacity):
-    edges = np.cumsum([0, *lengths])
-    return list(tags.windows(edges, start, stop, capacity))
-
-
-def test_a_sentence_that_fits_is_one_row_with_what_is_around_it():
-    assert windows([1] * 5, 0, 5, 5) == [(0, 0, 5, 5)]
-    # Four on either side, or more where the other side has less.
-    assert windows([1] * 30, 10, 12, 10) == [(6, 10, 12, 16)]
-    assert windows([1] * 30, 1, 3, 10) == [(0, 1, 3, 10)]
-    assert windows([1] * 30, 28, 30, 10) == [(20, 28, 30, 30)]
-    assert windows([1] * 4, 1, 3, 10) == [(0, 1, 3, 4)]
-    # Words around it are whole or not there.
-    assert windows([3, 1, 3], 1, 2, 4) == [(1, 1, 2, 2)]
-    assert windows([3, 1, 3], 1, 2, 7) == [(0, 1, 2, 3)]
-
-
-def test_a_longer_one_is_read_in_parts_with_context_on_both_sides():
-    assert windows([1] * 12, 0, 12, 8) == [(0, 0, 4, 8), (2, 4, 8, 10), (4, 8, 12, 12)]
-    # A word of more pieces than half a row is a part of its own.
-    assert windows([8, 1, 1], 0, 3, 8) == [(0, 0, 1, 1), (1, 1, 3, 3)]
-
-
-@given(st.data())
-def test_every_word_is_asked_for_once_and_rows_hold_it(data):
-    capacity = data.draw(st.integers(1, 9))
-    lengths = data.draw(st.lists(st.integers(1, capacity), min_size=1, max_size=25))
-    start = data.draw(st.integers(0, len(lengths) - 1))
-    stop = data.draw(st.integers(start + 1, len(lengths)))
-    asked = []
-    for window in windows(lengths, start, stop, capacity):
-        assert 0 <= window.start <= window.own_start
-        assert window.own_stop <= window.stop <= len(lengths)
-        assert sum(lengths[window.start : window.stop]) <= capacity
-        asked += range(window.own_start, window.own_stop)
-    assert asked == list(range(start, stop))

@@ -1,5 +1,7 @@
 """The page of mistakes, as a person sees it in a wide and in a narrow window."""
 
+import re
+
 import pytest
 
 from training.finetuning import mistakes
@@ -51,6 +53,21 @@ def test_the_number_of_mistakes_is_said(wrong, right, title):
     assert f"<h3>{title}</h3>" in mistakes.render(
         [mistakes.Page("dev", {}, judgements)], "dev"
     )
+
+
+def test_parts_of_an_answer_are_in_the_matrix_and_the_whole_in_the_list():
+    parts = [("N", "N"), ("N", "V"), ("N", "V"), ("V", "V")]
+    judgements = [
+        Judgement("flies [a] [b]", "a/N b/N", "a/V b/V", 0.5, pairs=parts),
+        Judgement("all right", "", "", 0.1, pairs=[("V", "V")]),
+    ]
+    page = mistakes.render([mistakes.Page("dev", {}, judgements)], "dev")
+    assert "<h3>1 mistake in 2 answers</h3>" in page
+    rows = re.findall("<tr><th>([NV])</th>(.*?)</tr>", page)
+    assert [(name, re.findall(">([0-9]+)<", row)) for name, row in rows] == [
+        ("N", ["1", "2"]),
+        ("V", ["0", "2"]),
+    ]
 
 
 @pytest.mark.slow

@@ -206,6 +206,14 @@ def test_an_update_of_keras_is_one_of_the_loop(name):
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
+def fit_in_keras(folder, backend="tensorflow", part="bert"):
+    done = jobs.finished(
+        [*jobs.command("tests/programs/fit_in_keras.py", {}), str(folder), part],
+        env=jobs.ENVIRONMENT | {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"},
+    )
+    assert f"all checks passed on {backend}" in done.stdout, done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "backend",
@@ -223,42 +231,35 @@ def test_an_update_of_keras_is_one_of_the_loop(name):
         ),
     ],
 )
-def test_encoders_are_layers_of_keras(tmp_path, backend):
-    done = jobs.finished(
-        [*jobs.command("tests/programs/fit_in_keras.py", {}), str(tmp_path)],
-        env=jobs.ENVIRONMENT | {"KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"},
-    )
-    assert f"all checks passed on {backend}" in done.stdout, done.stderr
+def test_an_encoder_is_a_layer_of_keras(tmp_path, backend):
+    fit_in_keras(tmp_path, backend)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_every_encoder_has_the_formats_of_keras(tmp_path):
+    fit_in_keras(tmp_path, part="formats")
 
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_fit_on_replicas_equals_one_device(tmp_path):
-    done = jobs.finished(
-        [
-            *jobs.command("tests/programs/fit_in_keras.py", {}),
-            str(tmp_path),
-            "replicas",
-        ],
-        env=jobs.ENVIRONMENT | {"KERAS_BACKEND": "tensorflow"},
-    )
-    assert done.returncode == 0, done.stderr
+    fit_in_keras(tmp_path, part="replicas")
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # Keras's own
-def test_every_block_of_the_page_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(MODEL, "uncased_L-2_H-128_A-2")
+def test_every_block_of_the_page_runs(tmp_path):
+    """In a process of its own: `fit` takes gigabytes where thousands of functions are."""
+    shutil.copytree(MODEL, tmp_path / "uncased_L-2_H-128_A-2")
     lines = ["text,label", *["It is good.,good", "It is bad.,bad"] * 16]
     (tmp_path / "reviews.csv").write_text("\n".join(lines) + "\n")
-    names = {}
-    for block in test_docs.blocks("python.md", "python"):
-        exec(block, names)
+    program = "\n".join(test_docs.blocks("python.md", "python"))
+    done = jobs.finished([sys.executable, "-c", program], cwd=tmp_path)
+    assert "(2, 32, 64) (2, 64)" in done.stdout, done.stderr
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "trained" / "bert_config.json").exists()
     assert (tmp_path / "trained_hugging_face" / "model.safetensors").exists()
     assert (tmp_path / "reviews_saved_model" / "saved_model.pb").exists()
-    assert "(2, 32, 64) (2, 64)" in capsys.readouterr().out
     # In a process that has loaded no encoder.
     program = (
         "import bert, keras; keras.models.load_model('reviews.keras'); print('ok')"

@@ -57,6 +57,8 @@ BATCH = {
 }
 LABELS = np.arange(8) % 2
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+# By XLA, each training would take seconds more; JAX always compiles.
+UNCOMPILED = {"jit_compile": False} if keras.backend.backend() == "tensorflow" else {}
 
 
 def classifier(encoder, length=None) -> keras.Model:
@@ -77,9 +79,7 @@ class Subclassed(keras.Model):
 
 def trained(model, epochs=1, **settings) -> list[float]:
     rate = LearningRate(1e-2, 20, 2)
-    if keras.backend.backend() == "tensorflow":  # XLA takes seconds for each
-        settings = {"jit_compile": False} | settings
-    model.compile(Optimizer(rate), LOSS, **settings)
+    model.compile(Optimizer(rate), LOSS, **UNCOMPILED | settings)
     done = model.fit(BATCH, LABELS, epochs=epochs, batch_size=8, verbose=0)
     return done.history["loss"]
 
@@ -104,7 +104,7 @@ def check_dropout():
     assert losses[0] == losses[1] != losses[2], losses
     # Each step draws its own: at a rate of 0, the same weights would have one loss.
     model = classifier(make_encoder(BERT))
-    model.compile(keras.optimizers.SGD(0.0), LOSS)
+    model.compile(keras.optimizers.SGD(0.0), LOSS, **UNCOMPILED)
     still = model.fit(BATCH, LABELS, epochs=3, batch_size=8, verbose=0)
     assert len(set(still.history["loss"])) == 3, still.history
 
@@ -147,7 +147,7 @@ def check_heads():
         assert np.array_equal(*plain), objective
         assert (drawn[0] != drawn[1]).any(), objective
     model = WithHead(tasks.Classification(2).network(BERT))
-    model.compile(keras.optimizers.SGD(0.0), "mse")
+    model.compile(keras.optimizers.SGD(0.0), "mse", **UNCOMPILED)
     still = model.fit(BATCH, np.ones((8, 2)), epochs=3, batch_size=8, verbose=0)
     assert len(set(still.history["loss"])) == 3, still.history
 

@@ -38,7 +38,6 @@ class Options(options.Group):
             "words:8000",
             "words:16000",
             "words:32000",
-            "morphemes:8000",
             "morphemes:16000",
             "morphemes:32000",
         ],
@@ -84,7 +83,7 @@ def accuracies(chosen: Options, vocab_file: str) -> list[float]:
     """Fine-tunes with each seed; the accuracy of each run in percent."""
     folder = os.path.dirname(vocab_file)
     tokenizer = TokenizerOptions().load_tokenizer(vocab_file)
-    sizes = {"num_hidden_layers": 2, "hidden_size": 128, "intermediate_size": 512}
+    sizes = {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 256}
     sizes |= {"num_attention_heads": 2, "max_position_embeddings": 64}
     config = os.path.join(folder, "config.json")
     with open(config, "w") as file:
@@ -101,8 +100,7 @@ def accuracies(chosen: Options, vocab_file: str) -> list[float]:
         do_eval=True,
         max_seq_length=64,
         pooling="mean",  # from random weights, [CLS] alone may learn nothing for an epoch
-        train_batch_size=64,
-        learning_rate=5e-4,
+        learning_rate=1e-3,
         num_train_epochs=chosen.num_train_epochs,
         num_trials=chosen.num_trials,
     )

@@ -51,7 +51,7 @@ class Options(TokenizerOptions):
         help="What to learn; by default, what the name of --output_file says.",
     )
     input_file: list[str] = options.field(
-        help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
+        help=f"Text files, UTF-8, {inputs.PACKED}: comma-separated names and globs."
     )
     output_file: str = options.field(
         help="The vocabulary to write: NAME.txt is WordPiece, one token per line; "

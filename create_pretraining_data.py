@@ -34,7 +34,7 @@ class Options(GenerationOptions):
     """The flags of the records, and those of the script itself."""
 
     input_file: list[str] = options.field(
-        help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
+        help=f"Text files, UTF-8, {inputs.PACKED}: comma-separated names and globs."
     )
     output_file: list[str] = options.field(
         help="TFRecord files to write, comma-separated. NAME@16 means sixteen files "

@@ -13,6 +13,7 @@ import pytest
 import inspect_records
 import tests
 from errors import UserError
+from tests.packed import pack
 from tests.records import CORPUS, TEXT, VOCAB_FILE, make, write
 from text.corpus import formats
 from text.tokenizers.vocabulary import Vocabulary
@@ -343,15 +344,17 @@ def test_a_bad_line_in_a_later_piece_is_counted_from_the_file_s_start(monkeypatc
         make(input_file=["text.jsonl"], input_format="jsonl")
 
 
-def test_a_damaged_gz_is_named():
-    packed = gzip.compress(CORPUS.read_bytes())
-    write("cut.gz", packed[: len(packed) // 2])
-    with pytest.raises(UserError, match=r"cut\.gz:\d+: the compressed data is damaged"):
-        make(input_file=["cut.gz"])
-    write("plain.gz", "no such thing")
-    with pytest.raises(UserError, match=r"plain\.gz:1: the compressed data is damaged"):
-        make(input_file=["plain.gz"])
-    assert sorted(os.listdir()) == ["cut.gz", "plain.gz"]
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+def test_a_damaged_packed_file_is_named(suffix):
+    packed = pack(CORPUS.read_bytes(), suffix)
+    cut, plain = f"cut.{suffix}", f"plain.{suffix}"
+    write(cut, packed[: len(packed) // 2])
+    with pytest.raises(UserError, match=rf"{cut}:\d+: the compressed data is damaged"):
+        make(input_file=[cut])
+    write(plain, "no such thing")
+    with pytest.raises(UserError, match=f"{plain}:1: the compressed data is damaged"):
+        make(input_file=[plain])
+    assert sorted(os.listdir()) == [cut, plain]
 
 
 def test_a_case_that_contradicts_the_vocabulary_s_name_is_refused():

@@ -1,21 +1,20 @@
 """Reads documents and their sentences from files of any input format, in bounded pieces."""
 
-import gzip
 import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from errors import UserError
 from text.corpus.sentences import split_sentences
-from text.files import inputs, sources
+from text.files import inputs, packings, sources
 
 FORMATS = ("sentences", "paragraphs", "files", "jsonl")
 
 _PIECE_BYTES = 8 << 20
 _PIECE_FILES = 1 << 12
-# Unpacking is about ten times as fast as tokenizing. A .gz file that is more than a tenth
-# of the input is therefore unpacked once and handed out in blocks; smaller ones are read in
-# parallel with others, so each is unpacked by its reader.
+# Unpacking is about ten times as fast as tokenizing. A packed file that is more than a
+# tenth of the input is therefore unpacked once and handed out in blocks; smaller ones are
+# read in parallel with others, so each is unpacked by its reader.
 _MANY_FILES = 10
 _PARAGRAPH_CHARACTERS = 1 << 20
 
@@ -64,7 +63,7 @@ def pieces(
 
 
 def _spans(path, size, input_format, total):
-    if path.endswith(".gz"):
+    if packings.is_packed(path):
         if size > max(_PIECE_BYTES // 4, total // _MANY_FILES):
             yield from _unpacked(path, input_format, size)
             return
@@ -87,7 +86,7 @@ def _spans(path, size, input_format, total):
 
 def _unpacked(path, input_format, size):
     start = read = 0
-    with sources.opened(path) as packed, gzip.GzipFile(fileobj=packed) as file:
+    with sources.opened(path) as packed, packings.unpacked(path, packed) as file:
         try:
             while True:
                 block = _block(file, input_format)
@@ -97,7 +96,7 @@ def _unpacked(path, input_format, size):
                 stop, now_read = file.tell(), packed.tell()
                 yield Span(path, start, stop, now_read - read, block)
                 start, read = stop, now_read
-        except inputs.DAMAGE:
+        except packings.DAMAGE:
             pass
     # Its reader will find the damage, and can report the line.
     yield Span(path, start, None, size - read)
@@ -154,7 +153,7 @@ def _uncut(path, input_format, most_bytes):
     # The reader may be on another machine, where the file has another identity.
     status = sources.status(path)._replace(identity=0)
     size, start = status.size, 0
-    if not path.endswith(".gz") and input_format != "files":
+    if not packings.is_packed(path) and input_format != "files":
         while size - start > most_bytes:
             yield Span(path, start, start + most_bytes, most_bytes, status=status)
             start += most_bytes

@@ -30,6 +30,7 @@ import options
 from errors import UserError
 from text import progress
 from text.corpus import formats
+from text.corpus.formats import FORMATS, TextOptions
 from text.files import inputs, local, protected, sources
 from text.tokenizers import recorded_settings, sentencepiece
 from text.tokenizers.kind import Kind
@@ -44,7 +45,7 @@ _KOREAN_OR_JAPANESE = 0.1  # share of its lines; English text has far fewer
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TokenizerOptions):
+class Options(TokenizerOptions, TextOptions):
     kind: str | None = options.field(
         None,
         choices=tuple(_LEARNED),
@@ -115,17 +116,6 @@ class Options(TokenizerOptions):
     heldout_share: float = options.field(
         0.01, help="Share of the lines to evaluate on instead of learning from them."
     )
-    input_format: str = options.field(
-        "sentences",
-        choices=formats.FORMATS,
-        help="Same as in create_pretraining_data.py; only jsonl makes a difference here.",
-    )
-    json_field: str = options.field(
-        "text", help="The key of the text, with --input_format=jsonl."
-    )
-    max_line_mb: int = options.field(
-        inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP, at_least=1
-    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -195,14 +185,13 @@ def measure(
 
 def _spans(paths, chosen):
     """Yields the parts of the text, and the lines of each."""
-    line_format = "jsonl" if chosen.input_format == "jsonl" else "sentences"
+    # Sentences need not be found where it takes time.
+    name = FORMATS[chosen.input_format].words_format or chosen.input_format
+    chosen = dataclasses.replace(chosen, input_format=name)
     files = ((path, sources.status(path)) for path in paths)
-    pieces = formats.pieces(files, line_format, sum(map(sources.size, paths)))
+    pieces = formats.pieces(files, name, sum(map(sources.size, paths)))
     for span in (span for piece in pieces for span in piece):
-        yield (
-            span,
-            formats.read(span, line_format, chosen.json_field, chosen.max_line_mb),
-        )
+        yield span, formats.read(span, chosen)
 
 
 def _keeping_letters(paths, chosen):

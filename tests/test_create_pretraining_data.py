@@ -15,7 +15,7 @@ import tests
 from errors import UserError
 from tests.packed import pack
 from tests.records import CORPUS, TEXT, VOCAB_FILE, make, write
-from text.corpus import formats
+from text.corpus import formats, line_formats, text_format
 from text.tokenizers.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("in_a_folder", "no_fsync")
@@ -59,10 +59,11 @@ def test_all_formats_hold_the_same_text():
 def test_a_text_without_empty_lines_is_read_in_bounded_pieces(monkeypatch):
     lines = [f"the {'and ' * (i % 7)}of.\nThe" for i in range(300)]
     write("text.txt", "\n".join(lines))
-    span = formats.Span("text.txt", 0, None, os.path.getsize("text.txt"))
-    whole = list(formats.read(span, "files", "text"))
-    monkeypatch.setattr(formats, "_PARAGRAPH_CHARACTERS", 50)
-    assert list(formats.read(span, "files", "text")) == whole
+    span = text_format.Span("text.txt", 0, None, os.path.getsize("text.txt"))
+    files = formats.TextOptions(input_format="files")
+    whole = list(formats.read(span, files))
+    monkeypatch.setattr(line_formats, "_PARAGRAPH_CHARACTERS", 50)
+    assert list(formats.read(span, files)) == whole
     assert len(whole) > 300
 
 
@@ -335,7 +336,7 @@ def test_a_part_of_a_model_is_not_written_over():
 
 
 def test_a_bad_line_in_a_later_piece_is_counted_from_the_file_s_start(monkeypatch):
-    monkeypatch.setattr(formats, "_PIECE_BYTES", 50)
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 50)
     write("text.txt", (TEXT * 20).encode() + b"caf\xe9\n")
     with pytest.raises(UserError, match=r"text\.txt:101: not UTF-8"):
         make()

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from errors import UserError
-from text.corpus import formats
+from text.corpus.formats import FORMATS
+from text.corpus.text_format import Span
 from text.files import packings, sources
 
 _BYTES = 4 << 20
@@ -31,7 +32,7 @@ class Sample(NamedTuple):
         is_whole: whether the sample is all of the input, in its order.
     """
 
-    parts: list[list[formats.Span]]
+    parts: list[list[Span]]
     size: int
     total: int
     num_files: int
@@ -44,9 +45,10 @@ class Sample(NamedTuple):
 
     def documents(self, number: int, input_format: str) -> float:
         """How many documents the whole input has, if the sample has this number."""
-        if self.is_whole or input_format == "jsonl":
+        lines = FORMATS[input_format]
+        if self.is_whole or lines.ends_with_line:
             return number * self.scale
-        if input_format == "files":
+        if lines.ends_with_file:
             return self.num_files
         ends = sum(span.stop is None for part in self.parts for span in part)
         return max(number - ends, 0) * self.scale + self.num_files
@@ -110,7 +112,7 @@ def _window(path, start, stop, size):
     if not block:
         return None
     stop = start + len(block)
-    return formats.Span(path, start, None if stop == size else stop, len(block), block)
+    return Span(path, start, None if stop == size else stop, len(block), block)
 
 
 def _line(file, path):
@@ -131,9 +133,9 @@ def _beginning(path, share, size, block_bytes):
             share = _unpack(path, share, text)
         except EOFError:
             if share == size:  # it is cut off, which its reader will say
-                return (yield formats.Span(path, 0, None, size))
+                return (yield Span(path, 0, None, size))
         except packings.DAMAGE:
-            return (yield formats.Span(path, 0, None, share))
+            return (yield Span(path, 0, None, share))
         if share == size:
             break
         if not text:  # less than one block of bzip2's
@@ -147,7 +149,7 @@ def _beginning(path, share, size, block_bytes):
         packed_size = share * stop // len(text) - share * start // len(text)
         block = bytes(text[start:stop])
         ends = is_end and stop == len(text)
-        yield formats.Span(path, start, None if ends else stop, packed_size, block)
+        yield Span(path, start, None if ends else stop, packed_size, block)
         start = stop
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from errors import UserError
 from text.corpus import formats, store
+from text.corpus.text_format import Span
 from text.files import sources
 from text.files.local import read_json, replacing, write_json
 from text.generation import outputs, work
@@ -281,9 +282,10 @@ def tokenize(prefix, settings_file, spans):
     shared = opened(settings_file)
     settings, tokenizer = shared.settings, shared.tokenizer
     id_type, with_words = tokenizer.vocabulary.id_type, settings.words_from_spaces
+    left_out = collections.Counter()
     number = decomposed = 0
     with store.PieceWriter(prefix, id_type, with_words) as writer:
-        for sentence in encoded(settings, tokenizer, spans):
+        for sentence in encoded(settings, tokenizer, spans, left_out):
             if sentence is None:
                 writer.end_document()
                 continue
@@ -305,20 +307,25 @@ def tokenize(prefix, settings_file, spans):
         "long_sentences": long,
         "decomposed_sentences": decomposed,
         "sentences": writer.num_sentences,
+        **left_out,
     }
 
 
 def encoded(
-    settings: Settings, tokenizer: Tokenizer, spans: Iterable[formats.Span]
+    settings: Settings,
+    tokenizer: Tokenizer,
+    spans: Iterable[Span],
+    counts: collections.Counter | None = None,
 ) -> Iterator[tuple[bytes, bytes | None, bool] | None]:
     """Yields the sentences of spans, and None wherever a document ends.
 
     A sentence is packed ids; uint8, 1 at the first id between two spaces, if words
-    depend on them; and whether letters were taken apart (`Tokenizer.decomposes`).
+    depend on them; and whether letters were taken apart (`Tokenizer.decomposes`). `counts`
+    receives what the format leaves out.
     """
     # Where spaces matter to the tokenizer, sentences are separated by one.
     space = ""
-    for sentence in _sentences(settings, spans):
+    for sentence in _sentences(settings, spans, counts):
         if sentence is None:
             yield None
             space = ""
@@ -331,14 +338,9 @@ def encoded(
         yield packed, words, tokenizer.decomposes(sentence)
 
 
-def _sentences(settings, spans):
+def _sentences(settings, spans, counts):
     for span in spans:
-        yield from formats.read(
-            span,
-            settings.input_format,
-            settings.json_field,
-            max_line_mb=settings.max_line_mb,
-        )
+        yield from formats.read(span, settings, counts)
 
 
 def _blocks(whole):

@@ -9,15 +9,18 @@ from hypothesis import strategies as st
 
 from errors import UserError
 from tests.packed import pack
-from text.corpus import formats
-from text.corpus.formats import Span
+from text.corpus import formats, line_formats, text_format
+from text.corpus.formats import TextOptions
+from text.corpus.text_format import Span
 from text.files import inputs, sources
+
+LINE_FORMATS = [name for name, each in formats.FORMATS.items() if each.cuts_lines]
 
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(formats, "_PIECE_BYTES", 64)
-    monkeypatch.setattr(formats, "_PARAGRAPH_CHARACTERS", 200)
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 64)
+    monkeypatch.setattr(line_formats, "_PARAGRAPH_CHARACTERS", 200)
 
 
 def cut(*paths, input_format):
@@ -30,7 +33,7 @@ def read(pieces, input_format):
     """What documents hold, in the order of the pieces: lists of sentences."""
     found = [[]]
     for span in (span for piece in pieces for span in piece):
-        for item in formats.read(span, input_format, "text"):
+        for item in formats.read(span, TextOptions(input_format=input_format)):
             if item is None:
                 found.append([])
             else:
@@ -54,7 +57,7 @@ TEXT = st.lists(LINE, max_size=60)
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("name", ["text", "text.gz", "text.bz2", "text.zst"])
-@pytest.mark.parametrize("input_format", formats.FORMATS)
+@pytest.mark.parametrize("input_format", LINE_FORMATS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=TEXT)
 def test_pieces_hold_what_the_whole_files_hold(
@@ -75,7 +78,7 @@ def test_pieces_hold_what_the_whole_files_hold(
 
 
 @pytest.mark.parametrize("name", ["text", "text.gz", "text.bz2", "text.zst"])
-@pytest.mark.parametrize("input_format", formats.FORMATS)
+@pytest.mark.parametrize("input_format", LINE_FORMATS)
 def test_a_large_file_is_read_by_many(tmp_path, small_pieces, name, input_format):
     line = '{"text": "One."}' if input_format == "jsonl" else "The one."
     path = write(tmp_path, name, f"{line}\n\n".encode() * 200)
@@ -127,7 +130,7 @@ def test_a_mistake_in_a_later_piece_is_named_by_its_line(tmp_path, small_pieces,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
-@pytest.mark.parametrize("input_format", formats.FORMATS)
+@pytest.mark.parametrize("input_format", LINE_FORMATS)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -141,7 +144,7 @@ def test_a_mistake_in_a_later_piece_is_named_by_its_line(tmp_path, small_pieces,
 def test_damage_in_a_later_piece_is_named_by_its_line(
     tmp_path, monkeypatch, damage, input_format, suffix
 ):
-    monkeypatch.setattr(formats, "_PIECE_BYTES", 20_000)
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 20_000)
     line = b'{"text": "%05d. Two."}\n' if input_format == "jsonl" else b"%05d. Two.\n\n"
     numbers = np.random.default_rng(0).integers(0, 99_999, 50_000).tolist()
     text = b"".join(line % number for number in numbers)

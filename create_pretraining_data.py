@@ -108,6 +108,11 @@ class Options(GenerationOptions):
         for name in ("runner", "dry_run"):
             if getattr(self, name):
                 formats.refuse_unless_lines(self.input_format, f"--{name}")
+        if self.runner and self.deduplicate:
+            raise UserError(
+                "--deduplicate is not for --runner, whose workers share no disk; leave one "
+                "of them out"
+            )
         total = self.mask_share + self.keep_share + self.random_share
         if abs(total - 1) > 1e-6:
             raise UserError(
@@ -233,6 +238,11 @@ def _report(description, settings):
         _say(line)
     for line in inspector.advice(counts):
         _say(line)
+    if settings.deduplicate:
+        _say(
+            f"Left out {counts['duplicate_documents']:,} documents and "
+            f"{counts['duplicate_paragraphs']:,} paragraphs of others that occurred before"
+        )
     if counts["empty_sentences"]:
         _say(f"Skipped {counts['empty_sentences']:,} lines without tokens")
     if counts["long_sentences"]:

@@ -9,7 +9,7 @@ from errors import UserError
 from text.corpus import text_format
 from text.corpus.line_formats import JsonLines, LineFormat, Paragraphs, WholeFiles
 from text.corpus.parquet import Parquet
-from text.corpus.text_format import ReadingOptions, Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, ReadingOptions, Span, TextFormat
 from text.corpus.wikipedia import Wikipedia
 from text.files import packings, sources
 
@@ -133,18 +133,25 @@ def whole_documents(span: Span, input_format: str) -> Span | None:
 
 
 def read(
-    span: Span, chosen: TextOptions, counts: Counter | None = None
+    span: Span,
+    chosen: TextOptions,
+    counts: Counter | None = None,
+    with_paragraphs: bool = False,
 ) -> Iterator[str | None]:
     """Yields the sentences of a span, and None wherever a document ends.
 
     Args:
         counts: receives what is left out, if the format leaves out anything.
+        with_paragraphs: yield PARAGRAPH_END, too; in the format "sentences" are none.
 
     Raises ChangedFileError if the file is not the one that the span was cut from.
     """
     counts = Counter() if counts is None else counts
+    found = FORMATS[chosen.input_format].read(span, chosen, counts)
+    if not with_paragraphs:
+        found = (each for each in found if each != PARAGRAPH_END)
     try:
-        yield from FORMATS[chosen.input_format].read(span, chosen, counts)
+        yield from found
     except UserError:
         _refuse_change(span)  # which may be the reason
         raise

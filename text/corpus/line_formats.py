@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
 from text.files import inputs, packings, sources
 
 # Unpacking is about ten times as fast as tokenizing. A packed file that is more than a
@@ -140,7 +140,7 @@ class Paragraphs(LineFormat):
     words_format = "sentences"
 
     def _sentences_of(self, line):
-        return split_sentences(line)
+        return [*split_sentences(line), PARAGRAPH_END]
 
 
 class WholeFiles(LineFormat):
@@ -174,6 +174,8 @@ def _wrapped_paragraphs(lines: Iterator[str]) -> Iterator[str]:
             paragraph = sentences[-1:] if line and len(sentences) > 1 else []
             size = sum(map(len, paragraph))
             yield from sentences[: len(sentences) - len(paragraph)]
+            if not line:
+                yield PARAGRAPH_END
     yield from split_sentences(" ".join(paragraph))
 
 
@@ -205,4 +207,5 @@ class JsonLines(LineFormat):
                 ) from error
             for paragraph in text.splitlines():
                 yield from split_sentences(paragraph)
+                yield PARAGRAPH_END
             yield None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
 from text.files import sources
 
 _ROWS = 1 << 10  # that are in memory at a time
@@ -53,6 +53,7 @@ class Parquet(TextFormat):
                     )
                 for paragraph in text.splitlines():
                     yield from split_sentences(paragraph)
+                    yield PARAGRAPH_END
                 yield None
 
 

@@ -10,6 +10,7 @@ import options
 from text.files import inputs, sources
 
 PIECE_BYTES = 8 << 20  # of text that a process takes at a time
+PARAGRAPH_END = ""  # no sentence is empty
 
 
 class Span(NamedTuple):
@@ -87,7 +88,9 @@ class TextFormat(abc.ABC):
     def read(
         self, span: Span, chosen: ReadingOptions, counts: Counter
     ) -> Iterator[str | None]:
-        """Yields the sentences of a span, and None wherever a document ends.
+        """Yields sentences, PARAGRAPH_END, and None wherever a document ends.
+
+        That a document ends means that a paragraph does.
 
         Args:
             counts: of what is left out; the format adds to it.

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
 from text.files import inputs, packings, sources
 
 _CHUNK = 1 << 18
@@ -95,6 +95,7 @@ class Wikipedia(TextFormat):
             counts["pages_without_text"] += not found
             for paragraph in found:
                 yield from split_sentences(paragraph)
+                yield PARAGRAPH_END
             yield None
 
     def report(self, counts):

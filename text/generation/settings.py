@@ -31,6 +31,11 @@ class GenerationOptions(TokenizerOptions, RowOptions, TextOptions):
         at_least=1,
         at_most=10_000,
     )
+    deduplicate: bool = options.field(
+        False,
+        help="Leave out documents that occurred before, and paragraphs that did: those "
+        "with the same tokens. With --input_format=sentences, only documents.",
+    )
     gzip_compress: bool = options.field(False, help="Compress the records with gzip.")
 
     def __post_init__(self):

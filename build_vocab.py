@@ -183,7 +183,7 @@ def measure(
     return counts
 
 
-def _spans(paths, chosen):
+def _spans(paths, chosen, counts=None):
     """Yields the parts of the text, and the lines of each."""
     # Sentences need not be found where it takes time.
     name = FORMATS[chosen.input_format].words_format or chosen.input_format
@@ -191,7 +191,7 @@ def _spans(paths, chosen):
     files = ((path, sources.status(path)) for path in paths)
     pieces = formats.pieces(files, name, sum(map(sources.size, paths)))
     for span in (span for piece in pieces for span in piece):
-        yield span, formats.read(span, chosen)
+        yield span, formats.read(span, chosen, counts)
 
 
 def _keeping_letters(paths, chosen):
@@ -212,13 +212,16 @@ def _keeping_letters(paths, chosen):
     return dataclasses.replace(chosen, strip_accents=False)
 
 
-def _lines(paths, chosen, what):
-    """Yields each line of the text, and whether it is held out."""
+def _lines(paths, chosen, what, counts=None):
+    """Yields each line of the text, and whether it is held out.
+
+    `counts` receives what the format leaves out.
+    """
     every = round(1 / chosen.heldout_share) if chosen.heldout_share else 0
     size = sum(map(sources.size, paths))
     number = 0
     with progress.Progress(what, size, "MB", scale=1e6) as shown:
-        for span, lines in _spans(paths, chosen):
+        for span, lines in _spans(paths, chosen, counts):
             for line in lines:
                 if line is not None:
                     number += 1
@@ -233,10 +236,11 @@ def main(chosen: Options) -> None:
     protected.refuse(list(learner.paths), paths, replaces_vocabulary=True)
     recorded_settings.check_place(chosen.output_file)
     os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
+    counts = collections.Counter()
     # Opened first: an hour's work should not end at a folder that is not writable.
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(local.replacing(path)) for path in learner.paths]
-        lines = _lines(paths, chosen, learner.activity)
+        lines = _lines(paths, chosen, learner.activity, counts)
         lines = (line for line, is_held_out in lines if not is_held_out)
         source = f"{len(paths)} file(s), such as {paths[0]}"
         for file, content in zip(files, learner.learn(lines, source), strict=True):
@@ -244,7 +248,10 @@ def main(chosen: Options) -> None:
     # With these flags, whatever an earlier vocabulary of this name was learned with.
     tokenizer = chosen.learned.load(chosen.output_file, chosen)
     recorded_settings.write(chosen.output_file, chosen.learned, tokenizer)
-    for line in learner.report(tokenizer):
+    for line in (
+        *FORMATS[chosen.input_format].report(counts),
+        *learner.report(tokenizer),
+    ):
         print(line)
     _report_measured(paths, tokenizer, chosen)
 

@@ -212,6 +212,16 @@ def test_a_lone_surrogate_is_an_unknown_character():
 
 LONE = "One document.\nOf two sentences.\n"
 REFUSED = {
+    "a sample of Parquet": (
+        {"input_format": "parquet", "dry_run": True},
+        "--dry_run does not read --input_format=parquet, only sentences, paragraphs, files",
+    ),
+    "a pipeline of a dump": (
+        {"input_format": "wikipedia", "runner": "DirectRunner", "num_workers": 0},
+        "--runner does not read --input_format=wikipedia, only sentences",
+    ),
+    "a column of text": ({"text_column": "body"}, "for --input_format=parquet"),
+    "lists of text": ({"keep_lists": True}, "for --input_format=wikipedia"),
     "no file": ({"input_file": ["no*.txt"]}, r"no file matches 'no\*\.txt'"),
     "no name": ({"input_file": []}, "no input file"),
     "a folder": ({"input_file": ["."]}, r"\.: is a folder; name its files"),

@@ -7,10 +7,16 @@ from collections.abc import Iterable, Iterator
 import options
 from errors import UserError
 from text.corpus import text_format
-from text.corpus.line_formats import JsonLines, LineFormat, Paragraphs, WholeFiles
-from text.corpus.parquet import Parquet
-from text.corpus.text_format import PARAGRAPH_END, ReadingOptions, Span, TextFormat
-from text.corpus.wikipedia import Wikipedia
+from text.corpus.line_formats import (
+    JsonLines,
+    JsonOptions,
+    LineFormat,
+    Paragraphs,
+    WholeFiles,
+)
+from text.corpus.parquet import Parquet, ParquetOptions
+from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
+from text.corpus.wikipedia import Wikipedia, WikipediaOptions
 from text.files import packings, sources
 
 FORMATS: dict[str, TextFormat] = {
@@ -26,7 +32,7 @@ _PIECE_FILES = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True)
-class TextOptions(ReadingOptions):
+class TextOptions(WikipediaOptions, ParquetOptions, JsonOptions):
     """Input files. How documents lie in them."""
 
     input_format: str = options.field(

@@ -1,12 +1,14 @@
 """Reads documents from lines of text, plain or packed."""
 
+import dataclasses
 import json
 from collections.abc import Iterator
 
+import options
 from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, ReadingOptions, Span, TextFormat
 from text.files import inputs, packings, sources
 
 # Unpacking is about ten times as fast as tokenizing. A packed file that is more than a
@@ -14,6 +16,15 @@ from text.files import inputs, packings, sources
 # read in parallel with others, so each is unpacked by its reader.
 _MANY_FILES = 10
 _PARAGRAPH_CHARACTERS = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonOptions(ReadingOptions):
+    """Input files. JSON lines."""
+
+    json_field: str = options.field(
+        "text", help="The key of the text, with --input_format=jsonl."
+    )
 
 
 class LineFormat(TextFormat):

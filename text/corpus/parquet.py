@@ -1,15 +1,28 @@
 """Reads documents from the text column of Parquet files: every row is one."""
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 
+import options
 from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, ReadingOptions, Span, TextFormat
 from text.files import sources
 
 _ROWS = 1 << 10  # that are in memory at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class ParquetOptions(ReadingOptions):
+    """Input files. Parquet."""
+
+    text_column: str = options.field(
+        "text",
+        help="The column of the text; the other columns are not read.",
+        only_for={"input_format": "parquet"},
+    )
 
 
 class Parquet(TextFormat):

@@ -34,26 +34,11 @@ class Span(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ReadingOptions(options.Group):
-    """Input files. What a format needs to know to read them."""
+    """Input files. What every format needs to know to read them.
 
-    json_field: str = options.field(
-        "text", help="The key of the text, with --input_format=jsonl."
-    )
-    text_column: str = options.field(
-        "text",
-        help="The column of the text; the other columns are not read.",
-        only_for={"input_format": "parquet"},
-    )
-    keep_lists: bool = options.field(
-        False,
-        help="Keep the items of lists, each as a paragraph.",
-        only_for={"input_format": "wikipedia"},
-    )
-    keep_headings: bool = options.field(
-        False,
-        help="Keep headings, each as a paragraph.",
-        only_for={"input_format": "wikipedia"},
-    )
+    A format with flags of its own has a subclass, which `formats.TextOptions` inherits.
+    """
+
     max_line_mb: int = options.field(
         inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP, at_least=1
     )

@@ -6,6 +6,7 @@ in it. Of a .bz2 of many streams (pages-articles-multistream), spans are streams
 found by how they begin, without the index. All else that is packed, one process unpacks.
 """
 
+import dataclasses
 import functools
 import io
 import re
@@ -13,10 +14,11 @@ import sys
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
+import options
 from errors import UserError
 from text.corpus import text_format
 from text.corpus.sentences import split_sentences
-from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
+from text.corpus.text_format import PARAGRAPH_END, ReadingOptions, Span, TextFormat
 from text.files import inputs, packings, sources
 
 _CHUNK = 1 << 18
@@ -35,6 +37,22 @@ _LEFT_OUT = {  # in reports
     "pages_without_text": "without text",
     "broken_pages": "that cannot be parsed (named above)",
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class WikipediaOptions(ReadingOptions):
+    """Input files. Dumps of wikis."""
+
+    keep_lists: bool = options.field(
+        False,
+        help="Keep the items of lists, each as a paragraph.",
+        only_for={"input_format": "wikipedia"},
+    )
+    keep_headings: bool = options.field(
+        False,
+        help="Keep headings, each as a paragraph.",
+        only_for={"input_format": "wikipedia"},
+    )
 
 
 class Wikipedia(TextFormat):
@@ -58,10 +76,9 @@ class Wikipedia(TextFormat):
         elif path.endswith(".bz2") and (starts := _streams(path, size)):
             yield from _cut(path, starts, size)
         else:
-            print(
+            _say_once(
                 f"{path}: one process unpacks it; all cores share a plain file, or a "
-                "-multistream.xml.bz2",
-                file=sys.stderr,
+                "-multistream.xml.bz2"
             )
             yield from _unpacked(path, size)
 
@@ -90,7 +107,11 @@ class Wikipedia(TextFormat):
                 )
             except wikitext.FAILURES as error:
                 counts["broken_pages"] += 1
-                _warn_of_page(span.path, title, str(error) or type(error).__name__)
+                problem = str(error) or type(error).__name__
+                _say_once(
+                    f"warning: {span.path}: page {title!r} cannot be parsed "
+                    f"({problem:.80}); left out"
+                )
                 continue
             counts["pages_without_text"] += not found
             for paragraph in found:
@@ -112,12 +133,9 @@ class Wikipedia(TextFormat):
         yield f"Removed from the others: {', '.join(removed) or 'nothing'}"
 
 
-@functools.cache  # a page may be read more than once, and is named once
-def _warn_of_page(path, title, problem):
-    print(
-        f"warning: {path}: page {title!r} cannot be parsed ({problem:.80}); left out",
-        file=sys.stderr,
-    )
+@functools.cache  # build_vocab.py reads a dump more than once
+def _say_once(line):
+    print(line, file=sys.stderr)
 
 
 def _wikitext(path):

@@ -23,7 +23,7 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import inputs, local, tables
+from text.files import inputs, local, packings, tables
 from text.progress import Progress
 from training.queries.options import QueryOptions
 
@@ -36,7 +36,7 @@ _NOT_IN_TSV = {"\t": "a tab", "\n": "a line feed", "\r": "a carriage return"}
 class Options(QueryOptions):
     input_file: str = options.field(
         help="The texts: .tsv or .csv with a header, .jsonl, or any other file with one "
-        "text per line; plain or .gz. - reads lines from standard input."
+        f"text per line; {inputs.PACKED}. - reads lines from standard input."
     )
     output_file: str = options.field(
         help="Where to write the rows: .csv, .jsonl, or .tsv for any other name."
@@ -89,9 +89,10 @@ class Options(QueryOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.output_file.endswith(".gz"):
+        if packings.is_packed(self.output_file):
+            suffix = os.path.splitext(self.output_file)[1]
             raise UserError(
-                f"--output_file={self.output_file}: is not compressed; leave .gz out"
+                f"--output_file={self.output_file}: is not compressed; leave {suffix} out"
             )
         if not self.mask_probability and not self.ngram_probability:
             raise UserError(

@@ -30,6 +30,7 @@ import options
 from errors import UserError
 from text import progress
 from text.corpus import formats
+from text.corpus.formats import FORMATS, TextOptions
 from text.files import inputs, local, protected, sources
 from text.tokenizers import recorded_settings, sentencepiece
 from text.tokenizers.kind import Kind
@@ -44,14 +45,14 @@ _KOREAN_OR_JAPANESE = 0.1  # share of its lines; English text has far fewer
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(TokenizerOptions):
+class Options(TokenizerOptions, TextOptions):
     kind: str | None = options.field(
         None,
         choices=tuple(_LEARNED),
         help="What to learn; by default, what the name of --output_file says.",
     )
     input_file: list[str] = options.field(
-        help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
+        help=f"Text files, UTF-8, {inputs.PACKED}: comma-separated names and globs."
     )
     output_file: str = options.field(
         help="The vocabulary to write: NAME.txt is WordPiece, one token per line; "
@@ -114,17 +115,6 @@ class Options(TokenizerOptions):
     )
     heldout_share: float = options.field(
         0.01, help="Share of the lines to evaluate on instead of learning from them."
-    )
-    input_format: str = options.field(
-        "sentences",
-        choices=formats.FORMATS,
-        help="Same as in create_pretraining_data.py; only jsonl makes a difference here.",
-    )
-    json_field: str = options.field(
-        "text", help="The key of the text, with --input_format=jsonl."
-    )
-    max_line_mb: int = options.field(
-        inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP, at_least=1
     )
 
     def __post_init__(self):
@@ -193,16 +183,15 @@ def measure(
     return counts
 
 
-def _spans(paths, chosen):
+def _spans(paths, chosen, counts=None):
     """Yields the parts of the text, and the lines of each."""
-    line_format = "jsonl" if chosen.input_format == "jsonl" else "sentences"
+    # Sentences need not be found where it takes time.
+    name = FORMATS[chosen.input_format].words_format or chosen.input_format
+    chosen = dataclasses.replace(chosen, input_format=name)
     files = ((path, sources.status(path)) for path in paths)
-    pieces = formats.pieces(files, line_format, sum(map(sources.size, paths)))
+    pieces = formats.pieces(files, name, sum(map(sources.size, paths)))
     for span in (span for piece in pieces for span in piece):
-        yield (
-            span,
-            formats.read(span, line_format, chosen.json_field, chosen.max_line_mb),
-        )
+        yield span, formats.read(span, chosen, counts)
 
 
 def _keeping_letters(paths, chosen):
@@ -223,13 +212,16 @@ def _keeping_letters(paths, chosen):
     return dataclasses.replace(chosen, strip_accents=False)
 
 
-def _lines(paths, chosen, what):
-    """Yields each line of the text, and whether it is held out."""
+def _lines(paths, chosen, what, counts=None):
+    """Yields each line of the text, and whether it is held out.
+
+    `counts` receives what the format leaves out.
+    """
     every = round(1 / chosen.heldout_share) if chosen.heldout_share else 0
     size = sum(map(sources.size, paths))
     number = 0
     with progress.Progress(what, size, "MB", scale=1e6) as shown:
-        for span, lines in _spans(paths, chosen):
+        for span, lines in _spans(paths, chosen, counts):
             for line in lines:
                 if line is not None:
                     number += 1
@@ -244,10 +236,11 @@ def main(chosen: Options) -> None:
     protected.refuse(list(learner.paths), paths, replaces_vocabulary=True)
     recorded_settings.check_place(chosen.output_file)
     os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
+    counts = collections.Counter()
     # Opened first: an hour's work should not end at a folder that is not writable.
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(local.replacing(path)) for path in learner.paths]
-        lines = _lines(paths, chosen, learner.activity)
+        lines = _lines(paths, chosen, learner.activity, counts)
         lines = (line for line, is_held_out in lines if not is_held_out)
         source = f"{len(paths)} file(s), such as {paths[0]}"
         for file, content in zip(files, learner.learn(lines, source), strict=True):
@@ -255,7 +248,10 @@ def main(chosen: Options) -> None:
     # With these flags, whatever an earlier vocabulary of this name was learned with.
     tokenizer = chosen.learned.load(chosen.output_file, chosen)
     recorded_settings.write(chosen.output_file, chosen.learned, tokenizer)
-    for line in learner.report(tokenizer):
+    for line in (
+        *FORMATS[chosen.input_format].report(counts),
+        *learner.report(tokenizer),
+    ):
         print(line)
     _report_measured(paths, tokenizer, chosen)
 

@@ -18,6 +18,8 @@ import re
 import command_line
 import options
 from errors import UserError
+from text.corpus import formats
+from text.corpus.formats import FORMATS
 from text.files import inputs, sources
 from text.generation import estimation
 from text.generation.generate import generate
@@ -34,7 +36,7 @@ class Options(GenerationOptions):
     """The flags of the records, and those of the script itself."""
 
     input_file: list[str] = options.field(
-        help="Text files, UTF-8, plain or .gz: comma-separated names and globs."
+        help=f"Text files, UTF-8, {inputs.PACKED}: comma-separated names and globs."
     )
     output_file: list[str] = options.field(
         help="TFRecord files to write, comma-separated. NAME@16 means sixteen files "
@@ -47,9 +49,6 @@ class Options(GenerationOptions):
         help="Share of the predicted tokens that stay unchanged.",
         at_least=0,
         at_most=1,
-    )
-    max_line_mb: int = options.field(
-        inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP, at_least=1
     )
     num_workers: int = options.field(
         0,
@@ -106,6 +105,14 @@ class Options(GenerationOptions):
                 f"--instances={self.instances} is not for --runner, which writes records "
                 "in no order"
             )
+        for name in ("runner", "dry_run"):
+            if getattr(self, name):
+                formats.refuse_unless_lines(self.input_format, f"--{name}")
+        if self.runner and self.deduplicate:
+            raise UserError(
+                "--deduplicate is not for --runner, whose workers share no disk; leave one "
+                "of them out"
+            )
         total = self.mask_share + self.keep_share + self.random_share
         if abs(total - 1) > 1e-6:
             raise UserError(
@@ -127,7 +134,6 @@ def main(flags: Options) -> None:
     settings = Settings(
         input_files=tuple(inputs.expand(flags.input_file)),
         output_files=_output_files(flags.output_file, pipeline is not None),
-        max_line_mb=flags.max_line_mb,
         **values,
     )
     _warn_of_lost_predictions(flags)
@@ -226,10 +232,17 @@ def _report(description, settings):
     if len(settings.output_files) > 4:
         _say(f"  ... {settings.output_files[-1]}")
     _say(f"Description: {settings.description_file}")
+    for line in FORMATS[settings.input_format].report(counts):
+        _say(line)
     for line in inspector.report(counts, settings.dupe_factor):
         _say(line)
     for line in inspector.advice(counts):
         _say(line)
+    if settings.deduplicate:
+        _say(
+            f"Left out {counts['duplicate_documents']:,} documents and "
+            f"{counts['duplicate_paragraphs']:,} paragraphs of others that occurred before"
+        )
     if counts["empty_sentences"]:
         _say(f"Skipped {counts['empty_sentences']:,} lines without tokens")
     if counts["long_sentences"]:

@@ -42,7 +42,7 @@ class Options(QueryOptions):
     """The release's flags, then ours."""
 
     input_file: str = options.field(
-        help="One text per line, UTF-8, plain or .gz; - reads standard input."
+        help=f"One text per line, UTF-8, {inputs.PACKED}; - reads standard input."
     )
     output_file: str = options.field(
         help="Where to write the features; - is standard output, for JSON lines."

@@ -39,7 +39,7 @@ class Options(options.Group):
     )
     input_file: str = options.field(
         inputs.STANDARD_INPUT,
-        help="Rows to answer, plain or .gz; - is standard input.",
+        help=f"Rows to answer, {inputs.PACKED}; - is standard input.",
         only_for={"serve": options.ABSENT},
     )
     input_format: str | None = options.field(

@@ -13,6 +13,7 @@ import pytest
 import build_vocab
 from build_vocab import Options
 from errors import UserError
+from tests.text.corpus.dumps import dump, page
 from text.tokenizers.bpe import byte_characters
 from text.tokenizers.learning import morphemes
 from text.tokenizers.learning.word_learning import WordCounts
@@ -102,6 +103,17 @@ def test_packed_files_and_json_lines_are_read(build, tmp_path):
     lines = [json.dumps({"body": line}) for line in TEXT.splitlines()]
     made = build("\n".join(lines), input_format="jsonl", json_field="body")
     assert made == plain
+
+
+def test_a_dump_of_a_wiki_is_read_and_what_is_left_out_is_said(build, tmp_path, capsys):
+    pytest.importorskip("mwparserfromhell")
+    pages = [page(line) for line in TEXT.splitlines() if line.strip()]
+    (tmp_path / "dump.xml").write_bytes(dump(*pages, page("", redirect=True)))
+    plain = build(TEXT)
+    given = {"input_file": [str(tmp_path / "dump.xml")], "input_format": "wikipedia"}
+    assert build(None, **given) == plain
+    wiki = f"Wiki: {len(pages) + 1:,} pages; left out: 1 redirects"
+    assert wiki in capsys.readouterr().out
 
 
 def test_korean_text_keeps_its_syllables_with_one_line(build, tmp_path, capsys):

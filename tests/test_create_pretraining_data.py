@@ -13,8 +13,9 @@ import pytest
 import inspect_records
 import tests
 from errors import UserError
+from tests.packed import pack
 from tests.records import CORPUS, TEXT, VOCAB_FILE, make, write
-from text.corpus import formats
+from text.corpus import formats, line_formats, text_format
 from text.tokenizers.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("in_a_folder", "no_fsync")
@@ -58,10 +59,11 @@ def test_all_formats_hold_the_same_text():
 def test_a_text_without_empty_lines_is_read_in_bounded_pieces(monkeypatch):
     lines = [f"the {'and ' * (i % 7)}of.\nThe" for i in range(300)]
     write("text.txt", "\n".join(lines))
-    span = formats.Span("text.txt", 0, None, os.path.getsize("text.txt"))
-    whole = list(formats.read(span, "files", "text"))
-    monkeypatch.setattr(formats, "_PARAGRAPH_CHARACTERS", 50)
-    assert list(formats.read(span, "files", "text")) == whole
+    span = text_format.Span("text.txt", 0, None, os.path.getsize("text.txt"))
+    files = formats.TextOptions(input_format="files")
+    whole = list(formats.read(span, files))
+    monkeypatch.setattr(line_formats, "_PARAGRAPH_CHARACTERS", 50)
+    assert list(formats.read(span, files)) == whole
     assert len(whole) > 300
 
 
@@ -210,6 +212,16 @@ def test_a_lone_surrogate_is_an_unknown_character():
 
 LONE = "One document.\nOf two sentences.\n"
 REFUSED = {
+    "a sample of Parquet": (
+        {"input_format": "parquet", "dry_run": True},
+        "--dry_run does not read --input_format=parquet, only sentences, paragraphs, files",
+    ),
+    "a pipeline of a dump": (
+        {"input_format": "wikipedia", "runner": "DirectRunner", "num_workers": 0},
+        "--runner does not read --input_format=wikipedia, only sentences",
+    ),
+    "a column of text": ({"text_column": "body"}, "for --input_format=parquet"),
+    "lists of text": ({"keep_lists": True}, "for --input_format=wikipedia"),
     "no file": ({"input_file": ["no*.txt"]}, r"no file matches 'no\*\.txt'"),
     "no name": ({"input_file": []}, "no input file"),
     "a folder": ({"input_file": ["."]}, r"\.: is a folder; name its files"),
@@ -334,7 +346,7 @@ def test_a_part_of_a_model_is_not_written_over():
 
 
 def test_a_bad_line_in_a_later_piece_is_counted_from_the_file_s_start(monkeypatch):
-    monkeypatch.setattr(formats, "_PIECE_BYTES", 50)
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 50)
     write("text.txt", (TEXT * 20).encode() + b"caf\xe9\n")
     with pytest.raises(UserError, match=r"text\.txt:101: not UTF-8"):
         make()
@@ -343,15 +355,17 @@ def test_a_bad_line_in_a_later_piece_is_counted_from_the_file_s_start(monkeypatc
         make(input_file=["text.jsonl"], input_format="jsonl")
 
 
-def test_a_damaged_gz_is_named():
-    packed = gzip.compress(CORPUS.read_bytes())
-    write("cut.gz", packed[: len(packed) // 2])
-    with pytest.raises(UserError, match=r"cut\.gz:\d+: the compressed data is damaged"):
-        make(input_file=["cut.gz"])
-    write("plain.gz", "no such thing")
-    with pytest.raises(UserError, match=r"plain\.gz:1: the compressed data is damaged"):
-        make(input_file=["plain.gz"])
-    assert sorted(os.listdir()) == ["cut.gz", "plain.gz"]
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+def test_a_damaged_packed_file_is_named(suffix):
+    packed = pack(CORPUS.read_bytes(), suffix)
+    cut, plain = f"cut.{suffix}", f"plain.{suffix}"
+    write(cut, packed[: len(packed) // 2])
+    with pytest.raises(UserError, match=rf"{cut}:\d+: the compressed data is damaged"):
+        make(input_file=[cut])
+    write(plain, "no such thing")
+    with pytest.raises(UserError, match=f"{plain}:1: the compressed data is damaged"):
+        make(input_file=[plain])
+    assert sorted(os.listdir()) == [cut, plain]
 
 
 def test_a_case_that_contradicts_the_vocabulary_s_name_is_refused():

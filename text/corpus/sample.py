@@ -1,21 +1,21 @@
 """Takes a sample of bounded size from input files, spread over all of them."""
 
 import bisect
-import gzip
 import io
 import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from errors import UserError
-from text.corpus import formats
-from text.files import inputs, sources
+from text.corpus.formats import FORMATS
+from text.corpus.text_format import Span
+from text.files import packings, sources
 
 _BYTES = 4 << 20
 _WINDOWS = 32
 # A packed file's first bytes are packed worse, so its beginning must be long.
 _PACKED_WINDOWS = 8
-_UNPACKED_BY = 4  # how many times as long the text of a .gz file is, roughly
+_UNPACKED_BY = 4  # how many times as long the text of a packed file is, roughly
 _LONGEST_LINE = 8 << 20
 _MOST_UNPACKED = 16 << 20
 
@@ -32,7 +32,7 @@ class Sample(NamedTuple):
         is_whole: whether the sample is all of the input, in its order.
     """
 
-    parts: list[list[formats.Span]]
+    parts: list[list[Span]]
     size: int
     total: int
     num_files: int
@@ -45,9 +45,10 @@ class Sample(NamedTuple):
 
     def documents(self, number: int, input_format: str) -> float:
         """How many documents the whole input has, if the sample has this number."""
-        if self.is_whole or input_format == "jsonl":
+        lines = FORMATS[input_format]
+        if self.is_whole or lines.ends_with_line:
             return number * self.scale
-        if input_format == "files":
+        if lines.ends_with_file:
             return self.num_files
         ends = sum(span.stop is None for part in self.parts for span in part)
         return max(number - ends, 0) * self.scale + self.num_files
@@ -56,8 +57,8 @@ class Sample(NamedTuple):
 def take(paths: Iterable[str]) -> Sample:
     """Reads about 4 MB of text: all of it, or lines from places at equal distances.
 
-    A .gz file can only be read from its beginning. More is read from there, the more of the
-    places are in the file.
+    A packed file can only be read from its beginning. More is read from there, the more of
+    the places are in the file.
 
     Raises UserError if a line is too long.
     """
@@ -65,7 +66,7 @@ def take(paths: Iterable[str]) -> Sample:
     *begins, total = itertools.accumulate((size for _, size in files), initial=0)
     if not files:
         return Sample([], 0, 0, 0, is_whole=True)
-    any_packed = any(path.endswith(".gz") for path, _ in files)
+    any_packed = any(packings.is_packed(path) for path, _ in files)
     limit = _BYTES // _UNPACKED_BY if any_packed else _BYTES
     number = _PACKED_WINDOWS if any_packed else _WINDOWS
     number = 1 if total <= limit else number
@@ -79,7 +80,7 @@ def take(paths: Iterable[str]) -> Sample:
             if begin >= first + length:
                 break
             start, stop = max(first - begin, 0), min(first + length - begin, size)
-            if path.endswith(".gz"):
+            if packings.is_packed(path):
                 packed[path, size] = packed.get((path, size), 0) + stop - start
             elif span := _window(path, start, stop, size):
                 part.append(span)
@@ -111,7 +112,7 @@ def _window(path, start, stop, size):
     if not block:
         return None
     stop = start + len(block)
-    return formats.Span(path, start, None if stop == size else stop, len(block), block)
+    return Span(path, start, None if stop == size else stop, len(block), block)
 
 
 def _line(file, path):
@@ -126,19 +127,19 @@ def _line(file, path):
 
 def _beginning(path, share, size, block_bytes):
     """Yields spans of the text in the first `share` of a packed file's bytes."""
-    with sources.opened(path) as file:
-        packed = io.BytesIO(file.read(share))
     text = bytearray()
-    try:
-        with gzip.GzipFile(fileobj=packed) as file:
-            while len(text) < _MOST_UNPACKED and (block := file.read1(1 << 16)):
-                text += block
-        share = packed.tell()
-    except EOFError:
-        if share == size:  # it is cut off, which its reader will say
-            return (yield formats.Span(path, 0, None, size))
-    except inputs.DAMAGE:
-        return (yield formats.Span(path, 0, None, share))
+    while not text:
+        try:
+            share = _unpack(path, share, text)
+        except EOFError:
+            if share == size:  # it is cut off, which its reader will say
+                return (yield Span(path, 0, None, size))
+        except packings.DAMAGE:
+            return (yield Span(path, 0, None, share))
+        if share == size:
+            break
+        if not text:  # less than one block of bzip2's
+            share = min(2 * share, size)
     is_end = share == size
     if not is_end:
         del text[text.rfind(b"\n") + 1 :]
@@ -148,5 +149,18 @@ def _beginning(path, share, size, block_bytes):
         packed_size = share * stop // len(text) - share * start // len(text)
         block = bytes(text[start:stop])
         ends = is_end and stop == len(text)
-        yield formats.Span(path, start, None if ends else stop, packed_size, block)
+        yield Span(path, start, None if ends else stop, packed_size, block)
         start = stop
+
+
+def _unpack(path, share, text):
+    """Adds to a text what is in the first bytes of a packed file; returns how many it took.
+
+    Raises EOFError, with the text unpacked so far, if they end within a stream.
+    """
+    with sources.opened(path) as file:
+        packed = io.BytesIO(file.read(share))
+    with packings.unpacked(path, packed) as file:
+        while len(text) < _MOST_UNPACKED and (block := file.read1(1 << 16)):
+            text += block
+        return packed.tell()

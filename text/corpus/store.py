@@ -6,6 +6,9 @@
     words      uint8 [num_tokens], 1 at the first token between two spaces; only if word
                boundaries are needed
 
+A piece has lengths of sentences and ends of documents instead, in sentences, and ends of
+paragraphs if they are needed to find duplicates.
+
 Processes write it in pieces, which are then joined.
 """
 
@@ -15,7 +18,7 @@ import itertools
 import os
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -31,7 +34,13 @@ class PieceWriter(contextlib.ExitStack):
     block succeeds. With `with_words`, `add` receives words.
     """
 
-    def __init__(self, prefix: str, id_type: np.dtype, with_words: bool):
+    def __init__(
+        self,
+        prefix: str,
+        id_type: np.dtype,
+        with_words: bool,
+        with_paragraphs: bool = False,
+    ):
         super().__init__()
         columns = {
             "tokens": array.array(id_type.char),
@@ -40,6 +49,8 @@ class PieceWriter(contextlib.ExitStack):
         }
         if with_words:
             columns["words"] = array.array("B")
+        if with_paragraphs:
+            columns["paragraphs"] = array.array("q")
         self._columns = {
             suffix: (values, self.enter_context(replacing(f"{prefix}.{suffix}")))
             for suffix, values in columns.items()
@@ -68,6 +79,10 @@ class PieceWriter(contextlib.ExitStack):
         """Ends a document; calling it twice in a row is the same as once."""
         self._columns["ends"][0].append(self.num_sentences)
 
+    def end_paragraph(self) -> None:
+        """Ends a paragraph; the end of a document does, too."""
+        self._columns["paragraphs"][0].append(self.num_sentences)
+
     def _flush(self):
         for values, file in self._columns.values():
             values.tofile(file)
@@ -81,13 +96,25 @@ def blocks(path: str, dtype: np.dtype) -> Iterator[np.ndarray]:
             yield np.frombuffer(block, dtype)
 
 
-def join(prefixes: list[str], path: str, with_words: bool) -> None:
-    """Joins pieces of a `PieceWriter` into a corpus; documents may span pieces."""
+def join(
+    prefixes: list[str],
+    path: str,
+    with_words: bool,
+    kept: Callable[[int], np.ndarray] | None = None,
+) -> None:
+    """Joins pieces of a `PieceWriter` into a corpus; documents may span pieces.
+
+    Args:
+        kept: bool [sentences]: which of a piece stay, by its place; None keeps all.
+    """
     for suffix in ("tokens", "words") if with_words else ("tokens",):
         with replacing(f"{path}.{suffix}") as file:
-            for prefix in prefixes:
+            for number, prefix in enumerate(prefixes):
                 with open(f"{prefix}.{suffix}", "rb") as piece:
-                    shutil.copyfileobj(piece, file, 1 << 20)
+                    if kept:
+                        file.writelines(_of_sentences(piece, prefix, kept(number)))
+                    else:
+                        shutil.copyfileobj(piece, file, 1 << 20)
     last_end, num_sentences, num_tokens = 0, 0, 0
     with (
         replacing(f"{path}.documents") as documents,  # appears last
@@ -95,12 +122,18 @@ def join(prefixes: list[str], path: str, with_words: bool) -> None:
     ):
         sentences.write(np.int64(0).tobytes())
         documents.write(np.int64(0).tobytes())
-        for prefix in prefixes:
+        for number, prefix in enumerate(prefixes):
+            ends = np.fromfile(f"{prefix}.ends", np.int64)
+            stay = kept(number) if kept else None
+            if kept:
+                ends = np.append(0, np.cumsum(stay))[ends]
             # A repeated end closed a document without sentences.
-            ends = np.unique(np.fromfile(f"{prefix}.ends", np.int64) + num_sentences)
+            ends = np.unique(ends + num_sentences)
             documents.write(ends[ends > last_end].tobytes())
             last_end = int(ends.max(initial=last_end))
-            for lengths in blocks(f"{prefix}.lengths", np.dtype(np.int64)):
+            for lengths in _lengths(prefix, stay):
+                if not len(lengths):
+                    continue
                 offsets = num_tokens + lengths.cumsum()
                 sentences.write(offsets.tobytes())
                 num_tokens = int(offsets[-1])
@@ -109,10 +142,30 @@ def join(prefixes: list[str], path: str, with_words: bool) -> None:
             documents.write(np.int64(num_sentences).tobytes())
 
 
+def _lengths(prefix, stay):
+    """Yields the lengths of the sentences that stay."""
+    start = 0
+    for lengths in blocks(f"{prefix}.lengths", np.dtype(np.int64)):
+        yield lengths if stay is None else lengths[stay[start : start + len(lengths)]]
+        start += len(lengths)
+
+
+def _of_sentences(file, prefix, stay):
+    """Yields the items, of any width, that belong to the sentences that stay."""
+    all_lengths = blocks(f"{prefix}.lengths", np.dtype(np.int64))
+    num_tokens = sum(int(lengths.sum()) for lengths in all_lengths)
+    width, start = os.path.getsize(file.name) // max(num_tokens, 1), 0
+    for lengths in blocks(f"{prefix}.lengths", np.dtype(np.int64)):
+        items = np.frombuffer(file.read(int(lengths.sum()) * width), f"V{width}")
+        some = stay[start : start + len(lengths)]
+        yield items[np.repeat(some, lengths)].tobytes()
+        start += len(lengths)
+
+
 def remove_pieces(prefixes: list[str]) -> None:
     """Removes those files of pieces that exist."""
     for prefix in prefixes:
-        for suffix in ("tokens", "words", "lengths", "ends"):
+        for suffix in ("tokens", "words", "lengths", "ends", "paragraphs"):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(f"{prefix}.{suffix}")
 

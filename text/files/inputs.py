@@ -1,15 +1,13 @@
-"""Finds and reads text files: comma-separated lists, globs, gzip, strict UTF-8."""
+"""Finds and reads text files: comma-separated lists, globs, packed or not, strict UTF-8."""
 
 import contextlib
-import gzip
 import io
 import os
 import sys
-import zlib
 from collections.abc import Iterator
 
 from errors import UserError
-from text.files import sources
+from text.files import packings, sources
 
 STANDARD_INPUT = "-"
 MB = 10**6
@@ -18,7 +16,7 @@ MAX_LINE_HELP = (
     "Refuse lines of more MB than this. A line is held in memory as a whole and takes "
     "about eight times its size. Raise it for larger documents in one line."
 )
-DAMAGE = gzip.BadGzipFile, EOFError, zlib.error  # what damaged gzip data raises
+PACKED = f"plain, {packings.ONE_OF_THEM}"  # what a file may be, for flags
 
 
 def expand(patterns: list[str]) -> list[str]:
@@ -67,8 +65,8 @@ def lines(
     block: bytes | None = None,
     max_line_mb: int | None = None,
 ) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, unpacked if its name ends in `.gz`, or of standard
-    input if it is "-".
+    """Yields the lines of a UTF-8 file, unpacked if its name says that it is packed, or of
+    standard input if it is "-".
 
     Only a line feed ends a line (not U+2028 or a form feed, at which `str.splitlines` would
     split), so line numbers match those of an editor. A byte order mark is skipped.
@@ -110,7 +108,7 @@ def lines(
                 f"{name(path)}:{number + lines_before(path, start)}: not UTF-8{what} (byte "
                 f"0x{byte:02x} after {error.start} bytes of the line); {convert}"
             ) from error
-        except DAMAGE as error:
+        except packings.DAMAGE as error:
             number += 1 + lines_before(path, start)
             raise UserError(
                 f"{path}:{number}: the compressed data is damaged ({error}); compress or "
@@ -145,18 +143,7 @@ def name(path: str) -> str:
 def _open(path):
     if path == STANDARD_INPUT:
         return contextlib.nullcontext(sys.stdin.buffer)
-    file = sources.opened(path)
-    return _Unpacked(fileobj=file) if path.endswith(".gz") else file
-
-
-class _Unpacked(gzip.GzipFile):
-    """Closes the file that it unpacks."""
-
-    def close(self):
-        packed = self.fileobj
-        super().close()
-        if packed:
-            packed.close()
+    return packings.unpacked(path, sources.opened(path))
 
 
 def lines_before(path: str, position: int) -> int:

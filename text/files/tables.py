@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from absl import logging
 
 from errors import UserError
-from text.files import inputs
+from text.files import inputs, packings
 
 FORMS = ("tsv", "csv", "jsonl")
 _ABSENT = object()
@@ -55,8 +55,10 @@ def read(
 
 
 def form_of(path: str) -> str | None:
-    """The format that a file's name indicates; the name may end in .gz."""
-    suffix = os.path.splitext(path.lower().removesuffix(".gz"))[1].removeprefix(".")
+    """The format that a file's name indicates; it may be packed."""
+    suffix = os.path.splitext(packings.without_suffix(path.lower()))[1].removeprefix(
+        "."
+    )
     suffix = {"json": "jsonl"}.get(suffix, suffix)
     return suffix if suffix in FORMS else None
 

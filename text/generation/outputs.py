@@ -17,14 +17,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from errors import UserError
+from text.corpus.formats import TextOptions
 from text.files import local, protected, sources
 from text.instances.table import RowOptions
 from text.records.descriptions import Description
 
+_NO_BYTES = {"input_files", "max_line_mb"}  # on which no byte of records depends
 _DEFAULTS = {
     field.name: field.default
-    for field in dataclasses.fields(RowOptions)
-    if field.default is not dataclasses.MISSING
+    for group in (RowOptions, TextOptions)
+    for field in dataclasses.fields(group)
+    if field.default is not dataclasses.MISSING and field.name not in _NO_BYTES
 }
 ENGINE = "engine"  # the key of an origin that says what made the records, if not run.py
 _OTHER_FILES = 256  # that a process has open in addition to the locks
@@ -125,7 +128,7 @@ def origin(settings, vocabulary) -> dict:
     flags = {
         field.name: getattr(settings, field.name)
         for field in dataclasses.fields(settings)
-        if field.name not in ("input_files", "max_line_mb")
+        if field.name not in _NO_BYTES
     }
     made_of = {
         "flags": flags,

@@ -4,8 +4,7 @@ import dataclasses
 
 import options
 from errors import UserError
-from text.corpus import formats
-from text.files import inputs
+from text.corpus.formats import TextOptions
 from text.instances.table import RowOptions
 from text.records import descriptions
 from text.tokenizers.table import TokenizerOptions
@@ -16,7 +15,7 @@ _LONGEST = 1 << 15
 
 
 @dataclasses.dataclass(frozen=True)
-class GenerationOptions(TokenizerOptions, RowOptions):
+class GenerationOptions(TokenizerOptions, RowOptions, TextOptions):
     """Text. With the flags of records, these determine the bytes."""
 
     vocab_file: str = options.field(
@@ -32,16 +31,10 @@ class GenerationOptions(TokenizerOptions, RowOptions):
         at_least=1,
         at_most=10_000,
     )
-    input_format: str = options.field(
-        "sentences",
-        choices=formats.FORMATS,
-        help="sentences: one per line, an empty line ends a document, as in the release. "
-        "paragraphs: running text, one paragraph per line, an empty line ends a document. "
-        "files: running text, one document per file, lines broken anywhere, empty lines "
-        "between paragraphs. jsonl: one JSON object per line, each a document.",
-    )
-    json_field: str = options.field(
-        "text", help="The key of the text, with --input_format=jsonl."
+    deduplicate: bool = options.field(
+        False,
+        help="Leave out documents that occurred before, and paragraphs that did: those "
+        "with the same tokens. With --input_format=sentences, only documents.",
     )
     gzip_compress: bool = options.field(False, help="Compress the records with gzip.")
 
@@ -92,11 +85,10 @@ class GenerationOptions(TokenizerOptions, RowOptions):
 
 @dataclasses.dataclass(frozen=True)
 class Settings(GenerationOptions):
-    """The resolved flags, the input files, the output files, and what may be read."""
+    """The resolved flags, the input files and the output files."""
 
     input_files: tuple[str, ...] = ()
     output_files: tuple[str, ...] = ()
-    max_line_mb: int = inputs.MAX_LINE_MB
 
     @property
     def description_file(self) -> str:

@@ -26,6 +26,8 @@ import numpy as np
 
 from errors import UserError
 from text.corpus import formats, store
+from text.corpus.duplicates import Duplicates
+from text.corpus.text_format import PARAGRAPH_END, Span
 from text.files import sources
 from text.files.local import read_json, replacing, write_json
 from text.generation import outputs, work
@@ -36,6 +38,7 @@ from text.tokenizers.tokenizer import Tokenizer
 
 _FORMAT = 2  # of the description
 BLOCK_TOKENS = 1 << 21
+_SENTENCES = 1 << 17  # whose lengths are read at a time
 SEGMENT_ROWS = 1 << 16
 BATCH_ROWS = 1 << 11  # both multiples of descriptions.OFFSET_EVERY
 _PLAN, _ORDER, _MASK = range(3)  # the uses of random generators
@@ -43,7 +46,8 @@ _ROUNDS = 6  # of a permutation
 # The files a run makes in its folder.
 MADE = re.compile(
     r"(origin|settings|room|file-\d+)\.json"
-    r"|(piece-\d+|corpus)\.(json|tokens|words|lengths|ends|sentences|documents)"
+    r"|(piece-\d+|corpus)\.(json|tokens|words|lengths|ends|sentences|documents|paragraphs)"
+    r"|corpus\.(duplicates\.json|hashes-[dp]-\d+)"
     r"|plan(-\d+-\d+)?\.(json|rows)"
     r"|rows-\d+\.(json|tfrecord)"
 )
@@ -142,11 +146,28 @@ def _tokenize_pieces(settings, folder, workers):
 
 
 def join_corpus(path, settings, prefixes, counts):
+    shared = opened(settings.settings_file)
     if not os.path.exists(f"{path}.documents"):  # join writes it last
-        store.join(prefixes, path, settings.words_from_spaces)
+        kept = None
+        if settings.deduplicate:
+            id_type = shared.tokenizer.vocabulary.id_type
+            duplicates = Duplicates(prefixes, id_type, path)
+            write_json(f"{path}.duplicates.json", duplicates.counts)
+            kept = duplicates.kept
+        store.join(prefixes, path, settings.words_from_spaces, kept)
     store.remove_pieces(prefixes)
-    num_documents = opened(settings.settings_file).corpus.num_documents
-    return {**counts, "documents": num_documents}
+    counts = {**counts, "documents": shared.corpus.num_documents}
+    if settings.deduplicate:
+        counts |= _counted(shared, f"{path}.tokens", _lengths(shared.corpus))
+        counts |= read_json(f"{path}.duplicates.json")
+    return counts
+
+
+def _lengths(corpus):
+    """Yields those of all sentences."""
+    for start in range(0, len(corpus.sentences) - 1, _SENTENCES):
+        stop = min(start + _SENTENCES + 1, len(corpus.sentences))
+        yield np.diff(corpus.sentences[start:stop])
 
 
 def plan_all(settings, folder, workers, counts):
@@ -281,47 +302,72 @@ def tokenize(prefix, settings_file, spans):
     shared = opened(settings_file)
     settings, tokenizer = shared.settings, shared.tokenizer
     id_type, with_words = tokenizer.vocabulary.id_type, settings.words_from_spaces
+    left_out = collections.Counter()
     number = decomposed = 0
-    with store.PieceWriter(prefix, id_type, with_words) as writer:
-        for sentence in encoded(settings, tokenizer, spans):
+    with store.PieceWriter(prefix, id_type, with_words, settings.deduplicate) as writer:
+        for sentence in encoded(settings, tokenizer, spans, left_out):
             if sentence is None:
                 writer.end_document()
+                continue
+            if sentence == PARAGRAPH_END:
+                writer.end_paragraph()
                 continue
             packed, words, is_decomposed = sentence
             writer.add(packed, words)
             number += 1
             decomposed += is_decomposed
-    most = shared.instances.max_num_tokens(tokenizer.vocabulary)
-    tokens = unknown = long = 0
-    for ids in store.blocks(f"{prefix}.tokens", id_type):
-        tokens += len(ids)
-        unknown += int((ids == tokenizer.vocabulary.unk_id).sum())
-    for lengths in store.blocks(f"{prefix}.lengths", np.dtype(np.int64)):
-        long += int((lengths > most).sum())
+    lengths = store.blocks(f"{prefix}.lengths", np.dtype(np.int64))
+    counted = _counted(shared, f"{prefix}.tokens", lengths)
     return {
-        "tokens": tokens,
-        "unknown_tokens": unknown,
+        "tokens": counted["tokens"],
+        "unknown_tokens": counted["unknown_tokens"],
         "empty_sentences": number - writer.num_sentences,
-        "long_sentences": long,
+        "long_sentences": counted["long_sentences"],
         "decomposed_sentences": decomposed,
-        "sentences": writer.num_sentences,
+        "sentences": counted["sentences"],
+        **left_out,
     }
 
 
+def _counted(shared, tokens_file, all_lengths):
+    """Counts the tokens in a file, and its sentences from their lengths."""
+    vocabulary = shared.tokenizer.vocabulary
+    most = shared.instances.max_num_tokens(vocabulary)
+    counts = dict.fromkeys(
+        ("tokens", "unknown_tokens", "sentences", "long_sentences"), 0
+    )
+    for ids in store.blocks(tokens_file, vocabulary.id_type):
+        counts["tokens"] += len(ids)
+        counts["unknown_tokens"] += int((ids == vocabulary.unk_id).sum())
+    for lengths in all_lengths:
+        counts["sentences"] += len(lengths)
+        counts["long_sentences"] += int((lengths > most).sum())
+    return counts
+
+
 def encoded(
-    settings: Settings, tokenizer: Tokenizer, spans: Iterable[formats.Span]
-) -> Iterator[tuple[bytes, bytes | None, bool] | None]:
+    settings: Settings,
+    tokenizer: Tokenizer,
+    spans: Iterable[Span],
+    counts: collections.Counter | None = None,
+) -> Iterator[tuple[bytes, bytes | None, bool] | str | None]:
     """Yields the sentences of spans, and None wherever a document ends.
 
+    To find duplicates, PARAGRAPH_END wherever a paragraph does, too.
+
     A sentence is packed ids; uint8, 1 at the first id between two spaces, if words
-    depend on them; and whether letters were taken apart (`Tokenizer.decomposes`).
+    depend on them; and whether letters were taken apart (`Tokenizer.decomposes`). `counts`
+    receives what the format leaves out.
     """
     # Where spaces matter to the tokenizer, sentences are separated by one.
     space = ""
-    for sentence in _sentences(settings, spans):
+    for sentence in _sentences(settings, spans, counts):
         if sentence is None:
             yield None
             space = ""
+            continue
+        if sentence == PARAGRAPH_END:
+            yield sentence
             continue
         sentence, space = space + sentence, " "
         if settings.words_from_spaces:
@@ -331,14 +377,9 @@ def encoded(
         yield packed, words, tokenizer.decomposes(sentence)
 
 
-def _sentences(settings, spans):
+def _sentences(settings, spans, counts):
     for span in spans:
-        yield from formats.read(
-            span,
-            settings.input_format,
-            settings.json_field,
-            max_line_mb=settings.max_line_mb,
-        )
+        yield from formats.read(span, settings, counts, settings.deduplicate)
 
 
 def _blocks(whole):

@@ -1,22 +1,26 @@
 """Files to pieces: wherever they are cut, the same sentences and documents come out."""
 
-import gzip
 import json
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errors import UserError
-from text.corpus import formats
-from text.corpus.formats import Span
+from tests.packed import pack
+from text.corpus import formats, line_formats, text_format
+from text.corpus.formats import TextOptions
+from text.corpus.text_format import Span
 from text.files import inputs, sources
+
+LINE_FORMATS = [name for name, each in formats.FORMATS.items() if each.cuts_lines]
 
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(formats, "_PIECE_BYTES", 64)
-    monkeypatch.setattr(formats, "_PARAGRAPH_CHARACTERS", 200)
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 64)
+    monkeypatch.setattr(line_formats, "_PARAGRAPH_CHARACTERS", 200)
 
 
 def cut(*paths, input_format):
@@ -29,7 +33,7 @@ def read(pieces, input_format):
     """What documents hold, in the order of the pieces: lists of sentences."""
     found = [[]]
     for span in (span for piece in pieces for span in piece):
-        for item in formats.read(span, input_format, "text"):
+        for item in formats.read(span, TextOptions(input_format=input_format)):
             if item is None:
                 found.append([])
             else:
@@ -39,9 +43,8 @@ def read(pieces, input_format):
 
 def write(folder, name, content):
     path = folder / name
-    if name.endswith(".gz"):
-        content = gzip.compress(content, compresslevel=0)  # as large as the text
-    path.write_bytes(content)
+    _, dot, suffix = name.rpartition("text.")
+    path.write_bytes(pack(content, suffix) if dot else content)
     return path
 
 
@@ -53,8 +56,8 @@ TEXT = st.lists(LINE, max_size=60)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-@pytest.mark.parametrize("name", ["text", "text.gz"])
-@pytest.mark.parametrize("input_format", formats.FORMATS)
+@pytest.mark.parametrize("name", ["text", "text.gz", "text.bz2", "text.zst"])
+@pytest.mark.parametrize("input_format", LINE_FORMATS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=TEXT)
 def test_pieces_hold_what_the_whole_files_hold(
@@ -74,8 +77,8 @@ def test_pieces_hold_what_the_whole_files_hold(
     assert size == sum(path.stat().st_size for path in paths)
 
 
-@pytest.mark.parametrize("name", ["text", "text.gz"])
-@pytest.mark.parametrize("input_format", formats.FORMATS)
+@pytest.mark.parametrize("name", ["text", "text.gz", "text.bz2", "text.zst"])
+@pytest.mark.parametrize("input_format", LINE_FORMATS)
 def test_a_large_file_is_read_by_many(tmp_path, small_pieces, name, input_format):
     line = '{"text": "One."}' if input_format == "jsonl" else "The one."
     path = write(tmp_path, name, f"{line}\n\n".encode() * 200)
@@ -98,7 +101,7 @@ def test_a_paragraph_too_long_to_hand_out_is_left_to_its_reader(tmp_path, small_
 
 
 def test_many_packed_files_are_unpacked_by_those_who_read_them(tmp_path, small_pieces):
-    paths = [write(tmp_path, f"{i:02d}.gz", b"The one.\n" * 50) for i in range(12)]
+    paths = [write(tmp_path, f"{i:02d}.text.gz", b"The one.\n" * 50) for i in range(12)]
     pieces = cut(*paths, input_format="sentences")
     assert [[s.path for s in piece] for piece in pieces] == [[str(p)] for p in paths]
     assert len(cut(*paths[:2], input_format="sentences")) > 4
@@ -112,7 +115,7 @@ def test_small_files_share_a_piece(tmp_path, monkeypatch):
     assert list(map(len, cut(*paths, input_format="files"))) == [4, 4, 1]
 
 
-@pytest.mark.parametrize("name", ["text", "text.gz"])
+@pytest.mark.parametrize("name", ["text", "text.gz", "text.bz2", "text.zst"])
 def test_a_mistake_in_a_later_piece_is_named_by_its_line(tmp_path, small_pieces, name):
     path = write(tmp_path, name, b"The one.\n\n" * 40 + b"caf\xe9\n" + b"It is.\n" * 40)
     for input_format in ("sentences", "paragraphs", "files"):
@@ -126,27 +129,30 @@ def test_a_mistake_in_a_later_piece_is_named_by_its_line(tmp_path, small_pieces,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("input_format", formats.FORMATS)
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+@pytest.mark.parametrize("input_format", LINE_FORMATS)
 @pytest.mark.parametrize(
     "damage",
     [
         lambda packed: packed[: len(packed) // 2],
         lambda packed: packed[:-2],
         lambda packed: packed[:-6] + b"xx" + packed[-4:],
-        lambda packed: packed + b"no gzip",
+        lambda packed: packed + b"another text",
     ],
     ids=["half", "cut", "checksum", "more"],
 )
 def test_damage_in_a_later_piece_is_named_by_its_line(
-    tmp_path, monkeypatch, damage, input_format
+    tmp_path, monkeypatch, damage, input_format, suffix
 ):
-    monkeypatch.setattr(formats, "_PIECE_BYTES", 20_000)
-    line = b'{"text": "One. Two."}\n' if input_format == "jsonl" else b"One. Two.\n\n"
-    path = write(tmp_path, "text.gz", line * 20_000)
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 20_000)
+    line = b'{"text": "%05d. Two."}\n' if input_format == "jsonl" else b"%05d. Two.\n\n"
+    numbers = np.random.default_rng(0).integers(0, 99_999, 50_000).tolist()
+    text = b"".join(line % number for number in numbers)
+    path = write(tmp_path, f"text.{suffix}", text)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(UserError) as expected:
         list(inputs.lines(str(path)))
-    where = r"text\.gz:(\d+): the compressed data is damaged"
+    where = rf"text\.{suffix}:(\d+): the compressed data is damaged"
     pieces = cut(path, input_format=input_format)
     assert len(pieces) > 3
     with pytest.raises(UserError, match=where) as error:

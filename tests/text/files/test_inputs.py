@@ -1,11 +1,12 @@
 """Names and globs to files, files to lines."""
 
-import gzip
 import re
+import sys
 
 import pytest
 
 from errors import UserError
+from tests.packed import pack
 from text.files import inputs
 
 
@@ -49,11 +50,11 @@ def test_a_comma_in_a_name_is_explained(folder):
     assert inputs.expand(["odd?real.txt"]) == ["odd,real.txt"]
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.bz2", "a.zst"])
 def test_only_a_line_feed_ends_a_line(tmp_path, name):
     content = b"\xef\xbb\xbfone\r\ntwo\x0c\xe2\x80\xa8x\n\nlast"
     path = tmp_path / name
-    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    path.write_bytes(content if name == "a.txt" else pack(content, path.suffix[1:]))
     assert list(inputs.lines(str(path))) == ["one\r", "two\x0c\u2028x", "", "last"]
 
 
@@ -72,23 +73,46 @@ def test_a_line_that_is_not_utf8_is_named(tmp_path):
             list(inputs.lines(str(path), start))
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-12], lambda b: b"plain text\n"])
-def test_damaged_gzip_data_is_named(tmp_path, damage):
-    path = tmp_path / "a.gz"
-    path.write_bytes(damage(gzip.compress(b"one\ntwo\n" * 100)))
-    with pytest.raises(UserError, match=r"a.gz:\d+: the compressed data is damaged"):
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-12], lambda b: b"plain text\n", lambda b: b + b"more"]
+)
+def test_damaged_packed_data_is_named(tmp_path, damage, suffix):
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(damage(pack(b"one\ntwo\n" * 100, suffix)))
+    where = rf"a.{suffix}:\d+: the compressed data is damaged"
+    with pytest.raises(UserError, match=where):
         list(inputs.lines(str(path)))
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+def test_packed_files_may_be_joined(tmp_path, suffix):
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(pack(b"one\ntw", suffix) + pack(b"o\n", suffix) * 2)
+    assert list(inputs.lines(str(path))) == ["one", "two", "o"]
+
+
+def test_without_what_unpacks_zst_the_requirements_are_named(tmp_path, monkeypatch):
+    for name in ("compression.zstd", "backports.zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "a.zst").write_bytes(b"")
+    message = r"a\.zst: .*backports\.zstd.*requirements/corpus\.txt"
+    with pytest.raises(UserError, match=message):
+        list(inputs.lines(str(tmp_path / "a.zst")))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz", "a.bz2", "a.zst"])
 def test_a_line_longer_than_the_limit_is_named(tmp_path, monkeypatch, name):
     monkeypatch.setattr(inputs, "MB", 4)
     path = tmp_path / name
-    pack = gzip.compress if name.endswith(".gz") else bytes
-    path.write_bytes(pack(b"four\nmany\n\nends"))
+
+    def write(content):
+        path.write_bytes(content if name == "a.txt" else pack(content, path.suffix[1:]))
+
+    write(b"four\nmany\n\nends")
     found = list(inputs.lines(str(path), max_line_mb=1))
     assert found == ["four", "many", "", "ends"]
-    path.write_bytes(pack(b"four\nfives\nends"))
+    write(b"four\nfives\nends")
     for start in (0, 5):
         with pytest.raises(UserError, match=f"{name}:2: .*--max_line_mb=1;"):
             list(inputs.lines(str(path), start, max_line_mb=1))

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.text.generation.settings import TEXT
-from text.corpus import formats
+from text.corpus import text_format
 from text.generation import stages
 from text.records import descriptions
 
@@ -23,7 +23,7 @@ def folder(tmp_path):
 def many_tasks(monkeypatch):
     """Pieces so small that a short text makes many tasks."""
     monkeypatch.setattr(descriptions, "OFFSET_EVERY", 8)
-    monkeypatch.setattr(formats, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 1000)
     monkeypatch.setattr(stages, "BLOCK_TOKENS", 300)
     monkeypatch.setattr(stages, "SEGMENT_ROWS", 40)
     monkeypatch.setattr(stages, "BATCH_ROWS", 16)

@@ -10,7 +10,7 @@ import pytest
 
 from errors import UserError
 from tests.text.generation.settings import TEXT, VOCAB_FILE, made_in, make_settings
-from text.corpus import formats
+from text.corpus import line_formats
 from text.files import local
 from text.files.sources import ChangedFileError
 from text.generation import generate as generation_run
@@ -59,7 +59,7 @@ def dying_at(number, change, monkeypatch):
 @pytest.fixture(params=["text.txt", "text.txt.gz"])
 def text(request, folder, many_tasks, monkeypatch):
     """A file of several pieces; a packed one is unpacked by the first process."""
-    monkeypatch.setattr(formats, "_MANY_FILES", 100)
+    monkeypatch.setattr(line_formats, "_MANY_FILES", 100)
     path = folder / request.param
     if request.param.endswith(".gz"):
         path.write_bytes(gzip.compress(TEXT.encode(), compresslevel=0))

@@ -1,0 +1,78 @@
+"""The same documents give the same records, in whatever form their files are."""
+
+import bz2
+import importlib
+import io
+import json
+
+import pytest
+
+from tests.packed import pack
+from tests.text.corpus.dumps import head, page
+from tests.text.generation.settings import TEXT, make_settings
+from text.corpus import formats, text_format
+from text.generation.generate import generate
+
+DOCUMENTS = TEXT.split("\n\n") * 20
+MANY = "\n\n".join(DOCUMENTS)
+
+
+def json_lines():
+    return "\n".join(json.dumps({"text": each}) for each in DOCUMENTS).encode()
+
+
+def parquet():
+    pyarrow = pytest.importorskip("pyarrow")
+    table, file = pyarrow.table({"id": DOCUMENTS, "text": DOCUMENTS}), io.BytesIO()
+    write_table = importlib.import_module("pyarrow.parquet").write_table
+    write_table(table, file, row_group_size=50)
+    return file.getvalue()
+
+
+def wiki():
+    """A multistream."""
+    pytest.importorskip("mwparserfromhell")
+    # A line break within a paragraph is a space there.
+    pages = [page(each.replace("\n", "\n\n")) for each in DOCUMENTS]
+    streams = ["".join(pages[i : i + 20]) for i in range(0, len(pages), 20)]
+    parts = head(), *streams, "</mediawiki>"
+    return b"".join(bz2.compress(part.encode()) for part in parts)
+
+
+FORMS = {
+    "text.gz": ("sentences", lambda: pack(MANY.encode(), "gz")),
+    "text.bz2": ("sentences", lambda: pack(MANY.encode(), "bz2")),
+    "text.zst": ("paragraphs", lambda: pack(MANY.encode(), "zst")),
+    "text.jsonl": ("jsonl", json_lines),
+    "text.jsonl.bz2": ("jsonl", lambda: pack(json_lines(), "bz2")),
+    "text.parquet": ("parquet", parquet),
+    "dump.xml.bz2": ("wikipedia", wiki),
+}
+
+
+@pytest.fixture
+def expected(folder):
+    """The records of plain text."""
+    (folder / "text.txt").write_text(MANY)
+    generate(make_settings(folder, dupe_factor=1))
+    return (folder / "out.tfrecord").read_bytes()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("name", FORMS)
+def test_each_form_gives_the_same_records(folder, expected, monkeypatch, name, workers):
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 1_000)  # so that there are several
+    input_format, content = FORMS[name]
+    path = folder / name
+    path.write_bytes(content())
+    files = [(str(path), formats.sources.status(str(path)))]
+    assert len(list(formats.pieces(files, input_format, files[0][1].size))) > 2
+    settings = make_settings(
+        folder,
+        dupe_factor=1,
+        input_format=input_format,
+        input_files=(str(path),),
+        output_files=(str(folder / "found"),),
+    )
+    generate(settings, num_workers=workers)
+    assert (folder / "found").read_bytes() == expected

@@ -1,0 +1,86 @@
+"""Says what a format of input files does: cut files into spans, read their documents."""
+
+import abc
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import options
+from text.files import inputs, sources
+
+PIECE_BYTES = 8 << 20  # of text that a process takes at a time
+PARAGRAPH_END = ""  # no sentence is empty
+
+
+class Span(NamedTuple):
+    """A part of a file that can be read on its own.
+
+    Attributes:
+        start, stop: where it is, as its format counts: in the unpacked file's bytes, or
+            otherwise; a stop of None is the end of the file.
+        size: the number of bytes it takes on disk.
+        block: its text, if the file had to be unpacked to find the span.
+        status: that of the file; None if it does not matter whether it changes.
+    """
+
+    path: str
+    start: int
+    stop: int | None
+    size: int
+    block: bytes | None = None
+    status: sources.Status | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadingOptions(options.Group):
+    """Input files. What every format needs to know to read them.
+
+    A format with flags of its own has a subclass, which `formats.TextOptions` inherits.
+    """
+
+    max_line_mb: int = options.field(
+        inputs.MAX_LINE_MB, help=inputs.MAX_LINE_HELP, at_least=1
+    )
+
+
+class TextFormat(abc.ABC):
+    """How documents lie in files; an object of it is a row of `FORMATS`.
+
+    Attributes:
+        help: what --help says of it.
+        words_format: the format in which build_vocab.py reads the same files, if the ends
+            of sentences do not matter; "" is the format itself.
+        cuts_lines: whether files are lines, so that they can be sampled for --dry_run, and
+            cut by the workers of a cluster; see `LineFormat`.
+    """
+
+    help: str
+    words_format = ""
+    cuts_lines = False
+
+    @abc.abstractmethod
+    def spans(self, path: str, size: int, total: int) -> Iterator[Span]:
+        """Cuts a file into spans of about PIECE_BYTES, independently of who reads them.
+
+        Args:
+            size, total: of the file, and of all files, in bytes.
+
+        Raises UserError if the file is not in this format.
+        """
+
+    @abc.abstractmethod
+    def read(
+        self, span: Span, chosen: ReadingOptions, counts: Counter
+    ) -> Iterator[str | None]:
+        """Yields sentences, PARAGRAPH_END, and None wherever a document ends.
+
+        That a document ends means that a paragraph does.
+
+        Args:
+            counts: of what is left out; the format adds to it.
+        """
+
+    def report(self, counts: Mapping[str, int]) -> Iterator[str]:
+        """Yields what to tell a user of the counts."""
+        yield from ()

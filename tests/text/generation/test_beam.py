@@ -194,7 +194,7 @@ def test_text_that_changes_while_it_is_read_is_refused(folder, monkeypatch, chan
     text = folder / "text.txt"
     calls = []
 
-    def whole_documents(span, *rest, original=beam_steps.ranges.whole_documents):
+    def whole_documents(span, *rest, original=beam_steps.formats.whole_documents):
         whole = original(span, *rest)
         calls.extend([whole] if whole else [])
         if change == "appended" and len(calls) == 3:
@@ -212,7 +212,7 @@ def test_text_that_changes_while_it_is_read_is_refused(folder, monkeypatch, chan
             text.touch()
         return original(notes, job)
 
-    monkeypatch.setattr(beam_steps.ranges, "whole_documents", whole_documents)
+    monkeypatch.setattr(beam_steps.formats, "whole_documents", whole_documents)
     monkeypatch.setattr(beam_steps._Text, "of", checked)
     with pytest.raises(UserError, match=r"text.txt: (input files have|has) changed"):
         generate(make(folder))

@@ -34,7 +34,8 @@ def check_results(notebook):
     assert not list(outputs(notebook, "stderr"))
     scores = re.search(r"held-out accuracy (\S+), constant answer (\S+)\n", printed)
     accuracy, constant = map(float, scores.groups())
-    assert 0.5 < constant < 0.65 and accuracy > constant + 0.15
+    # The text is that of the project, so both change with it.
+    assert 0.5 < constant < 0.75 and accuracy > constant + 0.1
     difference = re.search(r"difference in the SavedModel: (\S+)\n", printed).group(1)
     assert float(difference) < 1e-5
     assert "model.safetensors" in printed

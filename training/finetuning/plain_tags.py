@@ -67,7 +67,7 @@ class PlainTags(TagScheme):
         numbers = {label: number for number, label in enumerate(self._labels)}
         found = np.array([numbers.get(tag, -1) for tag in tags], np.int64)
         self.counts[
-            f"words have {len(numbers)} different tags that mark no entities "
+            f"words have one of {len(numbers)} tags that mark no entities "
             f"(--tag_scheme={NAME})"
         ] += len(tags)
         if split in self._unknown:

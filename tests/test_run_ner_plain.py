@@ -100,9 +100,7 @@ def words_of(path):
 @pytest.mark.slow
 def test_the_log_names_the_kind_of_tags_and_what_was_not_learned(tagged):
     folder, _, said = tagged
-    assert (
-        "words have one of 3 tags that mark no entities (--tag_scheme=none)" in said
-    )
+    assert "words have one of 3 tags that mark no entities (--tag_scheme=none)" in said
     line = (folder / "dev.conllu").read_text().split("\tAUX\t")[0].count("\n") + 1
     assert (
         "; 2 word(s) have a tag that was not learned, the first in "

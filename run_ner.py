@@ -42,7 +42,7 @@ import numpy as np
 import command_line
 import options
 from errors import UserError
-from text.files import inputs
+from text.files import inputs, packings
 from text.tasks import tag_files, tags
 from training.finetuning.options import FineTuningOptions
 
@@ -214,7 +214,8 @@ class Tagger(ServedTask):
     def _layout_of(self, path, *, has_tags):
         flags = self.flags
         column = flags.tag_column
-        if column not in _COLUMNS and not path.endswith((".conllu", ".conllu.gz")):
+        is_conllu = packings.without_suffix(path).endswith(".conllu")
+        if column not in _COLUMNS and not is_conllu:
             column = int(column) if has_tags else None
             return tag_files.Columns(flags.word_column, column, flags.word_prefix)
         if flags.word_column:

@@ -1,5 +1,6 @@
 """run_ner.py: files, flags and models that are refused, in one line."""
 
+import bz2
 import dataclasses
 import gzip
 
@@ -121,6 +122,14 @@ def test_flags_that_do_not_fit_are_refused_in_one_line(
         for name, value in ({"do_eval": True} | changes).items()
     }
     refused(folder, message, **changes)
+
+
+@pytest.mark.parametrize("name", ["dev.conllu", "dev.conllu.gz", "dev.conllu.bz2"])
+def test_packed_conllu_is_known_by_its_name(folder, name):
+    pack = {".gz": gzip.compress, "bz2": bz2.compress}.get(name[-3:], bytes)
+    (folder / name).write_bytes(pack(b"1\tPa\n"))
+    message = f"{name}: is CoNLL-U; pass --tag_column=upos or xpos"
+    refused(folder, message, do_eval=True, dev_file=name)
 
 
 def test_features_of_more_layers_than_there_are_are_refused(folder):

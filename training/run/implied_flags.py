@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from training.storage import checkpoint, run_folder
 from errors import UserError
-from text.files import sources
+from text.files import hub, sources
 from text.tokenizers import recorded_settings
 from text.tokenizers.table import find_vocabulary, kind_of, load_vocabulary
 from text.tokenizers.tokenizer import Tokenizer
@@ -101,7 +101,7 @@ def check(flags: ModelFlags, name: str) -> None:
         UserError: says where it was looked for.
     """
     if (path := getattr(flags, name)) is not None:
-        if not sources.exists(path):
+        if not hub.is_address(path) and not sources.exists(path):
             raise UserError(f"{path}: no such file; pass the model's --{name}")
         return
     for folder in _folders(flags):

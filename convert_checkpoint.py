@@ -172,7 +172,13 @@ if __name__ == "__main__":
 
 from training.backend import tf
 from training.run import capacity, checks
-from training.storage import checkpoint, checkpoint_contents, run_folder, whole_model
+from training.storage import (
+    checkpoint,
+    checkpoint_contents,
+    model_card,
+    run_folder,
+    whole_model,
+)
 from text.files import anywhere, inputs, local
 from training.interchange import (
     bilm,
@@ -180,7 +186,6 @@ from training.interchange import (
     hugging_face_task,
     hugging_face_tokenizers,
     keep_layers,
-    model_card,
     networks,
     resize,
 )

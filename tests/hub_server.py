@@ -1,5 +1,6 @@
 """A small stand-in for Hugging Face's hub: the calls that fetch and upload a model."""
 
+import base64
 import contextlib
 import hashlib
 import http.server
@@ -22,6 +23,8 @@ class Hub:
         models: a folder for each name, "organization/name".
         gated: names of models that ask for conditions to be accepted.
         damaged: names of files that are sent with a wrong byte.
+        read_only: whether nothing may be uploaded.
+        uploaded: the content of each file by the name of its model and its own.
         requests: the method and path of each request.
         url: of the server.
     """
@@ -30,6 +33,7 @@ class Hub:
         self.models: dict[str, pathlib.Path] = {}
         self.gated: set[str] = set()
         self.damaged: set[str] = set()
+        self.read_only = False
         self.requests: list[str] = []
         self.uploaded: dict[str, dict[str, bytes]] = {}
         self.objects: dict[str, bytes] = {}
@@ -120,11 +124,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         self.hub.requests.append(f"{self.command} {self.path}")
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.hub.read_only:
+            return self._refuse(403, "Forbidden")
         if self.path == "/api/repos/create":
             said = json.loads(body)
             name = f"{said.get('organization') or 'me'}/{said['name']}"
             self.hub.uploaded.setdefault(name, {})
             return self._answer(content={"url": f"{self.hub.url}/{name}"})
+        if self.path == "/api/validate-yaml":  # of a card
+            return self._answer(content={"errors": [], "warnings": []})
         if self.path.endswith("/objects/batch"):
             return self._batch(json.loads(body))
         name = re.match(r"/api/models/([\w.-]+/[\w.-]+)/", self.path)[1]
@@ -167,8 +175,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer()
 
     def _commit(self, name, body):
-        import base64
-
         files = self.hub.uploaded[name]
         for line in body.splitlines():
             said = json.loads(line)

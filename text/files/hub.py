@@ -270,6 +270,9 @@ def _one_line(where: Address, hub) -> Iterator[None]:
         raise _UnreachableError(f"status {status}") from error
     except (client_error, errors.LocalEntryNotFoundError) as error:
         raise _UnreachableError(_short(error)) from error
+    except RuntimeError as error:  # of an upload
+        reason = error.__cause__ or error
+        raise _UnreachableError(f"{_short(error)} {_short(reason)}") from error
     except (errors.HFValidationError, errors.FileMetadataError) as error:
         raise UserError(f"{where}: {_short(error)}") from error
 

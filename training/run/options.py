@@ -30,8 +30,8 @@ class RunOptions(options.Group):
     init_checkpoint: str | None = options.field(
         None,
         help="Weights to start from: prefix, directory, Hugging Face model, or "
-        "hf://organization/name[@revision] on its hub. Its optimizer slots and step are not "
-        "used. Ignored if output_dir already holds a checkpoint.",
+        "hf://organization/name[@revision] on its hub. Its optimizer slots and step are "
+        "not used. Ignored if output_dir already holds a checkpoint.",
         identity=True,
         common=True,
     )

@@ -1,21 +1,22 @@
 """Addresses of models, hf://organization/name, against a small stand-in for the hub."""
 
 import os
-import pathlib
 import re
+import sys
 
 import huggingface_hub.constants
 import numpy as np
 import pytest
 
 import run_classifier
+from training.storage import checkpoint
 from errors import UserError
 from tests import hub_server
-from tests.classifier import write_task
+from tests.classifier import WORDS, custom
 from tests.conversion import GOLDEN
 from text.files import hub
 from text.tokenizers.table import TokenizerOptions
-from training.storage import checkpoint
+from text.tokenizers.vocabulary import SPECIAL_TOKENS
 
 ADDRESS = "hf://klue/small-bert"
 
@@ -43,8 +44,9 @@ def model(folder):
     folder.mkdir()
     for path in (GOLDEN / "hf" / "pretraining").iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
-    tokens = (GOLDEN / "vocab.txt").read_text().splitlines()
-    (folder / "vocab.txt").write_text("\n".join(tokens[:1200]) + "\n")
+    tokens = [*SPECIAL_TOKENS, *WORDS]
+    tokens += [f"[unused{number}]" for number in range(1200 - len(tokens))]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
     (folder / "pytorch_model.bin").write_bytes(b"pickled")
     (folder / "README.md").write_text("a card")
     return folder
@@ -52,7 +54,9 @@ def model(folder):
 
 def test_weights_are_those_of_a_local_folder(server, capsys):
     prefix = checkpoint.resolve(ADDRESS)
-    expected = checkpoint.read(checkpoint.resolve(str(server.models["klue/small-bert"])))
+    expected = checkpoint.read(
+        checkpoint.resolve(str(server.models["klue/small-bert"]))
+    )
     found = checkpoint.read(prefix)
     assert expected.keys() == found.keys()
     for name, value in expected.items():
@@ -110,10 +114,10 @@ def test_small_files_are_checked_too(server):
         ("hf://klue/pickled", "has no model.safetensors, only pytorch_model.bin; only"),
     ],
 )
-def test_refusals(server, address, message):
+def test_refusals(server, tmp_path, address, message):
     server.gated.add("klue/gated")
     server.models["klue/gated"] = server.models["klue/small-bert"]
-    pickled = pathlib.Path(huggingface_hub.constants.HF_HUB_CACHE, "..", "pickled")
+    pickled = tmp_path / "pickled"
     pickled.mkdir()
     (pickled / "pytorch_model.bin").write_bytes(b"x")
     (pickled / "config.json").write_text("{}")
@@ -131,12 +135,31 @@ def test_a_model_without_a_vocabulary_is_refused(server):
 
 
 def test_without_the_package_the_line_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub.errors", None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", None)
     hub.folder.cache_clear()
     with pytest.raises(UserError, match="pip install -r requirements/hub.txt"):
         checkpoint.resolve(ADDRESS)
 
 
-def test_a_run_goes_on_without_the_hub(server, tmp_path):
-    """A classifier learns from an address and is continued where nothing can be fetched."""
-    flags = write_task(tmp_path)
+def test_a_run_goes_on_without_the_hub(server, tmp_path, monkeypatch):
+    folder = tmp_path / "task"
+    folder.mkdir()
+    files = custom(folder, "tsv", ["yes", "no"])
+    flags = {"init_checkpoint": ADDRESS, "vocab_file": None, "bert_config_file": None}
+    flags |= {"output_dir": str(folder / "out"), "num_train_epochs": [1.0], **files}
+    trained = run_classifier.Options(
+        task_name="custom",
+        data_dir=str(folder),
+        max_seq_length=32,
+        train_batch_size=8,
+        do_train=True,
+        do_eval=True,
+        **flags,
+    )
+    run_classifier.main(trained)
+    results = (folder / "out" / "eval_results.txt").read_text()
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "no"))
+    hub.folder.cache_clear()
+    run_classifier.main(trained)
+    assert (folder / "out" / "eval_results.txt").read_text() == results

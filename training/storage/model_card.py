@@ -58,12 +58,13 @@ def facts_of(folder: str, weights: int) -> Facts:
     source = settings.get("init_checkpoint")
     if address := hub.address_of(folder):
         source = str(address)
-    flags = task.get("flags") if isinstance(task.get("flags"), dict) else {}
+    noted = task.get("flags")
+    noted = noted if isinstance(noted, dict) else {}
     return Facts(
         weights,
         source if isinstance(source, str) else None,
-        tuple(_data(settings, flags)),
-        str(flags.get("task_name") or task.get("script") or ""),
+        tuple(_data(settings, noted)),
+        str(noted.get("task_name") or task.get("script") or ""),
         {
             name: value
             for name, value in results.items()
@@ -82,14 +83,14 @@ def _object(path) -> dict:
     return found if isinstance(found, dict) else {}
 
 
-def _data(settings, flags) -> Iterator[str]:
+def _data(settings, noted) -> Iterator[str]:
     records = settings.get("input_file")
     if isinstance(records, list):
         for name, number in (item for item in records if len(item) == 2):
             yield f"`{name}`: {number:,} records"
     for name in ("data_dir", "train_file", "dev_file"):
-        if flags.get(name):
-            yield f"`--{name}={flags[name]}`"
+        if noted.get(name):
+            yield f"`--{name}={noted[name]}`"
 
 
 def text(name: str, said: Mapping, facts: Facts) -> str:

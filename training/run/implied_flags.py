@@ -130,12 +130,20 @@ def _vocabularies(flags: ModelFlags) -> Iterator[str]:
     return filter(None, map(find_vocabulary, _folders(flags)))
 
 
+def continues_run(flags: ModelFlags) -> bool:
+    """Whether a run in --output_dir has weights; it needs no --init_checkpoint any more."""
+    directory = getattr(flags, "output_dir", None)
+    return bool(
+        directory
+        and run_folder.holds_weights(directory)
+        and run_folder.noted_settings(directory)
+    )
+
+
 def _folders(flags: ModelFlags) -> Iterator[str]:
     """The folders whose files describe the weights to use."""
     directory = getattr(flags, "output_dir", None)
     if directory and run_folder.holds_weights(directory):
         yield directory
-        if run_folder.noted_settings(directory):
-            return  # a run continues without --init_checkpoint
-    if flags.init_checkpoint:
+    if flags.init_checkpoint and not continues_run(flags):
         yield checkpoint.folder_of(checkpoint.resolve(flags.init_checkpoint))

@@ -151,7 +151,7 @@ def test_a_run_goes_on_without_the_hub(server, tmp_path, monkeypatch):
         task_name="custom",
         data_dir=str(folder),
         max_seq_length=32,
-        train_batch_size=8,
+        train_batch_size=[8],
         do_train=True,
         do_eval=True,
         **flags,

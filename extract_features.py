@@ -48,7 +48,8 @@ class Options(QueryOptions):
         help="Where to write the features; - is standard output, for JSON lines."
     )
     init_checkpoint: str = options.field(
-        help="The weights: a checkpoint prefix, a directory, or a Hugging Face model."
+        help="The weights: a checkpoint prefix, a directory, a Hugging Face model, or "
+        "hf://organization/name[@revision]."
     )
     layers: list[str] | None = options.field(
         None,

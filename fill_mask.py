@@ -18,7 +18,8 @@ from training.queries.options import QueryOptions
 @dataclasses.dataclass(frozen=True)
 class Options(QueryOptions):
     init_checkpoint: str = options.field(
-        help="A checkpoint with a masked-LM head: prefix or directory."
+        help="A checkpoint with a masked-LM head: prefix, directory or "
+        "hf://organization/name[@revision]."
     )
     text: str | None = options.field(
         None, help="A text with [MASK]; by default, lines are read from standard input."

@@ -86,6 +86,7 @@ class _Files(QueryOptions):
     doc_stride: int = options.field(0, help="Tokens between windows.", at_least=0)
 
 
+@arguments.named
 def load(
     path: str,
     *,
@@ -97,13 +98,17 @@ def load(
 
     Args:
         path: a released folder or one of Hugging Face's, the output_dir of any script here,
-            or a checkpoint in one of them; of any architecture of the family.
+            a checkpoint in them, or hf://organization/name[@revision]; of any architecture.
         vocab_file, bert_config_file: by default, those next to the weights.
         dtype: "float32" or "mixed_bfloat16"; by default, Keras's global policy.
     Raises:
         UserError: a file is missing or damaged, or they do not fit each other.
     """
     flags = _files(path, vocab_file, bert_config_file)
+    if os.path.exists(os.path.join(flags.init_checkpoint, predictor.DESCRIPTION)):
+        raise UserError(
+            f"{path}: is an export; use bert.load_task, or load the output_dir it is in"
+        )
     if dtype not in (None, "float32", "mixed_bfloat16"):
         raise UserError(f"dtype={dtype!r}: must be 'float32' or 'mixed_bfloat16'")
     tokenizer, config, prefix = query.read_model(flags)
@@ -175,6 +180,7 @@ class TextEncoder:
             )
         return self.layer(inputs, training=training, return_all=return_all)
 
+    @arguments.named
     def tokenize(
         self, texts: Iterable[Text], max_seq_length: int | None = None
     ) -> dict[str, np.ndarray]:
@@ -233,6 +239,7 @@ class TextEncoder:
             for name in ("input_ids", "input_mask", "segment_ids")
         }
 
+    @arguments.named
     def embed(
         self,
         texts: Iterable[Text],
@@ -330,6 +337,7 @@ class _Batches(keras.utils.PyDataset):
             self._random.shuffle(self._order)
 
 
+@arguments.named
 def dataset(
     texts: Iterable[Text],
     labels: Iterable | None,
@@ -366,6 +374,7 @@ def dataset(
     return _Batches(encoder, texts, labels, batch_size, max_seq_length, seed)
 
 
+@arguments.named
 def optimizer(
     learning_rate: float,
     num_train_steps: int,
@@ -386,33 +395,13 @@ def optimizer(
     Raises:
         UserError: there is no such setting.
     """
-    known = {field.name for field in dataclasses.fields(OptimizerSettings)}
-    if unknown := settings.keys() - known:
-        raise UserError(
-            f"{', '.join(sorted(unknown))}: no setting of an optimizer; they are "
-            f"{', '.join(sorted(known))}"
-        )
+    _check_settings(learning_rate, settings)
     arguments.check_number("num_train_steps", num_train_steps, at_least=1)
     arguments.check_number("num_warmup_steps", num_warmup_steps, at_least=0)
-    made = OptimizerSettings(**settings)
-    numbers = {
-        f.name: getattr(made, f.name)
-        for f in dataclasses.fields(made)
-        if f.type is float
-    }
-    for name, value in {"learning_rate": learning_rate, **numbers}.items():
-        arguments.check_number(name, value, is_whole=False, at_least=0)
-    for name, value, allowed in (
-        ("optimizer", made.optimizer, optimizers()),
-        ("lr_schedule", made.lr_schedule, (None, *SCHEDULES)),
-    ):
-        if value not in allowed:
-            names = ", ".join(filter(None, allowed))
-            raise UserError(f"{name}={value!r}: must be one of {names}")
-    for name in settings.keys() & made.unused().keys():
-        other, chosen, having = made.unused()[name]
+    if num_warmup_steps > num_train_steps:
         raise UserError(
-            f"{name}: {other}={chosen} does not have it, only {', '.join(having)}"
+            f"num_warmup_steps={num_warmup_steps}: is more than num_train_steps="
+            f"{num_train_steps}, so the learning rate would never reach its peak"
         )
     shares = {}
     if (decay := settings.get("layerwise_lr_decay", 1.0)) != 1.0:
@@ -427,11 +416,38 @@ def optimizer(
     return in_keras.Optimizer(rate, settings, shares)
 
 
+def _check_settings(learning_rate, settings):
+    known = {field.name for field in dataclasses.fields(OptimizerSettings)}
+    if unknown := settings.keys() - known:
+        raise UserError(
+            f"{', '.join(sorted(unknown))}: no setting of an optimizer; they are "
+            f"{', '.join(sorted(known))}"
+        )
+    made = OptimizerSettings(**settings)
+    floats = [f.name for f in dataclasses.fields(made) if f.type is float]
+    numbers = {name: getattr(made, name) for name in floats}
+    for name, value in {"learning_rate": learning_rate, **numbers}.items():
+        arguments.check_number(name, value, is_whole=False, at_least=0)
+    for name, value, allowed in (
+        ("optimizer", made.optimizer, optimizers()),
+        ("lr_schedule", made.lr_schedule, (None, *SCHEDULES)),
+    ):
+        if value not in allowed:
+            names = ", ".join(filter(None, allowed))
+            raise UserError(f"{name}={value!r}: must be one of {names}")
+    for name in settings.keys() & made.unused().keys():
+        other, chosen, having = made.unused()[name]
+        raise UserError(
+            f"{name}: {other}={chosen} does not have it, only {', '.join(having)}"
+        )
+
+
 def _check_encoder(encoder):
     if not isinstance(encoder, TextEncoder):
         raise UserError(f"encoder is {encoder!r:.60}; pass what `bert.load` returned")
 
 
+@arguments.named
 def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     """Writes the encoder with its config and vocabulary; returns the path of its weights.
 
@@ -475,6 +491,7 @@ class MaskedLM:
     def __init__(self, tokenizer, config, model):
         self.tokenizer, self.config, self.model = tokenizer, config, model
 
+    @arguments.named
     def fill(self, text: str, top_k: int = 5) -> list[list[tuple[str, float]]]:
         """The most probable tokens, with their probabilities, for each [MASK] of a text.
 
@@ -492,6 +509,7 @@ class MaskedLM:
         return filled
 
 
+@arguments.named
 def load_masked_lm(
     path: str, *, vocab_file: str | None = None, bert_config_file: str | None = None
 ) -> MaskedLM:
@@ -514,6 +532,7 @@ class Task:
         self._served = served
         self.inputs = tuple(served.parts)
 
+    @arguments.named
     def predict(self, requests: Sequence, batch_size: int = 32) -> list[dict]:
         """Answers requests.
 
@@ -549,6 +568,7 @@ _SCRIPTS = tuple(
 )
 
 
+@arguments.named
 def load_task(path: str) -> Task:
     """Loads what a script trained.
 

@@ -286,7 +286,7 @@ class Tagger(ServedTask):
         else:
             name = self.scheme.name if self.scheme else None
             self.scheme = Entities(self.counts, state["entity_types"], name or learned)
-        self.scheme.characters = state.get("characters", False)
+        self.scheme.is_by_character = state.get("characters", False)
 
     def _restore_labels(self, labels):
         source = self.flags.init_checkpoint
@@ -345,7 +345,7 @@ class Tagger(ServedTask):
             yield Row(ids, segments, fields, notes=(own, places))
 
     def _labels_of(self, example, split):
-        if self.scheme.characters:
+        if self.scheme.is_by_character:
             self.counts["tokens are spaces, read as [UNK] and not scored"] += (
                 example.words.count(" ")
             )

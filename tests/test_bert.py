@@ -357,3 +357,27 @@ def test_a_request_with_too_many_parts_is_refused():
     for request in (("a", "b", "c"), 3):
         with pytest.raises(bert.UserError, match="it must have question, context"):
             task.predict([request])
+
+
+def test_errors_name_arguments_and_not_flags(encoder, tmp_path):
+    with pytest.raises(bert.UserError) as error:
+        encoder.tokenize(TEXTS, max_seq_length=100000)
+    assert "max_seq_length=100000" in str(error.value)
+    assert "--" not in str(error.value)
+    shutil.copytree(MODEL, tmp_path / "model")
+    (tmp_path / "model" / "vocab.txt").unlink()
+    with pytest.raises(bert.UserError, match="no vocabulary; pass vocab_file"):
+        bert.load(tmp_path / "model")
+
+
+def test_names_and_exports_are_told_from_folders(tmp_path):
+    with pytest.raises(bert.UserError, match="or hf://klue/bert-base for the hub's"):
+        bert.load("klue/bert-base")
+    (tmp_path / "export.json").write_text("{}")
+    with pytest.raises(bert.UserError, match="is an export; use bert.load_task, or"):
+        bert.load(tmp_path)
+
+
+def test_a_warmup_longer_than_the_training_is_refused():
+    with pytest.raises(bert.UserError, match="num_warmup_steps=200: is more than"):
+        bert.optimizer(1e-4, num_train_steps=100, num_warmup_steps=200)

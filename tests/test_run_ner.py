@@ -111,7 +111,7 @@ def test_from_training_to_tags_beside_the_words(plain):
     state = json.loads((output / "task.json").read_text())
     assert state["entity_types"] == ["LOC", "PER"]
     assert state["tag_scheme"] == "iob1"
-    assert "train: 48 examples, 48 rows\n" in (plain / "said.txt").read_text()
+    assert "train: 48 examples, 48 rows; " in (plain / "said.txt").read_text()
 
 
 def encoder_of(weights):

@@ -3,8 +3,10 @@
 What is wrong is said in one line, with the name of the argument.
 """
 
+import functools
 import numbers
-from collections.abc import Iterable, Mapping, Set
+import re
+from collections.abc import Callable, Iterable, Mapping, Set
 
 import numpy as np
 
@@ -12,6 +14,22 @@ import options
 from errors import UserError
 
 Text = str | tuple[str, str]
+
+# Flags in messages, but where a message names the command that takes them.
+_FLAG = re.compile(r"(?<!\.py )--(?=\w)")
+
+
+def named(function: Callable) -> Callable:
+    """Makes the errors of a function name arguments where scripts have flags."""
+
+    @functools.wraps(function)
+    def call(*positional, **by_name):
+        try:
+            return function(*positional, **by_name)
+        except UserError as error:
+            raise UserError(_FLAG.sub("", str(error))) from error
+
+    return call
 
 
 def iterate_texts(texts: Iterable[Text]) -> Iterable[Text]:

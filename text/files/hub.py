@@ -52,6 +52,12 @@ def is_address(path: str) -> bool:
     return path.startswith(PREFIX)
 
 
+def is_name(text: str) -> bool:
+    """Whether it may be the name of a model there, "organization/name"."""
+    match = _ADDRESS.fullmatch(text)
+    return bool(match) and "/" in match[1]
+
+
 def parse(text: str) -> Address:
     """Reads an address; raises UserError if it is none."""
     match = _ADDRESS.fullmatch(text.removeprefix(PREFIX))

@@ -42,7 +42,7 @@ class Entities(TagScheme):
 
     @property
     def metric(self):
-        return "f1_macro" if self.characters else "f1"
+        return "f1_macro" if self.is_by_character else "f1"
 
     @property
     def labels(self):
@@ -74,6 +74,7 @@ class Entities(TagScheme):
             _check_types(sentences, self.types, path)
 
     def encode(self, marks, split):
+        self.counts[f"words are tagged in {self._written}"] += len(marks)
         if split in self._faults:
             self.counts[self._faults[split]] += len(tags.faults(marks, self.name))
         numbers = {label: number for number, label in enumerate(self.labels)}
@@ -100,8 +101,8 @@ class Entities(TagScheme):
             some = ({e for e in _numbered(each) if e[1] == kind} for each in sides)
             for name, value in metrics.found(*some).items():
                 scores[f"{name}_{kind}"] = value
-        if self.characters:
-            scores |= klue_scores(gold, predicted, self.labels)
+        if self.is_by_character:
+            scores = klue_scores(gold, predicted, self.labels) | scores
         return scores
 
     def trivial_score(self, sentences):

@@ -64,9 +64,10 @@ def resolve(path: str) -> str:
         raise UserError(f"{path}: {hugging_face.NOT_READ}")
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
     if not tf.io.gfile.exists(f"{prefix}.index"):
+        name = f", or {hub.PREFIX}{path} for the hub's" if hub.is_name(path) else ""
         raise UserError(
             f"{prefix}: no such checkpoint: there is neither such a directory nor "
-            f"{prefix}.index; pass a directory, or the name before .index"
+            f"{prefix}.index; pass a directory, or the name before .index{name}"
         )
     return prefix
 

@@ -58,7 +58,7 @@ def test_plain_scores_are_those_by_hand():
 def test_spaces_are_read_and_not_scored():
     train = sentence("a b", "N S V")
     scheme = plain(train)
-    assert scheme.characters and scheme.state()["characters"]
+    assert scheme.is_by_character and scheme.state()["characters"]
     assert scheme.score([train], [sure_of(scheme, "N N N")]) == pytest.approx(
         {"accuracy": 1 / 2, "f1_macro": (2 / 3 + 0) / 2}
     )

@@ -24,6 +24,7 @@ from tests import (
     swag,
     test_docs,
     text_to_text,
+    tiers,
     tiny,
 )
 
@@ -325,7 +326,9 @@ def _asked_and_answered(folder, inputs, names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", RUNS)
+@pytest.mark.parametrize(
+    "script", tiers.cases(RUNS, RUNS.keys() - {"run_squad.py", "run_swag.py"})
+)
 def test_a_run_without_an_export_answers(tmp_path, untraced, capsys, script):
     write, run, names = RUNS[script]
     write(tmp_path)

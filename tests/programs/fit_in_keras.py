@@ -83,6 +83,8 @@ class Subclassed(keras.Model):
 def trained(model, epochs=1, **settings) -> list[float]:
     rate = LearningRate(1e-2, 20, 2)
     model.compile(Optimizer(rate), LOSS, **settings or UNTRACED)
+    if model.built:  # else `fit` traces twice, because the first time makes the slots
+        model.optimizer.build(model.trainable_variables)
     done = model.fit(BATCH, LABELS, epochs=epochs, batch_size=8, verbose=0)
     return done.history["loss"]
 

@@ -103,7 +103,7 @@ def main():
     tf.config.set_logical_device_configuration(cpu, two)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     bfloat16 = {"dtype": "mixed_bfloat16"}
-    few = {"replicas, long rows, bfloat16": (mirrored, _BOTH, 4, bfloat16)}
+    few = {"replicas, long rows": (mirrored, _BOTH, 4, {})}
     others = {
         "replicas, accumulation, bfloat16": (
             mirrored,
@@ -117,7 +117,6 @@ def main():
         "bfloat16": (one, _WEIGHTS, 40, bfloat16),
         "accumulation": (one, _WEIGHTS, 10, {"accumulation": 4}),
         "accumulation, bfloat16": (one, _WEIGHTS, 4, bfloat16 | {"accumulation": 4}),
-        "replicas": (mirrored, _WEIGHTS, 6, {}),
         "XLA": (one, _WEIGHTS, 10, {"xla": True}),
         "long rows, accumulation, bfloat16": (
             one,

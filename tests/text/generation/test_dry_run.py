@@ -306,4 +306,5 @@ def test_dumps_and_tables_are_sampled_in_parts(tmp_path, monkeypatch, name):
         (needs.tokens, description.counts["tokens"]),
         (needs.records, description.instances),
     ):
-        assert found == pytest.approx(true, rel=0.2)
+        # The packed one is read 64 kB at a time, a fifth of it.
+        assert found == pytest.approx(true, rel=0.3 if name == "one.xml.bz2" else 0.2)

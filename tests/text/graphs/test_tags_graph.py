@@ -9,6 +9,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import tiers
 from text.graphs import row_chunks, tags_graph
 from text.graphs.wordpiece_graph import WordPieceGraph
 from text.instances import packing
@@ -275,7 +276,10 @@ def random_requests(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("length", "in_context"), [(3, True), (8, False), (12, True)])
+@pytest.mark.parametrize(
+    ("length", "in_context"),
+    tiers.cases([(3, True), (8, False), (12, True)], [(8, False), (12, True)]),
+)
 def test_labels_are_those_of_the_rows_of_python(tokenizers, length, in_context):
     exact, tokenizer = tokenizers
 

@@ -145,7 +145,7 @@ def test_marks_are_put_in_order_as_in_python(tmp_path):
 
 @pytest.mark.slow
 def test_letters_of_hangul_are_composed_as_in_python(tmp_path):
-    """Of a vocabulary of syllables: those of random strings may be unknown."""
+    """Of a vocabulary that has them, as that of the random strings does not."""
     syllables = [chr(point) for point in range(0xAC00, 0xD7A4, 29)]
     syllables += ["가", "각", "갂", "갛", "힣", "까"]
     letters = ["\u1100", "\u1161", "\u11a7", "\u11a8", "\u11c2", "\u11c3"]

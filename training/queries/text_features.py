@@ -217,7 +217,8 @@ class FeatureExtractor:
         def share(context):
             index = context.replica_id_in_sync_group
             return {
-                k: tf.constant(np.split(v, replicas)[index]) for k, v in batch.items()
+                k: tf.cast(np.split(v, replicas)[index], tf.int32)
+                for k, v in batch.items()
             }
 
         return self.strategy.experimental_distribute_values_from_function(share)

@@ -89,7 +89,7 @@ def test_texts_of_other_lengths_and_numbers_bring_no_warning(encoder):
 
 
 def test_rows_of_similar_length_share_a_batch(encoder):
-    texts = ["a " * (5 + 13 * (number % 5)) for number in range(40)]
+    texts = ["a " * (50 if number % 5 == 0 else 5) for number in range(40)]
     settings = {"batch_size": 8, "max_seq_length": 64}
     data = bert.dataset(texts, range(40), encoder, length_buckets=True, **settings)
     plain = bert.dataset(texts, range(40), encoder, **settings)

@@ -56,6 +56,7 @@ from text.tokenizers.tokenizer import Tokenizer
 from training.finetuning import finetune
 from training.interchange import hugging_face
 from training.queries.options import QueryOptions, check_windows
+from training.queries.text_batches import TextBatches
 
 __all__ = [
     "MaskedLM",
@@ -311,32 +312,6 @@ class TextEncoder:
             )
 
 
-class _Batches(keras.utils.PyDataset):
-    """Batches of texts and labels, tokenized when they are needed."""
-
-    def __init__(self, encoder, texts, labels, batch_size, max_seq_length, seed):
-        super().__init__()
-        self._encoder, self._texts, self._labels = encoder, texts, labels
-        self._batch_size, self._max_seq_length = batch_size, max_seq_length
-        self._random = None if seed is None else np.random.default_rng(seed)
-        self._order = np.arange(len(texts))
-        self.on_epoch_end()
-
-    def __len__(self):
-        return -(-len(self._texts) // self._batch_size)
-
-    def __getitem__(self, index):
-        first = index * self._batch_size
-        chosen = self._order[first : first + self._batch_size]
-        texts = [self._texts[i] for i in chosen]
-        batch = self._encoder.tokenize(texts, self._max_seq_length)
-        return batch if self._labels is None else (batch, self._labels[chosen])
-
-    def on_epoch_end(self):
-        if self._random is not None:
-            self._random.shuffle(self._order)
-
-
 @arguments.named
 def dataset(
     texts: Iterable[Text],
@@ -345,6 +320,7 @@ def dataset(
     *,
     batch_size: int = 32,
     max_seq_length: int = 128,
+    length_buckets: bool = False,
     shuffle: bool = True,
     seed: int = 12345,
 ) -> keras.utils.PyDataset:
@@ -354,6 +330,9 @@ def dataset(
         texts: strings, and pairs of strings.
         labels: numbers, one for each text, or arrays of them; None for `predict`.
         max_seq_length: tokens of a row; longer texts lose their end.
+        length_buckets: whether rows of similar length share a batch, which is padded to
+            their length and not to max_seq_length. It is faster and tokenizes all texts at
+            once; the model needs `encoder.inputs()` without a length.
         shuffle: whether each epoch has another order; without labels, none has.
         seed: of the orders.
     Raises:
@@ -371,7 +350,22 @@ def dataset(
     if labels is not None:
         labels = arguments.label_array(labels, len(texts))
     seed = seed if shuffle and labels is not None else None
-    return _Batches(encoder, texts, labels, batch_size, max_seq_length, seed)
+    if length_buckets and seed is None:
+        raise UserError(
+            "length_buckets changes the order of the texts, so it needs labels and shuffle"
+        )
+    return TextBatches(
+        texts,
+        labels,
+        encoder._row,
+        rows.Layout(
+            max_seq_length or encoder._longest,
+            pad_id=encoder.tokenizer.vocabulary.pad_id,
+        ),
+        batch_size=batch_size,
+        seed=seed,
+        has_buckets=length_buckets,
+    )
 
 
 @arguments.named

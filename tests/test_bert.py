@@ -3,8 +3,10 @@
 import functools
 import importlib.util
 import json
+import logging
 import shutil
 import sys
+import types
 
 import keras
 import numpy as np
@@ -73,6 +75,39 @@ def test_what_is_saved_is_loaded(encoder, tmp_path, layout):
     np.testing.assert_array_equal(again.embed(TEXTS), encoder.embed(TEXTS))
     with pytest.raises(bert.UserError, match="not an empty folder"):
         bert.save(encoder, tmp_path / "saved")
+
+
+def test_texts_of_other_lengths_and_numbers_bring_no_warning(encoder):
+    said = []
+    handler = types.SimpleNamespace(level=0, handle=said.append)
+    logger = logging.getLogger("tensorflow")
+    logger.addHandler(handler)
+    for number in range(1, 8):
+        encoder.embed(["word " * 12 * number] * number, layer=0)
+    logger.removeHandler(handler)
+    assert not said
+
+
+def test_rows_of_similar_length_share_a_batch(encoder):
+    texts = ["a " * (50 if number % 5 == 0 else 5) for number in range(40)]
+    settings = {"batch_size": 8, "max_seq_length": 64}
+    data = bert.dataset(texts, range(40), encoder, length_buckets=True, **settings)
+    plain = bert.dataset(texts, range(40), encoder, **settings)
+    assert len(data) == len(plain)
+    for _ in range(3):
+        batches = [data[i] for i in range(len(data))]
+        assert sum(rows["input_ids"].size for rows, _ in batches) < 0.8 * 40 * 64
+        # Keras takes the shape of all from the first two.
+        first, second = (rows["input_ids"].shape[1] for rows, _ in batches[:2])
+        assert first != second
+        seen = [number for _, labels in batches for number in labels]
+        assert sorted(seen) == list(range(40)) != seen
+        for rows, labels in batches:
+            alone = encoder.tokenize([texts[i] for i in labels], 64)["input_ids"]
+            width = rows["input_ids"].shape[1]
+            np.testing.assert_array_equal(rows["input_ids"], alone[:, :width])
+            assert not alone[:, width:].any()
+        data.on_epoch_end()
 
 
 class _Column:
@@ -146,6 +181,10 @@ def _masked():
             "label 0: is 'b'; labels must be numb",
         ),
         (lambda e: bert.dataset(["a"] * 2, [1, None], e), "label 1: is None"),
+        (
+            lambda e: bert.dataset(["a"], None, e, length_buckets=True),
+            "needs labels and shuffle",
+        ),
         (lambda e: bert.dataset(["a"] * 2, [1, np.nan], e), "label 1: is nan"),
         (lambda e: bert.dataset(["a"] * 2, [[1], [1, 2]], e), "different lengths"),
         (lambda e: bert.dataset(["a"], 1, e), "labels is 1; pass a list"),

@@ -230,7 +230,7 @@ def _lines(paths, chosen, what, counts=None):
 
 
 def main(chosen: Options) -> None:
-    paths = inputs.expand(chosen.input_file)
+    paths = formats.expand(chosen.input_file, chosen.input_format)
     chosen = _keeping_letters(paths, chosen)
     learner = chosen.learner
     protected.refuse(list(learner.paths), paths, replaces_vocabulary=True)

@@ -94,6 +94,7 @@ def load(
     vocab_file: str | None = None,
     bert_config_file: str | None = None,
     dtype: str | None = None,
+    **text: bool,
 ) -> "TextEncoder":
     """Loads an encoder with its tokenizer.
 
@@ -102,14 +103,12 @@ def load(
             a checkpoint in them, or hf://organization/name[@revision]; of any architecture.
         vocab_file, bert_config_file: by default, those next to the weights.
         dtype: "float32" or "mixed_bfloat16"; by default, Keras's global policy.
+        text: do_lower_case, strip_accents and split_cjk; by default, as the files next to
+            the weights say. For a cased release, do_lower_case=False.
     Raises:
         UserError: a file is missing or damaged, or they do not fit each other.
     """
-    flags = _files(path, vocab_file, bert_config_file)
-    if os.path.exists(os.path.join(flags.init_checkpoint, predictor.DESCRIPTION)):
-        raise UserError(
-            f"{path}: is an export; use bert.load_task, or load the output_dir it is in"
-        )
+    flags = _files(path, vocab_file, bert_config_file, text)
     if dtype not in (None, "float32", "mixed_bfloat16"):
         raise UserError(f"dtype={dtype!r}: must be 'float32' or 'mixed_bfloat16'")
     tokenizer, config, prefix = query.read_model(flags)
@@ -119,21 +118,22 @@ def load(
     return TextEncoder(encoder, tokenizer)
 
 
-def _files(path, vocab_file, bert_config_file) -> _Files:
+def _files(path, vocab_file, bert_config_file, text) -> _Files:
     _check_backend()
+    arguments.check_text_flags(text)
+    folder = arguments.path("path", path)
+    for name in (predictor.DESCRIPTION, "saved_model.pb"):
+        if os.path.exists(os.path.join(folder, name)):
+            raise UserError(
+                f"{path}: is an export; use bert.load_task, or load the output_dir it is in"
+            )
     return _Files(
-        init_checkpoint=_path("path", path),
-        vocab_file=vocab_file and _path("vocab_file", vocab_file),
+        init_checkpoint=folder,
+        vocab_file=vocab_file and arguments.path("vocab_file", vocab_file),
         bert_config_file=bert_config_file
-        and _path("bert_config_file", bert_config_file),
+        and arguments.path("bert_config_file", bert_config_file),
+        **text,
     )
-
-
-def _path(name, value) -> str:
-    """As a shell would pass it."""
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise UserError(f"{name}={value!r:.60}: must be the path of a file or folder")
-    return os.path.expanduser(os.fspath(value))
 
 
 def _check_backend():
@@ -452,7 +452,7 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
         UserError: the folder is not empty, or the layout has no place for something.
     """
     _check_encoder(encoder)
-    folder = _path("folder", folder)
+    folder = arguments.path("folder", folder)
     if layout not in ("release", "hugging_face"):
         raise UserError(f"layout={layout!r}: must be 'release' or 'hugging_face'")
     sources.refuse_remote(folder)
@@ -505,14 +505,20 @@ class MaskedLM:
 
 @arguments.named
 def load_masked_lm(
-    path: str, *, vocab_file: str | None = None, bert_config_file: str | None = None
+    path: str,
+    *,
+    vocab_file: str | None = None,
+    bert_config_file: str | None = None,
+    **text: bool,
 ) -> MaskedLM:
     """Loads a network that fills in masks; arguments as for `load`.
 
     Raises:
         UserError: see `load`; or it was not trained on masked words.
     """
-    return MaskedLM(*mask_filling.load(_files(path, vocab_file, bert_config_file)))
+    return MaskedLM(
+        *mask_filling.load(_files(path, vocab_file, bert_config_file, text))
+    )
 
 
 class Task:
@@ -573,7 +579,7 @@ def load_task(path: str) -> Task:
     Raises:
         UserError: there is neither, or the files do not fit each other.
     """
-    path = _path("path", path)
+    path = arguments.path("path", path)
     _check_backend()
     _, noted = run_folder.text_settings(path)
     if predictor.has_export(path) or not run_folder.holds_weights(path):

@@ -218,6 +218,12 @@ def _masked():
         (lambda e: bert.load(""), "path='': must be the path"),
         (lambda e: bert.load(MODEL, dtype="float99"), "must be 'float32' or"),
         (lambda e: bert.load_task(3), "path=3: must be the path"),
+        (lambda e: bert.load_task("x.keras"), "use keras.models.load_model"),
+        (lambda e: bert.load(MODEL, lower=True), "lower=True: must be one of do_low"),
+        (
+            lambda e: bert.load(MODEL, split_cjk=1),
+            "split_cjk=1: must be .* True or Fal",
+        ),
         (lambda e: _masked().fill(["a [MASK]"]), "it must be a string"),
         (lambda e: _masked().fill("a [MASK]", top_k=0), "top_k=0: must be a whole"),
     ],
@@ -419,9 +425,18 @@ def test_errors_name_arguments_and_not_flags(encoder, tmp_path):
     assert "max_seq_length=100000" in str(error.value)
     assert "--" not in str(error.value)
     shutil.copytree(MODEL, tmp_path / "model")
+    cased = tmp_path / "cased_L-12_H-768_A-12"
+    shutil.copytree(MODEL, cased)
     (tmp_path / "model" / "vocab.txt").unlink()
     with pytest.raises(bert.UserError, match="no vocabulary; pass vocab_file"):
         bert.load(tmp_path / "model")
+    with pytest.raises(bert.UserError, match="text; pass do_lower_case=False"):
+        bert.load(cased)
+    found = bert.load(cased, do_lower_case=False).tokenizer
+    assert not found.settings["do_lower_case"]
+    # A flag of a script is not an argument.
+    with pytest.raises(bert.UserError, match="--output_dir of a --do_export run"):
+        bert.load_task(cased)
 
 
 def test_names_and_exports_are_told_from_folders(tmp_path):

@@ -3,8 +3,11 @@
 What is wrong is said in one line, with the name of the argument.
 """
 
+import dataclasses
 import functools
+import inspect
 import numbers
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
 
@@ -12,22 +15,31 @@ import numpy as np
 
 import options
 from errors import UserError
+from text.tokenizers.table import TokenizerOptions
 
 Text = str | tuple[str, str]
 
-# Flags in messages, but where a message names the command that takes them.
-_FLAG = re.compile(r"(?<!\.py )--(?=\w)")
+_TEXT_FLAGS = [field.name for field in dataclasses.fields(TokenizerOptions)]
 
 
 def named(function: Callable) -> Callable:
-    """Makes the errors of a function name arguments where scripts have flags."""
+    """Makes the errors of a function name its arguments where scripts have flags.
+
+    Flags that are not arguments stay: they are of the script that the message is about.
+    """
+    names = {*inspect.signature(function).parameters, *_TEXT_FLAGS}
+    # Not in `convert_checkpoint.py --vocab_file`.
+    flag = re.compile(rf"(?<!\.py )--((?:{'|'.join(names)})\b)(=true\b|=false\b)?")
+
+    def argument(match):
+        return match[1] + (match[2] or "").replace("t", "T").replace("f", "F")
 
     @functools.wraps(function)
     def call(*positional, **by_name):
         try:
             return function(*positional, **by_name)
         except UserError as error:
-            raise UserError(_FLAG.sub("", str(error))) from error
+            raise UserError(flag.sub(argument, str(error))) from error
 
     return call
 
@@ -121,3 +133,30 @@ def check_number(name: str, value, *, is_whole: bool = True, **bounds) -> None:
     if not isinstance(value, kind) or isinstance(value, bool) or value not in allowed:
         noun = "a whole number" if is_whole else "a number"
         raise UserError(f"{name}={value!r:.60}: must be {noun} {allowed}".rstrip())
+
+
+def check_text_flags(text: Mapping[str, bool]) -> None:
+    """Refuses other names than those of `TokenizerOptions`, and other values than bools.
+
+    Raises:
+        UserError: there is one.
+    """
+    for name, value in text.items():
+        if name not in _TEXT_FLAGS or not isinstance(value, bool):
+            raise UserError(
+                f"{name}={value!r:.60}: must be one of {', '.join(_TEXT_FLAGS)}, and True "
+                "or False"
+            )
+
+
+def path(name: str, value: str | os.PathLike) -> str:
+    """A path as a shell would pass it.
+
+    Raises:
+        UserError: it is none, or that of a file of Keras.
+    """
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise UserError(f"{name}={value!r:.60}: must be the path of a file or folder")
+    if os.fspath(value).endswith(".keras"):
+        raise UserError(f"{value}: is a file of Keras; use keras.models.load_model")
+    return os.path.expanduser(os.fspath(value))

@@ -156,6 +156,15 @@ def read(
     _refuse_change(span)
 
 
+def read_together(
+    spans: Iterable[Span], chosen: TextOptions
+) -> tuple[list[str], Counter]:
+    """The sentences of spans, without the ends of documents, and what is left out."""
+    counts = Counter()
+    found = (each for span in spans for each in read(span, chosen, counts))
+    return [each for each in found if each is not None], counts
+
+
 def _refuse_change(span):
     if span.status:
         sources.refuse_change(span.path, span.status)

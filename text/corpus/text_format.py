@@ -51,6 +51,8 @@ class TextFormat(abc.ABC):
         help: what --help says of it.
         words_format: the format in which build_vocab.py reads the same files, if the ends
             of sentences do not matter; "" is the format itself.
+        reads_slowly: whether to read takes longer than to count words, so that
+            build_vocab.py has other processes do it.
         splits_documents: whether a document may continue in the next span.
         ends_with_file: whether a document ends only where its file does.
         unit_end: what ends the smallest part that can be read, in the unpacked file.
@@ -58,6 +60,7 @@ class TextFormat(abc.ABC):
 
     help: str
     words_format = ""
+    reads_slowly = False
     splits_documents = False
     ends_with_file = False
     unit_end = b"\n"

@@ -58,6 +58,7 @@ class WikipediaOptions(ReadingOptions):
 class Wikipedia(TextFormat):
     """Each article is a document, each of its paragraphs ends a sentence."""
 
+    reads_slowly = True
     unit_end = _END
     help = (
         "a wiki's pages-articles dump, XML, each article a document without markup, "

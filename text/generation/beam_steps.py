@@ -163,7 +163,8 @@ class _Tokenize(beam.DoFn):
         whole = [formats.whole_documents(s, settings.input_format) for s in spans]
         counts = collections.Counter(dict.fromkeys(COUNTED, 0))
         documents, sentences = [], []
-        encoded = stages.encoded(settings, self._tokenizer, filter(None, whole))
+        spans = filter(None, whole)
+        encoded = stages.encoded(settings, self._tokenizer, spans, counts)
         for sentence in encoded:
             if sentence is not None:
                 counts["decomposed_sentences"] += sentence[2]

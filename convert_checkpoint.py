@@ -14,13 +14,12 @@ layouts call "gelu" (tanh in the release, erf in the other) keeps its meaning.
 
 import contextlib
 import dataclasses
-import functools
 import json
 import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -399,13 +398,7 @@ def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
             # Without its words, a tokenizer would be a trap.
             tokenizer=described and described.config,
             beside=beside,
-            card=functools.partial(
-                model_card.text,
-                hub.parse(flags.push_to).name
-                if flags.push_to
-                else os.path.basename(os.path.abspath(directory)),
-                facts=model_card.facts_of(checkpoint.folder_of(prefixes[0]), size),
-            ),
+            card=_card(flags, prefixes[0], size),
         )
     origins = ", ".join(prefixes)
     print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {origins}")
@@ -415,6 +408,14 @@ def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
         print(
             "no vocabulary was next to the input, so none is here; --vocab_file adds one"
         )
+
+
+def _card(flags: Options, prefix: str, size: int) -> Callable[[Mapping], str]:
+    """Makes the card from the content of config.json."""
+    name = os.path.basename(os.path.abspath(flags.output_dir))
+    name = hub.parse(flags.push_to).name if flags.push_to else name
+    facts = model_card.facts_of(checkpoint.folder_of(prefix), size)
+    return lambda said: model_card.text(name, said, facts)
 
 
 def _as_theirs(task):

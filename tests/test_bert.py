@@ -440,7 +440,7 @@ def test_errors_name_arguments_and_not_flags(encoder, tmp_path):
 
 
 def test_names_and_exports_are_told_from_folders(tmp_path):
-    with pytest.raises(bert.UserError, match="or hf://klue/bert-base for the hub's"):
+    with pytest.raises(bert.UserError, match="hub is hf://klue/bert-base"):
         bert.load("klue/bert-base")
     (tmp_path / "export.json").write_text("{}")
     with pytest.raises(bert.UserError, match="is an export; use bert.load_task, or"):

@@ -63,6 +63,9 @@ def test_hubs_read_the_head_of_the_card(tmp_path, trained):
     ):
         assert line in card.content
     text = (tmp_path / "out" / "README.md").read_text()
+    assert (
+        "from transformers import AutoTokenizer, BertForSequenceClassification" in text
+    )
     assert "\n# license: name one here, such as apache-2.0\n" in text
     assert "sha256" not in card.content
 

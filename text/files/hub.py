@@ -214,8 +214,8 @@ def push(folder: str, address: str, names: Collection[str]) -> str:
             )
     except _UnreachableError as error:
         raise UserError(
-            f"{where}: cannot be reached ({error}); {folder} is complete, so "
-            "upload it later"
+            f"{where}: cannot be reached ({error}); {folder} is complete: upload it later "
+            f"with hf upload {where.name} {folder}"
         ) from error
     return done.commit_url
 

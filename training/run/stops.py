@@ -26,7 +26,8 @@ def terminations() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield came.is_set  # only the main thread can receive it
         return
-    before = signal.signal(signal.SIGTERM, note)
+    # None is a handler that Python did not set.
+    before = signal.signal(signal.SIGTERM, note) or signal.SIG_DFL
     try:
         yield came.is_set
     finally:

@@ -64,10 +64,11 @@ def resolve(path: str) -> str:
         raise UserError(f"{path}: {hugging_face.NOT_READ}")
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
     if not tf.io.gfile.exists(f"{prefix}.index"):
-        name = f", or {hub.PREFIX}{path} for the hub's" if hub.is_name(path) else ""
+        hint = f"; a model on Hugging Face's hub is {hub.PREFIX}{path}"
+        hint = hint if hub.is_name(path) else ""
         raise UserError(
             f"{prefix}: no such checkpoint: there is neither such a directory nor "
-            f"{prefix}.index; pass a directory, or the name before .index{name}"
+            f"{prefix}.index; pass a directory, or the name before .index{hint}"
         )
     return prefix
 

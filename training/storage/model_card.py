@@ -20,7 +20,6 @@ _TASKS = {
     ),
     "ForMultipleChoice": ("multiple-choice", "chooses one of several texts"),
     "ForMaskedLM": ("fill-mask", "fills in masked words"),
-    "ForPreTraining": ("fill-mask", "fills in masked words"),
     "LMHeadModel": ("text-generation", "continues texts"),
     "ForConditionalGeneration": ("text2text-generation", "answers texts with texts"),
 }
@@ -137,8 +136,10 @@ def text(name: str, said: Mapping, facts: Facts) -> str:
     ):
         if body:
             lines += ["", f"## {title}", "", *body]
-    lines += ["", "## Use", "", "```python", "from transformers import pipeline", ""]
-    lines += [f'model = pipeline("{purpose}", "{name}")', "```", ""]
+    lines += ["", "## Use", "", "```python"]
+    lines += [f"from transformers import AutoTokenizer, {their_class}", ""]
+    lines += [f'tokenizer = AutoTokenizer.from_pretrained("{name}")']
+    lines += [f'model = {their_class}.from_pretrained("{name}")', "```", ""]
     lines += [
         "With this project's scripts, pass the folder as `--init_checkpoint`.",
         "",

@@ -105,9 +105,8 @@ class Options(GenerationOptions):
                 f"--instances={self.instances} is not for --runner, which writes records "
                 "in no order"
             )
-        for name in ("runner", "dry_run"):
-            if getattr(self, name):
-                formats.refuse_unless_lines(self.input_format, f"--{name}")
+        if self.runner:
+            formats.refuse_unless_lines(self.input_format, "--runner")
         if self.runner and self.deduplicate:
             raise UserError(
                 "--deduplicate is not for --runner, whose workers share no disk; leave one "

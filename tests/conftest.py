@@ -102,6 +102,10 @@ def _skip_oracles(items):
             item.add_marker(skip)
 
 
+def pytest_collection_finish():
+    gc.freeze()  # what the tests import stays, and need not be looked through again
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_line():
     """Whatever a user is told is one line, in every test."""

@@ -212,9 +212,9 @@ def test_a_lone_surrogate_is_an_unknown_character():
 
 LONE = "One document.\nOf two sentences.\n"
 REFUSED = {
-    "a sample of Parquet": (
+    "a sample of what is no Parquet": (
         {"input_format": "parquet", "dry_run": True},
-        "--dry_run does not read --input_format=parquet, only sentences, paragraphs, files",
+        "is not a Parquet file that can be read",
     ),
     "a pipeline of a dump": (
         {"input_format": "wikipedia", "runner": "DirectRunner", "num_workers": 0},

@@ -57,7 +57,7 @@ def test_hubs_read_the_head_of_the_card(tmp_path, trained):
     assert result.metric_value == 0.875
     for line in (
         "| eval_accuracy | 0.875 |",
-        "- `--data_dir=my/nsmc`",
+        "- `--data_dir=nsmc`",
         "- `learning_rate`: 3e-05",
         "[klue/bert-base](https://huggingface.co/klue/bert-base)",
     ):
@@ -65,6 +65,17 @@ def test_hubs_read_the_head_of_the_card(tmp_path, trained):
     text = (tmp_path / "out" / "README.md").read_text()
     assert "\n# license: name one here, such as apache-2.0\n" in text
     assert "sha256" not in card.content
+
+
+def test_a_card_tells_no_paths_of_this_machine(tmp_path, trained):
+    settings = SETTINGS | {"init_checkpoint": "/home/me/secret/pretraining/"}
+    (trained / "run.json").write_text(json.dumps(settings))
+    flags = {"train_file": "/home/me/secret/a.tsv", "data_dir": "/home/me/secret"}
+    (trained / "task.json").write_text(json.dumps(TASK | {"flags": flags}))
+    convert_and_push(trained, tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "It began as `pretraining`." in card and "a.tsv" in card
+    assert "/home" not in card and str(tmp_path) not in card
 
 
 def test_a_model_of_others_has_a_card_of_what_is_known(tmp_path):

@@ -47,6 +47,20 @@ class Parquet(TextFormat):
         if not groups:
             yield Span(path, 0, None, size)
 
+    def excerpt(self, span, most):
+        """See `TextFormat`."""
+        with _opened(span.path) as file:
+            last = file.num_row_groups if span.stop is None else span.stop
+            groups = range(span.start, last)
+            sizes = [file.metadata.row_group(group).total_byte_size for group in groups]
+        size = text = 0
+        for group, more in zip(groups, sizes, strict=True):
+            text += more
+            size = span.size * text // sum(sizes)
+            if size >= most and group + 1 < last:
+                return span._replace(stop=group + 1, size=size)
+        return span
+
     def read(self, span, chosen, counts):
         """See `TextFormat`.
 

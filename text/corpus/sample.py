@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from errors import UserError
 from text.corpus.formats import FORMATS
-from text.corpus.text_format import Span
+from text.corpus.text_format import Span, TextFormat
 from text.files import packings, sources
 
 _BYTES = 4 << 20
@@ -46,7 +46,7 @@ class Sample(NamedTuple):
     def documents(self, number: int, input_format: str) -> float:
         """How many documents the whole input has, if the sample has this number."""
         lines = FORMATS[input_format]
-        if self.is_whole or lines.ends_with_line:
+        if self.is_whole or not lines.cuts_lines or lines.ends_with_line:
             return number * self.scale
         if lines.ends_with_file:
             return self.num_files
@@ -54,15 +54,17 @@ class Sample(NamedTuple):
         return max(number - ends, 0) * self.scale + self.num_files
 
 
-def take(paths: Iterable[str]) -> Sample:
-    """Reads about 4 MB of text: all of it, or lines from places at equal distances.
+def take(paths: Iterable[str], input_format: str) -> Sample:
+    """Reads about 4 MB of text: all of it, or parts from places at equal distances.
 
-    A packed file can only be read from its beginning. More is read from there, the more of
-    the places are in the file.
+    A packed file can only be read from its beginning, unless it is of many streams. More is
+    read from there, the more of the places are in the file.
 
     Raises UserError if a line is too long.
     """
     files = [(path, size) for path in paths if (size := sources.size(path))]
+    if not FORMATS[input_format].cuts_lines:
+        return _excerpts(files, FORMATS[input_format])
     *begins, total = itertools.accumulate((size for _, size in files), initial=0)
     if not files:
         return Sample([], 0, 0, 0, is_whole=True)
@@ -97,6 +99,28 @@ def take(paths: Iterable[str]) -> Sample:
     if not is_whole:
         parts = [[*part, last._replace(stop=None)] for *part, last in parts]
     return Sample(parts, taken, total, len(files), is_whole)
+
+
+def _excerpts(files, text_format: TextFormat) -> Sample:
+    """Beginnings of spans at equal distances, or all spans of little text."""
+    total = sum(size for _, size in files)
+    any_packed = any(packings.is_packed(path) for path, _ in files)
+    limit = _BYTES // _UNPACKED_BY if any_packed else _BYTES
+    spans = []
+    for path, size in files:
+        unpacked = 0
+        for span in text_format.spans(path, size, total):
+            spans.append(span)
+            unpacked += span.size if span.block is not None else 0
+            if unpacked >= limit < total:
+                break  # to find the next one, all before it would have to be unpacked
+    if total <= limit:
+        return Sample([spans] if spans else [], total, total, len(files), is_whole=True)
+    number = min(_PACKED_WINDOWS, len(spans))
+    chosen = [spans[(2 * i + 1) * len(spans) // (2 * number)] for i in range(number)]
+    parts = [[text_format.excerpt(span, limit // number)] for span in chosen]
+    taken = sum(span.size for part in parts for span in part)
+    return Sample(parts, taken, total, len(files), is_whole=False)
 
 
 def _window(path, start, stop, size):

@@ -51,8 +51,8 @@ class TextFormat(abc.ABC):
         help: what --help says of it.
         words_format: the format in which build_vocab.py reads the same files, if the ends
             of sentences do not matter; "" is the format itself.
-        cuts_lines: whether files are lines, so that they can be sampled for --dry_run, and
-            cut by the workers of a cluster; see `LineFormat`.
+        cuts_lines: whether files are lines, so that the workers of a cluster can cut them;
+            see `LineFormat`.
     """
 
     help: str
@@ -68,6 +68,10 @@ class TextFormat(abc.ABC):
 
         Raises UserError if the file is not in this format.
         """
+
+    def excerpt(self, span: Span, most: int) -> Span:
+        """The beginning of a span, of about `most` bytes on disk, for --dry_run."""
+        return span
 
     @abc.abstractmethod
     def read(

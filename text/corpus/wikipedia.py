@@ -82,6 +82,22 @@ class Wikipedia(TextFormat):
             )
             yield from _unpacked(path, size)
 
+    def excerpt(self, span, most):
+        """See `TextFormat`."""
+        if span.size <= most:
+            return span
+        if span.block is not None:
+            unpacked = most * len(span.block) // span.size
+            stop = span.block.find(_END, unpacked) + len(_END)
+            size = span.size * stop // len(span.block)
+            stop, block = span.start + stop, span.block[:stop]
+            return span._replace(stop=stop, size=size, block=block)
+        stop = span.start + most
+        if packings.is_packed(span.path):
+            with sources.opened(span.path) as file:
+                stop = _next_stream(file, stop, span.size - most)
+        return span._replace(stop=stop, size=stop - span.start) if stop else span
+
     def read(self, span, chosen, counts):
         """See `TextFormat`.
 

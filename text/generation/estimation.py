@@ -29,7 +29,7 @@ class Estimate:
     def __init__(self, settings: Settings, own, folder, num_workers, num_shards):
         id_type = stages.opened(own.settings_file).tokenizer.vocabulary.id_type
         loaded = time.process_time()  # by every process
-        self.taken = taken = sample.take(settings.input_files)
+        self.taken = taken = sample.take(settings.input_files, settings.input_format)
         scale = taken.scale
         counts = _tokenize(own, folder, taken)
         tokenized = time.process_time()

@@ -26,6 +26,8 @@ _TASKS = {
 }
 _ENCODER = "feature-extraction", "gives vectors of texts"
 _NO_SCORES = {"global_step", "loss", "eval_loss"}
+# What no reader of a card needs, or what the card says elsewhere.
+_NO_SETTINGS = {"init_checkpoint", "task", "training_examples"}
 _LICENSE = "# license: name one here, such as apache-2.0"
 
 
@@ -35,7 +37,8 @@ class Facts:
 
     Attributes:
         weights: the number of weights.
-        base_model: where it was fine-tuned from, a name on the hub or a path, if known.
+        base_model: what it was fine-tuned from, an address or the name of a folder, if
+            known; no path, for a card is public.
         data: what it learned from, a line each.
         task: the name of the task that has the scores.
         scores: of the held-out data, by name.
@@ -58,6 +61,8 @@ def facts_of(folder: str, weights: int) -> Facts:
     source = settings.get("init_checkpoint")
     if address := hub.address_of(folder):
         source = str(address)
+    elif isinstance(source, str) and not hub.is_address(source):
+        source = os.path.basename(source.rstrip("/"))
     noted = task.get("flags")
     noted = noted if isinstance(noted, dict) else {}
     return Facts(
@@ -70,17 +75,24 @@ def facts_of(folder: str, weights: int) -> Facts:
             for name, value in results.items()
             if isinstance(value, int | float) and name not in _NO_SCORES
         },
-        {
-            name: value
-            for name, value in settings.items()
-            if isinstance(value, str | int | float) and "sha256" not in name
-        },
+        dict(_settings(settings, folder)),
     )
 
 
 def _object(path) -> dict:
     found = anywhere.read_json(path)
     return found if isinstance(found, dict) else {}
+
+
+def _settings(settings, folder) -> Iterator[tuple[str, object]]:
+    """Those of the training that are on, without the sizes, which config.json has."""
+    sizes = _object(os.path.join(folder, run_folder.CONFIG))
+    for name, value in settings.items():
+        is_plain = isinstance(value, str | int | float) and "sha256" not in name
+        if is_plain and value and name not in sizes.keys() | _NO_SETTINGS:
+            yield name, value
+    if best := _object(os.path.join(folder, run_folder.SEARCH)).get("best"):
+        yield "best run of a search", best
 
 
 def _data(settings, noted) -> Iterator[str]:
@@ -90,7 +102,7 @@ def _data(settings, noted) -> Iterator[str]:
             yield f"`{name}`: {number:,} records"
     for name in ("data_dir", "train_file", "dev_file"):
         if noted.get(name):
-            yield f"`--{name}={noted[name]}`"
+            yield f"`--{name}={os.path.basename(str(noted[name]).rstrip('/'))}`"
 
 
 def text(name: str, said: Mapping, facts: Facts) -> str:

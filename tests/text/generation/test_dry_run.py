@@ -1,5 +1,6 @@
 """What --dry_run says about records, and that it leaves nothing."""
 
+import bz2
 import functools
 import gzip
 import io
@@ -11,13 +12,16 @@ import tempfile
 import time
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 import create_pretraining_data
+from benchmarks import wiki
 from errors import UserError
 from tests import jobs
 from tests.text.generation.settings import TEXT, VOCAB_FILE, make_settings
-from text.corpus import sample
+from text.corpus import sample, text_format
 from text.files import sources
 from text.generation import estimation, stages
 from text.generation.generate import generate
@@ -220,7 +224,7 @@ def test_a_wrong_line_far_into_a_file_has_its_number(folder, small_sample):
     lines = ["It is so."] * 40_000
     (folder / "text.txt").write_bytes("\n".join(lines).encode() + b"\n\xff")
     content = bytearray((folder / "text.txt").read_bytes())
-    at = sample.take([str(folder / "text.txt")]).parts[20][0].start + 100
+    at = sample.take([str(folder / "text.txt")], "sentences").parts[20][0].start + 100
     content[at] = 0xFF
     (folder / "text.txt").write_bytes(content)
     with pytest.raises(UserError, match=f"text.txt:{at // 10 + 1}: not UTF-8"):
@@ -269,3 +273,38 @@ def test_processes_and_shards_share_all_but_loading(
     assert needs.workers == given[0] * given[1]
     assert needs.seconds == seconds
     assert needs.processor_seconds == 10 * needs.workers + 20
+
+
+@pytest.mark.parametrize(
+    "name", ["dump.xml", "dump.xml.bz2", "one.xml.bz2", "t.parquet"]
+)
+def test_dumps_and_tables_are_sampled_in_parts(tmp_path, monkeypatch, name):
+    """Of a file that one process unpacks, only the beginning is judged."""
+    path = tmp_path / name
+    if name == "t.parquet":
+        texts = {"text": corpus(1_500).split("\n\n")}
+        parquet.write_table(pyarrow.table(texts), path, row_group_size=50)
+    else:
+        monkeypatch.setattr(wiki, "_STREAM_PAGES", 10)
+        wiki.write(str(path), 2)
+        if name == "one.xml.bz2":
+            path.write_bytes(bz2.compress(bz2.decompress(path.read_bytes()), 1))
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 1 << 16)
+    monkeypatch.setattr(sample, "_BYTES", 400_000)
+    settings = make_settings(
+        tmp_path,
+        input_files=(str(path),),
+        input_format="parquet" if name == "t.parquet" else "wikipedia",
+        dupe_factor=1,
+    )
+    needs = estimation.estimate(settings)
+    assert not needs.taken.is_whole
+    assert needs.taken.size < 0.6 * needs.taken.total
+    description, _ = generate(settings)
+    for found, true in (
+        (needs.documents, description.counts["documents"]),
+        (needs.tokens, description.counts["tokens"]),
+        (needs.records, description.instances),
+    ):
+        # The packed one is read 64 kB at a time, a fifth of it.
+        assert found == pytest.approx(true, rel=0.3 if name == "one.xml.bz2" else 0.2)

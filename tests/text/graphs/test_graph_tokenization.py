@@ -144,6 +144,24 @@ def test_marks_are_put_in_order_as_in_python(tmp_path):
 
 
 @pytest.mark.slow
+def test_letters_of_hangul_are_composed_as_in_python(tmp_path):
+    """Of a vocabulary that has them, as that of the random strings does not."""
+    syllables = [chr(point) for point in range(0xAC00, 0xD7A4, 29)]
+    syllables += ["가", "각", "갂", "갛", "힣", "까"]
+    letters = ["\u1100", "\u1161", "\u11a7", "\u11a8", "\u11c2", "\u11c3"]
+    tokens = [*syllables, *letters]
+    tokenizer = WordPiece(
+        vocabulary(*tokens, *(f"##{token}" for token in tokens)), do_lower_case=False
+    )
+    apart = [unicodedata.normalize("NFD", syllable) for syllable in syllables]
+    # First letters, syllables without and with a last one, each before every other.
+    pairs = [a + b for a in ["가", "각", *letters] for b in ["가", "\u1161", *letters]]
+    texts = [*apart, *pairs, "".join(apart), " ".join(apart), *letters]
+    assert unlike(tokenizer, tmp_path, texts) == []
+    assert tokenizer.tokenize(apart[5]) == [syllables[5]]
+
+
+@pytest.mark.slow
 def test_final_sigma_is_no_exception(tmp_path):
     words = "Σ ΟΔΟΣ ΟΔΟΣ. ΟΔΟΣ.Α ΟΔ'Σ".split()
     words += ["Α\u0301Σ\u0301", "ΑΣ\u200dΒ", "ΑΣ\0Β"]

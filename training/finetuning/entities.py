@@ -12,7 +12,7 @@ from errors import UserError
 from text.graphs import tags_graph
 from text.tasks import tags
 from text.tasks.tag_files import Sentence
-from training.finetuning.tag_scheme import TagScheme
+from training.finetuning.tag_scheme import SPACE, TagScheme
 from training.finetuning.task import Judgement
 
 _NO_ENTITY = "no entity"
@@ -132,6 +132,7 @@ class Entities(TagScheme):
                     "stop": stop,
                 }
                 for kind, start, stop in found
+                if list(words[start:stop]) != [SPACE]
             ],
         }
 

@@ -201,7 +201,7 @@ def test_predicted_tags_of_trees_replace_theirs():
             f"#\n{line(1, 'a').rpartition(chr(9))[0]}",
             "a.conllu:2: 9 columns; a line of CoNLL-U has 10, separated by tabs; fix",
         ),
-        (line(1, "a").replace("\t", " "), "a.conllu:1: 1 columns; a line of CoNLL-U"),
+        (line(1, "a").replace("\t", " "), "a.conllu:1: 1 column; a line of CoNLL-U"),
         (line(1, ""), "a.conllu:1: the column form is empty; CoNLL-U has _ where"),
         (
             line(1, "a") + "\n" + line(3, "b"),

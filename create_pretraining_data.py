@@ -241,11 +241,9 @@ def _report(description, settings):
     for line in inspector.advice(counts):
         _say(line)
     if settings.deduplicate:
-        _say(
-            f"Left out {count(counts['duplicate_documents'], 'document')} and "
-            f"{count(counts['duplicate_paragraphs'], 'paragraph')} of others that occurred "
-            "before"
-        )
+        documents = count(counts["duplicate_documents"], "document")
+        paragraphs = count(counts["duplicate_paragraphs"], "paragraph")
+        _say(f"Left out {documents} and {paragraphs} of others that occurred before")
     if counts["empty_sentences"]:
         _say(f"Skipped {count(counts['empty_sentences'], 'line')} without tokens")
     if counts["long_sentences"]:

@@ -191,7 +191,7 @@ class Tagger(ServedTask):
         path = os.path.join(flags.data_dir, name)
         sentences = []
         if name or split != "train":
-            lines = list(inputs.lines(path))
+            lines = self._lines(path)
             layout = self._layout_of(path, has_tags=split in names)
             sentences += layout.sentences(lines, path)
             if split in names:
@@ -211,6 +211,15 @@ class Tagger(ServedTask):
             return list(tag_files.in_documents(sentences))
         return sentences
 
+    def _lines(self, path):
+        try:
+            return list(inputs.lines(path))
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{path}: no such file; check --data_dir, and --train_file, --dev_file and "
+                "--test_file, which name files in it"
+            ) from error
+
     def _layout_of(self, path, *, has_tags):
         flags = self.flags
         columns = flags.word_column, flags.tag_column
@@ -228,8 +237,9 @@ class Tagger(ServedTask):
         if other and entity:
             raise UserError(
                 f"{path}:{other[0]}: {other[1]!r} is not a tag of an entity, but "
-                f"{entity[1]!r} in line {entity[0]} is; fix the tags or --tag_column, or "
-                f"pass --tag_scheme={plain_tags.NAME} to learn all tags as they are"
+                f"{entity[1]!r} in line {entity[0]} is; fix the tags"
+                f"{tags.hint(other[1])} or --tag_column, or pass "
+                f"--tag_scheme={plain_tags.NAME} to learn all tags as they are"
             )
         return PlainTags(self.counts) if other else Entities(self.counts)
 

@@ -138,17 +138,17 @@ class Columns(NamedTuple):
             yield f"{kept}{separator}{tag}" + "\r" * line.endswith("\r")
 
     def _blocks(self, lines, path):
-        document, block, head = 0, [], None
-        for number, _, cells in _numbered(itertools.chain(lines, [""])):
+        document, block, first, head = 0, [], "", None
+        for number, line, cells in _numbered(itertools.chain(lines, [""])):
             if cells is None:  # a comment
                 continue
             if cells and not self._begins_document(cells):
                 where = f"{path}:{number}"
-                head = head or cells
+                first, head = (first, head) if head else (line, cells)
                 if len(cells) != len(head):
                     raise UserError(
                         f"{where}: {count(len(cells), 'column')}, but the first line has "
-                        f"{len(head)}; fix the line{_hint(head)}"
+                        f"{len(head)}; {_remedy(line, first)}"
                     )
                 block.append(self._word(number, cells, where))
                 continue
@@ -163,9 +163,11 @@ class Columns(NamedTuple):
         if self.tag is not None:
             tag = _cell(cells, self.tag, "tag", where)
             if (self.tag - self.word) % len(cells) == 0:
+                only = " (the only one)" if len(cells) == 1 else ""
                 raise UserError(
-                    f"{where}: the column of the tag is that of the word ({tag!r}); check "
-                    "--word_column and --tag_column"
+                    f"{where}: the column of the tag is that of the word ({tag!r}){only}; "
+                    "separate columns by spaces or tabs, and check --word_column and "
+                    "--tag_column"
                 )
         return _Word(number, text.removeprefix(self.prefix), tag)
 
@@ -193,10 +195,27 @@ def _cells(line):
     return [] if cells == ["\ufeff"] else cells  # left over from joining files
 
 
-def _hint(cells):
-    if not cells[0].startswith("#"):
-        return ""
-    return ", or pass --tag_column=upos or xpos if this is CoNLL-U"
+def _remedy(line, first):
+    """What to do with a line that has not as many columns as the first one.
+
+    Args:
+        line, first: as they are in the file.
+    """
+    if first.startswith("##"):
+        return "remove the comments, lines that begin with ##"
+    for some in (line, first):
+        fields = some.rstrip("\r").split("\t")
+        if len(fields) > 1 and "" in fields:
+            return "a column between tabs is empty; fill it in"
+        if cut := [
+            field for field in fields if len(fields) > 1 < len(field.split(" "))
+        ]:
+            return f"spaces separate columns, too; remove that in {cut[0]!r}"
+    if line.startswith("  "):
+        return "a token that is a space needs a tab after it"
+    if first.startswith("#"):
+        return "fix the line, or pass --tag_column=upos or xpos if this is CoNLL-U"
+    return "fix the line"
 
 
 def _cell(cells, column, what, where):

@@ -55,9 +55,9 @@ class Entities(TagScheme):
                 if not tags.is_tag(tag):
                     raise UserError(
                         f"{path}:{line}: {tag!r} is not a tag of an entity; these are O "
-                        "outside of entities and begin with B-, I-, E- or S- inside; "
-                        "check --tag_column, or pass --tag_scheme=none to train for any "
-                        "tags"
+                        "outside of entities and begin with B-, I-, E- or S- inside"
+                        f"{tags.hint(tag)}; check --tag_column, or pass "
+                        "--tag_scheme=none to train for any tags"
                     )
         self.learn_characters(sentences, split)
         self.name = self.name or tags.detect(one.tags for one in sentences)

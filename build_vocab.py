@@ -23,15 +23,17 @@ import itertools
 import os
 import pkgutil
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import command_line
 import options
 from errors import UserError
 from text import progress
-from text.corpus import formats
+from text.corpus import formats, sample
 from text.corpus.formats import FORMATS, TextOptions
 from text.files import inputs, local, protected, sources
+from text.generation import work
 from text.tokenizers import recorded_settings, sentencepiece
 from text.tokenizers.kind import Kind
 from text.tokenizers.learning.learner import Learner
@@ -113,6 +115,14 @@ class Options(TokenizerOptions, TextOptions):
         "with it, to about 1 GB for half a million sentences.",
         above=100,
     )
+    num_workers: int = options.field(
+        0,
+        help="Number of processes that read a dump; 0 uses one per core. The vocabulary "
+        "does not depend on it.",
+        only_for={"input_format": "wikipedia"},
+        at_least=0,
+        at_most=4096,
+    )
     heldout_share: float = options.field(
         0.01, help="Share of the lines to evaluate on instead of learning from them."
     )
@@ -183,23 +193,34 @@ def measure(
     return counts
 
 
-def _spans(paths, chosen, counts=None):
-    """Yields the parts of the text, and the lines of each."""
-    # Sentences need not be found where it takes time.
+def _reading(chosen):
+    """How to read the text: sentences need not be found where it takes time."""
+    fields = dataclasses.fields(TextOptions)
+    values = {field.name: getattr(chosen, field.name) for field in fields}
     name = FORMATS[chosen.input_format].words_format or chosen.input_format
-    chosen = dataclasses.replace(chosen, input_format=name)
+    return TextOptions(**values | {"input_format": name})
+
+
+def _pieces(paths, reading):
     files = ((path, sources.status(path)) for path in paths)
-    pieces = formats.pieces(files, name, sum(map(sources.size, paths)))
-    for span in (span for piece in pieces for span in piece):
-        yield span, formats.read(span, chosen, counts)
+    return formats.pieces(files, reading.input_format, sum(map(sources.size, paths)))
+
+
+def _sampled_lines(paths, reading):
+    """Yields lines of every part of the text."""
+    if FORMATS[reading.input_format].reads_slowly:
+        parts = sample.take(paths, reading).parts
+    else:
+        parts = _pieces(paths, reading)
+    for span in itertools.chain.from_iterable(parts):
+        yield from itertools.islice(formats.read(span, reading), _SAMPLED)
 
 
 def _keeping_letters(paths, chosen):
     """The flags; Korean or Japanese text decides on accents if they leave that open."""
     if chosen.strip_accents is not None:
         return chosen
-    sampled = (itertools.islice(lines, _SAMPLED) for _, lines in _spans(paths, chosen))
-    lines = filter(None, itertools.chain.from_iterable(sampled))
+    lines = filter(None, _sampled_lines(paths, _reading(chosen)))
     counts = collections.Counter(map(chosen.learner.takes_apart, lines))
     if counts[True] <= _KOREAN_OR_JAPANESE * counts.total():
         return chosen
@@ -212,36 +233,82 @@ def _keeping_letters(paths, chosen):
     return dataclasses.replace(chosen, strip_accents=False)
 
 
-def _lines(paths, chosen, what, counts=None):
-    """Yields each line of the text, and whether it is held out.
+def _lines(paths, chosen, counts):
+    """Yields the lines of the text, and shows progress.
 
     `counts` receives what the format leaves out.
     """
-    every = round(1 / chosen.heldout_share) if chosen.heldout_share else 0
-    size = sum(map(sources.size, paths))
-    number = 0
-    with progress.Progress(what, size, "MB", scale=1e6) as shown:
-        for span, lines in _spans(paths, chosen, counts):
-            for line in lines:
-                if line is not None:
-                    number += 1
-                    yield line, every > 0 and number % every == 0
-            shown.advance(span.size)
+    reading, size = _reading(chosen), sum(map(sources.size, paths))
+    pieces = _pieces(paths, reading)
+    with progress.Progress(chosen.learner.activity, size, "MB", scale=1e6) as shown:
+        if not FORMATS[reading.input_format].reads_slowly:
+            for span in itertools.chain.from_iterable(pieces):
+                found = formats.read(span, reading, counts)
+                yield from (line for line in found if line is not None)
+                shown.advance(span.size)
+            return
+        sizes = collections.deque()  # of the pieces that are being read
+
+        def tasks():
+            for piece in pieces:
+                sizes.append(sum(span.size for span in piece))
+                yield piece, reading
+
+        with work.Workers(chosen.num_workers or os.cpu_count() or 1) as workers:
+            for lines, left_out in workers.results(formats.read_together, tasks()):
+                counts.update(left_out)
+                yield from lines
+                shown.advance(sizes.popleft())
+
+
+class _HeldOut(contextlib.ExitStack):
+    """The lines to evaluate on, in a temporary file in the folder of the output.
+
+    Use it in a `with` block, after which they are gone.
+    """
+
+    def __init__(self, chosen: Options):
+        super().__init__()
+        self._every = round(1 / chosen.heldout_share) if chosen.heldout_share else 0
+        file = tempfile.TemporaryFile(
+            "w+",
+            encoding="utf-8",
+            errors="surrogatepass",
+            newline="\n",
+            dir=os.path.dirname(chosen.output_file) or ".",
+        )
+        self._file = self.enter_context(file)
+
+    def without(self, lines: Iterator[str]) -> Iterator[str]:
+        """Yields the others, and keeps those that are held out."""
+        for number, line in enumerate(lines, start=1):
+            if self._every and number % self._every == 0:
+                self._file.write(f"{line}\n")
+            else:
+                yield line
+
+    def __iter__(self) -> Iterator[str]:
+        self._file.seek(0)
+        return (line.removesuffix("\n") for line in self._file)
 
 
 def main(chosen: Options) -> None:
-    paths = inputs.expand(chosen.input_file)
+    paths = formats.expand(chosen.input_file, chosen.input_format)
     chosen = _keeping_letters(paths, chosen)
     learner = chosen.learner
     protected.refuse(list(learner.paths), paths, replaces_vocabulary=True)
     recorded_settings.check_place(chosen.output_file)
     os.makedirs(os.path.dirname(chosen.output_file) or ".", exist_ok=True)
-    counts = collections.Counter()
+    with _HeldOut(chosen) as held_out:
+        _learn(paths, held_out, chosen)
+
+
+def _learn(paths, held_out, chosen):
+    learner, counts = chosen.learner, collections.Counter()
     # Opened first: an hour's work should not end at a folder that is not writable.
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(local.replacing(path)) for path in learner.paths]
-        lines = _lines(paths, chosen, learner.activity, counts)
-        lines = (line for line, is_held_out in lines if not is_held_out)
+        lines = held_out.without(_lines(paths, chosen, counts))
         source = f"{len(paths)} file(s), such as {paths[0]}"
         for file, content in zip(files, learner.learn(lines, source), strict=True):
             file.write(content)
@@ -253,14 +320,12 @@ def main(chosen: Options) -> None:
         *learner.report(tokenizer),
     ):
         print(line)
-    _report_measured(paths, tokenizer, chosen)
+    _report_measured(held_out, tokenizer, chosen)
 
 
-def _report_measured(paths, tokenizer, chosen):
-    held_out = (
-        line for line, is_held_out in _lines(paths, chosen, "measuring") if is_held_out
-    )
-    counts = measure(tokenizer, chosen.learner.continues(tokenizer), held_out)
+def _report_measured(held_out, tokenizer, chosen):
+    continues = chosen.learner.continues(tokenizer)
+    counts = measure(tokenizer, continues, iter(held_out))
     if not counts["words"]:
         print("nothing was held out to measure on (see --heldout_share)")
         return

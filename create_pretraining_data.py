@@ -106,8 +106,6 @@ class Options(GenerationOptions):
                 f"--instances={self.instances} is not for --runner, which writes records "
                 "in no order"
             )
-        if self.runner:
-            formats.refuse_unless_lines(self.input_format, "--runner")
         if self.runner and self.deduplicate:
             raise UserError(
                 "--deduplicate is not for --runner, whose workers share no disk; leave one "
@@ -132,7 +130,7 @@ def main(flags: Options) -> None:
     values |= flags.resolved(flags.vocab_file)
     pipeline = _pipeline(flags) if flags.runner else None
     settings = Settings(
-        input_files=tuple(inputs.expand(flags.input_file)),
+        input_files=tuple(formats.expand(flags.input_file, flags.input_format)),
         output_files=_output_files(flags.output_file, pipeline is not None),
         **values,
     )

@@ -129,7 +129,12 @@ def test_the_name_of_a_file_says_which_it_is():
 
 
 # They need optional packages, and say which where these are missing.
-OPTIONAL = {"text.corpus.wikitext", "text.generation.beam", "serving.server"}
+OPTIONAL = {
+    "text.corpus.arrow_files",
+    "text.corpus.wikitext",
+    "text.generation.beam",
+    "serving.server",
+}
 
 
 def test_what_a_file_imports_stands_at_its_top():

@@ -14,6 +14,7 @@ import build_vocab
 from build_vocab import Options
 from errors import UserError
 from tests.text.corpus.dumps import dump, page
+from text.corpus import text_format
 from text.tokenizers.bpe import byte_characters
 from text.tokenizers.learning import morphemes
 from text.tokenizers.learning.word_learning import WordCounts
@@ -105,15 +106,30 @@ def test_packed_files_and_json_lines_are_read(build, tmp_path):
     assert made == plain
 
 
-def test_a_dump_of_a_wiki_is_read_and_what_is_left_out_is_said(build, tmp_path, capsys):
+def test_a_dump_of_a_wiki_is_read_and_what_is_left_out_is_said(
+    build, tmp_path, capsys, monkeypatch
+):
     pytest.importorskip("mwparserfromhell")
     pages = [page(line) for line in TEXT.splitlines() if line.strip()]
     (tmp_path / "dump.xml").write_bytes(dump(*pages, page("", redirect=True)))
     plain = build(TEXT)
     given = {"input_file": [str(tmp_path / "dump.xml")], "input_format": "wikipedia"}
-    assert build(None, **given) == plain
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 500)
+    for num_workers in (1, 3):
+        assert build(None, **given, num_workers=num_workers) == plain
     wiki = f"Wiki: {len(pages) + 1:,} pages; left out: 1 redirects"
     assert wiki in capsys.readouterr().out
+
+
+def test_a_dump_that_was_cut_off_leaves_nothing(build, tmp_path, monkeypatch):
+    pytest.importorskip("mwparserfromhell")
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 500)
+    content = dump(*map(page, TEXT.splitlines()))
+    (tmp_path / "dump.xml").write_bytes(content[:-100])
+    given = {"input_file": [str(tmp_path / "dump.xml")], "input_format": "wikipedia"}
+    with pytest.raises(UserError, match="dump.xml: ends within a page"):
+        build(None, **given, num_workers=2, strip_accents=True)
+    assert not list((tmp_path / "made").iterdir())
 
 
 def test_korean_text_keeps_its_syllables_with_one_line(build, tmp_path, capsys):

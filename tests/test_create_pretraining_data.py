@@ -216,10 +216,6 @@ REFUSED = {
         {"input_format": "parquet", "dry_run": True},
         "is not a Parquet file that can be read",
     ),
-    "a pipeline of a dump": (
-        {"input_format": "wikipedia", "runner": "DirectRunner", "num_workers": 0},
-        "--runner does not read --input_format=wikipedia, only sentences",
-    ),
     "a column of text": ({"text_column": "body"}, "for --input_format=parquet"),
     "lists of text": ({"keep_lists": True}, "for --input_format=wikipedia"),
     "no file": ({"input_file": ["no*.txt"]}, r"no file matches 'no\*\.txt'"),

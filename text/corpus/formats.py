@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import options
 from errors import UserError
 from text.corpus import text_format
+from text.corpus.columns import Arrow, ColumnOptions, Parquet
 from text.corpus.line_formats import (
     JsonLines,
     JsonOptions,
@@ -14,10 +15,9 @@ from text.corpus.line_formats import (
     Paragraphs,
     WholeFiles,
 )
-from text.corpus.parquet import Parquet, ParquetOptions
 from text.corpus.text_format import PARAGRAPH_END, Span, TextFormat
 from text.corpus.wikipedia import Wikipedia, WikipediaOptions
-from text.files import packings, sources
+from text.files import inputs, sources
 
 FORMATS: dict[str, TextFormat] = {
     "sentences": LineFormat(),
@@ -25,6 +25,7 @@ FORMATS: dict[str, TextFormat] = {
     "files": WholeFiles(),
     "jsonl": JsonLines(),
     "parquet": Parquet(),
+    "arrow": Arrow(),
     "wikipedia": Wikipedia(),
 }
 
@@ -32,7 +33,7 @@ _PIECE_FILES = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True)
-class TextOptions(WikipediaOptions, ParquetOptions, JsonOptions):
+class TextOptions(WikipediaOptions, ColumnOptions, JsonOptions):
     """Input files. How documents lie in them."""
 
     input_format: str = options.field(
@@ -42,14 +43,16 @@ class TextOptions(WikipediaOptions, ParquetOptions, JsonOptions):
     )
 
 
-def refuse_unless_lines(input_format: str, flag: str) -> None:
-    """Raises UserError if a flag cuts lines and the files have none."""
-    if not FORMATS[input_format].cuts_lines:
-        names = [name for name, each in FORMATS.items() if each.cuts_lines]
-        raise UserError(
-            f"{flag} does not read --input_format={input_format}, only "
-            f"{', '.join(names)}; leave it out, or write the text in one of these formats"
-        )
+def expand(patterns: Iterable[str], input_format: str) -> list[str]:
+    """Turns names and globs into files; see `inputs.expand`.
+
+    In some formats, a folder is a text.
+    """
+    names = []
+    for pattern in patterns:
+        is_folder = sources.is_folder(pattern)
+        names += FORMATS[input_format].files_in(pattern) if is_folder else [pattern]
+    return inputs.expand(names)
 
 
 def pieces(
@@ -86,7 +89,7 @@ def ranges(
 ) -> Iterator[list[Span]]:
     """Lists spans of about `most_bytes` together, for `whole_documents`.
 
-    Small files share a range. A file that is packed or is one document is not cut.
+    Small files share a range. A file that is sequential or is one document is not cut.
     """
     spans, size = [], 0
     for path in paths:
@@ -100,11 +103,12 @@ def ranges(
         yield spans
 
 
-def _uncut(path, lines, most_bytes):
+def _uncut(path, text_format, most_bytes):
     # The reader may be on another machine, where the file has another identity.
     status = sources.status(path)._replace(identity=0)
     size, start = status.size, 0
-    if not packings.is_packed(path) and not lines.ends_with_file:
+    may_be_cut = size > most_bytes and not text_format.ends_with_file
+    if may_be_cut and not text_format.is_sequential(path, size):
         while size - start > most_bytes:
             yield Span(path, start, start + most_bytes, most_bytes, status=status)
             start += most_bytes
@@ -112,27 +116,15 @@ def _uncut(path, lines, most_bytes):
 
 
 def whole_documents(span: Span, input_format: str) -> Span | None:
-    """The documents that begin in a span; None if none does.
+    """The documents that begin in a span of `ranges`; None if none does.
 
     One that reaches into the next span, or across several, belongs to the first. Raises
     ChangedFileError if the file has changed since the span was cut.
     """
-    start, stop = span.start, span.stop
     status = sources.refuse_change(span.path, span.status)
-    if start or stop is not None:
-        size, lines = status.size, FORMATS[input_format]
-        with sources.opened(span.path) as file:
-            if start:
-                start = lines.next_document(file, start, stop)
-                if start is None:
-                    return None
-            if stop is not None:
-                stop = lines.next_document(file, stop)
-        if stop == size:
-            stop = None  # the end of the file may have to end a document
-        if start == (size if stop is None else stop):
-            return None
-    return Span(span.path, start, stop, span.size, status=status)
+    if span.start or span.stop is not None:
+        span = FORMATS[input_format].whole_documents(span, status.size)
+    return span._replace(status=status) if span else None
 
 
 # --- Reading -------------------------------------------------------------------------
@@ -162,6 +154,15 @@ def read(
         _refuse_change(span)  # which may be the reason
         raise
     _refuse_change(span)
+
+
+def read_together(
+    spans: Iterable[Span], chosen: TextOptions
+) -> tuple[list[str], Counter]:
+    """The sentences of spans, without the ends of documents, and what is left out."""
+    counts = Counter()
+    found = (each for span in spans for each in read(span, chosen, counts))
+    return [each for each in found if each is not None], counts
 
 
 def _refuse_change(span):

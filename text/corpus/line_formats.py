@@ -16,6 +16,7 @@ from text.files import inputs, packings, sources
 # read in parallel with others, so each is unpacked by its reader.
 _MANY_FILES = 10
 _PARAGRAPH_CHARACTERS = 1 << 20
+_LONGEST_SAMPLED_LINE = 8 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,15 +35,11 @@ class LineFormat(TextFormat):
     span.
 
     Attributes:
-        ends_with_line: whether every line is a document.
-        ends_with_file: whether a document ends only where its file does.
         cuts_at_empty: whether a span may end only after an empty line.
     """
 
     help = "one sentence per line, an empty line ends a document, as in the release"
-    cuts_lines = True
-    ends_with_line = False
-    ends_with_file = False
+    splits_documents = True
     cuts_at_empty = False
 
     def spans(self, path, size, total):
@@ -104,9 +101,27 @@ class LineFormat(TextFormat):
                 is_empty &= not part.strip()
                 yield part
 
-    def next_document(
-        self, file, position: int, limit: int | None = None
-    ) -> int | None:
+    def is_sequential(self, path, size):
+        """See `TextFormat`."""
+        return packings.is_packed(path)
+
+    def whole_documents(self, span, size):
+        """See `TextFormat`."""
+        start, stop = span.start, span.stop
+        with sources.opened(span.path) as file:
+            if start:
+                start = self._next_document(file, start, stop)
+                if start is None:
+                    return None
+            if stop is not None:
+                stop = self._next_document(file, stop)
+        if stop == size:
+            stop = None  # the end of the file may have to end a document
+        if start == (size if stop is None else stop):
+            return None
+        return span._replace(start=start, stop=stop)
+
+    def _next_document(self, file, position, limit=None):
         """The byte after the first line from a position on that ends a document.
 
         None if no line that begins before `limit` does; so no one reads all of a long
@@ -115,13 +130,30 @@ class LineFormat(TextFormat):
         file.seek(position - 1)
         for _ in inputs.parts_of_line(file):  # whose beginning may be before
             pass
-        if self.ends_with_line:
+        if not self.splits_documents:  # every line is one
             return file.tell()
         while limit is None or file.tell() < limit:
             parts = [bool(part.strip()) for part in inputs.parts_of_line(file)]
             if not any(parts):
                 return file.tell()
         return None
+
+    def windows(self, path, places, size, chosen):
+        """See `TextFormat`. The lines that begin between two bytes, or the next one."""
+        with sources.opened(path) as file:
+            for start, stop in places:
+                if start:
+                    file.seek(start - 1)
+                    _line(file, path)
+                    start = file.tell()
+                else:
+                    file.seek(0)
+                block = file.read(max(stop - start, 0))
+                if not block.endswith(b"\n"):
+                    block += _line(file, path)
+                stop = start + len(block)
+                stop = None if stop == size else stop
+                yield Span(path, start, stop, len(block), block) if block else None
 
     def read(self, span, chosen, counts):
         """See `TextFormat`; also `inputs.lines`, for what it raises."""
@@ -142,6 +174,16 @@ class LineFormat(TextFormat):
 
     def _sentences_of(self, line: str) -> list[str]:
         return [line]
+
+
+def _line(file, path):
+    line = file.readline(_LONGEST_SAMPLED_LINE)
+    if len(line) == _LONGEST_SAMPLED_LINE:
+        raise UserError(
+            f"{path}: a line is longer than {_LONGEST_SAMPLED_LINE:,} bytes, too long for "
+            "a sample; leave out --dry_run"
+        )
+    return line
 
 
 class Paragraphs(LineFormat):
@@ -194,7 +236,7 @@ class JsonLines(LineFormat):
     """One JSON object per line, each a document, with its text in --json_field."""
 
     help = "one JSON object per line, each a document"
-    ends_with_line = True
+    splits_documents = False
 
     def _sentences(self, span, lines, chosen):
         field = chosen.json_field

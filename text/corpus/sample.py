@@ -1,14 +1,13 @@
 """Takes a sample of bounded size from input files, spread over all of them."""
 
 import bisect
-import io
 import itertools
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from errors import UserError
-from text.corpus.formats import FORMATS
-from text.corpus.text_format import Span, TextFormat
+from text.corpus.formats import FORMATS, TextOptions
+from text.corpus.text_format import Span
 from text.files import packings, sources
 
 _BYTES = 4 << 20
@@ -16,7 +15,6 @@ _WINDOWS = 32
 # A packed file's first bytes are packed worse, so its beginning must be long.
 _PACKED_WINDOWS = 8
 _UNPACKED_BY = 4  # how many times as long the text of a packed file is, roughly
-_LONGEST_LINE = 8 << 20
 _MOST_UNPACKED = 16 << 20
 
 
@@ -24,12 +22,14 @@ class Sample(NamedTuple):
     """A part of the input.
 
     Attributes:
-        parts: spans with their text; those of one part are read together. Where the text
-            goes on, each ends as if its file did, for what follows is not its document's.
+        parts: spans with their text; those of one part are read together. If a document
+            may go on after a part, it ends as if its file did, for what follows is not
+            its document's.
         size: the number of bytes they take on disk.
         total: that of all files.
         num_files: files that are not empty.
         is_whole: whether the sample is all of the input, in its order.
+        sequential: files of which only the beginning can be in the sample.
     """
 
     parts: list[list[Span]]
@@ -37,6 +37,7 @@ class Sample(NamedTuple):
     total: int
     num_files: int
     is_whole: bool
+    sequential: Sequence[str] = ()
 
     @property
     def scale(self) -> float:
@@ -45,131 +46,100 @@ class Sample(NamedTuple):
 
     def documents(self, number: int, input_format: str) -> float:
         """How many documents the whole input has, if the sample has this number."""
-        lines = FORMATS[input_format]
-        if self.is_whole or not lines.cuts_lines or lines.ends_with_line:
+        text_format = FORMATS[input_format]
+        if self.is_whole or not text_format.splits_documents:
             return number * self.scale
-        if lines.ends_with_file:
+        if text_format.ends_with_file:
             return self.num_files
         ends = sum(span.stop is None for part in self.parts for span in part)
         return max(number - ends, 0) * self.scale + self.num_files
 
+    def place(self) -> str:
+        """Where in the input it was taken from, for a user."""
+        if not self.sequential:
+            return f"at {len(self.parts)} places"
+        others = " and other packed files" if len(self.sequential) > 1 else ""
+        return f"only at the beginning of {self.sequential[0]}{others}"
 
-def take(paths: Iterable[str], input_format: str) -> Sample:
+
+def take(paths: Sequence[str], chosen: TextOptions) -> Sample:
     """Reads about 4 MB of text: all of it, or parts from places at equal distances.
 
-    A packed file can only be read from its beginning, unless it is of many streams. More is
-    read from there, the more of the places are in the file.
+    Of a packed file, often only the beginning can be read. More is read from there, the
+    more of the places are in the file.
 
     Raises UserError if a line is too long.
     """
+    text_format = FORMATS[chosen.input_format]
     files = [(path, size) for path in paths if (size := sources.size(path))]
-    if not FORMATS[input_format].cuts_lines:
-        return _excerpts(files, FORMATS[input_format])
     *begins, total = itertools.accumulate((size for _, size in files), initial=0)
     if not files:
         return Sample([], 0, 0, 0, is_whole=True)
     any_packed = any(packings.is_packed(path) for path, _ in files)
     limit = _BYTES // _UNPACKED_BY if any_packed else _BYTES
-    number = _PACKED_WINDOWS if any_packed else _WINDOWS
+    any_sequential = any(text_format.is_sequential(*file) for file in files)
+    number = _PACKED_WINDOWS if any_sequential else _WINDOWS
     number = 1 if total <= limit else number
     length = total if number == 1 else limit // number
-    parts, packed = [], {}
-    for window in range(number):
-        first = (2 * window + 1) * total // (2 * number) - length // 2
-        part = []
-        for index in range(bisect.bisect_right(begins, first) - 1, len(files)):
-            begin, (path, size) = begins[index], files[index]
-            if begin >= first + length:
-                break
-            start, stop = max(first - begin, 0), min(first + length - begin, size)
-            if packings.is_packed(path):
-                packed[path, size] = packed.get((path, size), 0) + stop - start
-            elif span := _window(path, start, stop, size):
-                part.append(span)
-        if part:
-            parts.append(part)
+    parts, sequential = [[] for _ in range(number)], {}
+    for index, windows in _places(begins, total, number, length):
+        path, size = files[index]
+        if text_format.is_sequential(path, size):
+            sequential[path, size] = sum(stop - start for _, start, stop in windows)
+            continue
+        found = text_format.windows(
+            path, [place for _, *place in windows], size, chosen
+        )
+        for (window, *_), span in zip(windows, found, strict=True):
+            parts[window] += [span] if span else []
+    parts = list(filter(None, parts))
     text = _BYTES if number == 1 else _BYTES // _WINDOWS
-    for (path, size), share in packed.items():
-        for span in _beginning(path, share, size, text):
+    for (path, size), share in sequential.items():
+        for span in _beginning(path, share, size, text, text_format.unit_end):
             if not parts or sum(len(s.block or b"") for s in parts[-1]) >= text:
                 parts.append([])
             parts[-1].append(span)
     taken = sum(span.size for part in parts for span in part)
-    is_whole = number == 1 and taken == total and len(packed) in (0, len(files))
-    if not is_whole:
+    is_whole = number == 1 and taken == total and len(sequential) in (0, len(files))
+    if not is_whole and text_format.splits_documents:
         parts = [[*part, last._replace(stop=None)] for *part, last in parts]
-    return Sample(parts, taken, total, len(files), is_whole)
+    names = [path for path, _ in sequential]
+    return Sample(parts, taken, total, len(files), is_whole, names)
 
 
-def _excerpts(files, text_format: TextFormat) -> Sample:
-    """Beginnings of spans at equal distances, or all spans of little text."""
-    total = sum(size for _, size in files)
-    any_packed = any(packings.is_packed(path) for path, _ in files)
-    limit = _BYTES // _UNPACKED_BY if any_packed else _BYTES
-    spans = []
-    for path, size in files:
-        unpacked = 0
-        for span in text_format.spans(path, size, total):
-            spans.append(span)
-            unpacked += span.size if span.block is not None else 0
-            if unpacked >= limit < total:
-                break  # to find the next one, all before it would have to be unpacked
-    if total <= limit:
-        return Sample([spans] if spans else [], total, total, len(files), is_whole=True)
-    number = min(_PACKED_WINDOWS, len(spans))
-    chosen = [spans[(2 * i + 1) * len(spans) // (2 * number)] for i in range(number)]
-    parts = [[text_format.excerpt(span, limit // number)] for span in chosen]
-    taken = sum(span.size for part in parts for span in part)
-    return Sample(parts, taken, total, len(files), is_whole=False)
+def _places(begins, total, number, length):
+    """Yields (index of a file, [(window, start, stop)]) of windows at equal distances.
+
+    Args:
+        begins: of files, in bytes of all of them.
+        length: of a window in bytes.
+    """
+    places = {}
+    for window in range(number):
+        first = (2 * window + 1) * total // (2 * number) - length // 2
+        index = bisect.bisect_right(begins, first) - 1
+        while index < len(begins) and begins[index] < first + length:
+            end = begins[index + 1] if index + 1 < len(begins) else total
+            start = max(first - begins[index], 0)
+            stop = min(first + length, end) - begins[index]
+            places.setdefault(index, []).append((window, start, stop))
+            index += 1
+    return places.items()
 
 
-def _window(path, start, stop, size):
-    """The lines that begin between two bytes of a file, or the first that follows."""
-    with sources.opened(path) as file:
-        if start:
-            file.seek(start - 1)
-            _line(file, path)
-            start = file.tell()
-        block = file.read(max(stop - start, 0))
-        if not block.endswith(b"\n"):
-            block += _line(file, path)
-    if not block:
-        return None
-    stop = start + len(block)
-    return Span(path, start, None if stop == size else stop, len(block), block)
-
-
-def _line(file, path):
-    line = file.readline(_LONGEST_LINE)
-    if len(line) == _LONGEST_LINE:
-        raise UserError(
-            f"{path}: a line is longer than {_LONGEST_LINE:,} bytes, too long for a "
-            "sample; leave out --dry_run"
-        )
-    return line
-
-
-def _beginning(path, share, size, block_bytes):
+def _beginning(path, share, size, block_bytes, unit_end):
     """Yields spans of the text in the first `share` of a packed file's bytes."""
     text = bytearray()
-    while not text:
-        try:
-            share = _unpack(path, share, text)
-        except EOFError:
-            if share == size:  # it is cut off, which its reader will say
-                return (yield Span(path, 0, None, size))
-        except packings.DAMAGE:
-            return (yield Span(path, 0, None, share))
-        if share == size:
-            break
-        if not text:  # less than one block of bzip2's
-            share = min(2 * share, size)
-    is_end = share == size
+    try:
+        share, is_end = _unpack(path, share, size, text, unit_end)
+    except packings.DAMAGE:
+        return (yield Span(path, 0, None, size))  # its reader will say it
     if not is_end:
-        del text[text.rfind(b"\n") + 1 :]
+        del text[text.rfind(unit_end) + len(unit_end) :]
     start = 0
     while start < len(text):
-        stop = text.find(b"\n", start + block_bytes - 1) + 1 or len(text)
+        found = text.find(unit_end, start + block_bytes - 1)
+        stop = len(text) if found < 0 else found + len(unit_end)
         packed_size = share * stop // len(text) - share * start // len(text)
         block = bytes(text[start:stop])
         ends = is_end and stop == len(text)
@@ -177,14 +147,25 @@ def _beginning(path, share, size, block_bytes):
         start = stop
 
 
-def _unpack(path, share, text):
-    """Adds to a text what is in the first bytes of a packed file; returns how many it took.
+def _unpack(path, share, size, text, unit_end):
+    """Adds to a text what is in about the first `share` of a packed file's bytes.
 
-    Raises EOFError, with the text unpacked so far, if they end within a stream.
+    Returns how many it took, and whether the text is all of the file. More is read where
+    they end within a block of bzip2's, so that they are those of the text, and where no
+    unit ends.
     """
-    with sources.opened(path) as file:
-        packed = io.BytesIO(file.read(share))
-    with packings.unpacked(path, packed) as file:
-        while len(text) < _MOST_UNPACKED and (block := file.read1(1 << 16)):
+    with sources.opened(path) as packed, packings.unpacked(path, packed) as file:
+        while len(text) < _MOST_UNPACKED:
+            before = packed.tell()
+            block = file.read1(1 << 16)
+            if not block:
+                return size, True
+            if share <= before < packed.tell() and unit_end in text:
+                return before, False
             text += block
-        return packed.tell()
+        if unit_end not in text:
+            raise UserError(
+                f"{path}: no {unit_end.decode().strip() or 'line'} ends within its first "
+                f"{_MOST_UNPACKED:,} bytes, too long for a sample; leave out --dry_run"
+            )
+        return packed.tell(), False

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import options
@@ -51,13 +51,23 @@ class TextFormat(abc.ABC):
         help: what --help says of it.
         words_format: the format in which build_vocab.py reads the same files, if the ends
             of sentences do not matter; "" is the format itself.
-        cuts_lines: whether files are lines, so that the workers of a cluster can cut them;
-            see `LineFormat`.
+        reads_slowly: whether to read takes longer than to count words, so that
+            build_vocab.py has other processes do it.
+        splits_documents: whether a document may continue in the next span.
+        ends_with_file: whether a document ends only where its file does.
+        unit_end: what ends the smallest part that can be read, in the unpacked file.
     """
 
     help: str
     words_format = ""
-    cuts_lines = False
+    reads_slowly = False
+    splits_documents = False
+    ends_with_file = False
+    unit_end = b"\n"
+
+    def files_in(self, folder: str) -> list[str]:
+        """The files of a folder that is one text; itself, if there is none such."""
+        return [folder]
 
     @abc.abstractmethod
     def spans(self, path: str, size: int, total: int) -> Iterator[Span]:
@@ -69,10 +79,6 @@ class TextFormat(abc.ABC):
         Raises UserError if the file is not in this format.
         """
 
-    def excerpt(self, span: Span, most: int) -> Span:
-        """The beginning of a span, of about `most` bytes on disk, for --dry_run."""
-        return span
-
     @abc.abstractmethod
     def read(
         self, span: Span, chosen: ReadingOptions, counts: Counter
@@ -83,6 +89,36 @@ class TextFormat(abc.ABC):
 
         Args:
             counts: of what is left out; the format adds to it.
+        """
+
+    @abc.abstractmethod
+    def is_sequential(self, path: str, size: int) -> bool:
+        """Whether a file can only be read from its beginning."""
+
+    @abc.abstractmethod
+    def whole_documents(self, span: Span, size: int) -> Span | None:
+        """The documents that begin in a span of bytes; None if none does.
+
+        Where the span was cut is known without its content. One that reaches into the
+        next span, or across several, belongs to the first.
+
+        Args:
+            size: of the file in bytes.
+        """
+
+    @abc.abstractmethod
+    def windows(
+        self,
+        path: str,
+        places: Sequence[tuple[int, int]],
+        size: int,
+        chosen: ReadingOptions,
+    ) -> Iterator[Span | None]:
+        """Yields a sample of a file, for --dry_run: what is about each place; or None.
+
+        Args:
+            places: where they begin and end in the file, in its order; none is all of it.
+            size: of the file in bytes.
         """
 
     def report(self, counts: Mapping[str, int]) -> Iterator[str]:

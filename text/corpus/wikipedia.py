@@ -58,6 +58,8 @@ class WikipediaOptions(ReadingOptions):
 class Wikipedia(TextFormat):
     """Each article is a document, each of its paragraphs ends a sentence."""
 
+    reads_slowly = True
+    unit_end = _END
     help = (
         "a wiki's pages-articles dump, XML, each article a document without markup, "
         "templates, tables, references and files (needs requirements/corpus.txt)"
@@ -73,8 +75,8 @@ class Wikipedia(TextFormat):
             yield from _cut(path, starts, size)
         elif size <= text_format.PIECE_BYTES // 4:
             yield Span(path, 0, None, size)
-        elif path.endswith(".bz2") and (starts := _streams(path, size)):
-            yield from _cut(path, starts, size)
+        elif not self.is_sequential(path, size):
+            yield from _cut(path, _streams(path, size), size)
         else:
             _say_once(
                 f"{path}: one process unpacks it; all cores share a plain file, or a "
@@ -82,21 +84,50 @@ class Wikipedia(TextFormat):
             )
             yield from _unpacked(path, size)
 
-    def excerpt(self, span, most):
+    def is_sequential(self, path, size):
+        """See `TextFormat`: whether it is packed, and not of many streams."""
+        if not packings.is_packed(path):
+            return False
+        if not path.endswith(".bz2"):
+            return True
+        with sources.opened(path) as file:
+            return _next_stream(file, 1, _LONGEST_STREAM) is None
+
+    def whole_documents(self, span, size):
         """See `TextFormat`."""
-        if span.size <= most:
-            return span
-        if span.block is not None:
-            unpacked = most * len(span.block) // span.size
-            stop = span.block.find(_END, unpacked) + len(_END)
-            size = span.size * stop // len(span.block)
-            stop, block = span.start + stop, span.block[:stop]
-            return span._replace(stop=stop, size=size, block=block)
-        stop = span.start + most
-        if packings.is_packed(span.path):
-            with sources.opened(span.path) as file:
-                stop = _next_stream(file, stop, span.size - most)
-        return span._replace(stop=stop, size=stop - span.start) if stop else span
+        start, stop = span.start, span.stop
+        end = size if stop is None else stop
+        if not packings.is_packed(span.path):
+            last = size - _TAIL  # the end of the file stays together
+            if start and start > last:
+                return None
+            stop = None if end > last else stop
+            return Span(span.path, start, stop, end - start)
+        with sources.opened(span.path) as file:
+            if start:
+                start = _next_stream(file, start, end - start + _STREAM_BEGIN)
+            if start is None or start >= end:
+                return None
+            if stop is not None:
+                stop = _next_stream(file, stop, size)
+        return Span(span.path, start, stop, (stop or size) - start)
+
+    def windows(self, path, places, size, chosen):
+        """See `TextFormat`. Pages that begin there, or whole streams."""
+        _site(path, sources.status(path))
+        end = 0
+        for start, stop in places:
+            if start and packings.is_packed(path):
+                with sources.opened(path) as file:
+                    start = _next_stream(file, max(start, end), size)
+            if start is None:
+                yield None
+                continue
+            stop = max(stop, start + 1)  # a stream may be longer than a window
+            span = Span(path, start, None if stop >= size else stop, size)
+            found = self.whole_documents(span, size)
+            end = (found.stop or size) if found else end
+            yield found
 
     def read(self, span, chosen, counts):
         """See `TextFormat`.
@@ -211,11 +242,9 @@ def _cut(path, starts, size):
 
 
 def _streams(path, size):
-    """Where to cut a file of many streams; none if it has only one."""
+    """Where to cut a file of many streams."""
     least, starts = max(text_format.PIECE_BYTES // 4, 1), [0]
     with sources.opened(path) as file:
-        if _next_stream(file, 1, _LONGEST_STREAM) is None:
-            return []
         while starts[-1] + least < size:
             start = _next_stream(file, starts[-1] + least, size)
             if start is None:

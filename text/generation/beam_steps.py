@@ -25,7 +25,7 @@ from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 from errors import UserError
 from text.corpus import formats
 from text.corpus.store import Corpus
-from text.files import beam_files, inputs, sources
+from text.files import beam_files, sources
 from text.generation import outputs, stages
 from text.generation.settings import Settings
 from text.records import descriptions, encoding, framing
@@ -135,7 +135,7 @@ def _ranges(patterns, job):
 def _unchanged(patterns, job):
     """The input files, which must be those that the pipeline was started with."""
     sources.reach_with(beam_files.BeamFiles())  # which lists them anew
-    paths = inputs.expand(list(patterns))
+    paths = formats.expand(patterns, job.settings.input_format)
     if outputs.summary(paths) != job.description.origin["inputs"]:
         raise UserError(
             f"{','.join(patterns)}: input files have changed since the pipeline was "
@@ -163,7 +163,8 @@ class _Tokenize(beam.DoFn):
         whole = [formats.whole_documents(s, settings.input_format) for s in spans]
         counts = collections.Counter(dict.fromkeys(COUNTED, 0))
         documents, sentences = [], []
-        encoded = stages.encoded(settings, self._tokenizer, filter(None, whole))
+        spans = filter(None, whole)
+        encoded = stages.encoded(settings, self._tokenizer, spans, counts)
         for sentence in encoded:
             if sentence is not None:
                 counts["decomposed_sentences"] += sentence[2]

@@ -29,7 +29,7 @@ class Estimate:
     def __init__(self, settings: Settings, own, folder, num_workers, num_shards):
         id_type = stages.opened(own.settings_file).tokenizer.vocabulary.id_type
         loaded = time.process_time()  # by every process
-        self.taken = taken = sample.take(settings.input_files, settings.input_format)
+        self.taken = taken = sample.take(settings.input_files, settings)
         scale = taken.scale
         counts = _tokenize(own, folder, taken)
         tokenized = time.process_time()
@@ -96,8 +96,9 @@ class Estimate:
         ]
         if not self.taken.is_whole:
             lines.append(
-                f"judging by {size(self.taken.size)} of the text; what is wrong in the "
-                "rest of it only shows in the run, and disks that are slow are not counted"
+                f"judging by {size(self.taken.size)} of the text, read "
+                f"{self.taken.place()}; what is wrong in the rest of it only shows in the "
+                "run, and disks that are slow are not counted"
             )
         return lines + [f"warning: {line}" for line in self.warnings]
 

@@ -273,17 +273,25 @@ class Workers:
             total: the sum of the sizes; divided by `scale`, it is in `unit`.
         """
         outcomes = []
-        with Progress(what, total, unit, scale) as progress:
-            try:
-                for size, outcome, was_noted in self._outcomes(tasks):
-                    outcomes.append(outcome)
-                    progress.advance(size, was_noted)
-            except concurrent.futures.BrokenExecutor as error:
-                raise OSError(
-                    "a worker process was killed from outside (out of memory?); run the "
-                    "same command again, with fewer --num_workers if memory is short"
-                ) from error
+        with Progress(what, total, unit, scale) as progress, _one_line_if_killed():
+            for size, outcome, was_noted in self._outcomes(tasks):
+                outcomes.append(outcome)
+                progress.advance(size, was_noted)
         return outcomes
+
+    def results(self, function: Callable, tasks: Iterable[tuple]) -> Iterator:
+        """Yields what a function returns for each tuple of arguments, in their order.
+
+        Nothing is noted. Few tasks and results are in memory.
+        """
+        ahead = collections.deque()
+        with _one_line_if_killed():
+            for arguments in tasks:
+                ahead.append(self._start(function, *arguments))
+                if self._executor is None or len(ahead) > self._most_unfinished:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
 
     def _outcomes(self, tasks) -> Iterator[tuple[float, dict, bool]]:
         """Yields each task's size, its note, and whether it was noted before this run."""
@@ -311,15 +319,29 @@ class Workers:
             yield size, future.result(), was_noted
 
     def _submit(self, task):
+        return self._start(do, *task)
+
+    def _start(self, function, *arguments):
         if self._executor is None:
-            return _known(do(*task))
+            return _known(function(*arguments))
         # Processes start as tasks are submitted and inherit the blocked Ctrl-C; here it
         # takes effect after the block.
         held_back = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            return self._executor.submit(do, *task)
+            return self._executor.submit(function, *arguments)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
+
+
+@contextlib.contextmanager
+def _one_line_if_killed():
+    try:
+        yield
+    except concurrent.futures.BrokenExecutor as error:
+        raise OSError(
+            "a worker process was killed from outside (out of memory?); run the same "
+            "command again, with fewer --num_workers if memory is short"
+        ) from error
 
 
 def _known(outcome):

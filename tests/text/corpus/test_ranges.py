@@ -1,6 +1,8 @@
 """Ranges of whole documents: wherever files are cut, each document has one reader."""
 
+import bz2
 import gzip
+import io
 import json
 
 import numpy as np
@@ -8,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from text.corpus import formats
+from tests.text.corpus.dumps import dump, head, page
+from text.corpus import formats, wikipedia
 from text.corpus.formats import TextOptions
 from text.corpus.store import Corpus, FlatFile
 from text.corpus.text_format import Span
@@ -30,9 +33,7 @@ def documents(spans, input_format):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "input_format", [name for name, each in formats.FORMATS.items() if each.cuts_lines]
-)
+@pytest.mark.parametrize("input_format", ["sentences", "paragraphs", "files", "jsonl"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(st.lists(LINE, max_size=40), min_size=1, max_size=3),
@@ -54,6 +55,64 @@ def test_each_document_is_read_once(tmp_path, input_format, texts, most, is_ende
         spans = [formats.whole_documents(span, input_format) for span in listed]
         found += documents(filter(None, spans), input_format)
     assert found == expected
+
+
+TITLES = [f"Text {number}." for number in range(60)]
+
+
+def _dump_pages():
+    return [
+        page(f"{title}\n\n{'It is so. ' * (n % 7)}") for n, title in enumerate(TITLES)
+    ]
+
+
+def _multistream():
+    pages = _dump_pages()
+    streams = ["".join(pages[i : i + 3]) for i in range(0, len(pages), 3)]
+    parts = head(), *streams, "</mediawiki>"
+    return b"".join(bz2.compress(part.encode()) for part in parts)
+
+
+def _parquet():
+    pyarrow, file = pytest.importorskip("pyarrow"), io.BytesIO()
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"text": TITLES}), file, row_group_size=7)
+    return file.getvalue()
+
+
+def _arrow():
+    pyarrow, file = pytest.importorskip("pyarrow"), io.BytesIO()
+    table = pyarrow.table({"text": TITLES})
+    with pyarrow.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=7)
+    return file.getvalue()
+
+
+OTHERS = {
+    "dump.xml": ("wikipedia", lambda: dump(*_dump_pages())),
+    "dump-multistream.xml.bz2": ("wikipedia", _multistream),
+    "dump.xml.bz2": ("wikipedia", lambda: bz2.compress(dump(*_dump_pages()))),
+    "text.parquet": ("parquet", _parquet),
+    "text.arrow": ("arrow", _arrow),
+}
+
+
+@pytest.mark.parametrize("most", [1, 17, 100, 128, 500, 1500, 1 << 20])
+@pytest.mark.parametrize("name", OTHERS)
+def test_each_document_of_other_formats_is_read_once(tmp_path, monkeypatch, name, most):
+    pytest.importorskip("mwparserfromhell")
+    monkeypatch.setattr(wikipedia, "_CHUNK", 50)
+    input_format, content = OTHERS[name]
+    (tmp_path / name).write_bytes(content())
+    listed = list(formats.ranges([str(tmp_path / name)], input_format, most))
+    found = [
+        formats.whole_documents(x, input_format) for spans in listed for x in spans
+    ]
+    found = list(filter(None, found))
+    read = documents(found, input_format)
+    assert [document[0] for document in read] == TITLES
+    is_cut = most < 1 << 20 and name != "dump.xml.bz2"
+    assert len(found) >= (2 if is_cut else 1) and (is_cut or len(found) == 1)
 
 
 def test_ranges_have_about_the_given_size(tmp_path):

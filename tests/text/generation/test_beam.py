@@ -1,15 +1,21 @@
 """Generation as an Apache Beam pipeline; skipped where that is not installed."""
 
+import bz2
 import collections
+import dataclasses
 import functools
+import gzip
 import os
+import pathlib
 import re
 
 import numpy as np
 import pytest
 
 from errors import UserError
+from tests.text.corpus.dumps import dump, head, page
 from tests.text.generation.settings import VOCAB_FILE, made_in, make_settings
+from text.corpus import formats
 from text.files import sources
 from text.generation import generate as direct
 from text.inspection import inspect
@@ -154,6 +160,66 @@ def test_every_document_is_used_once_in_each_pass(folder):
     ours, theirs = records(settings), records(plain)
     assert ours != theirs  # another order
     assert sorted(ours) == sorted(theirs)
+
+
+def forms(folder):
+    """The text in files of other formats: name, and format."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("mwparserfromhell")
+    documents = (folder / "text.txt").read_text().split("\n\n")
+    table = pyarrow.table({"text": documents})
+    parquet.write_table(table, folder / "text.parquet", row_group_size=7)
+    (folder / "saved").mkdir()
+    with pyarrow.ipc.new_stream(folder / "saved" / "a.arrow", table.schema) as stream:
+        stream.write_table(table, max_chunksize=3)
+    (folder / "saved" / "state.json").write_text(
+        '{"_data_files": [{"filename": "a.arrow"}]}'
+    )
+    pages = [page(document.replace("\n", "\n\n")) for document in documents]
+    pages[5:5] = [page("#REDIRECT [[A]]", redirect=True), page("{{disambig}} A.")]
+    (folder / "dump.xml").write_bytes(dump(*pages))
+    streams = head(), *("".join(pages[i : i + 5]) for i in range(0, len(pages), 5))
+    with open(folder / "dump-multistream.xml.bz2", "wb") as file:
+        for stream in (*streams, "</mediawiki>"):
+            file.write(bz2.compress(stream.encode()))
+    (folder / "dump.xml.gz").write_bytes(gzip.compress(dump(*pages)))
+    for name, input_format in {
+        "text.parquet": "parquet",
+        "saved": "arrow",
+        "dump.xml": "wikipedia",
+        "dump-multistream.xml.bz2": "wikipedia",
+        "dump.xml.gz": "wikipedia",
+    }.items():
+        yield str(folder / name), input_format
+
+
+def test_the_same_documents_in_other_formats_give_the_same_records(folder):
+    settings = make(folder)
+    expected, _ = generate(settings)
+    paths = [pathlib.Path(path) for path in settings.output_files]
+    records_of_text = [path.read_bytes() for path in paths]
+    for pattern, input_format in forms(folder):
+        files = tuple(formats.expand([pattern], input_format))
+        other = make(folder, input_files=files, input_format=input_format)
+        pipeline = beam.Pipeline("DirectRunner", "")
+        described, _ = pipeline.generate(other, [pattern], overwrite=True)
+        assert [path.read_bytes() for path in paths] == records_of_text, pattern
+        assert described.counts["tokens"] == expected.counts["tokens"]
+        if input_format == "wikipedia":
+            plain = dataclasses.replace(other, output_files=(f"{folder}/plain",))
+            counts = direct.generate(plain, overwrite=True)[0].counts
+            for name in ("pages", "redirect_pages", "disambiguation_pages"):
+                assert described.counts[name] == counts[name] > 0, name
+
+
+def test_what_is_refused_in_a_dump_is_one_line(folder):
+    pytest.importorskip("mwparserfromhell")
+    (folder / "text.txt").write_bytes(dump(page("It is so."))[:-40])
+    with pytest.raises(UserError, match="text.txt: ends within a page") as raised:
+        generate(make(folder, input_format="wikipedia"))
+    assert "\n" not in str(raised.value) and "while running" not in str(raised.value)
+    assert not made_in(folder)
 
 
 def test_passes_seeds_and_blocks_differ(folder):
@@ -337,3 +403,16 @@ def test_files_elsewhere_are_reached_with_beam(folder):
     with pytest.raises(UserError, match="already exists"):
         other = make_settings(folder, output_files=settings.output_files)
         beam.Pipeline("DirectRunner", "").generate(other, list(other.input_files))
+
+
+def test_dumps_and_tables_elsewhere_are_read_as_well(folder):
+    generate(make(folder))
+    paths = [folder / f"out-{number}" for number in range(3)]
+    expected = [path.read_bytes() for path in paths]
+    for pattern, input_format in forms(folder):
+        pattern = f"held:/{pattern}"
+        pipeline = beam.Pipeline("DirectRunner", "")
+        files = tuple(formats.expand([pattern], input_format))
+        settings = make(folder, input_files=files, input_format=input_format)
+        pipeline.generate(settings, [pattern], overwrite=True)
+        assert [path.read_bytes() for path in paths] == expected, pattern

@@ -12,17 +12,16 @@ import tempfile
 import time
 
 import numpy as np
-import pyarrow
 import pytest
-from pyarrow import parquet
 
 import create_pretraining_data
-from benchmarks import wiki
 from errors import UserError
 from tests import jobs
+from tests.text.corpus.dumps import dump, head, page
 from tests.text.generation.settings import TEXT, VOCAB_FILE, make_settings
-from text.corpus import sample, text_format
-from text.files import sources
+from text.corpus import line_formats, sample, wikipedia
+from text.corpus.formats import TextOptions
+from text.files import packings, sources
 from text.generation import estimation, stages
 from text.generation.generate import generate
 from text.records import descriptions
@@ -159,6 +158,82 @@ def test_packed_text_is_judged_by_its_packed_bytes(folder, monkeypatch, number):
     assert needs.records == pytest.approx(description.instances, rel=0.12)
 
 
+def pages():
+    return [
+        page(document.replace("\n", ".\n\n")) for document in corpus().split("\n\n")
+    ]
+
+
+def multistream():
+    made = pages()
+    streams = ["".join(made[i : i + 10]) for i in range(0, len(made), 10)]
+    parts = head(), *streams, "</mediawiki>"
+    return b"".join(bz2.compress(part.encode()) for part in parts)
+
+
+def columns(write):
+    pyarrow, file = pytest.importorskip("pyarrow"), io.BytesIO()
+    texts = corpus().split("\n\n")
+    write(pyarrow.table({"text": texts, "id": list(range(len(texts)))}), file)
+    return file.getvalue()
+
+
+def parquet(rows):
+    module = pytest.importorskip("pyarrow.parquet")
+    return columns(lambda *to: module.write_table(*to, row_group_size=rows))
+
+
+def arrow(table, file):
+    with pytest.importorskip("pyarrow").ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=40)
+
+
+OTHERS = {
+    "dump.xml": ("wikipedia", lambda: dump(*pages())),
+    "dump-multistream.xml.bz2": ("wikipedia", multistream),
+    "dump.xml.bz2": ("wikipedia", lambda: bz2.compress(dump(*pages()), 1)),
+    "dump.xml.gz": ("wikipedia", lambda: gzip.compress(dump(*pages()))),
+    "text.parquet": ("parquet", lambda: parquet(90)),
+    "one-group.parquet": ("parquet", lambda: parquet(10_000)),
+    "text.arrow": ("arrow", lambda: columns(arrow)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_sample_of_other_formats_foretells_the_records(folder, monkeypatch, name):
+    monkeypatch.setattr(sample, "_BYTES", 150_000)
+    monkeypatch.setattr(sample, "_WINDOWS", 12)
+    monkeypatch.setattr(wikipedia, "_CHUNK", 1_000)
+    monkeypatch.setattr(packings, "_READ_BYTES", 2_000)
+    pytest.importorskip("mwparserfromhell")
+    input_format, content = OTHERS[name]
+    (folder / name).write_bytes(content())
+    settings = make_settings(
+        folder, input_files=(str(folder / name),), input_format=input_format
+    )
+    needs = estimation.estimate(settings)
+    description, _ = generate(settings)
+    assert 0.05 < needs.taken.size / needs.taken.total < 0.75
+    assert needs.documents == pytest.approx(description.counts["documents"], rel=0.12)
+    assert needs.tokens == pytest.approx(description.counts["tokens"], rel=0.12)
+    assert needs.records == pytest.approx(description.instances, rel=0.12)
+    is_sequential = name in ("dump.xml.bz2", "dump.xml.gz")
+    said = "\n".join(needs.lines())
+    assert ("read only at the beginning of" in said) == is_sequential
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_small_file_of_another_format_is_told_exactly(folder, name):
+    pytest.importorskip("mwparserfromhell")
+    input_format, content = OTHERS[name]
+    (folder / name).write_bytes(content())
+    paths = (str(folder / name),)
+    settings = make_settings(folder, input_files=paths, input_format=input_format)
+    needs = estimation.estimate(settings)
+    assert needs.taken.is_whole and needs.documents == 700
+
+
 @pytest.mark.slow
 def test_the_sample_is_bounded_and_comes_from_everywhere(folder, monkeypatch):
     monkeypatch.setattr(sample, "_BYTES", 64_000)
@@ -224,7 +299,7 @@ def test_a_wrong_line_far_into_a_file_has_its_number(folder, small_sample):
     lines = ["It is so."] * 40_000
     (folder / "text.txt").write_bytes("\n".join(lines).encode() + b"\n\xff")
     content = bytearray((folder / "text.txt").read_bytes())
-    at = sample.take([str(folder / "text.txt")], "sentences").parts[20][0].start + 100
+    at = sample.take([str(folder / "text.txt")], TextOptions()).parts[20][0].start + 100
     content[at] = 0xFF
     (folder / "text.txt").write_bytes(content)
     with pytest.raises(UserError, match=f"text.txt:{at // 10 + 1}: not UTF-8"):
@@ -232,7 +307,7 @@ def test_a_wrong_line_far_into_a_file_has_its_number(folder, small_sample):
 
 
 def test_a_line_too_long_to_sample_is_refused(folder, small_sample, monkeypatch):
-    monkeypatch.setattr(sample, "_LONGEST_LINE", 50_000)
+    monkeypatch.setattr(line_formats, "_LONGEST_SAMPLED_LINE", 50_000)
     (folder / "text.txt").write_text("It is. " * 100_000)
     with pytest.raises(UserError, match="text.txt: a line is longer than 50,000 bytes"):
         estimation.estimate(make_settings(folder))
@@ -273,38 +348,3 @@ def test_processes_and_shards_share_all_but_loading(
     assert needs.workers == given[0] * given[1]
     assert needs.seconds == seconds
     assert needs.processor_seconds == 10 * needs.workers + 20
-
-
-@pytest.mark.parametrize(
-    "name", ["dump.xml", "dump.xml.bz2", "one.xml.bz2", "t.parquet"]
-)
-def test_dumps_and_tables_are_sampled_in_parts(tmp_path, monkeypatch, name):
-    """Of a file that one process unpacks, only the beginning is judged."""
-    path = tmp_path / name
-    if name == "t.parquet":
-        texts = {"text": corpus(1_500).split("\n\n")}
-        parquet.write_table(pyarrow.table(texts), path, row_group_size=50)
-    else:
-        monkeypatch.setattr(wiki, "_STREAM_PAGES", 10)
-        wiki.write(str(path), 2)
-        if name == "one.xml.bz2":
-            path.write_bytes(bz2.compress(bz2.decompress(path.read_bytes()), 1))
-    monkeypatch.setattr(text_format, "PIECE_BYTES", 1 << 16)
-    monkeypatch.setattr(sample, "_BYTES", 400_000)
-    settings = make_settings(
-        tmp_path,
-        input_files=(str(path),),
-        input_format="parquet" if name == "t.parquet" else "wikipedia",
-        dupe_factor=1,
-    )
-    needs = estimation.estimate(settings)
-    assert not needs.taken.is_whole
-    assert needs.taken.size < 0.6 * needs.taken.total
-    description, _ = generate(settings)
-    for found, true in (
-        (needs.documents, description.counts["documents"]),
-        (needs.tokens, description.counts["tokens"]),
-        (needs.records, description.instances),
-    ):
-        # The packed one is read 64 kB at a time, a fifth of it.
-        assert found == pytest.approx(true, rel=0.3 if name == "one.xml.bz2" else 0.2)

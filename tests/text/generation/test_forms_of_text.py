@@ -31,6 +31,14 @@ def parquet():
     return file.getvalue()
 
 
+def arrow():
+    pyarrow, file = pytest.importorskip("pyarrow"), io.BytesIO()
+    table = pyarrow.table({"id": DOCUMENTS, "text": DOCUMENTS})
+    with pyarrow.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=50)
+    return file.getvalue()
+
+
 def wiki():
     """A multistream."""
     pytest.importorskip("mwparserfromhell")
@@ -48,6 +56,7 @@ FORMS = {
     "text.jsonl": ("jsonl", json_lines),
     "text.jsonl.bz2": ("jsonl", lambda: pack(json_lines(), "bz2")),
     "text.parquet": ("parquet", parquet),
+    "text.arrow": ("arrow", arrow),
     "dump.xml.bz2": ("wikipedia", wiki),
 }
 

@@ -1,0 +1,242 @@
+"""Parquet, and what datasets saves: how rows are shared, and what is refused."""
+
+import json
+import re
+
+import pytest
+
+from errors import UserError
+from text.corpus import formats, text_format
+from text.corpus.formats import TextOptions
+from text.files import sources
+
+pyarrow = pytest.importorskip("pyarrow")
+from pyarrow import ipc, parquet  # noqa: E402
+
+TEXTS = [f"The {n}. It is so.\n\nAnd more.\n" for n in range(40)]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes columns, and returns the file."""
+
+    def write(columns, **options):
+        path = tmp_path / "text.parquet"
+        parquet.write_table(pyarrow.table(columns), path, **options)
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Saves columns as datasets.save_to_disk does, in two files; returns the folder."""
+
+    def save(columns, rows=7):
+        table = pyarrow.table(columns)
+        folder = tmp_path / "saved"
+        folder.mkdir(exist_ok=True)
+        names = [f"data-{number:05d}-of-00002.arrow" for number in range(2)]
+        half = len(table) // 2
+        for name, part in zip(names, (table[:half], table[half:]), strict=True):
+            with ipc.new_stream(folder / name, table.schema) as stream:
+                stream.write_table(part, max_chunksize=rows)
+        state = {"_data_files": [{"filename": name} for name in names]}
+        (folder / "state.json").write_text(json.dumps(state | {"_split": "train"}))
+        (folder / "dataset_info.json").write_text("{}")
+        (folder / "cache-0123.arrow").write_bytes(b"not of the dataset")
+        return str(folder)
+
+    return save
+
+
+def spans(path, input_format="parquet"):
+    paths = formats.expand([path], input_format)
+    files = [(path, sources.status(path)) for path in paths]
+    cut = formats.pieces(files, input_format, sum(map(sources.size, paths)))
+    return [span for piece in cut for span in piece]
+
+
+def read(path, input_format="parquet", **given):
+    """The documents, each a list of sentences."""
+    found = [[]]
+    for span in spans(path, input_format):
+        chosen = TextOptions(input_format=input_format, **given)
+        for sentence in formats.read(span, chosen):
+            if sentence is None:
+                found.append([])
+            else:
+                found[-1].append(sentence)
+    assert not found.pop()
+    return found
+
+
+def test_each_row_is_a_document(write):
+    path = write({"text": TEXTS})
+    assert read(path) == [[f"The {n}.", "It is so.", "And more."] for n in range(40)]
+    categories = pyarrow.array(["One.", "Two.", "One."]).dictionary_encode()
+    assert read(write({"text": categories})) == [["One."], ["Two."], ["One."]]
+    large = pyarrow.array(["One."], pyarrow.large_string())
+    assert read(write({"body": large}), text_column="body") == [["One."]]
+
+
+def test_row_groups_are_shared(write, monkeypatch):
+    path = write({"text": TEXTS}, row_group_size=7)
+    whole = read(path)
+    assert len(spans(path)) == 1
+    monkeypatch.setattr(text_format, "PIECE_BYTES", 100)
+    found = spans(path)
+    assert [(span.start, span.stop) for span in found] == [
+        *((n, n + 1) for n in range(5)),
+        (5, None),
+    ]
+    assert sum(span.size for span in found) == sources.size(path)
+    assert read(path) == whole
+
+
+def test_other_columns_stay_unread(write):
+    path = write({"text": TEXTS, "other": ["x" * 999 + str(n) for n in range(40)]})
+    place = parquet.read_metadata(path).row_group(0).column(1).data_page_offset
+    with open(path, "r+b") as file:
+        file.seek(place)
+        file.write(b"\xff" * 200)
+    assert len(read(path)) == 40
+    with pytest.raises(UserError, match="is not a Parquet file that can be read"):
+        read(path, text_column="other")
+
+
+REFUSED = {
+    "another column": (
+        {"body": ["a"], "id": ["b"]},
+        "no column 'text', only 'body', 'id'",
+    ),
+    "bytes": ({"text": [b"a"]}, "column 'text' is of type binary, not text"),
+    "numbers": ({"text": [1]}, "column 'text' is of type int64, not text"),
+    "nested": (
+        {"text": [{"a": "b"}]},
+        "column 'text' is of type struct<a: string>, not",
+    ),
+    "lists": ({"text": [["a"]]}, "column 'text' is of type list<.*>, not text"),
+    "no text": ({"text": ["a", None, "a", None]}, "row 2 has no text in column"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_not_text_is_refused(write, kind):
+    columns, message = REFUSED[kind]
+    path = write(columns)
+    with pytest.raises(UserError, match=f"^{re.escape(path)}: .*{message}"):
+        read(path)
+
+
+@pytest.mark.parametrize("damage", [lambda x: x[: len(x) // 2], lambda x: b"text\n"])
+def test_damage_is_one_line(write, damage):
+    path = write({"text": TEXTS})
+    with open(path, "r+b") as file:
+        content = damage(file.read())
+        file.seek(0)
+        file.truncate()
+        file.write(content)
+    with pytest.raises(UserError) as error:
+        read(path)
+    assert str(error.value).startswith(f"{path}: is not a Parquet file")
+    assert "\n" not in str(error.value)
+
+
+def test_an_empty_table_has_no_documents(write):
+    assert read(write({"text": pyarrow.array([], pyarrow.string())})) == []
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 700, 1 << 23])
+def test_a_folder_that_datasets_saved_is_a_text(save, monkeypatch, piece_bytes):
+    monkeypatch.setattr(text_format, "PIECE_BYTES", piece_bytes)
+    folder = save({"id": list(range(40)), "text": TEXTS})
+    found = spans(folder, "arrow")
+    assert len(found) == {1: 6, 700: 4}.get(piece_bytes, 2)
+    paths = [f"{folder}/data-0000{n}-of-00002.arrow" for n in range(2)]
+    assert sum(span.size for span in found) == sum(map(sources.size, paths))
+    expected = [[f"The {n}.", "It is so.", "And more."] for n in range(40)]
+    assert read(folder, "arrow") == expected
+    assert read(paths[1], "arrow") == expected[20:]
+    assert read(save({"body": TEXTS}), "arrow", text_column="body") == expected
+
+
+SAVED = {
+    "a set": (
+        lambda state: None,
+        "has a folder for each split; name one, such as .*/train",
+    ),
+    "no list": (lambda state: [], "state.json: does not list the files"),
+    "no name": (lambda state: {"_data_files": [{}]}, "does not list the files"),
+    "not rows": (lambda state: {"_data_files": []}, "is a saved dataset without rows"),
+    "a selection": (
+        lambda state: state | {"_indices_data_files": [{"filename": "indices.arrow"}]},
+        "is a selection of rows, saved by an old release",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SAVED)
+def test_what_datasets_saved_otherwise_is_refused(save, tmp_path, kind):
+    folder = save({"text": TEXTS})
+    change, message = SAVED[kind]
+    path = tmp_path / "saved" / "state.json"
+    state = change(json.loads(path.read_text()))
+    path.write_text(json.dumps(state))
+    if state is None:
+        path.rename(path.parent / "dataset_dict.json")
+    with pytest.raises(UserError, match=f"^{re.escape(folder)}.*{message}") as error:
+        formats.expand([folder], "arrow")
+    assert "\n" not in str(error.value)
+
+
+def test_another_folder_is_refused_as_ever(tmp_path):
+    with pytest.raises(UserError, match="is a folder; name its files"):
+        formats.expand([str(tmp_path)], "arrow")
+
+
+STREAMS = {
+    "no bytes": (lambda content: b"", "is not an Arrow stream that can be read"),
+    "text": (lambda content: b"It is so.\n" * 99, "is not an Arrow stream that can be"),
+    "within a batch": (
+        lambda content: content[:-500],
+        "is not an Arrow stream that can",
+    ),
+    "between batches": (
+        lambda content: content[:-8],
+        "ends without the mark of its end",
+    ),
+    "a file": (
+        lambda content: b"ARROW1\0\0" + content,
+        "is an Arrow file with a footer",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_a_damaged_stream_is_one_line(save, kind):
+    path = spans(save({"text": TEXTS}), "arrow")[0].path
+    change, message = STREAMS[kind]
+    with open(path, "rb") as file:
+        content = change(file.read())
+    with open(path, "wb") as file:
+        file.write(content)
+    with pytest.raises(UserError, match=f"^{re.escape(path)}: {message}") as error:
+        read(path, "arrow")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_not_text_is_refused_in_a_stream(save, kind):
+    columns, message = REFUSED[kind]
+    folder = save(columns)
+    with pytest.raises(UserError, match=f"^{re.escape(folder)}/.*: .*{message}"):
+        read(folder, "arrow")
+
+
+def test_categories_are_refused_in_a_stream(save):
+    folder = save(
+        {"text": ["a", "b"], "kind": pyarrow.array(["x", "y"]).dictionary_encode()}
+    )
+    with pytest.raises(UserError, match="column 'kind' has categories .dictionary."):
+        read(folder, "arrow")

@@ -32,7 +32,7 @@ import numpy as np
 
 import options
 from training.backend import keras, tf
-from training.queries import mask_filling, query, text_features
+from training.queries import arguments, mask_filling, query, text_features
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.encoder import Encoder
@@ -46,8 +46,6 @@ from modeling.optimizers.table import (
 )
 from serving import predictor
 from serving.predictor import Predictor, Served
-from text import arguments
-from text.arguments import Text
 from text.files import anywhere, sources
 from text.instances import packing
 from text.records import rows
@@ -55,6 +53,7 @@ from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from training.finetuning import finetune
 from training.interchange import hugging_face
+from training.queries.arguments import Text
 from training.queries.options import QueryOptions, check_windows
 from training.queries.text_batches import TextBatches
 

@@ -28,6 +28,7 @@ import options
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
 from text.files import hub, sources
+from text.progress import count
 from text.tasks import tags
 from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.table import (
@@ -342,7 +343,9 @@ def _add_words(model: Model, flags: Options) -> None:
     model.vocabulary_files = {name: lines.encode()}
     for noted in (model.task, model.text):
         noted.pop("vocab_sha256", None)  # it was the old one's
-    print(f"{len(rows)} words added, {known} already known; vocab_size is {size}")
+    print(
+        f"{count(len(rows), 'word')} added, {known} already known; vocab_size is {size}"
+    )
 
 
 # === Writing =========================================================================

@@ -188,7 +188,10 @@ def _masked():
         (lambda e: bert.dataset(["a"] * 2, [1, np.nan], e), "label 1: is nan"),
         (lambda e: bert.dataset(["a"] * 2, [[1], [1, 2]], e), "different lengths"),
         (lambda e: bert.dataset(["a"], 1, e), "labels is 1; pass a list"),
-        (lambda e: bert.dataset(["a"], [1, 2], e, max_seq_length=9), "1 texts, but 2"),
+        (
+            lambda e: bert.dataset(["a"], [1, 2], e, max_seq_length=9),
+            "1 text, but 2",
+        ),
         (lambda e: bert.optimizer("1e-5", 9), "learning_rate='1e-5': must be a number"),
         (lambda e: bert.optimizer(1e-5, 9.5), "num_train_steps=9.5: must be a whole"),
         (

@@ -20,7 +20,7 @@ from training.storage import checkpoint
 from modeling import custom_gradients, fusion, layers, losses
 from modeling.optimizers import adam
 from modeling.optimizers.table import OptimizerSettings
-from text.progress import clear
+from text.progress import clear, count
 
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
@@ -120,7 +120,7 @@ class Trainer:
         """The kind and size of the model, and the number of devices."""
         number = sum(v.shape.num_elements() for v in self.weights.values())
         replicas = self.strategy.num_replicas_in_sync
-        devices = "1 device" if replicas == 1 else f"{replicas} devices"
+        devices = count(replicas, "device")
         kind = self.model.encoder.config.architecture
         suffix = self.model.description_suffix
         return f"{kind}: a model of {number:,} weights on {devices}{suffix}"

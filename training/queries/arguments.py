@@ -15,6 +15,7 @@ import numpy as np
 
 import options
 from errors import UserError
+from text.progress import count
 from text.tokenizers.table import TokenizerOptions
 
 Text = str | tuple[str, str]
@@ -108,7 +109,9 @@ def label_array(labels: Iterable, num_texts: int) -> np.ndarray:
     if values.ndim == 0:
         raise UserError(f"labels is {labels!r:.60}; pass a list of numbers")
     if len(values) != num_texts:
-        raise UserError(f"{num_texts} texts, but {len(values)} labels")
+        raise UserError(
+            f"{count(num_texts, 'text')}, but {count(len(values), 'label')}"
+        )
     if _is_numbers(values):
         return values
     wrong = next((i for i, v in enumerate(values) if not _is_numbers(np.array(v))), 0)

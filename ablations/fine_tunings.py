@@ -30,7 +30,7 @@ class Task(NamedTuple):
 
 
 _TASKS = {**glue.TASKS, **korean.TASKS}
-_OWN = ("custom", "SQuAD", "SQuAD2", "NER")
+_OWN = ("custom", "SQuAD", "SQuAD2", "NER", "UD")
 
 
 def custom(title: str, folder: str) -> Task:
@@ -72,6 +72,11 @@ def read_task(item: str) -> Task:
     if kind == "NER":
         only("train.txt"), only("dev.txt")
         return Task(kind, "tags", "run_ner.py", {"data_dir": folder}, "eval_f1")
+    if kind == "UD":
+        flags = {"data_dir": folder, "tag_column": "upos"}
+        for split in ("train", "dev"):
+            flags[f"{split}_file"] = os.path.basename(only(f"*{split}*.conllu"))
+        return Task(kind, "tags", "run_ner.py", flags, "eval_accuracy")
     if kind == "custom":
         only("train.tsv"), only("dev.tsv")
         return custom(os.path.basename(os.path.abspath(folder)), folder)

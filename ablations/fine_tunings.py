@@ -14,7 +14,7 @@ class Task(NamedTuple):
 
     Attributes:
         title: of its column.
-        kind: "classification", "spans" or "tags".
+        kind: "classification", "spans", "tags" or "choices".
         script: that fine-tunes for it.
         flags: that name its data.
         metric: of eval_results.json, what is compared.
@@ -30,7 +30,7 @@ class Task(NamedTuple):
 
 
 _TASKS = {**glue.TASKS, **korean.TASKS}
-_OWN = ("custom", "SQuAD", "SQuAD2", "NER", "UD")
+_OWN = ("custom", "SQuAD", "SQuAD2", "NER", "UD", "SWAG")
 
 
 def custom(title: str, folder: str) -> Task:
@@ -72,6 +72,10 @@ def read_task(item: str) -> Task:
     if kind == "NER":
         only("train.txt"), only("dev.txt")
         return Task(kind, "tags", "run_ner.py", {"data_dir": folder}, "eval_f1")
+    if kind == "SWAG":
+        only("train.csv"), only("val.csv")
+        flags = {"data_dir": folder}
+        return Task(kind, "choices", "run_swag.py", flags, "eval_accuracy")
     if kind == "UD":
         flags = {"data_dir": folder, "tag_column": "upos"}
         for split in ("train", "dev"):

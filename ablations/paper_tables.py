@@ -201,7 +201,6 @@ _TABLES = {
         "BERT, figure 5",
         (),
         (Row("Masked words", BERT), Row("Left to right", LEFT_TO_RIGHT)),
-        readings=(Reading(kinds=("classification",)),),
         note="The paper prints no numbers. It reports that BERT-Base gains almost 1.0 "
         "point of accuracy on MNLI between 500,000 and 1,000,000 steps, and that masked "
         f"words overtake left-to-right almost at once. {_NOT_SAID}",

@@ -195,7 +195,7 @@ def write_configs(root: str, planned: Plan) -> None:
         run_folder.write_file(path, config.to_json_string())
 
 
-def _of_model(flags, model, start, tasks, diagnostic) -> Iterator[Cell]:
+def _of_model(flags: SuiteFlags, model, start, tasks, diagnostic) -> Iterator[Cell]:
     mnli = output_of(cell_name(model, "MNLI"))
     for title, task in tasks.items():
         name = cell_name(model, title)
@@ -230,7 +230,7 @@ def _of_model(flags, model, start, tasks, diagnostic) -> Iterator[Cell]:
         yield _cell(flags, cell_name(model, "AX"), task, words, needs=needs)
 
 
-def _cell(flags, name, task, given, **attributes) -> Cell:
+def _cell(flags: SuiteFlags, name, task, given, **attributes) -> Cell:
     passed = _FLAGS[task.script]
     given = {
         **given,

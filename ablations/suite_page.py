@@ -233,8 +233,8 @@ class Results:
             wanted = {expected.task for expected in submission.FILES.values()}
             if not wanted & folders.keys():
                 continue
-            path = os.path.join(self._root, model, submission.ZIP)
-            problems = submission.write(path, folders)
+            path = os.path.join(model, submission.ZIP)
+            problems = submission.write(os.path.join(self._root, path), folders)
             lines.append(f"{path}: {'; '.join(problems) or 'complete'}")
         return lines
 

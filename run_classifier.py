@@ -24,7 +24,7 @@ import options
 from errors import UserError
 from text.files import local, tables
 from text.instances import packing
-from text.tasks import glue, korean
+from text.tasks import glue, korean, superglue
 from training.finetuning.options import PooledOptions
 
 _SAMPLES = (
@@ -35,7 +35,7 @@ _SAMPLES = (
     "one of many words " * 200,
 )
 
-_TASKS = {**glue.TASKS, **korean.TASKS}
+_TASKS = {**glue.TASKS, **korean.TASKS, **superglue.TASKS}
 _COLUMNS = "--task_name and the --*_column flags"
 _cell = functools.partial(tables.cell, flags=_COLUMNS)
 _text = functools.partial(tables.text, flags=_COLUMNS)
@@ -252,9 +252,7 @@ class Classifier(ServedTask):
     def _read(self, path, table, needs_label):
         is_unknown = self.labels.names == () and table is not self.data.train
         examples = []
-        skip = self.flags.skip_bad_lines
-        for number, values in tables.read(path, table.header, skip_bad_lines=skip):
-            where = f"{path}:{number}"
+        for where, values in self._rows(path, table):
             if table.where and _cell(values, table.where[0], where) != table.where[1]:
                 continue
             label = None
@@ -278,6 +276,22 @@ class Classifier(ServedTask):
         if not examples:
             raise UserError(f"{path}: contains no examples")
         return examples
+
+    def _rows(self, path, table):
+        """Yields rows, each with its place in the file."""
+        skip = self.flags.skip_bad_lines
+        for number, values in tables.read(path, table.header, skip_bad_lines=skip):
+            where = f"{path}:{number}"
+            if table.rows is None:
+                yield where, values
+                continue
+            try:
+                yield from ((where, row) for row in list(table.rows(values)))
+            except (LookupError, TypeError, AttributeError) as error:
+                raise UserError(
+                    f"{where}: is not a line of {self.flags.task_name} ({error!r}); check "
+                    "--task_name and --data_dir"
+                ) from error
 
     def settings(self):
         return {"labels": self.labels.names, "both_orders": self.flags.both_orders}
@@ -342,9 +356,14 @@ class Classifier(ServedTask):
     def score(self, predictions):
         gold = self._gold(predictions.examples)
         predicted = self.labels.predict(predictions.outputs["logits"])
-        return {
-            name: metrics.FUNCTIONS[name](gold, predicted) for name in self.data.scores
-        }
+        scores = {}
+        for name in self.data.scores:
+            if name in metrics.OF_GROUPS:
+                groups = [e.index.rpartition("-")[0] for e in predictions.examples]
+                scores[name] = metrics.OF_GROUPS[name](gold, predicted, groups)
+            else:
+                scores[name] = metrics.FUNCTIONS[name](gold, predicted)
+        return scores
 
     def trivial_score(self, examples):
         score = metrics.FUNCTIONS[self.metric]

@@ -115,6 +115,20 @@ def _defined(value) -> float:
     return 0.0 if math.isnan(value) else float(value)
 
 
+def exact_questions(
+    gold: np.ndarray, predicted: np.ndarray, questions: list[str]
+) -> float:
+    """The share of questions of which every answer was judged right.
+
+    Args:
+        gold, predicted: [answers]
+        questions: the question of each answer.
+    Source: arXiv:1905.00537, EM of MultiRC.
+    """
+    wrong = {q for q, g, p in zip(questions, gold, predicted, strict=True) if g != p}
+    return 1 - len(wrong) / len(set(questions))
+
+
 # By their names in tasks and eval_results.txt.
 FUNCTIONS = {
     "accuracy": accuracy,
@@ -128,6 +142,7 @@ FUNCTIONS = {
     "spearman": spearman,
     "mean_squared_error": mean_squared_error,
 }
+OF_GROUPS = {"exact_questions": exact_questions}
 
 _SHARE = re.compile(
     r"(^|_)(accuracy|agreement|precision|recall|f1|exact|rouge_w)(_(?!thresh)|$)"

@@ -1,13 +1,14 @@
 """Lists the tasks of GLUE and XNLI with their files, columns, labels and scores."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 
 class Table(NamedTuple):
     """A file and the columns to take, by name, or by number if it has no header.
 
-    In JSON, "labels.score" is the score within labels.
+    In JSON, "labels.score" is the score within labels. `rows` makes rows of these columns
+    of a line, where it is not one itself.
     """
 
     file: str
@@ -17,6 +18,7 @@ class Table(NamedTuple):
     header: bool = True
     where: tuple[str, str] | None = None  # column and value of the lines to use
     more_files: tuple[str, ...] = ()  # with the same columns
+    rows: Callable[[Mapping], Iterable[Mapping]] | None = None
 
 
 class DataSet(NamedTuple):

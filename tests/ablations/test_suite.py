@@ -137,6 +137,15 @@ def test_all_that_is_missing_is_said_at_once(folder, changes, message):
         suite.plan(given(**changes))
 
 
+def test_a_folder_of_others_is_left_alone(folder, monkeypatch):
+    monkeypatch.setattr(cells, "check_flags", lambda *_: None)
+    (folder / "out").mkdir()
+    (folder / "out" / "mine").write_text("")
+    with pytest.raises(UserError, match="did not make"):
+        run_suite.main(given())
+    assert [path.name for path in (folder / "out").iterdir()] == ["mine"]
+
+
 # --- Scores --------------------------------------------------------------------------
 
 

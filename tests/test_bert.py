@@ -14,7 +14,7 @@ import pytest
 
 import bert
 import tests
-from modeling.optimizers.adam import clip_scale
+from modeling.optimizers.clipping import clip_scale
 from modeling.optimizers.in_keras import LearningRate, Optimizer
 from modeling.optimizers.table import OptimizerSettings
 from tests import (

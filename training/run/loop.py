@@ -18,7 +18,7 @@ from training.backend import keras, tf
 from training.run import compiler, distribution, report, stops
 from training.storage import checkpoint
 from modeling import custom_gradients, fusion, layers, losses
-from modeling.optimizers import adam
+from modeling.optimizers import clipping
 from modeling.optimizers.table import OptimizerSettings
 from text.progress import clear, count
 
@@ -153,7 +153,7 @@ class Trainer:
         gradients, sums, next_state = self._gradients(batch, weights, seeds)
         gradients, sums = distribution.total((gradients, sums))
         # Differs from the release, which clips each core's gradient before adding them.
-        scale, norm = adam.clip_scale(gradients, self.settings.optimizer.clip_norm)
+        scale, norm = clipping.clip_scale(gradients, self.settings.optimizer.clip_norm)
         finite = tf.reduce_all(tf.math.is_finite(sums)) & tf.math.is_finite(norm)
         values = (gradients, step, scale, next_state)
         tf.cond(finite, lambda: self._apply(*values), lambda: None)

@@ -19,9 +19,8 @@ VOCAB = str(tests.GOLDEN / "checkpoint" / "vocab.txt")
 
 
 def run(directory, **changes):
-    given = flags(
-        directory, **{"objective": "masked_lm", "vocab_file": VOCAB} | changes
-    )
+    own = {"objective": "masked_lm", "vocab_file": VOCAB, "num_train_steps": 2}
+    given = flags(directory, **own | changes)
     run_pretraining.main(run_pretraining.Options(**given))
 
 
@@ -59,8 +58,7 @@ def trained(tmp_path_factory):
     """The folder of a run; only to be read."""
     folder = tmp_path_factory.mktemp("trained")
     with jobs.untraced():
-        does = {"do_eval": True, "max_eval_steps": 2, "do_export": True}
-        run(folder, num_train_steps=2, **does)
+        run(folder, do_eval=True, max_eval_steps=2, do_export=True)
     return folder
 
 

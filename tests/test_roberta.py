@@ -55,14 +55,15 @@ def pretrained(tmp_path_factory, records):
     """The folder of a run; only to be read."""
     folder = tmp_path_factory.mktemp("pretrained")
     with jobs.untraced():
-        pretrain(folder, records, vocab_file=VOCAB_FILE, do_eval=True, do_export=True)
+        does = {"do_eval": True, "max_eval_steps": 2, "do_export": True}
+        pretrain(folder, records, vocab_file=VOCAB_FILE, num_train_steps=2, **does)
     return folder
 
 
 @pytest.mark.slow
 def test_a_run_from_records_to_every_use_of_it(pretrained, tmp_path, capsys):
     output = str(pretrained / "output")
-    learned = checkpoint.read(f"{output}/model.ckpt-6")
+    learned = checkpoint.read(f"{output}/model.ckpt-2")
     before = make_encoder(CONFIG, seed=12345)
     same = {
         v.path for v in before.weights if np.array_equal(v.numpy(), learned[v.path])

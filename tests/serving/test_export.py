@@ -323,6 +323,7 @@ def test_warm_up_requests_are_what_the_signatures_take(exported):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_tensorflows_own_program_runs_it(exported, predictor):
     command = [
         str(pathlib.Path(sys.executable).parent / "saved_model_cli"),

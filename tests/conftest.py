@@ -32,7 +32,7 @@ gc.set_threshold(50_000, 20, 20)
 absl.logging.get_absl_handler().python_handler.setStream(sys.__stderr__)
 
 # On a busy machine, an example may take any time.
-hypothesis.settings.register_profile("default", max_examples=60, deadline=None)
+hypothesis.settings.register_profile("default", max_examples=30, deadline=None)
 hypothesis.settings.register_profile("everything", max_examples=150, deadline=None)
 
 _DURATIONS = tests.ROOT / "tests" / "durations.json"

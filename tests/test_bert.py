@@ -371,9 +371,7 @@ def _asked_and_answered(folder, inputs, names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "script", tiers.cases(RUNS, ["run_classifier.py"])
-)
+@pytest.mark.parametrize("script", tiers.cases(RUNS, ["run_classifier.py"]))
 def test_a_run_without_an_export_answers(tmp_path, untraced, capsys, script):
     write, run, names = RUNS[script]
     write(tmp_path)

@@ -81,9 +81,7 @@ def finished(line: list[str], **given) -> subprocess.CompletedProcess:
     return process
 
 
-def run(
-    command, *, capture_output, text, in_a_server
-) -> subprocess.CompletedProcess:
+def run(command, *, capture_output, text, in_a_server) -> subprocess.CompletedProcess:
     """As `subprocess.run`, where serving/export.py checks an export.
 
     Args:

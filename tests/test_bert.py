@@ -377,14 +377,25 @@ def test_fit_on_replicas_equals_one_device(tmp_path):
     fit_in_keras(tmp_path, part="replicas")
 
 
+# By XLA, the page's two trainings would take as long as all the rest of it.
+_UNCOMPILED = """
+from keras.src.trainers import trainer
+trainer.model_supports_jit = lambda model: False
+"""
+
+
 @pytest.mark.slow
-def test_every_block_of_the_page_runs(tmp_path):
+def test_every_block_of_the_page_runs(tmp_path, request):
     """In a process of its own: `fit` takes gigabytes where thousands of functions are."""
     shutil.copytree(MODEL, tmp_path / "uncased_L-2_H-128_A-2")
     lines = ["text,label", *["It is good.,good", "It is bad.,bad"] * 16]
     (tmp_path / "reviews.csv").write_text("\n".join(lines) + "\n")
     program = "\n".join(test_docs.blocks("python.md", "python"))
-    done = jobs.finished([sys.executable, "-c", program], cwd=tmp_path)
+    if not request.config.getoption("everything"):
+        program = _UNCOMPILED + program
+    (tmp_path / "page.py").write_text(program)
+    line = [sys.executable, str(tmp_path / "page.py")]
+    done = forked.finished(line, cwd=tmp_path)
     assert "(2, 32, 64) (2, 64)" in done.stdout, done.stderr
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "trained" / "bert_config.json").exists()
@@ -443,9 +454,7 @@ def _asked_and_answered(folder, inputs, names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "script", tiers.cases(RUNS, ["run_classifier.py"])
-)
+@pytest.mark.parametrize("script", tiers.cases(RUNS, ["run_classifier.py"]))
 def test_a_run_without_an_export_answers(tmp_path, untraced, capsys, script):
     write, run, names = RUNS[script]
     write(tmp_path)

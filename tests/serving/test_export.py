@@ -62,6 +62,7 @@ def run(folder, **changes):
         "max_seq_length": 32,
         "num_train_epochs": [2.0],
         "learning_rate": [1e-2],
+        "predict_batch_size": 100,
         "do_train": True,
     }
     jobs.run(run_classifier, jobs.flags(folder, **own | changes))

@@ -268,6 +268,7 @@ def golden_batches():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compile", [None, compiler.compiled], ids=["plain", "fused"])
 def test_twenty_updates_equal_the_release(compile):
     directory = GOLDEN / "checkpoint"

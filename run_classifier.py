@@ -25,6 +25,7 @@ from errors import UserError
 from text.files import local, tables
 from text.instances import packing
 from text.tasks import glue, korean
+from training.finetuning.label_options import LabelOptions
 from training.finetuning.options import PooledOptions
 
 _SAMPLES = (
@@ -52,7 +53,7 @@ _custom_field = functools.partial(options.field, only_for={"task_name": "custom"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(PooledOptions):
+class Options(LabelOptions, PooledOptions):
     data_dir: str = options.field(help="Folder of the task's files.")
     task_name: str = options.field(
         help=f"One of {', '.join(_TASKS)}, xnli (any case), or custom: your own files."
@@ -130,6 +131,13 @@ class Options(PooledOptions):
             raise UserError(
                 "--label_names: this task predicts a number, not labels; remove it"
             )
+        if self.data_set.labels is None and self.label_loss_flags:
+            raise UserError(
+                f"{self.label_loss_flags[0]}: this task predicts a number, not labels; "
+                "remove it"
+            )
+        if self.data_set.labels:
+            self.check_class_weights(self.data_set.labels)
         tables.check_different(self, "text_a_column", "text_b_column", "label_column")
         if not self.label_separator:
             raise UserError("--label_separator: must not be empty")
@@ -181,6 +189,7 @@ if __name__ == "__main__":
 from training import metrics
 from training.run import checks
 from training.storage import run_folder
+from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import packing_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
@@ -214,6 +223,7 @@ class Classifier(ServedTask):
         several = flags.is_custom and flags.label_kind == "several"
         separator = flags.label_separator if several else None
         self.labels = labels.make(self.data, separator)
+        self.training_labels = None  # as `Labels.encode` returns them
         self.has_classes = self.labels.names is not None
         self.form = self.labels.form
         self.metric = self.data.scores[0]
@@ -244,6 +254,10 @@ class Classifier(ServedTask):
         if self.labels.names == ():
             path = os.path.join(flags.data_dir, table.file)
             self.labels.learn([e.label for e in examples if e.label is not None], path)
+        if flags.label_loss_flags:
+            self.training_labels = self._gold(
+                [e for e in examples if e.label is not None]
+            )
         if not flags.label_names:
             state = run_folder.text_settings(flags.output_dir)[1]
             learned_labels.keep_names(self.labels, state)
@@ -332,7 +346,9 @@ class Classifier(ServedTask):
         yield Row(ids, segments, fields)
 
     def objective(self):
-        return self.labels.objective()
+        objective, flags = self.labels.objective(), self.flags
+        loss = flags.label_loss(self.labels.names, self.training_labels)
+        return WithLabelLoss(objective, **loss) if loss else objective
 
     def _gold(self, examples):
         return self.labels.encode([example.label for example in examples])

@@ -232,10 +232,8 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
         Raises:
             UserError: it makes a network that cannot have any.
         """
-        from modeling.objectives.tasks import TaskObjective
-
         if self.lstm:
-            if not isinstance(objective, TaskObjective):
+            if not hasattr(objective, "with_layers"):
                 raise UserError(
                     f"--lstm_layers: {type(objective).__name__} makes its own network, "
                     "without BiLSTM layers; remove the flag"

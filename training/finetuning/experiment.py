@@ -14,6 +14,7 @@ from training.run import checks, distribution, loop, report
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.distillation.distilled import Agreement
+from modeling.objectives.frozen_layers import FrozenLayers
 from modeling.objectives.with_language_model import WithLanguageModel
 from serving import export_folder
 from text.progress import Progress, count
@@ -172,6 +173,8 @@ class Experiment:
         objective = flags.with_lstm(self.task.objective())
         if flags.lm_loss_weight:
             objective = WithLanguageModel(objective, flags.lm_loss_weight)
+        if flags.do_train and flags.freeze_layers is not None:
+            objective = FrozenLayers(objective, flags.freeze_layers)
         checks.check_objective(flags, objective, self.config, flags.bert_config_file)
         if self.teacher:
             objective = self.teacher.distilled(objective)

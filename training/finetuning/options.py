@@ -64,6 +64,15 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
         at_most=1,
     )
 
+    freeze_layers: int | None = options.field(
+        None,
+        help="Train neither the embeddings nor this many layers above them; 0 freezes the "
+        "embeddings alone. Saves time and memory.",
+        at_least=0,
+        identity=True,
+        only_for={"features": options.ABSENT},
+    )
+
     log_every_steps: int = options.field(50, help="Updates between reports.")
     num_trials: int = options.field(
         1,
@@ -153,6 +162,15 @@ class FineTuningOptions(TokenizerOptions, DistillationOptions, RunOptions):
         if self.features and self.do_train and not self.init_checkpoint:
             raise UserError(
                 f"--features={self.features}: a frozen encoder needs --init_checkpoint"
+            )
+        if (
+            self.freeze_layers is not None
+            and self.do_train
+            and not self.init_checkpoint
+        ):
+            raise UserError(
+                f"--freeze_layers={self.freeze_layers}: frozen layers need "
+                "--init_checkpoint"
             )
         no_training_set = getattr(self, "train_file", None) == ""
         if self.do_train and no_training_set and not self.unlabeled_file:

@@ -208,7 +208,10 @@ class Trainer:
     @_as_written
     def _micro_batch(self, batch, weights, seed):
         with fusion.compiled_by(self._compiler), custom_gradients.written_out():
-            with tf.GradientTape() as tape:
+            trained = [v.value for v in self.model.trainable_variables]
+            # Of others, such as frozen layers, nothing is recorded, kept or computed.
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(trained)
                 dropouts = layers.Dropouts(seed, self.settings.recompute)
                 outputs = self.model(batch, dropouts=dropouts)
                 pairs = self.objective.losses(batch, outputs)
@@ -218,7 +221,7 @@ class Trainer:
                 )
             gradients = tape.gradient(
                 loss,
-                [v.value for v in self.model.trainable_variables],
+                trained,
                 unconnected_gradients=tf.UnconnectedGradients.ZERO,
             )
             sums = _sums(self.objective, pairs, batch, outputs)
@@ -316,11 +319,13 @@ class Trainer:
 
     # --- The run ---------------------------------------------------------------------
 
-    def restore(self, directory: str) -> int | None:
+    def restore(self, directory: str, weights_only: bool = False) -> int | None:
         """Restores the newest intact checkpoint of a run, if there is one.
 
         Also reads a directory of the 2018 release: weights, slots and global_step.
 
+        Args:
+            weights_only: nothing will be trained, so the optimizer may be another one.
         Returns:
             The number of updates done, or None if there is no checkpoint.
         Raises:
@@ -330,8 +335,9 @@ class Trainer:
         if found is None:
             return None
         prefix, tensors = found
-        checkpoint.check_complete(prefix, self.variables, tensors)
-        for name, variable in self.variables.items():
+        variables = self.weights if weights_only else self.variables
+        checkpoint.check_complete(prefix, variables, tensors)
+        for name, variable in variables.items():
             variable.assign(tensors[name])
         self.progress = _Progress(
             step=int(tensors[_STEP]),

@@ -23,7 +23,7 @@ import command_line
 import options
 from errors import UserError
 from text.files import local, tables
-from text.instances import packing
+from text.instances import packing, text_windows
 from text.tasks import glue, korean
 from training.finetuning.label_options import LabelOptions
 from training.finetuning.options import PooledOptions
@@ -98,6 +98,23 @@ class Options(LabelOptions, PooledOptions):
         "similarity with a GPT, which reads from left to right.",
         only_for={"distill_from": options.ABSENT},
     )
+    doc_stride: int | None = options.field(
+        None,
+        help="Read a text that is longer than --max_seq_length in windows, this many "
+        "tokens from the start of one to the next, instead of cutting it. Training takes "
+        "each for an example with the label of its text; answers to a text are pooled.",
+        at_least=1,
+        identity=True,
+        only_for={"distill_from": options.ABSENT},
+    )
+    window_pooling: str = options.field(
+        "mean",
+        choices=text_windows.POOLINGS,
+        help="What the logits of a text are: the mean over its windows, the highest of "
+        "each label, or those of the first window, the only one that is then read.",
+        identity=True,
+        only_for={"doc_stride": options.GIVEN},
+    )
     label_separator: str = options.field(
         ",",
         help="custom: separator between the labels of a text.",
@@ -145,6 +162,8 @@ class Options(LabelOptions, PooledOptions):
             raise UserError(
                 f"--max_seq_length={self.max_seq_length}: must be at least 3"
             )
+        if self.doc_stride:
+            self._check_windows()
         if self.both_orders and not self.data_set.has_pairs:
             raise UserError("--both_orders is for pairs of texts; remove it")
         if self.is_custom and self.do_predict:
@@ -153,6 +172,23 @@ class Options(LabelOptions, PooledOptions):
                 [os.path.join(self.output_dir, name) for name in _WRITTEN],
                 [os.path.join(self.data_dir, name) for name in names],
             )
+
+    def _check_windows(self):
+        if self.data_set.has_pairs:
+            raise UserError(
+                "--doc_stride is for single texts, and this task has pairs; remove it"
+            )
+        if self.doc_stride >= self.window_length:
+            raise UserError(
+                f"--doc_stride={self.doc_stride}: must be below {self.window_length}, the "
+                f"tokens of a window: --max_seq_length={self.max_seq_length} without "
+                "[CLS] and [SEP]"
+            )
+
+    @property
+    def window_length(self) -> int:
+        """The most tokens of a single text in a row."""
+        return self.max_seq_length - 2
 
     @property
     def data_set(self) -> glue.DataSet:
@@ -190,7 +226,7 @@ from training import metrics
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives.label_loss import WithLabelLoss
-from text.graphs import packing_graph
+from text.graphs import packing_graph, windows_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
 from training.finetuning import finetune, labels, learned_labels
@@ -294,11 +330,20 @@ class Classifier(ServedTask):
         return examples
 
     def settings(self):
-        return {"labels": self.labels.names, "both_orders": self.flags.both_orders}
+        both = {"both_orders": self.flags.both_orders}
+        return {"labels": self.labels.names, **both, **self._windows}
 
     def state(self):
         both = {"both_orders": True} if self.flags.both_orders else {}
-        return learned_labels.noted(self.labels) | both
+        return learned_labels.noted(self.labels) | both | self._windows
+
+    @property
+    def _windows(self):
+        """How long texts are read; {} if they are cut."""
+        flags = self.flags
+        if not flags.doc_stride:
+            return {}
+        return {name: getattr(flags, name) for name in ("doc_stride", "window_pooling")}
 
     def restore(self, state):
         if state.keys().isdisjoint(("labels", "label_names")):
@@ -307,6 +352,11 @@ class Classifier(ServedTask):
             flag = str(not self.flags.both_orders).lower()
             raise UserError(
                 f"the model was trained otherwise; pass --both_orders={flag}"
+            )
+        if state.get("doc_stride") and not self.flags.doc_stride:
+            raise UserError(
+                "the model was trained on windows of long texts; pass "
+                f"--doc_stride={state['doc_stride']}"
             )
         learned_labels.take_up(
             self.labels, state, self.flags.is_custom, bool(self.flags.label_names)
@@ -324,16 +374,6 @@ class Classifier(ServedTask):
         return dataclasses.replace(layout, num_choices=2 * self.flags.both_orders)
 
     def featurize(self, example, split):
-        encode = self.tokenizer.encode
-        text_b = None if example.text_b is None else encode(example.text_b)
-        pack = packing.both_orders if self.flags.both_orders else packing.pack
-        ids, segments, was_cut = pack(
-            self.tokenizer.vocabulary,
-            encode(example.text_a),
-            text_b,
-            self.flags.max_seq_length,
-        )
-        self.counts["were cut to --max_seq_length"] += was_cut
         self.counts["are empty"] += not (example.text_a.strip() or example.text_b)
         if split == "train" and example.label is None:
             self.counts["have no label"] += 1
@@ -343,7 +383,26 @@ class Classifier(ServedTask):
                 self.counts[f"labelled {name}"] += 1
         gold = np.zeros(1) if example.label is None else self._gold([example])
         fields = {self.labels.field_name: gold[0], "is_real_example": 1}
-        yield Row(ids, segments, fields)
+        for ids, segments in self._sequences(example, split):
+            yield Row(ids, segments, fields)
+
+    def _sequences(self, example, split):
+        """The ids and segments of each row: one, or one for each window."""
+        flags, vocabulary = self.flags, self.tokenizer.vocabulary
+        text_a, text_b = (
+            None if text is None else self.tokenizer.encode(text)
+            for text in (example.text_a, example.text_b)
+        )
+        if flags.doc_stride:
+            parts = text_windows.windows(text_a, flags.window_length, flags.doc_stride)
+            self.counts["are read in several windows"] += len(parts) > 1
+            if split != "train" and flags.window_pooling == "first":
+                parts = parts[:1]
+            return [packing.join(vocabulary, part) for part in parts]
+        pack = packing.both_orders if flags.both_orders else packing.pack
+        ids, segments, was_cut = pack(vocabulary, text_a, text_b, flags.max_seq_length)
+        self.counts["were cut to --max_seq_length"] += was_cut
+        return [(ids, segments)]
 
     def objective(self):
         objective, flags = self.labels.objective(), self.flags
@@ -355,9 +414,17 @@ class Classifier(ServedTask):
 
     # --- Numbers ---------------------------------------------------------------------
 
+    def _logits(self, predictions):
+        """float32 [examples, outputs]"""
+        logits = predictions.outputs["logits"]
+        if not self.flags.doc_stride:
+            return logits
+        pooling = self.flags.window_pooling
+        return text_windows.pooled(logits, predictions.example_numbers, pooling)
+
     def score(self, predictions):
         gold = self._gold(predictions.examples)
-        predicted = self.labels.predict(predictions.outputs["logits"])
+        predicted = self.labels.predict(self._logits(predictions))
         return {
             name: metrics.FUNCTIONS[name](gold, predicted) for name in self.data.scores
         }
@@ -384,12 +451,12 @@ class Classifier(ServedTask):
     # --- Answers ---------------------------------------------------------------------
 
     def answers(self, predictions):
-        return self.labels.shown.answers(predictions.outputs["logits"])
+        return self.labels.shown.answers(self._logits(predictions))
 
     def write_predictions(self, predictions, directory):
         examples = predictions.examples
         # What the files of the data set call the labels, as in the release.
-        answers = self.labels.answers(predictions.outputs["logits"])
+        answers = self.labels.answers(self._logits(predictions))
         split = predictions.split
         ending = "" if split == self.test_sets[0] else f"_{split}"
         contents = {
@@ -432,12 +499,27 @@ class Classifier(ServedTask):
 
     def serve(self, tokenizer, predict, **texts):
         ids = [tokenizer.encode(texts[name]) for name in self.inputs]
+        flags = self.flags
+        if flags.doc_stride:
+            logits = self._serve_windows(tokenizer, predict, *ids)
+            return self.labels.shown.serve(logits)
         text_a, text_b = ids if len(ids) == 2 else (*ids, None)
-        kind = "both_orders" if self.flags.both_orders else "pack"
+        kind = "both_orders" if flags.both_orders else "pack"
         pack = getattr(packing_graph, kind)
-        batch = pack(tokenizer, text_a, text_b, self.flags.max_seq_length)
+        batch = pack(tokenizer, text_a, text_b, flags.max_seq_length)
         logits = run_in_chunks(predict, batch)["logits"]
         return self.labels.shown.serve(logits)
+
+    def _serve_windows(self, tokenizer, predict, ids):
+        flags = self.flags
+        pooling = flags.window_pooling
+        most = 1 if pooling == "first" else None
+        windows, texts = windows_graph.windows(
+            ids, flags.window_length, flags.doc_stride, most
+        )
+        batch = packing_graph.pack(tokenizer, windows, None, flags.max_seq_length)
+        logits = run_in_chunks(predict, batch)["logits"]
+        return windows_graph.pooled(logits, texts, ids.nrows(), pooling)
 
 
 def _json_line(example, answer):

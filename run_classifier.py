@@ -115,6 +115,24 @@ class Options(LabelOptions, PooledOptions):
         identity=True,
         only_for={"doc_stride": options.GIVEN},
     )
+    calibrate: bool = options.field(
+        False,
+        help="Fit a temperature to the dev set, by which logits are divided for the "
+        "probabilities in all files and in the export; report the expected calibration "
+        "error without it and with it.",
+        only_for={"do_eval": options.GIVEN},
+    )
+    label_thresholds: bool = options.field(
+        False,
+        help="custom: for each label that a text may have, choose the probability above "
+        "which it has it by the F1 of the dev set.",
+        identity=True,
+        only_for={
+            "do_eval": options.GIVEN,
+            "task_name": "custom",
+            "label_kind": "several",
+        },
+    )
     label_separator: str = options.field(
         ",",
         help="custom: separator between the labels of a text.",
@@ -148,10 +166,10 @@ class Options(LabelOptions, PooledOptions):
             raise UserError(
                 "--label_names: this task predicts a number, not labels; remove it"
             )
-        if self.data_set.labels is None and self.label_loss_flags:
+        of_labels = self.label_loss_flags + ["--calibrate"] * self.calibrate
+        if self.data_set.labels is None and of_labels:
             raise UserError(
-                f"{self.label_loss_flags[0]}: this task predicts a number, not labels; "
-                "remove it"
+                f"{of_labels[0]}: this task predicts a number, not labels; remove it"
             )
         if self.data_set.labels:
             self.check_class_weights(self.data_set.labels)
@@ -229,7 +247,7 @@ from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import packing_graph, windows_graph
 from text.graphs.row_chunks import run_in_chunks
 from text.records.rows import Field, Row
-from training.finetuning import finetune, labels, learned_labels
+from training.finetuning import calibration, finetune, labels, learned_labels
 from training.finetuning.task import Judgement, ServedTask
 
 # === Reading =========================================================================
@@ -423,11 +441,17 @@ class Classifier(ServedTask):
         return text_windows.pooled(logits, predictions.example_numbers, pooling)
 
     def score(self, predictions):
-        gold = self._gold(predictions.examples)
-        predicted = self.labels.predict(self._logits(predictions))
-        return {
+        flags = self.flags
+        gold, logits = self._gold(predictions.examples), self._logits(predictions)
+        fits = {"temperature": flags.calibrate, "cuts": flags.label_thresholds}
+        if predictions.split == self.eval_sets[0] and any(fits.values()):
+            # The next answers are calibrated, too.
+            self.labels.calibration = calibration.fitted(gold, logits, **fits)
+        predicted = self.labels.predict(logits)
+        scores = {
             name: metrics.FUNCTIONS[name](gold, predicted) for name in self.data.scores
         }
+        return scores | self.labels.calibration.scores(gold, logits, self.labels.names)
 
     def trivial_score(self, examples):
         score = metrics.FUNCTIONS[self.metric]
@@ -484,6 +508,7 @@ class Classifier(ServedTask):
         texts = [name for name in (table.text_a, table.text_b) if name is not None]
         return {
             **super().description(),
+            **self.labels.calibration.description(),
             "columns": dict(zip(self.inputs, texts, strict=True)),
         }
 

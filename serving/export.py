@@ -100,12 +100,12 @@ class Product:
     formats: Sequence[str] = ()
 
 
-def make_model(make: Callable, weights: Mapping[str, keras.Variable]):
-    """A new network on the CPU with the weights of another, matched by path."""
+def make_model(make: Callable, weights: Mapping[str, keras.Variable | np.ndarray]):
+    """A new network on the CPU with these weights, matched by path."""
     with tf.device("CPU"):
         model = make()
         for variable in model.weights:
-            variable.assign(weights[variable.path].numpy())
+            variable.assign(keras.ops.convert_to_numpy(weights[variable.path]))
     return model
 
 

@@ -12,7 +12,7 @@ The loop knows no task, only the contract in modeling/objectives/objective.py.
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from training.backend import keras, tf
 from training.run import compiler, distribution, report, stops
@@ -83,6 +83,8 @@ class Trainer:
         objective: what to learn.
         settings: the run's numbers.
         steps: (batch, seed) -> batch, before anything else sees it, such as masks.
+        borrowed: network -> the names of its weights that are not trained and belong to
+            another checkpoint, so that those of this run leave them out.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Trainer:
         objective,
         settings: Settings,
         steps: Sequence[Callable] = (),
+        borrowed: Callable[..., Collection[str]] = lambda model: (),
     ):
         self.strategy = strategy
         self.objective, self._steps = objective, tuple(steps)
@@ -104,7 +107,9 @@ class Trainer:
         # Not its variables, which also include seeds of layers that draw no numbers.
         self.weights = {v.path: v for v in self.model.weights}
         others = (*self.optimizer.variables, *self.row_state.values())
-        self.variables = self.weights | {v.path: v for v in others}
+        lent = borrowed(self.model)
+        self.saved_weights = {k: v for k, v in self.weights.items() if k not in lent}
+        self.variables = self.saved_weights | {v.path: v for v in others}
         self.progress = _Progress()
         self._compiler = compiler.for_model(self.model, strategy)
         # XLA compiles the expensive part; communication between replicas stays outside.

@@ -1,6 +1,6 @@
 """LoRA: a frozen encoder, and a small product of two matrices to add to each kernel."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import keras
 
@@ -27,13 +27,22 @@ class LowRank(Wrapped):
         rank: of the product.
         alpha: its factor, times the rank.
         targets: how the paths of the dense layers end, such as "query" or "output/dense".
+        base: the names of weights that are known; others of the encoder, such as a pooler
+            that a checkpoint lacks, are trained. By default, all are known.
     Source: arXiv:2106.09685; `enable_lora` of Keras 3.
     """
 
     def __init__(
-        self, task: Objective, *, rank: int, alpha: float, targets: Sequence[str]
+        self,
+        task: Objective,
+        *,
+        rank: int,
+        alpha: float,
+        targets: Sequence[str],
+        base: Collection[str] | None = None,
     ):
         super().__init__(task)
+        self._base = base
         self._rank, self._alpha, self._targets = rank, alpha, tuple(targets)
 
     def check(self, config: EncoderConfig) -> None:
@@ -58,7 +67,8 @@ class LowRank(Wrapped):
     def network(self, config, *, seed=0, dtype="float32") -> Network:
         made = self.inner.network(config, seed=seed, dtype=dtype)
         for variable in made.encoder.weights:
-            variable.trainable = False
+            if self._base is None or variable.path in self._base:
+                variable.trainable = False
         seeds = layers.weight_initializers(1.0, f"low rank {seed}")
         for dense in _dense(made.encoder):
             if _ends(dense.path, self._targets):

@@ -184,6 +184,7 @@ class Experiment:
                 rank=flags.lora_rank,
                 alpha=flags.low_rank_alpha,
                 targets=flags.lora_targets,
+                base=checkpoint.shapes_of(checkpoint.resolve(flags.init_checkpoint)),
             )
         checks.check_objective(flags, objective, self.config, flags.bert_config_file)
         if self.teacher:

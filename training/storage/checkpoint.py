@@ -26,7 +26,7 @@ from training.storage import adapters, lease, run_folder
 from errors import UserError
 from modeling.architectures import config
 from text.files import anywhere, hub, local
-from training.interchange import bilm, hugging_face, networks, table
+from training.interchange import bilm, hugging_face, networks, peft, table
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
 _DAMAGE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
@@ -57,7 +57,7 @@ def resolve(path: str) -> str:
     path = hub.local(path, "weights")
     if tf.io.gfile.isdir(path):
         return _resolve_directory(path)
-    if _other(path):
+    if _other(path) or peft.is_weights(path):
         if not tf.io.gfile.exists(path):
             raise UserError(f"{path}: no such file")
         return path
@@ -101,7 +101,7 @@ def _resolve_directory(directory: str) -> str:
         for name in sorted(tf.io.gfile.listdir(directory))
         if name.endswith(".index") and not local.is_own(name)
     ]
-    for format in () if found else _OTHERS:
+    for format in () if found else (*_OTHERS, peft):
         if weights := format.find(directory):
             return weights
     if len(found) == 1:
@@ -128,16 +128,23 @@ def read(prefix: str, names: Iterable[str] | None = None) -> dict[str, np.ndarra
     """
     if format := _other(prefix):
         return format.read(prefix, names)
-    stored = shapes_of_stored(prefix)
-    is_there = names is not None and stored.keys() >= set(names)
-    if adapters.are_in(stored) and not is_there:
-        model = _with_base(prefix)
-        return {n: model[n] for n in (sorted(model) if names is None else names)}
-    return read_stored(prefix, names)
+    if not peft.is_weights(prefix):
+        stored = shapes_of_stored(prefix)
+        is_there = names is not None and stored.keys() >= set(names)
+        if is_there or not adapters.are_in(stored):
+            return read_stored(prefix, names)
+    model = _with_base(prefix)
+    return {n: model[n] for n in (sorted(model) if names is None else names)}
 
 
 def _with_base(prefix):
     """The model that adapters make with their base."""
+    if peft.is_weights(prefix):
+        place, alpha, tensors = peft.read(prefix)
+        scope = next(name for name in tensors if adapters.are_in([name])).partition(
+            "/"
+        )[0]
+        return adapters.merged(base_weights(place, (f"{scope}/",)), tensors, alpha)
     folder = folder_of(prefix)
     note = adapters.read_note(folder)
     base = base_weights(note.base, tuple(note.scope))
@@ -182,9 +189,10 @@ def shapes_of(prefix: str) -> dict[str, tuple[int, ...]]:
     """The shapes of the tensors at what `resolve` returned, by name; see `read`."""
     if format := _other(prefix):
         return format.shapes(prefix)
-    stored = shapes_of_stored(prefix)
-    if not adapters.are_in(stored):
-        return stored
+    if not peft.is_weights(prefix):
+        stored = shapes_of_stored(prefix)
+        if not adapters.are_in(stored):
+            return stored
     return {name: value.shape for name, value in _with_base(prefix).items()}
 
 

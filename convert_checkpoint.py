@@ -58,8 +58,8 @@ class Options(TokenizerOptions):
         "release",
         choices=("release", "hugging_face", "peft"),
         help=f"What to write: {_BUNDLE}.* with bert_config.json, {layouts.WEIGHTS} with "
-        "config.json, or the adapters of --lora_rank alone, as Hugging Face's peft reads "
-        "them. In the others, adapters are merged.",
+        "config.json, or the low-rank adapters of a run alone, which Hugging Face's peft "
+        "reads. In the others, adapters are merged.",
     )
     push_to: str | None = options.field(
         None,

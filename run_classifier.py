@@ -119,8 +119,7 @@ class Options(LabelOptions, PooledOptions):
         False,
         help="Fit a temperature to the dev set, by which logits are divided for the "
         "probabilities in all files and in the export; report the expected calibration "
-        "error without it and with it.",
-        only_for={"do_eval": options.GIVEN},
+        "error without it and with it. Without --do_eval, that of the last evaluation.",
     )
     label_thresholds: bool = options.field(
         False,
@@ -128,7 +127,6 @@ class Options(LabelOptions, PooledOptions):
         "which it has it by the F1 of the dev set.",
         identity=True,
         only_for={
-            "do_eval": options.GIVEN,
             "task_name": "custom",
             "label_kind": "several",
         },
@@ -166,6 +164,11 @@ class Options(LabelOptions, PooledOptions):
             raise UserError(
                 "--label_names: this task predicts a number, not labels; remove it"
             )
+        for name in ("calibrate", "label_thresholds"):
+            if getattr(self, name) and self.do_train and not self.do_eval:
+                raise UserError(
+                    f"--{name} has no effect without --do_eval; add it, or remove --{name}"
+                )
         of_labels = self.label_loss_flags + ["--calibrate"] * self.calibrate
         if self.data_set.labels is None and of_labels:
             raise UserError(
@@ -379,6 +382,16 @@ class Classifier(ServedTask):
         learned_labels.take_up(
             self.labels, state, self.flags.is_custom, bool(self.flags.label_names)
         )
+        if any(self._fits.values()) and not self.flags.do_eval:
+            folder = self.flags.output_dir
+            known = calibration.recalled(folder, self.labels.names, **self._fits)
+            self.labels.calibration = known
+
+    @property
+    def _fits(self):
+        """What evaluations fit."""
+        flags = self.flags
+        return {"temperature": flags.calibrate, "cuts": flags.label_thresholds}
 
     # --- Rows ------------------------------------------------------------------------
 
@@ -441,12 +454,10 @@ class Classifier(ServedTask):
         return text_windows.pooled(logits, predictions.example_numbers, pooling)
 
     def score(self, predictions):
-        flags = self.flags
         gold, logits = self._gold(predictions.examples), self._logits(predictions)
-        fits = {"temperature": flags.calibrate, "cuts": flags.label_thresholds}
-        if predictions.split == self.eval_sets[0] and any(fits.values()):
+        if predictions.split == self.eval_sets[0] and any(self._fits.values()):
             # The next answers are calibrated, too.
-            self.labels.calibration = calibration.fitted(gold, logits, **fits)
+            self.labels.calibration = calibration.fitted(gold, logits, **self._fits)
         predicted = self.labels.predict(logits)
         scores = {
             name: metrics.FUNCTIONS[name](gold, predicted) for name in self.data.scores

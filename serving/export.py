@@ -105,7 +105,9 @@ def make_model(make: Callable, weights: Mapping[str, keras.Variable | np.ndarray
     with tf.device("CPU"):
         model = make()
         for variable in model.weights:
-            variable.assign(keras.ops.convert_to_numpy(weights[variable.path]))
+            value = weights[variable.path]
+            is_array = isinstance(value, np.ndarray)
+            variable.assign(value if is_array else value.numpy())
     return model
 
 

@@ -1,10 +1,12 @@
 """--calibrate and --label_thresholds: in results, answers and exports alike."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 
+import bert
 from training import metrics
 from errors import UserError
 from serving.predictor import Predictor
@@ -50,6 +52,11 @@ def test_a_temperature_is_in_results_answers_and_the_export(folder):
         expected = metrics.softmax(odds)
         assert list(other["probabilities"].values()) == pytest.approx(expected)
     assert check_export(folder, known)["temperature"] == temperature
+    # A later export takes what was fitted, without the dev set.
+    shutil.rmtree(folder / "output" / "export")
+    (folder / "dev.tsv").unlink()
+    classifier.run(folder, "custom", **files, calibrate=True, do_export=True)
+    check_export(folder, known)
     lines = (folder / "output" / "eval_results.txt").read_text()
     assert "eval_ece = " in lines and "eval_ece_calibrated = " in lines
 
@@ -69,6 +76,19 @@ def test_labels_have_thresholds_of_their_own(folder):
         assert answer["predicted"] == expected
     description = check_export(folder, known)
     assert description["thresholds"] == list(thresholds.values())
+    # Python answers alike, from the checkpoint.
+    shutil.rmtree(folder / "output" / "export")
+    task = bert.load_task(str(folder / "output"))
+    for answer, other in zip(
+        task.predict([e["text"] for e in known]), known, strict=True
+    ):
+        assert answer["predicted"] == other["predicted"]
+        assert answer["probabilities"] == pytest.approx(
+            other["probabilities"], abs=1e-5
+        )
+    (folder / "output" / "eval_results.json").unlink()
+    with pytest.raises(UserError, match="has no eval_temperature; pass --do_eval"):
+        bert.load_task(str(folder / "output"))
     with pytest.raises(UserError, match="label_thresholds was True and is now False"):
         classifier.run(folder, "custom", **flags | {"label_thresholds": False})
 
@@ -76,7 +96,10 @@ def test_labels_have_thresholds_of_their_own(folder):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"calibrate": True}, "--calibrate has no effect without --do_eval"),
+        (
+            {"calibrate": True, "do_eval": False},
+            "--calibrate has no effect without --do_eval",
+        ),
         (
             {"calibrate": True, "do_eval": True, "label_kind": "number"},
             "--calibrate: this task predicts a number",

@@ -4,12 +4,16 @@ A temperature divides all logits (arXiv:1706.04599): it changes how sure a model
 what it chooses. For texts with several labels, each label has a threshold of its own.
 """
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from training import metrics
+from training.storage import run_folder
+from errors import UserError
+from text.files import anywhere
 
 _BINS = 15
 _SHARPEST = 20.0  # the range of 1 / temperature: a dev set without mistakes has no end
@@ -68,6 +72,34 @@ def fitted(
         fitted_temperature(gold, logits) if temperature else None,
         best_cuts(gold, logits) if cuts else None,
     )
+
+
+def recalled(
+    folder: str, names: Sequence[str], *, temperature: bool, cuts: bool
+) -> Calibration:
+    """What an earlier evaluation of a run fitted.
+
+    Args:
+        folder: the run's, with its eval_results.json.
+        names: of the labels.
+    Raises:
+        UserError: nothing was fitted.
+    """
+    path = os.path.join(folder, run_folder.RESULTS_JSON)
+    results = anywhere.read_json(path)
+    known = {k: v for k, v in dict(results or {}).items() if isinstance(v, float)}
+    needed = ["eval_temperature"] * temperature
+    needed += [f"eval_threshold_{name}" for name in names] * cuts
+    if missing := [name for name in needed if name not in known]:
+        raise UserError(
+            f"{path}: has no {missing[0]}; pass --do_eval, which fits it to the dev set"
+        )
+    found = known["eval_temperature"] if temperature else None
+    if not cuts:
+        return Calibration(found)
+    odds = np.clip([known[name] for name in needed[-len(names) :]], 1e-300, 1 - 1e-16)
+    logits = np.log(odds / (1 - odds)) * (found or 1.0)
+    return Calibration(found, tuple(logits.tolist()))
 
 
 def expected_calibration_error(gold: np.ndarray, logits: np.ndarray) -> float:

@@ -35,6 +35,13 @@ _USUAL = {
     "layer_replication": (None,),
     "trainable_token_indices": (None,),
 }
+_WRITTEN = {
+    "peft_type": "LORA",
+    "lora_dropout": 0.0,
+    "bias": "none",
+    "fan_in_fan_out": False,
+    "inference_mode": True,
+}
 _TASKS = {"classification": "SEQ_CLS", "tagging": "TOKEN_CLS"}
 _SPAN_HEAD = "cls/squad/output_weights"
 
@@ -167,20 +174,15 @@ def write(
             whole.add(module.split(".")[1 if module.count(".") > 1 else 0])
     (rank,) = ranks
     said = {
-        "peft_type": "LORA",
         "base_model_name_or_path": base.removeprefix(hub.PREFIX),
         "task_type": "QUESTION_ANS" if _SPAN_HEAD in tensors else _TASKS[head],
         "r": int(rank),
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
-        "lora_dropout": 0.0,
-        "bias": "none",
-        "fan_in_fan_out": False,
-        "inference_mode": True,
         "target_modules": sorted(targets),
         "modules_to_save": sorted(whole) or None,
     }
     content = safetensors.numpy.save(theirs, {"format": "pt"})
-    config = json.dumps(said, indent=2) + "\n"
+    config = json.dumps(_WRITTEN | said, indent=2) + "\n"
     for name, data in ((CONFIG, config.encode()), (WEIGHTS, content)):
         with anywhere.replacing(os.path.join(directory, name)) as file:
             file.write(data)

@@ -49,13 +49,18 @@ class LowRank(Wrapped):
         self.inner.check(config)
         with keras.StatelessScope(initialize_variables=False):
             kernels = {d.path: d.kernel.shape for d in _dense(make_encoder(config))}
+        if not kernels:
+            raise ValueError(
+                f"the encoder of the architecture {config.architecture!r} has no dense "
+                "layers to adapt; remove `lora_rank`"
+            )
         for target in self._targets:
             chosen = [s for path, s in kernels.items() if _ends(path, (target,))]
             if not chosen:
                 known = sorted({path.rpartition("/")[2] for path in kernels})
                 raise ValueError(
                     f"`lora_targets` has {target!r}, which no dense layer of the encoder "
-                    f"is called; they are called {', '.join(known) or 'nothing'}"
+                    f"is called; they are called {', '.join(known)}"
                 )
             smallest = min(map(min, chosen))
             if self._rank > smallest:

@@ -8,6 +8,7 @@ import functools
 import math
 import re
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -142,7 +143,25 @@ FUNCTIONS = {
     "spearman": spearman,
     "mean_squared_error": mean_squared_error,
 }
-OF_GROUPS = {"exact_questions": exact_questions}
+_OF_GROUPS = {"exact_questions": exact_questions}
+
+
+def scores(
+    names: Sequence[str], gold: np.ndarray, predicted: np.ndarray, indices: list[str]
+) -> dict[str, float]:
+    """The scores of these names.
+
+    Args:
+        indices: of the examples; before the last hyphen, that of a group.
+    """
+    groups = [index.rpartition("-")[0] for index in indices]
+    return {
+        name: _OF_GROUPS[name](gold, predicted, groups)
+        if name in _OF_GROUPS
+        else FUNCTIONS[name](gold, predicted)
+        for name in names
+    }
+
 
 _SHARE = re.compile(
     r"(^|_)(accuracy|agreement|precision|recall|f1|exact|rouge_w)(_(?!thresh)|$)"

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import random
 import re
 import sys
 from collections import Counter
@@ -169,14 +170,15 @@ def test_other_pages_are_left_out_and_counted(write):
 
 def test_a_page_that_breaks_the_parser_is_named_and_counted(write, monkeypatch, capsys):
     path = write(dump(page("One.", "Good"), page("Two {{{.", "Bad"), page("Three.")))
-    parse = wikitext.mwparserfromhell.parse
+    tokenizer = wikitext.Tokenizer
 
-    def parse_some(markup, **given):
-        if "Two" in markup:
-            raise wikitext.ParserError("a bug")
-        return parse(markup, **given)
+    class Broken:
+        def tokenize(self, markup, *given):
+            if "Two" in markup:
+                raise wikitext.ParserError("a bug")
+            return tokenizer().tokenize(markup, *given)
 
-    monkeypatch.setattr(wikitext.mwparserfromhell, "parse", parse_some)
+    monkeypatch.setattr(wikitext, "Tokenizer", Broken)
     counts = Counter()
     assert read(path, counts) == [["One."], ["Three."]]
     assert counts["broken_pages"] == 1
@@ -188,6 +190,39 @@ def test_deep_nesting_is_a_page_at_most(write):
     deep = "<b>" * 5_000 + "x" + "</b>" * 5_000 + "{{" * 5_000 + "[[" * 5_000
     path = write(dump(page(deep, "Deep"), page("It stays.")))
     assert read(path)[-1] == ["It stays."]
+
+
+FRAGMENTS = """{{a}} {{a|b}} {{A_b~|x=[[y|z]]~}} {{~a|b=c}} {{#if:x|y}} {{a|<br>}} {{ }} [[ ]]
+| = == ~ ~*_ <ref> </ref> <ref>x</ref> <ref_name=a> <ref_name="b_c"> <ref_name=a/> <nowiki>
+</nowiki> <!-- --> {| |} &amp; http://a.b_ [http://c.d_ ] File: : a B_c '' ( ) <table>
+</table> <div_class="{{x}}"> </div> <math> </math> {{a|{{b}}}} {{{a}}} <ref>{{a|~b}}</ref>
+[[File:a.jpg|{{b}}<ref>c</ref>]]"""
+
+
+def test_to_shorten_what_is_simple_changes_nothing(monkeypatch):
+    """The parser alone finds the same, but in twice the time."""
+    rng, site, first = random.Random(0), wikitext.Site.of([]), wikitext._shortened
+    fragments = FRAGMENTS.split()
+    removed = 0
+    for _ in range(3_000):
+        markup = "".join(rng.choices(fragments, k=rng.randint(1, 15)))
+        markup = markup.replace("_", " ").replace("~", "\n")
+        found = []
+        for before in (first, lambda markup: markup):
+            monkeypatch.setattr(wikitext, "_shortened", before)
+            counts = Counter()
+            text = wikitext.paragraphs(markup, site, True, True, counts)
+            found.append((text, counts))
+        assert found[0] == found[1], markup
+        removed += first(markup) != markup
+    assert removed > 1_000
+
+
+def test_markup_that_is_kept_as_it_is_keeps_its_templates(article):
+    sentences, counts = article(
+        "A <nowiki>{{b}}</nowiki>. C{{d}}.\n\nE {{{f|g}}}{{h}}."
+    )
+    assert sentences == ["A {{b}}.", "C.", "E ."] and counts["removed_templates"] == 2
 
 
 PAGES = [page(f"Text {n}. " + "It is so. " * (n % 5), f"{n}") for n in range(60)]
@@ -310,6 +345,7 @@ def test_a_page_without_end_is_refused_before_memory_is_full(write, monkeypatch)
 def test_without_the_parser_the_requirements_are_named(write, monkeypatch):
     monkeypatch.delitem(sys.modules, "text.corpus.wikitext")
     monkeypatch.delattr(sys.modules["text.corpus"], "wikitext")
-    monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
+    for name in ("mwparserfromhell", "mwparserfromhell.parser"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError, match="mwparserfromhell.*requirements/corpus.txt"):
         cut(write(WHOLE))

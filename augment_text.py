@@ -42,7 +42,8 @@ class Options(QueryOptions):
         help="Where to write the rows: .csv, .jsonl, or .tsv for any other name."
     )
     init_checkpoint: str = options.field(
-        help="A checkpoint with a masked-LM head: prefix or directory."
+        help="A checkpoint with a masked-LM head: prefix, directory or "
+        "hf://organization/name[@revision]."
     )
     text_columns: list[str] = options.field(
         [_TEXT],

@@ -32,7 +32,7 @@ import numpy as np
 
 import options
 from training.backend import keras, tf
-from training.queries import mask_filling, query, text_features
+from training.queries import arguments, mask_filling, query, text_features
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.encoder import Encoder
@@ -46,8 +46,6 @@ from modeling.optimizers.table import (
 )
 from serving import predictor
 from serving.predictor import Predictor, Served
-from text import arguments
-from text.arguments import Text
 from text.files import anywhere, sources
 from text.instances import packing
 from text.records import rows
@@ -55,7 +53,9 @@ from text.tokenizers import tokenizer_json
 from text.tokenizers.tokenizer import Tokenizer
 from training.finetuning import finetune
 from training.interchange import hugging_face
+from training.queries.arguments import Text
 from training.queries.options import QueryOptions, check_windows
+from training.queries.text_batches import TextBatches
 
 __all__ = [
     "MaskedLM",
@@ -86,24 +86,28 @@ class _Files(QueryOptions):
     doc_stride: int = options.field(0, help="Tokens between windows.", at_least=0)
 
 
+@arguments.named
 def load(
     path: str,
     *,
     vocab_file: str | None = None,
     bert_config_file: str | None = None,
     dtype: str | None = None,
+    **text: bool,
 ) -> "TextEncoder":
     """Loads an encoder with its tokenizer.
 
     Args:
         path: a released folder or one of Hugging Face's, the output_dir of any script here,
-            or a checkpoint in one of them; of any architecture of the family.
+            a checkpoint in them, or hf://organization/name[@revision]; of any architecture.
         vocab_file, bert_config_file: by default, those next to the weights.
         dtype: "float32" or "mixed_bfloat16"; by default, Keras's global policy.
+        text: do_lower_case, strip_accents and split_cjk; by default, as the files next to
+            the weights say. For a cased release, do_lower_case=False.
     Raises:
         UserError: a file is missing or damaged, or they do not fit each other.
     """
-    flags = _files(path, vocab_file, bert_config_file)
+    flags = _files(path, vocab_file, bert_config_file, text)
     if dtype not in (None, "float32", "mixed_bfloat16"):
         raise UserError(f"dtype={dtype!r}: must be 'float32' or 'mixed_bfloat16'")
     tokenizer, config, prefix = query.read_model(flags)
@@ -113,21 +117,22 @@ def load(
     return TextEncoder(encoder, tokenizer)
 
 
-def _files(path, vocab_file, bert_config_file) -> _Files:
+def _files(path, vocab_file, bert_config_file, text) -> _Files:
     _check_backend()
+    arguments.check_text_flags(text)
+    folder = arguments.path("path", path)
+    for name in (predictor.DESCRIPTION, "saved_model.pb"):
+        if os.path.exists(os.path.join(folder, name)):
+            raise UserError(
+                f"{path}: is an export; use bert.load_task, or load the output_dir it is in"
+            )
     return _Files(
-        init_checkpoint=_path("path", path),
-        vocab_file=vocab_file and _path("vocab_file", vocab_file),
+        init_checkpoint=folder,
+        vocab_file=vocab_file and arguments.path("vocab_file", vocab_file),
         bert_config_file=bert_config_file
-        and _path("bert_config_file", bert_config_file),
+        and arguments.path("bert_config_file", bert_config_file),
+        **text,
     )
-
-
-def _path(name, value) -> str:
-    """As a shell would pass it."""
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise UserError(f"{name}={value!r:.60}: must be the path of a file or folder")
-    return os.path.expanduser(os.fspath(value))
 
 
 def _check_backend():
@@ -175,6 +180,7 @@ class TextEncoder:
             )
         return self.layer(inputs, training=training, return_all=return_all)
 
+    @arguments.named
     def tokenize(
         self, texts: Iterable[Text], max_seq_length: int | None = None
     ) -> dict[str, np.ndarray]:
@@ -233,6 +239,7 @@ class TextEncoder:
             for name in ("input_ids", "input_mask", "segment_ids")
         }
 
+    @arguments.named
     def embed(
         self,
         texts: Iterable[Text],
@@ -304,32 +311,7 @@ class TextEncoder:
             )
 
 
-class _Batches(keras.utils.PyDataset):
-    """Batches of texts and labels, tokenized when they are needed."""
-
-    def __init__(self, encoder, texts, labels, batch_size, max_seq_length, seed):
-        super().__init__()
-        self._encoder, self._texts, self._labels = encoder, texts, labels
-        self._batch_size, self._max_seq_length = batch_size, max_seq_length
-        self._random = None if seed is None else np.random.default_rng(seed)
-        self._order = np.arange(len(texts))
-        self.on_epoch_end()
-
-    def __len__(self):
-        return -(-len(self._texts) // self._batch_size)
-
-    def __getitem__(self, index):
-        first = index * self._batch_size
-        chosen = self._order[first : first + self._batch_size]
-        texts = [self._texts[i] for i in chosen]
-        batch = self._encoder.tokenize(texts, self._max_seq_length)
-        return batch if self._labels is None else (batch, self._labels[chosen])
-
-    def on_epoch_end(self):
-        if self._random is not None:
-            self._random.shuffle(self._order)
-
-
+@arguments.named
 def dataset(
     texts: Iterable[Text],
     labels: Iterable | None,
@@ -337,6 +319,7 @@ def dataset(
     *,
     batch_size: int = 32,
     max_seq_length: int = 128,
+    length_buckets: bool = False,
     shuffle: bool = True,
     seed: int = 12345,
 ) -> keras.utils.PyDataset:
@@ -346,6 +329,9 @@ def dataset(
         texts: strings, and pairs of strings.
         labels: numbers, one for each text, or arrays of them; None for `predict`.
         max_seq_length: tokens of a row; longer texts lose their end.
+        length_buckets: whether rows of similar length share a batch, which is padded to
+            their length and not to max_seq_length. It is faster and tokenizes all texts at
+            once; the model needs `encoder.inputs()` without a length.
         shuffle: whether each epoch has another order; without labels, none has.
         seed: of the orders.
     Raises:
@@ -363,9 +349,25 @@ def dataset(
     if labels is not None:
         labels = arguments.label_array(labels, len(texts))
     seed = seed if shuffle and labels is not None else None
-    return _Batches(encoder, texts, labels, batch_size, max_seq_length, seed)
+    if length_buckets and seed is None:
+        raise UserError(
+            "length_buckets changes the order of the texts, so it needs labels and shuffle"
+        )
+    return TextBatches(
+        texts,
+        labels,
+        encoder._row,
+        rows.Layout(
+            max_seq_length or encoder._longest,
+            pad_id=encoder.tokenizer.vocabulary.pad_id,
+        ),
+        batch_size=batch_size,
+        seed=seed,
+        has_buckets=length_buckets,
+    )
 
 
+@arguments.named
 def optimizer(
     learning_rate: float,
     num_train_steps: int,
@@ -386,33 +388,13 @@ def optimizer(
     Raises:
         UserError: there is no such setting.
     """
-    known = {field.name for field in dataclasses.fields(OptimizerSettings)}
-    if unknown := settings.keys() - known:
-        raise UserError(
-            f"{', '.join(sorted(unknown))}: no setting of an optimizer; they are "
-            f"{', '.join(sorted(known))}"
-        )
+    _check_settings(learning_rate, settings)
     arguments.check_number("num_train_steps", num_train_steps, at_least=1)
     arguments.check_number("num_warmup_steps", num_warmup_steps, at_least=0)
-    made = OptimizerSettings(**settings)
-    numbers = {
-        f.name: getattr(made, f.name)
-        for f in dataclasses.fields(made)
-        if f.type is float
-    }
-    for name, value in {"learning_rate": learning_rate, **numbers}.items():
-        arguments.check_number(name, value, is_whole=False, at_least=0)
-    for name, value, allowed in (
-        ("optimizer", made.optimizer, optimizers()),
-        ("lr_schedule", made.lr_schedule, (None, *SCHEDULES)),
-    ):
-        if value not in allowed:
-            names = ", ".join(filter(None, allowed))
-            raise UserError(f"{name}={value!r}: must be one of {names}")
-    for name in settings.keys() & made.unused().keys():
-        other, chosen, having = made.unused()[name]
+    if num_warmup_steps > num_train_steps:
         raise UserError(
-            f"{name}: {other}={chosen} does not have it, only {', '.join(having)}"
+            f"num_warmup_steps={num_warmup_steps}: is more than num_train_steps="
+            f"{num_train_steps}, so the learning rate would never reach its peak"
         )
     shares = {}
     if (decay := settings.get("layerwise_lr_decay", 1.0)) != 1.0:
@@ -427,11 +409,38 @@ def optimizer(
     return in_keras.Optimizer(rate, settings, shares)
 
 
+def _check_settings(learning_rate, settings):
+    known = {field.name for field in dataclasses.fields(OptimizerSettings)}
+    if unknown := settings.keys() - known:
+        raise UserError(
+            f"{', '.join(sorted(unknown))}: no setting of an optimizer; they are "
+            f"{', '.join(sorted(known))}"
+        )
+    made = OptimizerSettings(**settings)
+    floats = [f.name for f in dataclasses.fields(made) if f.type is float]
+    numbers = {name: getattr(made, name) for name in floats}
+    for name, value in {"learning_rate": learning_rate, **numbers}.items():
+        arguments.check_number(name, value, is_whole=False, at_least=0)
+    for name, value, allowed in (
+        ("optimizer", made.optimizer, optimizers()),
+        ("lr_schedule", made.lr_schedule, (None, *SCHEDULES)),
+    ):
+        if value not in allowed:
+            names = ", ".join(filter(None, allowed))
+            raise UserError(f"{name}={value!r}: must be one of {names}")
+    for name in settings.keys() & made.unused().keys():
+        other, chosen, having = made.unused()[name]
+        raise UserError(
+            f"{name}: {other}={chosen} does not have it, only {', '.join(having)}"
+        )
+
+
 def _check_encoder(encoder):
     if not isinstance(encoder, TextEncoder):
         raise UserError(f"encoder is {encoder!r:.60}; pass what `bert.load` returned")
 
 
+@arguments.named
 def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
     """Writes the encoder with its config and vocabulary; returns the path of its weights.
 
@@ -442,7 +451,7 @@ def save(encoder: TextEncoder, folder: str, layout: str = "release") -> str:
         UserError: the folder is not empty, or the layout has no place for something.
     """
     _check_encoder(encoder)
-    folder = _path("folder", folder)
+    folder = arguments.path("folder", folder)
     if layout not in ("release", "hugging_face"):
         raise UserError(f"layout={layout!r}: must be 'release' or 'hugging_face'")
     sources.refuse_remote(folder)
@@ -475,6 +484,7 @@ class MaskedLM:
     def __init__(self, tokenizer, config, model):
         self.tokenizer, self.config, self.model = tokenizer, config, model
 
+    @arguments.named
     def fill(self, text: str, top_k: int = 5) -> list[list[tuple[str, float]]]:
         """The most probable tokens, with their probabilities, for each [MASK] of a text.
 
@@ -492,15 +502,22 @@ class MaskedLM:
         return filled
 
 
+@arguments.named
 def load_masked_lm(
-    path: str, *, vocab_file: str | None = None, bert_config_file: str | None = None
+    path: str,
+    *,
+    vocab_file: str | None = None,
+    bert_config_file: str | None = None,
+    **text: bool,
 ) -> MaskedLM:
     """Loads a network that fills in masks; arguments as for `load`.
 
     Raises:
         UserError: see `load`; or it was not trained on masked words.
     """
-    return MaskedLM(*mask_filling.load(_files(path, vocab_file, bert_config_file)))
+    return MaskedLM(
+        *mask_filling.load(_files(path, vocab_file, bert_config_file, text))
+    )
 
 
 class Task:
@@ -514,6 +531,7 @@ class Task:
         self._served = served
         self.inputs = tuple(served.parts)
 
+    @arguments.named
     def predict(self, requests: Sequence, batch_size: int = 32) -> list[dict]:
         """Answers requests.
 
@@ -549,6 +567,7 @@ _SCRIPTS = tuple(
 )
 
 
+@arguments.named
 def load_task(path: str) -> Task:
     """Loads what a script trained.
 
@@ -559,7 +578,7 @@ def load_task(path: str) -> Task:
     Raises:
         UserError: there is neither, or the files do not fit each other.
     """
-    path = _path("path", path)
+    path = arguments.path("path", path)
     _check_backend()
     _, noted = run_folder.text_settings(path)
     if predictor.has_export(path) or not run_folder.holds_weights(path):

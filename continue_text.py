@@ -23,7 +23,7 @@ from training.queries.options import QueryOptions
 class Options(QueryOptions):
     init_checkpoint: str = options.field(
         help="A checkpoint that run_pretraining.py --objective=next_token trained, or a "
-        "GPT: prefix or directory."
+        "GPT: prefix, directory or hf://organization/name[@revision]."
     )
     text: str | None = options.field(
         None, help="The text to continue; by default, lines from standard input."

@@ -19,7 +19,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -27,6 +27,8 @@ import command_line
 import options
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
+from text.files import hub, sources
+from text.progress import count
 from text.tasks import tags
 from text.tokenizers import recorded_settings, tokenizer_json
 from text.tokenizers.table import (
@@ -45,8 +47,9 @@ _UNUSED = re.compile(r"\[unused\d+\]$")
 @dataclasses.dataclass(frozen=True)
 class Options(TokenizerOptions):
     input: list[str] = options.field(
-        help="Checkpoint: prefix, directory or model.safetensors. Several checkpoints of "
-        "the same model are averaged."
+        help="Checkpoint: prefix, directory, model.safetensors or "
+        "hf://organization/name[@revision]. Several checkpoints of the same model are "
+        "averaged."
     )
     output_dir: str | None = options.field(
         None, help="Folder to write; it must be empty or absent."
@@ -56,6 +59,12 @@ class Options(TokenizerOptions):
         choices=("release", "hugging_face"),
         help=f"What to write: {_BUNDLE}.* with bert_config.json, or {layouts.WEIGHTS} with "
         "config.json.",
+    )
+    push_to: str | None = options.field(
+        None,
+        help="Where to upload the folder with its card, hf://organization/name[@branch], "
+        "after it is written and listed. A new model there is private.",
+        only_for={"layout": "hugging_face"},
     )
     head: str | None = options.field(
         None,
@@ -129,6 +138,9 @@ class Options(TokenizerOptions):
             raise UserError(
                 "nothing to do; pass --show, --compare_with or --output_dir"
             )
+        if self.push_to:
+            hub.parse(self.push_to)
+            sources.refuse_remote(self.output_dir)
         if self.keep_optimizer and len(self.input) > 1:
             raise UserError("--keep_optimizer: an average has no optimizer to keep")
         if self.keep_optimizer and (self.network or self.changes_model):
@@ -160,8 +172,14 @@ if __name__ == "__main__":
 
 from training.backend import tf
 from training.run import capacity, checks
-from training.storage import checkpoint, checkpoint_contents, run_folder, whole_model
-from text.files import anywhere, inputs, local, sources
+from training.storage import (
+    checkpoint,
+    checkpoint_contents,
+    model_card,
+    run_folder,
+    whole_model,
+)
+from text.files import anywhere, inputs, local
 from training.interchange import (
     bilm,
     hugging_face,
@@ -325,7 +343,9 @@ def _add_words(model: Model, flags: Options) -> None:
     model.vocabulary_files = {name: lines.encode()}
     for noted in (model.task, model.text):
         noted.pop("vocab_sha256", None)  # it was the old one's
-    print(f"{len(rows)} words added, {known} already known; vocab_size is {size}")
+    print(
+        f"{count(len(rows), 'word')} added, {known} already known; vocab_size is {size}"
+    )
 
 
 # === Writing =========================================================================
@@ -351,8 +371,9 @@ def _alone(directory: str) -> Iterator[None]:
         yield
 
 
-def _write(model: Model, flags: Options, sources: str) -> None:
+def _write(model: Model, flags: Options, prefixes: list[str]) -> None:
     directory = flags.output_dir
+    size = sum(value.size for value in model.tensors.values())
     described = None
     beside = dict(model.vocabulary_files)
     if flags.layout != "hugging_face":
@@ -380,15 +401,24 @@ def _write(model: Model, flags: Options, sources: str) -> None:
             # Without its words, a tokenizer would be a trap.
             tokenizer=described and described.config,
             beside=beside,
+            card=_card(flags, prefixes[0], size),
         )
-    size = sum(value.size for value in model.tensors.values())
-    print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {sources}")
+    origins = ", ".join(prefixes)
+    print(f"{written}: {len(model.tensors)} tensors, {size:,} numbers, from {origins}")
     if described and described.difference:
         print(f"warning: {directory}: {described.difference}", file=sys.stderr)
     if not model.tokenizer:
         print(
             "no vocabulary was next to the input, so none is here; --vocab_file adds one"
         )
+
+
+def _card(flags: Options, prefix: str, size: int) -> Callable[[Mapping], str]:
+    """Makes the card from the content of config.json."""
+    name = os.path.basename(os.path.abspath(flags.output_dir))
+    name = hub.parse(flags.push_to).name if flags.push_to else name
+    facts = model_card.facts_of(checkpoint.folder_of(prefix), size)
+    return lambda said: model_card.text(name, said, facts)
 
 
 def _as_theirs(task):
@@ -435,7 +465,10 @@ def main(flags: Options) -> int:
             encoder = whole_model.network(model.config).encoder
             model.config = lengthen(model.tensors, encoder, number)
     with _alone(flags.output_dir):
-        _write(model, flags, ", ".join(prefixes))
+        _write(model, flags, prefixes)
+        if flags.push_to:
+            names = os.listdir(flags.output_dir)
+            print(f"uploaded: {hub.push(flags.output_dir, flags.push_to, names)}")
     return 0
 
 

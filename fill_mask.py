@@ -12,13 +12,15 @@ import numpy as np
 import command_line
 import options
 from text.files import inputs
+from text.progress import count
 from training.queries.options import QueryOptions
 
 
 @dataclasses.dataclass(frozen=True)
 class Options(QueryOptions):
     init_checkpoint: str = options.field(
-        help="A checkpoint with a masked-LM head: prefix or directory."
+        help="A checkpoint with a masked-LM head: prefix, directory or "
+        "hf://organization/name[@revision]."
     )
     text: str | None = options.field(
         None, help="A text with [MASK]; by default, lines are read from standard input."
@@ -52,7 +54,8 @@ def main(flags: Options) -> None:
         _print(line.strip(), probabilities, vocabulary, flags.top_k)
     if skipped:
         print(
-            f"{skipped} lines without {vocabulary.mask} were skipped", file=sys.stderr
+            f"skipped {count(skipped, 'line')} without {vocabulary.mask}",
+            file=sys.stderr,
         )
 
 

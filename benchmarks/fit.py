@@ -3,11 +3,12 @@ pre-trained weights, data, batch size, learning rate and epochs.
 
     python -m benchmarks.fit --set=SST-2 --glue_dir=glue --model_dir=model
 
-`fit` trains the model of docs/python.md, whose rows all have --max_seq_length tokens and
-whose head begins as Keras's Dense does; the script pads to length buckets.
+`fit` trains the model of docs/python.md, whose head begins as Keras's Dense does: once with
+rows of --max_seq_length tokens, once with the length buckets that the script uses, too.
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 import statistics
@@ -63,7 +64,9 @@ def by_script(given: Options, folder: pathlib.Path, seed: int) -> dict[str, floa
     return quality.SETS[given.set].of_ours(results)
 
 
-def by_fit(given: Options, folder: pathlib.Path, seed: int) -> dict[str, float]:
+def by_fit(
+    given: Options, folder: pathlib.Path, seed: int, length_buckets: bool = False
+) -> dict[str, float]:
     """Scores of the same by `fit`, in percent."""
     kind = quality.SETS[given.set]
     keras.utils.set_random_seed(seed)
@@ -73,10 +76,12 @@ def by_fit(given: Options, folder: pathlib.Path, seed: int) -> dict[str, float]:
         "max_seq_length": given.max_seq_length,
     }
     texts, labels = _read(folder / "train.jsonl")
-    data = bert.dataset(texts, labels, encoder, seed=seed, **settings)
+    data = bert.dataset(
+        texts, labels, encoder, seed=seed, length_buckets=length_buckets, **settings
+    )
     num_train_steps = given.num_train_epochs * len(data)
 
-    inputs = encoder.inputs(max_seq_length=given.max_seq_length)
+    inputs = encoder.inputs(None if length_buckets else given.max_seq_length)
     vector = keras.layers.Dropout(0.1)(encoder(inputs)["pooled_output"])
     model = keras.Model(inputs, keras.layers.Dense(len(kind.labels))(vector))
     model.compile(
@@ -106,7 +111,11 @@ def _read(path: pathlib.Path) -> tuple[list, list[int]]:
 
 def main(given: Options) -> None:
     """Prints a row for each way: mean, deviation, and the score of each seed."""
-    ways = {"run_classifier.py": by_script, "fit": by_fit}
+    ways = {
+        "run_classifier.py": by_script,
+        "fit": by_fit,
+        "fit, length_buckets": functools.partial(by_fit, length_buckets=True),
+    }
     scores = {name: [] for name in ways}
     seconds = {name: [] for name in ways}
     with tempfile.TemporaryDirectory() as directory:

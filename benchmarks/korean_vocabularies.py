@@ -38,6 +38,7 @@ class Options(options.Group):
             "words:8000",
             "words:16000",
             "words:32000",
+            "morphemes:8000",
             "morphemes:16000",
             "morphemes:32000",
         ],

@@ -102,6 +102,10 @@ def _skip_oracles(items):
             item.add_marker(skip)
 
 
+def pytest_collection_finish():
+    gc.freeze()  # what the tests import stays, and need not be looked through again
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_line():
     """Whatever a user is told is one line, in every test."""
@@ -134,10 +138,11 @@ def drawn(_drawing, monkeypatch):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _reloading(request):
+def _reloading(request, tmp_path_factory):
     """Exports are checked by forks, which have our modules; test_export.py has one by a
-    process that has not. In the default tier, it is the first export of each form and kind
-    of vocabulary, and those of modules that use `every_export_is_checked`.
+    process that has not. In the default tier, it is the first export of each form and of
+    each kind of vocabulary, in whichever process of the tests, and those of modules that
+    use `every_export_is_checked`.
     """
     export = sys.modules.get("serving.export")
     if export is None:
@@ -145,12 +150,21 @@ def _reloading(request):
         return
     from tests import forked
 
-    seen, check = set(), export._check
+    check, seen = export._check, tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        seen = seen.parent  # of all processes
+
+    def is_first(kind):
+        try:
+            (seen / f"checked-{kind}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def check_the_first(product, directory):
-        kind = product.form, type(product.tokenizer)
-        if kind not in seen or request.config.getoption("everything"):
-            seen.add(kind)
+        kinds = product.form, type(product.tokenizer).__name__
+        first = [is_first(kind) for kind in kinds]
+        if any(first) or request.config.getoption("everything"):
             check(product, directory)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -148,7 +148,7 @@ def test_what_is_lost_is_said(capsys):
         "--max_predictions_per_seq=2 loses 60% of them; 5 would lose none"
     ) in said
     assert "1 sentences are longer than a whole record" in said
-    assert "Skipped 1 lines without tokens" in said
+    assert "Skipped 1 line without tokens" in said
     assert "warning: --max_predictions_per_seq left out" in said
     make(output_file=["other"], max_predictions_per_seq=5)
     assert "left out" not in capsys.readouterr().out
@@ -212,13 +212,9 @@ def test_a_lone_surrogate_is_an_unknown_character():
 
 LONE = "One document.\nOf two sentences.\n"
 REFUSED = {
-    "a sample of Parquet": (
+    "a sample of what is no Parquet": (
         {"input_format": "parquet", "dry_run": True},
-        "--dry_run does not read --input_format=parquet, only sentences, paragraphs, files",
-    ),
-    "a pipeline of a dump": (
-        {"input_format": "wikipedia", "runner": "DirectRunner", "num_workers": 0},
-        "--runner does not read --input_format=wikipedia, only sentences",
+        "is not a Parquet file that can be read",
     ),
     "a column of text": ({"text_column": "body"}, "for --input_format=parquet"),
     "lists of text": ({"keep_lists": True}, "for --input_format=wikipedia"),

@@ -278,7 +278,6 @@ def test_a_pre_training_resumes_with_the_same_bits_and_a_tagger_learns_its_mix(
         "input_file": [records],
         "optimizer": "adagrad",
         "learning_rate": 0.2,
-        "gradient_accumulation_steps": 2,
         "num_train_steps": 12,
         "save_checkpoints_steps": 8,
         "do_eval": True,

@@ -16,7 +16,7 @@ from modeling.architectures.gpt import GptConfig
 from serving import predictor
 from tests import jobs, swag
 from tests.family import classifier_files, classifier_flags, write_start
-from tests.pretraining import run, run_twice
+from tests.pretraining import run, run_on
 from tests.records import VOCAB_FILE, make_records
 
 CONFIG = GptConfig(
@@ -101,7 +101,9 @@ def test_a_killed_pre_training_ends_alike_and_is_exported(
         "num_train_steps": 4,
         "save_checkpoints_steps": 2,
     }
-    expected = run_twice(tmp_path, capsys, **given)
+    (tmp_path / "whole").mkdir()
+    run(tmp_path / "whole", **given)
+    expected = run_on(tmp_path, capsys, 2, **given)
     assert all(
         name.startswith(("gpt/", "global_step", "training/")) for name in expected
     )

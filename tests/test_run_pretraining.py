@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ import pytest
 import run_pretraining
 import tests
 from training.backend import tf
+from training.run import loop
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.bert import BertConfig
+from tests import jobs
 from tests.pretraining import RECORDS, ROOT, TINY, flags, metrics, results, run
 from text.records import framing
 
@@ -81,7 +84,7 @@ def test_run_leaves_what_the_release_left(tmp_path, capsys, untraced):
     (output / "curves.png").unlink()
     capsys.readouterr()
     run(tmp_path)
-    assert "already finished: 6 updates are done" in capsys.readouterr().out
+    assert "already finished: 6 updates done" in capsys.readouterr().out
     assert (output / "curves.png").read_bytes() == curves
     # Evaluation alone; a flag of the training does not matter to it.
     run(tmp_path, do_train=False, do_eval=True, max_eval_steps=2, train_batch_size=7)
@@ -335,7 +338,7 @@ def test_batch_that_is_not_finite_is_saved_with_its_places(tmp_path, untraced):
     assert np.isnan(saved["masked_lm_weights"][bad]).all()
     assert set(saved["record_file"]) == {path}
     assert saved["input_ids"].shape == (300, 64)
-    assert "not finite in 1 consecutive updates" in str(error.value)
+    assert "not finite in 1 consecutive update," in str(error.value)
     assert f"{path}: record {saved['record_number'][0]}" in str(error.value)
 
 
@@ -367,3 +370,32 @@ def test_what_cannot_be_exported_is_refused_at_the_start(tmp_path, changes, mess
     with pytest.raises(UserError, match=message):
         run(tmp_path, **given | changes)
     assert not list(tmp_path.glob("output/model.ckpt*"))
+
+
+def test_what_a_terminated_run_has_learned_is_not_lost(tmp_path, capsys, monkeypatch):
+    """A machine gets SIGTERM before it is taken away."""
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "whole")
+    update, before = loop.Trainer.run_updates, signal.getsignal(signal.SIGTERM)
+
+    def terminated(self, batches, count):
+        if self.progress.step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return update(self, batches, count)
+
+    monkeypatch.setattr(loop.Trainer, "run_updates", terminated)
+    unsaved = {"save_checkpoints_steps": 1000, "log_every_steps": 1}
+    with pytest.raises(SystemExit) as ended:
+        run(tmp_path / "killed", **unsaved)
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) == before
+    said = capsys.readouterr().out
+    (step,) = run_folder.steps(str(tmp_path / "killed" / "output"))
+    assert 2 < step < 6 and f"model.ckpt-{step}\n" in said
+    assert "terminated; the same command continues the run" in said
+    monkeypatch.undo()
+    run(tmp_path / "killed", **unsaved)
+    assert f"continuing from step {step}" in capsys.readouterr().out
+    expected = jobs.weights(tmp_path / "whole")
+    jobs.check_same_bits(jobs.weights(tmp_path / "killed"), expected)

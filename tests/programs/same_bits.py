@@ -1,6 +1,6 @@
 """Trains in every way that a user may ask for, and prints a digest of each result.
 
-`same_bits.py few` takes two ways, `same_bits.py all` every one.
+`same_bits.py few` takes one that combines most ways and sizes, `same_bits.py all` all.
 
 At sizes where order shows: with few weights or activations, sums that have no fixed order
 come out the same by chance.
@@ -36,6 +36,9 @@ _ACTIVATIONS = {
     "rows": 8,
     "length": 512,
 }
+
+# Both, with four rows for each of two replicas.
+_BOTH = _WEIGHTS | {"heads": 8, "rows": 8, "length": 512}
 
 
 def batches(vocab_size, rows, length):
@@ -100,7 +103,8 @@ def main():
     tf.config.set_logical_device_configuration(cpu, two)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     bfloat16 = {"dtype": "mixed_bfloat16"}
-    few = {
+    few = {"replicas, long rows": (mirrored, _BOTH, 4, {})}
+    others = {
         "replicas, accumulation, bfloat16": (
             mirrored,
             _WEIGHTS,
@@ -108,14 +112,11 @@ def main():
             bfloat16 | {"accumulation": 2},
         ),
         "long rows": (one, _ACTIVATIONS, 4, {}),
-    }
-    others = {
         "XLA, bfloat16": (one, _WEIGHTS, 4, bfloat16 | {"xla": True}),
         "plain": (one, _WEIGHTS, 40, {}),
         "bfloat16": (one, _WEIGHTS, 40, bfloat16),
         "accumulation": (one, _WEIGHTS, 10, {"accumulation": 4}),
         "accumulation, bfloat16": (one, _WEIGHTS, 4, bfloat16 | {"accumulation": 4}),
-        "replicas": (mirrored, _WEIGHTS, 6, {}),
         "XLA": (one, _WEIGHTS, 10, {"xla": True}),
         "long rows, accumulation, bfloat16": (
             one,

@@ -12,6 +12,7 @@ from absl import logging
 
 from errors import UserError
 from text.files import inputs, packings
+from text.progress import count
 
 FORMS = ("tsv", "csv", "jsonl")
 _ABSENT = object()
@@ -169,7 +170,7 @@ def _table(path, lines, header, skip_bad_lines):
             continue
         if len(cells) != len(names):
             raise UserError(
-                f"{path}:{number}: {len(cells)} columns, but the first line has "
+                f"{path}:{number}: {count(len(cells), 'column')}, but the first line has "
                 f"{len(names)}; fix or remove the line"
             )
         yield number, dict(zip(names, cells, strict=True))
@@ -187,9 +188,9 @@ def _table(path, lines, header, skip_bad_lines):
 
 def _check_names(names, where):
     repeated = [
-        f"{count} columns have the name {name!r}"
-        for name, count in sorted(collections.Counter(names).items())
-        if count > 1
+        f"{number} columns have the name {name!r}"
+        for name, number in sorted(collections.Counter(names).items())
+        if number > 1
     ]
     if repeated:
         raise UserError(

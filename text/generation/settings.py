@@ -20,7 +20,8 @@ class GenerationOptions(TokenizerOptions, RowOptions, TextOptions):
 
     vocab_file: str = options.field(
         help="The vocabulary: a WordPiece vocab.txt, a SentencePiece .model, vocab.json "
-        "or its folder for byte-level BPE, or encoder_bpe_40000.json for GPT-1's BPE."
+        "or its folder for byte-level BPE, encoder_bpe_40000.json for GPT-1's BPE, or that "
+        "of a model, hf://organization/name[@revision]."
     )
     random_seed: int = options.field(
         12345, help="Seed of all random choices.", at_least=0

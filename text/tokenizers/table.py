@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import options
 from errors import UserError
-from text.files import sources
+from text.files import hub, sources
 from text.tokenizers import recorded_settings, sentencepiece_files, tokenizer_json
 from text.tokenizers.bpe import ByteBpeKind, GptBpeKind
 from text.tokenizers.kind import Kind
@@ -116,7 +116,8 @@ def _named_for_what_it_is(vocab_file):
 
 
 def _file(path):
-    """The file, if a path is a folder."""
+    """The file, if a path is a folder or an address."""
+    path = hub.local(path, "vocabulary")
     if not sources.is_folder(path):
         return path
     vocab_file = find_vocabulary(path)

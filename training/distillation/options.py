@@ -143,8 +143,8 @@ class WordDistillationOptions(DistillationOptions):
     distill_from: str | None = options.field(
         None,
         help="The teacher, for distillation: a model with a masked-LM head and the same "
-        "vocabulary. The output_dir of a pre-training, a checkpoint, or a Hugging Face "
-        "model.",
+        "vocabulary. The output_dir of a pre-training, a checkpoint, a Hugging Face model, "
+        "or hf://organization/name[@revision].",
     )
     distill_tokens: str = _field(
         "all",

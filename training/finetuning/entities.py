@@ -12,7 +12,7 @@ from errors import UserError
 from text.graphs import tags_graph
 from text.tasks import tags
 from text.tasks.tag_files import Sentence
-from training.finetuning.tag_scheme import TagScheme
+from training.finetuning.tag_scheme import SPACE, TagScheme
 from training.finetuning.task import Judgement
 
 _NO_ENTITY = "no entity"
@@ -42,7 +42,7 @@ class Entities(TagScheme):
 
     @property
     def metric(self):
-        return "f1_macro" if self.characters else "f1"
+        return "f1_macro" if self.is_by_character else "f1"
 
     @property
     def labels(self):
@@ -55,9 +55,9 @@ class Entities(TagScheme):
                 if not tags.is_tag(tag):
                     raise UserError(
                         f"{path}:{line}: {tag!r} is not a tag of an entity; these are O "
-                        "outside of entities and begin with B-, I-, E- or S- inside; "
-                        "check --tag_column, or pass --tag_scheme=none to train for any "
-                        "tags"
+                        "outside of entities and begin with B-, I-, E- or S- inside"
+                        f"{tags.hint(tag)}; check --tag_column, or pass "
+                        "--tag_scheme=none to train for any tags"
                     )
         self.learn_characters(sentences, split)
         self.name = self.name or tags.detect(one.tags for one in sentences)
@@ -74,6 +74,7 @@ class Entities(TagScheme):
             _check_types(sentences, self.types, path)
 
     def encode(self, marks, split):
+        self.counts[f"words are tagged in {self._written}"] += len(marks)
         if split in self._faults:
             self.counts[self._faults[split]] += len(tags.faults(marks, self.name))
         numbers = {label: number for number, label in enumerate(self.labels)}
@@ -100,8 +101,8 @@ class Entities(TagScheme):
             some = ({e for e in _numbered(each) if e[1] == kind} for each in sides)
             for name, value in metrics.found(*some).items():
                 scores[f"{name}_{kind}"] = value
-        if self.characters:
-            scores |= klue_scores(gold, predicted, self.labels)
+        if self.is_by_character:
+            scores = klue_scores(gold, predicted, self.labels) | scores
         return scores
 
     def trivial_score(self, sentences):
@@ -131,6 +132,7 @@ class Entities(TagScheme):
                     "stop": stop,
                 }
                 for kind, start, stop in found
+                if list(words[start:stop]) != [SPACE]
             ],
         }
 

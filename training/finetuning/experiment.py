@@ -16,9 +16,9 @@ from errors import UserError
 from modeling.distillation.distilled import Agreement
 from modeling.objectives.with_language_model import WithLanguageModel
 from serving import export_folder
-from text.progress import Progress
+from text.progress import Progress, count
 from training.finetuning.options import FineTuningOptions
-from training.finetuning.sets import Sets
+from training.finetuning.sets import Set, Sets
 from training.finetuning.stopping import Stopping, load
 from training.finetuning.task import Predictions, Task
 from training.finetuning.trials import Trial
@@ -135,10 +135,12 @@ class Experiment:
                 flags.gradient_accumulation_steps,
             )
             if not self.num_train_steps(trial):
+                most = int(self.num_examples * trial.num_train_epochs)
                 raise UserError(
-                    f"{self.num_examples} training examples do not fill a "
-                    f"batch of --train_batch_size={trial.train_batch_size} in "
-                    f"{trial.num_train_epochs:g} epochs; lower it"
+                    f"{count(self.num_examples, 'training example')} in "
+                    f"{count(trial.num_train_epochs, 'epoch')}: not enough for a batch of "
+                    f"--train_batch_size={trial.train_batch_size}; pass {max(most, 1)} or "
+                    "less, or more --num_train_epochs"
                 )
 
     def _report(self, directory, total_steps, batch_size):
@@ -346,15 +348,24 @@ class Experiment:
                 lambda first, part: batches(first_batch=first, part=part),
                 stopping.evaluate if trainer.settings.eval_every_steps else None,
                 stopping.enough,
-                announce=lambda: run.log.say(f"{total} updates of {rows} rows"),
+                announce=lambda: run.log.say(self._plan(data, total, rows)),
             )
         except loop.NotFiniteError as error:
             raise DivergedError(
-                f"loss or gradient was not finite in {error.count} consecutive updates, "
-                f"starting at step {error.step}; lower --learning_rate, or check the "
-                "training set for numbers that are not finite"
+                "loss or gradient was not finite in "
+                f"{count(error.count, 'consecutive update')}, starting at step "
+                f"{error.step}; lower --learning_rate, or check the training set for "
+                "numbers that are not finite"
             ) from error
         stopping.take_best()
+
+    def _plan(self, data: Set, updates: int, batch_size: int) -> str:
+        text = f"{count(updates, 'update')} of {count(batch_size, 'row')}"
+        if len(data.file) > self.num_examples:
+            examples = count(self.num_examples, "example")
+            rows = count(len(data.file), "row")
+            text += f"; an epoch counts the {examples}, not the {rows} made of them"
+        return text
 
     # --- Prediction ------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from training.run import distribution, implied_flags, loop
 from training.storage import run_folder
 from errors import UserError
 from serving import export, predictor
+from text.progress import count
 from training.finetuning import mistakes
 from training.finetuning.experiment import Experiment
 from training.finetuning.options import FineTuningOptions
@@ -102,8 +103,8 @@ def _single(
         experiment.train(run, trainer, trial)
         if experiment.is_small:
             experiment.log.say(
-                f"with only {experiment.num_examples} training examples, another --seed "
-                "may score quite differently; --num_trials=5 shows how much"
+                f"with only {count(experiment.num_examples, 'training example')}, another "
+                "--seed may score quite differently; --num_trials=5 shows how much"
             )
     return trainer
 

@@ -21,7 +21,7 @@ class TagScheme(abc.ABC):
     Attributes:
         form: of the answers; one of `forms.FORMS`.
         metric: which of the scores to compare runs by.
-        characters: whether the tokens of the files are characters, spaces too.
+        is_by_character: whether the tokens of the files are characters, spaces too.
     """
 
     form: str
@@ -29,7 +29,7 @@ class TagScheme(abc.ABC):
 
     def __init__(self, counts: collections.Counter):
         self.counts = counts
-        self.characters = False
+        self.is_by_character = False
 
     @property
     @abc.abstractmethod
@@ -81,17 +81,19 @@ class TagScheme(abc.ABC):
 
     def state(self) -> dict:
         """What a later run needs, as JSON."""
-        return {"characters": True} if self.characters else {}
+        return {"characters": True} if self.is_by_character else {}
 
     @property
     def separator(self) -> str:
         """What is between the tokens of a text."""
-        return "" if self.characters else " "
+        return "" if self.is_by_character else " "
 
     def learn_characters(self, sentences: list[Sentence], split: str) -> None:
         """Finds out whether tokens are characters."""
         if split == "train" or not self.labels:
-            self.characters |= any(SPACE in sentence.words for sentence in sentences)
+            self.is_by_character |= any(
+                SPACE in sentence.words for sentence in sentences
+            )
 
     def scored(self, words: Sequence[str], marks: Sequence[str]) -> list[str]:
         """The tags of the words that are scored."""

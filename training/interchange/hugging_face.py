@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  registers bfloat16 with numpy
@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from errors import UserError
 from modeling.architectures.config import EncoderConfig
-from text.files import anywhere
+from text.files import anywhere, hub
 from training.interchange.adapter import Adapter
 from training.interchange.hugging_face_task import SEVERAL_LABELS
 from training.interchange.table import ADAPTERS, WEIGHTS, adapter_of
@@ -275,6 +275,7 @@ def write(
     task: Mapping[str, object] | None = None,
     tokenizer: Mapping[str, object] | None = None,
     beside: Mapping[str, str] | None = None,
+    card: Callable[[Mapping], str] | None = None,
 ) -> str:
     """Writes model.safetensors, config.json and, if asked for, tokenizer_config.json.
 
@@ -289,6 +290,7 @@ def write(
         tokenizer: tokenizer_class and its settings: do_lower_case, strip_accents,
             tokenize_chinese_chars.
         beside: names and contents of other files to write.
+        card: makes the README.md from the content of config.json.
     Returns:
         The path of the weights.
     """
@@ -312,6 +314,8 @@ def write(
         limit = {"model_max_length": longest} if math.isfinite(longest) else {}
         values["tokenizer_config.json"] = limit | dict(tokenizer)
     files = dict(beside or {})
+    if card:
+        files[hub.CARD] = card(said)
     for name, value in values.items():
         files[name] = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     # The weights last, because they mark the folder as a model.

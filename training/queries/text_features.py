@@ -25,6 +25,8 @@ from text.tokenizers.tokenizer import Tokenizer
 _BATCHES_SORTED = 64
 _BYTES_WAITING = 1 << 28
 
+_BATCH = ("input_ids", "input_mask", "segment_ids", "kept")
+
 
 # --- Texts to rows -------------------------------------------------------------------
 
@@ -190,10 +192,8 @@ class FeatureExtractor:
         self.token_bytes = len(layers) * config.hidden_size * np.float32().nbytes
         with strategy.scope():
             self.model = model or make_encoder(config)
-        # One function for each batch shape; there are few.
-        self._compiled = functools.cache(
-            lambda shape: tf.function(self._of_replicas, autograph=False)
-        )
+        # One graph for each length, of any number of rows; there are few lengths.
+        self._compiled = functools.cache(self._compile)
 
     def __call__(self, batch: dict[str, np.ndarray]) -> np.ndarray:
         """Features of a batch.
@@ -205,18 +205,37 @@ class FeatureExtractor:
             float32 [layers, rows, s, h]; pooled, [layers, rows, h]: for "mean" the sum
             over kept positions, for "cls" that of [CLS].
         """
+        compiled = self._compiled(batch["input_ids"].shape[1])
+        outputs = compiled(self._shares(batch))
+        outputs = self.strategy.experimental_local_results(outputs)
+        return np.concatenate([output.numpy() for output in outputs], axis=1)
+
+    def _shares(self, batch):
+        """The rows of each replica."""
         replicas = self.strategy.num_replicas_in_sync
 
         def share(context):
             index = context.replica_id_in_sync_group
             return {
-                k: tf.constant(np.split(v, replicas)[index]) for k, v in batch.items()
+                k: tf.cast(np.split(v, replicas)[index], tf.int32)
+                for k, v in batch.items()
             }
 
-        shares = self.strategy.experimental_distribute_values_from_function(share)
-        outputs = self._compiled(batch["input_ids"].shape)(shares)
-        outputs = self.strategy.experimental_local_results(outputs)
-        return np.concatenate([output.numpy() for output in outputs], axis=1)
+        return self.strategy.experimental_distribute_values_from_function(share)
+
+    def _compile(self, length):
+        """Maps `_shares` of rows of this length to their features.
+
+        It is concrete, because TensorFlow warns of a function that takes many shapes.
+        """
+        one, two = (self._shares(self._empty(n, length)) for n in (1, 2))
+        shares = tf.nest.map_structure(_spec_of_both, one, two)
+        compiled = tf.function(self._of_replicas, autograph=False)
+        return compiled.get_concrete_function(shares)
+
+    def _empty(self, number, length):
+        shape = (number * self.strategy.num_replicas_in_sync, length)
+        return {name: np.zeros(shape, np.int32) for name in _BATCH}
 
     def _of_replicas(self, shares):
         return self.strategy.run(self._of_one_replica, args=(shares,))
@@ -247,6 +266,12 @@ class FeatureExtractor:
             named[layer]() if layer in named else outputs[layer]
             for layer in self.layers
         ]
+
+
+def _spec_of_both(value, other):
+    """The type of tensors, or of those of all replicas, without what differs."""
+    spec = tf.type_spec_from_value(value)
+    return spec.most_specific_common_supertype([tf.type_spec_from_value(other)])
 
 
 def encode(
@@ -305,8 +330,7 @@ def _pad(rows, encoder, max_seq_length, pad_id):
     length = next(n for n in static_lengths(max_seq_length) if n >= longest)
     replicas = encoder.strategy.num_replicas_in_sync
     shape = (-(-len(rows) // replicas) * replicas, length)
-    names = ("input_ids", "input_mask", "segment_ids", "kept")
-    batch = {name: np.zeros(shape, np.int32) for name in names}
+    batch = {name: np.zeros(shape, np.int32) for name in _BATCH}
     batch["input_ids"] += pad_id
     for index, row in enumerate(rows):
         tokens = slice(len(row.input_ids))

@@ -151,7 +151,7 @@ def make_tokenizer(flags: ModelFlags) -> Tokenizer:
     implied_flags.check(flags, "vocab_file")
     tokenizer = flags.load_tokenizer(flags.vocab_file)
     tokenizer.check_release(flags.init_checkpoint)
-    if flags.init_checkpoint:
+    if flags.init_checkpoint and not implied_flags.continues_run(flags):
         source = checkpoint.resolve(flags.init_checkpoint)
         folder = checkpoint.folder_of(source)
         kind = kind_of_tokenizer(tokenizer)

@@ -12,7 +12,7 @@ from typing import Protocol, Self
 
 from training.storage import checkpoint, run_folder
 from errors import UserError
-from text.files import sources
+from text.files import hub, sources
 from text.tokenizers import recorded_settings
 from text.tokenizers.table import find_vocabulary, kind_of, load_vocabulary
 from text.tokenizers.tokenizer import Tokenizer
@@ -101,7 +101,7 @@ def check(flags: ModelFlags, name: str) -> None:
         UserError: says where it was looked for.
     """
     if (path := getattr(flags, name)) is not None:
-        if not sources.exists(path):
+        if not hub.is_address(path) and not sources.exists(path):
             raise UserError(f"{path}: no such file; pass the model's --{name}")
         return
     for folder in _folders(flags):
@@ -130,12 +130,20 @@ def _vocabularies(flags: ModelFlags) -> Iterator[str]:
     return filter(None, map(find_vocabulary, _folders(flags)))
 
 
+def continues_run(flags: ModelFlags) -> bool:
+    """Whether a run in --output_dir has weights; it needs no --init_checkpoint any more."""
+    directory = getattr(flags, "output_dir", None)
+    return bool(
+        directory
+        and run_folder.holds_weights(directory)
+        and run_folder.noted_settings(directory)
+    )
+
+
 def _folders(flags: ModelFlags) -> Iterator[str]:
     """The folders whose files describe the weights to use."""
     directory = getattr(flags, "output_dir", None)
     if directory and run_folder.holds_weights(directory):
         yield directory
-        if run_folder.noted_settings(directory):
-            return  # a run continues without --init_checkpoint
-    if flags.init_checkpoint:
+    if flags.init_checkpoint and not continues_run(flags):
         yield checkpoint.folder_of(checkpoint.resolve(flags.init_checkpoint))

@@ -20,7 +20,7 @@ from training.storage import checkpoint
 from modeling import custom_gradients, fusion, layers, losses
 from modeling.optimizers import adam
 from modeling.optimizers.table import OptimizerSettings
-from text.progress import clear
+from text.progress import clear, count
 
 # AutoGraph is for the loops in this file. Reading everything they call takes it a second,
 # at the start of every run.
@@ -120,7 +120,7 @@ class Trainer:
         """The kind and size of the model, and the number of devices."""
         number = sum(v.shape.num_elements() for v in self.weights.values())
         replicas = self.strategy.num_replicas_in_sync
-        devices = "1 device" if replicas == 1 else f"{replicas} devices"
+        devices = count(replicas, "device")
         kind = self.model.encoder.config.architecture
         suffix = self.model.description_suffix
         return f"{kind}: a model of {number:,} weights on {devices}{suffix}"
@@ -374,6 +374,7 @@ class Trainer:
             enough: called after every evaluation; says whether to stop here.
         Raises:
             NotFiniteError: too many updates in a row were skipped.
+            SystemExit: SIGTERM came; the last update is saved.
         """
         log.begin(self.progress.step)
         self._warn_of_steps(log)
@@ -381,7 +382,8 @@ class Trainer:
             self.strategy, lambda part: data(self.progress.step, part)
         )
         try:
-            self._train(batches, output_dir, log, held_out, enough)
+            with stops.terminations() as terminated:
+                self._train(batches, output_dir, log, held_out, enough, terminated)
         finally:
             clear()  # the live line: an error may be printed next
         # No host may exit while another still waits for it or writes.
@@ -389,7 +391,7 @@ class Trainer:
             self.strategy, self.progress.step, "the hosts ended at different steps"
         )
 
-    def _train(self, batches, output_dir, log, held_out, enough):
+    def _train(self, batches, output_dir, log, held_out, enough, terminated):
         settings, progress = self.settings, self.progress
         chief = distribution.is_chief(self.strategy)
         sums, calls, per_call, is_first, stopping = 0.0, [], 1, True, False
@@ -408,7 +410,8 @@ class Trainer:
             # In this order, so that no checkpoint is without the report of its step.
             step = progress.step
             values = means(self.objective, sums)
-            saving = stops.saves(settings, step)
+            leaving = terminated()  # asked once: it may be so at any moment
+            saving = leaving or stops.saves(settings, step)
             if saving or stops.is_due(settings, step, settings.log_every_steps):
                 values |= {
                     "learning_rate": float(self._learning_rate(step - 1)),
@@ -423,6 +426,9 @@ class Trainer:
                 stopping = enough()
             if (saving or stopping) and chief:
                 log.say(f"saved {self.save(output_dir)}")
+            if leaving:
+                log.say("terminated; the same command continues the run")
+                raise SystemExit(stops.TERMINATED)
 
     def _warn_of_steps(self, log):
         for step in self.settings.keep_checkpoints_at:

@@ -29,9 +29,9 @@ class RunOptions(options.Group):
     output_dir: str = options.field(help="Folder for checkpoints and reports.")
     init_checkpoint: str | None = options.field(
         None,
-        help="Weights to start from: prefix, directory, or Hugging Face model. Its "
-        "optimizer slots and step are not used. Ignored if output_dir already holds a "
-        "checkpoint.",
+        help="Weights to start from: prefix, directory, Hugging Face model, or "
+        "hf://organization/name[@revision] on its hub. Its optimizer slots and step are "
+        "not used. Ignored if output_dir already holds a checkpoint.",
         identity=True,
         common=True,
     )

@@ -1,4 +1,37 @@
-"""Says at which updates a training stops to report, save or evaluate."""
+"""Says when a training stops to report, save or evaluate, or because it is asked to."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+TERMINATED = 128 + signal.SIGTERM  # the exit status, as shells have it
+
+
+@contextlib.contextmanager
+def terminations() -> Iterator[Callable[[], bool]]:
+    """Holds back SIGTERM, which machines get half a minute before they are taken away.
+
+    A second one ends the process at once.
+
+    Yields:
+        a function that says whether it came.
+    """
+    came = threading.Event()
+
+    def note(number, frame):
+        came.set()
+        signal.signal(number, before)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield came.is_set  # only the main thread can receive it
+        return
+    # None is a handler that Python did not set.
+    before = signal.signal(signal.SIGTERM, note) or signal.SIG_DFL
+    try:
+        yield came.is_set
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def is_due(settings, step: int, every: int) -> bool:

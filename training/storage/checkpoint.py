@@ -24,7 +24,7 @@ from training.backend import tf
 from training.storage import lease, run_folder
 from errors import UserError
 from modeling.architectures import config
-from text.files import anywhere, local
+from text.files import anywhere, hub, local
 from training.interchange import bilm, hugging_face, networks, table
 
 # What TensorFlow raises for a bundle that is missing, truncated or altered.
@@ -44,14 +44,16 @@ def resolve(path: str) -> str:
     """The prefix of the checkpoint that a user means.
 
     Args:
-        path: a prefix, the path of one of a bundle's files, or a directory. A directory
-            means, in this order, the best checkpoint that early stopping kept there, the
-            newest in its state file, its only bundle, or its model.safetensors.
+        path: a prefix, the path of one of a bundle's files, a directory, or an address
+            (see text/files/hub.py). A directory means, in this order, the best checkpoint
+            that early stopping kept there, the newest in its state file, its only bundle,
+            or its model.safetensors.
     Returns:
         A prefix, or the path of a file of another format.
     Raises:
         UserError: there is no such checkpoint, or the directory is ambiguous.
     """
+    path = hub.local(path, "weights")
     if tf.io.gfile.isdir(path):
         return _resolve_directory(path)
     if _other(path):
@@ -62,9 +64,11 @@ def resolve(path: str) -> str:
         raise UserError(f"{path}: {hugging_face.NOT_READ}")
     prefix = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path)
     if not tf.io.gfile.exists(f"{prefix}.index"):
+        hint = f"; a model on Hugging Face's hub is {hub.PREFIX}{path}"
+        hint = hint if hub.is_name(path) else ""
         raise UserError(
             f"{prefix}: no such checkpoint: there is neither such a directory nor "
-            f"{prefix}.index; pass a directory, or the name before .index"
+            f"{prefix}.index; pass a directory, or the name before .index{hint}"
         )
     return prefix
 
@@ -325,9 +329,10 @@ def read_config(path: str) -> config.EncoderConfig:
     """Reads the architecture of a model.
 
     Args:
-        path: a bert_config.json, a Hugging Face config.json, or a directory with one.
+        path: a bert_config.json, a Hugging Face config.json, a directory with one, or an
+            address.
     """
-    folder = path
+    path = folder = hub.local(path, "config")
     if tf.io.gfile.isdir(path):
         path = find_config(path) or os.path.join(path, _CONFIGS[0])
     if not tf.io.gfile.exists(path):

@@ -7,13 +7,16 @@ from training.backend import tf
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from serving import checksums, predictor
-from text.files import anywhere
+from text.files import anywhere, hub
 from text.tokenizers.table import find_vocabulary
 
 
 def is_export(path: str) -> bool:
     """Whether a path is the folder of an export."""
-    return tf.io.gfile.exists(os.path.join(path, predictor.DESCRIPTION))
+    is_address = hub.is_address(path)  # of a model in Hugging Face's layout
+    return not is_address and tf.io.gfile.exists(
+        os.path.join(path, predictor.DESCRIPTION)
+    )
 
 
 def vocabulary_of(export: str) -> str | None:

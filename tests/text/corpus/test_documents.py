@@ -1,5 +1,6 @@
 """Files to pieces: wherever they are cut, the same sentences and documents come out."""
 
+import itertools
 import json
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from errors import UserError
+from tests import tiers
 from tests.packed import pack
 from text.corpus import formats, line_formats, text_format
 from text.corpus.formats import TextOptions
@@ -128,28 +130,35 @@ def test_a_mistake_in_a_later_piece_is_named_by_its_line(tmp_path, small_pieces,
         read(cut(path, input_format="jsonl"), "jsonl")
 
 
+DAMAGES = {
+    "half": lambda packed: packed[: len(packed) // 2],
+    "cut": lambda packed: packed[:-2],
+    "checksum": lambda packed: packed[:-6] + b"xx" + packed[-4:],
+    "more": lambda packed: packed + b"another text",
+}
+SUFFIXES = ("gz", "bz2", "zst")
+DAMAGED = list(itertools.product(DAMAGES, SUFFIXES, LINE_FORMATS))
+# By default, each damage of each kind of file once, and so each format several times.
+SOME_DAMAGED = [
+    (damage, suffix, LINE_FORMATS[(i + j) % len(LINE_FORMATS)])
+    for i, damage in enumerate(DAMAGES)
+    for j, suffix in enumerate(SUFFIXES)
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
-@pytest.mark.parametrize("input_format", LINE_FORMATS)
 @pytest.mark.parametrize(
-    "damage",
-    [
-        lambda packed: packed[: len(packed) // 2],
-        lambda packed: packed[:-2],
-        lambda packed: packed[:-6] + b"xx" + packed[-4:],
-        lambda packed: packed + b"another text",
-    ],
-    ids=["half", "cut", "checksum", "more"],
+    ("damage", "suffix", "input_format"), tiers.cases(DAMAGED, SOME_DAMAGED)
 )
 def test_damage_in_a_later_piece_is_named_by_its_line(
-    tmp_path, monkeypatch, damage, input_format, suffix
+    tmp_path, monkeypatch, damage, suffix, input_format
 ):
     monkeypatch.setattr(text_format, "PIECE_BYTES", 20_000)
     line = b'{"text": "%05d. Two."}\n' if input_format == "jsonl" else b"%05d. Two.\n\n"
     numbers = np.random.default_rng(0).integers(0, 99_999, 50_000).tolist()
     text = b"".join(line % number for number in numbers)
     path = write(tmp_path, f"text.{suffix}", text)
-    path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with pytest.raises(UserError) as expected:
         list(inputs.lines(str(path)))
     where = rf"text\.{suffix}:(\d+): the compressed data is damaged"

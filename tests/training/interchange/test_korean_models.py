@@ -10,6 +10,7 @@ from training.storage import checkpoint
 from errors import UserError
 from modeling.architectures.table import make_encoder
 from modeling.objectives import masked_lm
+from tests import tiers
 from tests.classifier import run
 from tests.training.interchange.hugging_face import convert, loaded
 from text.tokenizers.table import TokenizerOptions
@@ -118,7 +119,7 @@ def answers_pairs(tmp_path, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", tiers.cases(MODELS, MODELS.keys() - {"KLUE-BERT"}))
 def test_a_published_folder_is_all_that_is_needed(tmp_path, untraced, name):
     values, tokenizer_config, special = MODELS[name]
     tokens = [*special, *PIECES]

@@ -76,7 +76,7 @@ def test_a_resumed_run_continues_with_its_memory(tmp_path, untraced):
 
 
 @pytest.mark.slow
-def test_each_row_remembers_what_was_before_it():
+def test_each_row_remembers_what_was_before_it(untraced):
     without_dropout = XlnetConfig(
         *(40, 16, 2, 2, 8, 16, "gelu", True),
         hidden_dropout_prob=0.0,

@@ -4,21 +4,17 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-import tests
 from training.storage import checkpoint, run_folder
 from errors import UserError
+from tests import forked
 from text.files import local
 
 ENDED = 4194305  # no process has this number
-
-
-ROOT = str(tests.ROOT)
 
 
 def save(folder, step, keep=1):
@@ -120,13 +116,17 @@ for number in range(150):
 
 @pytest.mark.slow
 def test_two_processes_change_a_record_without_loss(tmp_path):
-    processes = [
-        subprocess.Popen([sys.executable, "-c", CLAIM, tmp_path, name], cwd=ROOT)
-        for name in "ab"
-    ]
-    assert [process.wait() for process in processes] == [0, 0]
-    assert run_folder.made(str(tmp_path)) == {"a-149", "b-149"}
-    assert [path.name for path in tmp_path.iterdir()] == [run_folder.RECORD]
+    (tmp_path / "claim.py").write_text(CLAIM)
+    folder = tmp_path / "output"
+    folder.mkdir()
+    line = [sys.executable, str(tmp_path / "claim.py"), str(folder)]
+    with open(os.devnull, "w") as said:
+        processes = [
+            forked.Process([*line, name], stdout=said, stderr=said) for name in "ab"
+        ]
+        assert [process.wait() for process in processes] == [0, 0]
+    assert run_folder.made(str(folder)) == {"a-149", "b-149"}
+    assert [path.name for path in folder.iterdir()] == [run_folder.RECORD]
 
 
 def test_a_checkpoint_whose_entry_is_lost_is_still_the_newest(tmp_path, monkeypatch):

@@ -3,15 +3,46 @@
 What is wrong is said in one line, with the name of the argument.
 """
 
+import dataclasses
+import functools
+import inspect
 import numbers
-from collections.abc import Iterable, Mapping, Set
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Set
 
 import numpy as np
 
 import options
 from errors import UserError
+from text.progress import count
+from text.tokenizers.table import TokenizerOptions
 
 Text = str | tuple[str, str]
+
+_TEXT_FLAGS = [field.name for field in dataclasses.fields(TokenizerOptions)]
+
+
+def named(function: Callable) -> Callable:
+    """Makes the errors of a function name its arguments where scripts have flags.
+
+    Flags that are not arguments stay: they are of the script that the message is about.
+    """
+    names = {*inspect.signature(function).parameters, *_TEXT_FLAGS}
+    # Not in `convert_checkpoint.py --vocab_file`.
+    flag = re.compile(rf"(?<!\.py )--((?:{'|'.join(names)})\b)(=true\b|=false\b)?")
+
+    def argument(match):
+        return match[1] + (match[2] or "").replace("t", "T").replace("f", "F")
+
+    @functools.wraps(function)
+    def call(*positional, **by_name):
+        try:
+            return function(*positional, **by_name)
+        except UserError as error:
+            raise UserError(flag.sub(argument, str(error))) from error
+
+    return call
 
 
 def iterate_texts(texts: Iterable[Text]) -> Iterable[Text]:
@@ -78,7 +109,9 @@ def label_array(labels: Iterable, num_texts: int) -> np.ndarray:
     if values.ndim == 0:
         raise UserError(f"labels is {labels!r:.60}; pass a list of numbers")
     if len(values) != num_texts:
-        raise UserError(f"{num_texts} texts, but {len(values)} labels")
+        raise UserError(
+            f"{count(num_texts, 'text')}, but {count(len(values), 'label')}"
+        )
     if _is_numbers(values):
         return values
     wrong = next((i for i, v in enumerate(values) if not _is_numbers(np.array(v))), 0)
@@ -103,3 +136,30 @@ def check_number(name: str, value, *, is_whole: bool = True, **bounds) -> None:
     if not isinstance(value, kind) or isinstance(value, bool) or value not in allowed:
         noun = "a whole number" if is_whole else "a number"
         raise UserError(f"{name}={value!r:.60}: must be {noun} {allowed}".rstrip())
+
+
+def check_text_flags(text: Mapping[str, bool]) -> None:
+    """Refuses other names than those of `TokenizerOptions`, and other values than bools.
+
+    Raises:
+        UserError: there is one.
+    """
+    for name, value in text.items():
+        if name not in _TEXT_FLAGS or not isinstance(value, bool):
+            raise UserError(
+                f"{name}={value!r:.60}: must be one of {', '.join(_TEXT_FLAGS)}, and True "
+                "or False"
+            )
+
+
+def path(name: str, value: str | os.PathLike) -> str:
+    """A path as a shell would pass it.
+
+    Raises:
+        UserError: it is none, or that of a file of Keras.
+    """
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise UserError(f"{name}={value!r:.60}: must be the path of a file or folder")
+    if os.fspath(value).endswith(".keras"):
+        raise UserError(f"{value}: is a file of Keras; use keras.models.load_model")
+    return os.path.expanduser(os.fspath(value))

@@ -1,0 +1,125 @@
+"""convert_checkpoint.py: the card beside a model, and where both are uploaded."""
+
+import json
+import os
+
+import huggingface_hub
+import pytest
+
+from errors import UserError
+from tests.conversion import CLASSIFIER, convert, made
+from tests.text.files.test_hub import server  # noqa: F401
+
+# huggingface_hub's own, while it uploads.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")
+
+SETTINGS = {
+    "init_checkpoint": "hf://klue/bert-base@main",
+    "learning_rate": 3e-05,
+    "training_examples": "5ad8",
+    "vocab_sha256": "8ea7",
+}
+TASK = {
+    "task": "Classifier",
+    "script": "run_classifier.py",
+    "flags": {"task_name": "nsmc", "data_dir": "my/nsmc"},
+    "labels": ["0", "1"],
+}
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """The folder of a fine-tuned model."""
+    folder = tmp_path / "trained"
+    made(folder, CLASSIFIER)
+    for name, content in (
+        ("run.json", SETTINGS),
+        ("task.json", TASK),
+        ("eval_results.json", {"eval_accuracy": 0.875, "global_step": 7, "loss": 0.1}),
+    ):
+        (folder / name).write_text(json.dumps(content))
+    return folder
+
+
+def convert_and_push(folder, output, **flags):
+    convert(input=[str(folder)], output_dir=str(output), layout="hugging_face", **flags)
+
+
+def test_hubs_read_the_head_of_the_card(tmp_path, trained):
+    convert_and_push(trained, tmp_path / "out")
+    card = huggingface_hub.ModelCard.load(tmp_path / "out" / "README.md")
+    head = card.data.to_dict()
+    assert head["base_model"] == "klue/bert-base"
+    assert head["pipeline_tag"] == "text-classification"
+    assert "license" not in head  # its owner's to choose
+    (result,) = card.data.eval_results
+    assert (result.dataset_name, result.metric_type) == ("nsmc", "accuracy")
+    assert result.metric_value == 0.875
+    for line in (
+        "| eval_accuracy | 0.875 |",
+        "- `--data_dir=nsmc`",
+        "- `learning_rate`: 3e-05",
+        "[klue/bert-base](https://huggingface.co/klue/bert-base)",
+    ):
+        assert line in card.content
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert (
+        "from transformers import AutoTokenizer, BertForSequenceClassification" in text
+    )
+    assert "\n# license: name one here, such as apache-2.0\n" in text
+    assert "sha256" not in card.content
+
+
+def test_a_card_tells_no_paths_of_this_machine(tmp_path, trained):
+    settings = SETTINGS | {"init_checkpoint": "/home/me/secret/pretraining/"}
+    (trained / "run.json").write_text(json.dumps(settings))
+    flags = {"train_file": "/home/me/secret/a.tsv", "data_dir": "/home/me/secret"}
+    (trained / "task.json").write_text(json.dumps(TASK | {"flags": flags}))
+    convert_and_push(trained, tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "It began as `pretraining`." in card and "a.tsv" in card
+    assert "/home" not in card and str(tmp_path) not in card
+
+
+def test_a_model_of_others_has_a_card_of_what_is_known(tmp_path):
+    made(tmp_path / "made", CLASSIFIER)
+    convert_and_push(tmp_path / "made", tmp_path / "out")
+    card = huggingface_hub.ModelCard.load(tmp_path / "out" / "README.md")
+    assert card.data.pipeline_tag == "text-classification"
+    assert "## Scores" not in card.content and "## Data" not in card.content
+    assert "weights that classifies texts." in card.content
+
+
+def test_everything_is_uploaded_after_it_is_listed(tmp_path, trained, server, capsys):  # noqa: F811
+    address = "hf://me/nsmc"
+    convert_and_push(trained, tmp_path / "out", push_to=address)
+    printed = capsys.readouterr().out
+    sent = server.uploaded["me/nsmc"]
+    names = set(os.listdir(tmp_path / "out"))
+    assert names == set(sent) and "README.md" in names
+    for name in names:
+        assert sent[name] == (tmp_path / "out" / name).read_bytes()
+        assert f"{address}: {name}, " in printed
+    assert f"uploaded: {server.url}/me/nsmc/commit/" in printed
+    assert "# me/nsmc" in sent["README.md"].decode()
+
+
+def test_a_card_that_is_there_stays(tmp_path, trained, server, capsys):  # noqa: F811
+    convert_and_push(trained, tmp_path / "out", push_to="hf://klue/small-bert")
+    assert "README.md" not in server.uploaded["klue/small-bert"]
+    printed = capsys.readouterr().out
+    assert "README.md is there and stays" in printed
+    assert "vocab.txt, 0.0 MB, replaces the one there" in printed
+
+
+def test_refusals(tmp_path, trained, server):  # noqa: F811
+    with pytest.raises(UserError, match="must be hf://organization/name"):
+        convert_and_push(trained, tmp_path / "out", push_to="me/nsmc")
+    with pytest.raises(
+        UserError, match="--push_to has no effect with --layout=release"
+    ):
+        convert(input=[str(trained)], output_dir="x", push_to="hf://me/nsmc")
+    server.read_only = True
+    with pytest.raises(UserError, match="hf://me/nsmc: access is denied; log in with"):
+        convert_and_push(trained, tmp_path / "out", push_to="hf://me/nsmc")
+    assert (tmp_path / "out" / "model.safetensors").exists()

@@ -1,0 +1,165 @@
+"""Addresses of models, hf://organization/name, against a small stand-in for the hub."""
+
+import os
+import re
+import sys
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+
+import run_classifier
+from training.storage import checkpoint
+from errors import UserError
+from tests import hub_server
+from tests.classifier import WORDS, custom
+from tests.conversion import GOLDEN
+from text.files import hub
+from text.tokenizers.table import TokenizerOptions
+from text.tokenizers.vocabulary import SPECIAL_TOKENS
+
+ADDRESS = "hf://klue/small-bert"
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """The stand-in with one model, and an empty cache."""
+    constants = huggingface_hub.constants
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    hub.folder.cache_clear()
+    with hub_server.serving() as served:
+        monkeypatch.setattr(constants, "ENDPOINT", served.url)
+        template = "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", served.url + template
+        )
+        served.models["klue/small-bert"] = model(tmp_path / "model")
+        yield served
+    hub.folder.cache_clear()
+
+
+def model(folder):
+    """Transformers' small model, with files that nothing needs."""
+    folder.mkdir()
+    for path in (GOLDEN / "hf" / "pretraining").iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    tokens = [*SPECIAL_TOKENS, *WORDS]
+    tokens += [f"[unused{number}]" for number in range(1200 - len(tokens))]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    (folder / "pytorch_model.bin").write_bytes(b"pickled")
+    (folder / "README.md").write_text("a card")
+    return folder
+
+
+def test_weights_are_those_of_a_local_folder(server, capsys):
+    prefix = checkpoint.resolve(ADDRESS)
+    expected = checkpoint.read(
+        checkpoint.resolve(str(server.models["klue/small-bert"]))
+    )
+    found = checkpoint.read(prefix)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)
+    names = set(os.listdir(os.path.dirname(prefix)))
+    assert names == {"config.json", "model.safetensors", "vocab.txt"}
+    assert re.search(r"fetching config.json, .* MB\)", capsys.readouterr().err)
+    assert checkpoint.read_config(ADDRESS).vocab_size == 1200
+    assert TokenizerOptions().load_tokenizer(ADDRESS).vocabulary.tokens[0] == "[PAD]"
+
+
+def test_a_vocabulary_is_fetched_without_the_weights(server):
+    TokenizerOptions().load_tokenizer(f"{ADDRESS}@main")
+    assert not [line for line in server.requests if "safetensors" in line]
+    assert not [line for line in server.requests if "config.json" in line]
+
+
+def test_what_was_fetched_is_there_without_a_network(server, monkeypatch, capsys):
+    checkpoint.resolve(ADDRESS)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    hub.folder.cache_clear()
+    requests = len(server.requests)
+    assert os.path.exists(checkpoint.resolve(ADDRESS))
+    assert len(server.requests) == requests
+    assert "cannot be reached (HF_HUB_OFFLINE is set); using" in capsys.readouterr().err
+    with pytest.raises(UserError, match="other: cannot be reached .* lacks it; fetch"):
+        checkpoint.resolve("hf://klue/other")
+
+
+def test_a_damaged_file_is_not_kept(server):
+    server.damaged.add("model.safetensors")
+    with pytest.raises(UserError, match="model.safetensors arrived damaged"):
+        checkpoint.resolve(ADDRESS)
+    server.damaged.clear()
+    assert checkpoint.read(checkpoint.resolve(ADDRESS))
+
+
+def test_small_files_are_checked_too(server):
+    server.damaged.add("vocab.txt")
+    with pytest.raises(UserError, match="vocab.txt arrived damaged"):
+        TokenizerOptions().load_tokenizer(ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("hf://klue/none", "hf://klue/none: no such model, or a private one"),
+        ("hf://klue/small-bert@v9", "has no revision v9"),
+        ("hf://klue/small-bert/../../etc", "must be hf://organization/name or"),
+        ("hf://klue/small-bert/vocab.txt", "without a path in it"),
+        ("hf://klue", "no such model"),
+        ("hf://", "must be hf://organization/name or"),
+        ("hf://klue/small-bert@../x", "must be hf://organization/name or"),
+        ("hf://klue/gated", "is gated; accept its conditions on its page"),
+        ("hf://klue/pickled", "has no model.safetensors, only pytorch_model.bin; only"),
+    ],
+)
+def test_refusals(server, tmp_path, address, message):
+    server.gated.add("klue/gated")
+    server.models["klue/gated"] = server.models["klue/small-bert"]
+    pickled = tmp_path / "pickled"
+    pickled.mkdir()
+    (pickled / "pytorch_model.bin").write_bytes(b"x")
+    (pickled / "config.json").write_text("{}")
+    server.models["klue/pickled"] = pickled
+    with pytest.raises(UserError, match=message) as refused:
+        checkpoint.resolve(address)
+    assert "\n" not in str(refused.value)
+    assert not [line for line in server.requests if "pytorch_model" in line]
+
+
+def test_a_model_without_a_vocabulary_is_refused(server):
+    (server.models["klue/small-bert"] / "vocab.txt").unlink()
+    with pytest.raises(UserError, match="has no vocab.txt or vocab.json or spiece"):
+        TokenizerOptions().load_tokenizer(ADDRESS)
+
+
+def test_without_the_package_the_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", None)
+    hub.folder.cache_clear()
+    with pytest.raises(UserError, match="pip install -r requirements/hub.txt"):
+        checkpoint.resolve(ADDRESS)
+
+
+def test_a_run_goes_on_without_the_hub(server, tmp_path, monkeypatch):
+    folder = tmp_path / "task"
+    folder.mkdir()
+    files = custom(folder, "tsv", ["yes", "no"])
+    flags = {"init_checkpoint": ADDRESS, "vocab_file": None, "bert_config_file": None}
+    flags |= {"output_dir": str(folder / "out"), "num_train_epochs": [1.0], **files}
+    trained = run_classifier.Options(
+        task_name="custom",
+        data_dir=str(folder),
+        max_seq_length=32,
+        train_batch_size=[8],
+        do_train=True,
+        do_eval=True,
+        **flags,
+    )
+    run_classifier.main(trained)
+    results = (folder / "out" / "eval_results.txt").read_text()
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "no"))
+    hub.folder.cache_clear()
+    run_classifier.main(trained)
+    assert (folder / "out" / "eval_results.txt").read_text() == results

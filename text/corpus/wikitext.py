@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mwparserfromhell.definitions import PARSER_BLACKLIST
+from mwparserfromhell.definitions import PARSER_BLACKLIST, SINGLE
 from mwparserfromhell.parser import ParserError, tokens
 from mwparserfromhell.parser.builder import Builder
 
@@ -20,7 +20,12 @@ try:
 except ImportError:  # where it could not be compiled; much slower
     from mwparserfromhell.parser.tokenizer import Tokenizer
 
-FAILURES = (ParserError, RecursionError)  # of markup that is not understood
+
+class UnclosedError(Exception):
+    """Markup that the parser would try to understand for minutes."""
+
+
+FAILURES = (ParserError, RecursionError, UnclosedError)  # of what is not understood
 FILES, CATEGORIES = 6, 14  # the numbers of these namespaces in every wiki
 # Names that wikis understand in addition to those that a dump lists.
 _MORE_NAMES = {
@@ -77,7 +82,7 @@ _STEPS = dict.fromkeys(
 _ITEM, _TEMPLATE_MARK, _REFERENCE_MARK = "\ufdd1", "\ufdd2", "\ufdd3"
 _MARKS = re.compile("[\ufdd1-\ufdd3]")
 # Most templates and references are simple. They are made short before the parser sees them,
-# which halves its work. What could be read in another way is left to it.
+# which saves a quarter of the time. What could be read in another way is left to it.
 _LINK = r"\[\[[^{}\[\]<>\n]*+\]\]"
 _SIMPLE_TEMPLATE = re.compile(
     r"\{\{[ \n]*+[^\s|{}\[\]<>&\ufdd2\ufdd3][^|{}\[\]<>&\n\ufdd2\ufdd3]*+\n? *+"
@@ -93,18 +98,25 @@ _UNPARSED = re.compile(  # tags whose contents stay as they are, markup and all
     "|".join(f"<{name}" for name in PARSER_BLACKLIST if name not in _REMOVED_TAGS),
     re.IGNORECASE,
 )
+# What is not closed, the parser tries in many ways, each as long as the page, and for many
+# headings in one line it calls itself too often. Pages that people wrote are far from this.
+_MOST_WORK = (
+    100_000_000  # characters times brackets, tags and comments that are not closed
+)
+_MOST_HEADINGS = 10_000  # that open or close
+_OPEN_TAG = re.compile(rf"<(?!(?:{'|'.join(SINGLE)})\b)[a-z]", re.IGNORECASE)
 _APOSTROPHES = re.compile("'{2,}")  # of italic and bold text
 _SWITCHES = re.compile(r"__[^\W\d_]+__")  # __TOC__
-# Chinese in several scripts, -{zh-hans:A;zh-hant:B}-; the first is taken.
-_VARIANTS = re.compile(r"-\{(?:[^{}|:;]*[|:])*([^{}|:;]*)[^{}]*\}-")
+_VARIANTS = re.compile(r"-\{([^{}]*+)\}-")  # Chinese in several scripts
 # What is left of what was in brackets, such as a pronunciation. What is slow to replace is
-# first looked for by what it must contain.
-_BRACKETS = re.compile(r"[(（][\s,;:،；、]*[)）]")
-_EMPTY_BRACKETS = re.compile(rf"\s*{_BRACKETS.pattern}")
-_COMMA_AT_BRACKET = re.compile(r"[(（]\s*[,;،；、]|[,;،；、]\s*[)）]")
-_LOST_COMMAS = re.compile(
-    r"(?<=[(（])(?:\s*[,;،；、])+\s*|(?:\s*[,;،；、])+\s*(?=[)）])"
-)
+# first looked for by what it must contain. All of them take time linear in the line: they
+# try a run of spaces or commas once, from its beginning.
+_COMMAS = ",;،；、"
+_BRACKETS = re.compile(rf"[(（][\s:{_COMMAS}]*+[)）]")
+_EMPTY_BRACKETS = re.compile(rf"(?<!\s)\s*+{_BRACKETS.pattern}")
+_COMMA_AT_BRACKET = re.compile(rf"[(（]\s*+[{_COMMAS}]|[{_COMMAS}]\s*+[)）]")
+_RUN = rf"\s*+[{_COMMAS}][\s{_COMMAS}]*+"
+_LOST_COMMAS = re.compile(rf"(?<=[(（]){_RUN}|(?<![\s{_COMMAS}]){_RUN}(?=[)）])")
 _TEMPLATE = re.compile(r"\{\{\s*([^|{}<>\n]+)")
 _DISAMBIGUATION = frozenset(  # the names of its templates, in several languages
     "dab disamb disambig disambiguation dbig geodis hndis schooldis "
@@ -149,6 +161,7 @@ def paragraphs(
     Raises one of `FAILURES` if the parser does not understand the markup.
     """
     markup = _shortened(_MARKS.sub("", markup))
+    _refuse_endless(markup)
     page = Tokenizer().tokenize(markup, 0, True)
     writer = _Writer(page, site, keep_headings, counts)
     try:
@@ -175,7 +188,7 @@ def paragraphs(
 
 
 def _shortened(markup):
-    """The markup with the shortest forms of templates and references, where it is simple."""
+    """The markup with short forms of its templates and references, where they are simple."""
     if "{{{" in markup or _UNPARSED.search(markup):
         return markup
     for _ in range(_MOST_NESTED):
@@ -187,13 +200,37 @@ def _shortened(markup):
     return markup.replace(_REFERENCE_MARK, "<ref/>")
 
 
+def _refuse_endless(markup):
+    """Raises UnclosedError if the parser would take minutes, or crash."""
+    count = markup.count
+    if count("==") > _MOST_HEADINGS:
+        raise UnclosedError(f"it has {count('=='):,} marks of headings")
+    tags = sum(1 for _ in _OPEN_TAG.finditer(markup))
+    unclosed = sum(
+        max(opened - closed, 0)
+        for opened, closed in (
+            (count("["), count("]")),
+            (count("{"), count("}")),
+            (count("<!--"), count("-->")),
+            (tags, count("</") + count("/>")),
+        )
+    )
+    if unclosed * len(markup) > _MOST_WORK:
+        raise UnclosedError(f"{unclosed:,} brackets, tags or comments are not closed")
+
+
+def _variant(match):
+    """The first of -{zh-hans:A;zh-hant:B}-, without its name."""
+    return re.split("[|:]", match[1].split(";")[0])[-1]
+
+
 def _cleaned(line):
     if "''" in line:
         line = _APOSTROPHES.sub("", line)
     if "__" in line:
         line = _SWITCHES.sub("", line)
     if "-{" in line:
-        line = _VARIANTS.sub(r"\1", line)
+        line = _VARIANTS.sub(_variant, line)
     if "(" in line or "（" in line:
         if _BRACKETS.search(line):
             line = _EMPTY_BRACKETS.sub("", line)
@@ -281,12 +318,16 @@ class _Writer:
         prefix, colon, _ = target.partition(":")
         if not prefix and colon:
             if not has_text:
-                self.parts.append(target[1:])
-                return end
+                return self._after_colon(place + 1)
         elif colon and (removed := self._removed_link(prefix)):
             self._counts[removed] += 1
             return self._after(place)
         return end if has_text else place + 1
+
+    def _after_colon(self, place):
+        """Writes the first text of a link's target without its colon."""
+        self.parts.append(self._tokens[place]["text"].strip()[1:])
+        return place + 1
 
     def _removed_link(self, prefix):
         name = prefix.strip().replace("_", " ").lower()
@@ -305,7 +346,7 @@ class _Writer:
         )
         if self._kinds[end] is tokens.ExternalLinkClose:
             if not self._tokens[place].brackets:
-                self.parts.append(self._markup(place + 1, end))
+                return place + 1
         return end
 
     def _heading(self, place):

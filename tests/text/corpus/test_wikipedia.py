@@ -5,6 +5,7 @@ import gzip
 import random
 import re
 import sys
+import time
 from collections import Counter
 
 import pytest
@@ -192,15 +193,15 @@ def test_deep_nesting_is_a_page_at_most(write):
     assert read(path)[-1] == ["It stays."]
 
 
-FRAGMENTS = """{{a}} {{a|b}} {{A_b~|x=[[y|z]]~}} {{~a|b=c}} {{#if:x|y}} {{a|<br>}} {{ }} [[ ]]
-| = == ~ ~*_ <ref> </ref> <ref>x</ref> <ref_name=a> <ref_name="b_c"> <ref_name=a/> <nowiki>
+FRAGMENTS = """{{a}} {{a|b}} {{A_b~|x=[[y|z]]~}} {{~a|b=c}} {{#if:x|y}} {{a|<br>}} {{ }}
+[[ ]] | = == ~ ~*_ <ref> </ref> <ref>x</ref> <ref_name=a> <ref_name="b_c"> <ref_name=a/> <nowiki>
 </nowiki> <!-- --> {| |} &amp; http://a.b_ [http://c.d_ ] File: : a B_c '' ( ) <table>
 </table> <div_class="{{x}}"> </div> <math> </math> {{a|{{b}}}} {{{a}}} <ref>{{a|~b}}</ref>
 [[File:a.jpg|{{b}}<ref>c</ref>]]"""
 
 
 def test_to_shorten_what_is_simple_changes_nothing(monkeypatch):
-    """The parser alone finds the same, but in twice the time."""
+    """The parser alone finds the same, but more slowly."""
     rng, site, first = random.Random(0), wikitext.Site.of([]), wikitext._shortened
     fragments = FRAGMENTS.split()
     removed = 0
@@ -223,6 +224,51 @@ def test_markup_that_is_kept_as_it_is_keeps_its_templates(article):
         "A <nowiki>{{b}}</nowiki>. C{{d}}.\n\nE {{{f|g}}}{{h}}."
     )
     assert sentences == ["A {{b}}.", "C.", "E ."] and counts["removed_templates"] == 2
+
+
+def test_templates_within_addresses_are_removed(article):
+    sentences, counts = article(
+        "See http://a.b/c?d&amp;e={{f|g}} now. Or [[:h{{i}}]] or [[:Category:J]]."
+    )
+    assert sentences == ["See http://a.b/c?d&e= now.", "Or h or Category:J."]
+    assert counts["removed_templates"] == 2
+
+
+ENDLESS = {
+    "{{a|": "brackets, tags or comments are not closed",
+    "[[a|": "brackets, tags or comments are not closed",
+    "<ref>": "brackets, tags or comments are not closed",
+    "{|\n": "brackets, tags or comments are not closed",
+    "<!--": "brackets, tags or comments are not closed",
+    "== ": "marks of headings",  # the parser would crash, and its process with it
+}
+
+
+def test_markup_that_the_parser_takes_minutes_for_is_left_out(write, capsys):
+    wikipedia._say_once.cache_clear()
+    broken = [
+        page(kind * (500_000 // len(kind)), f"Page {n}")
+        for n, kind in enumerate(ENDLESS)
+    ]
+    counts = Counter()
+    assert read(write(dump(*broken, page("It stays."))), counts) == [["It stays."]]
+    assert counts["broken_pages"] == len(ENDLESS)
+    said = capsys.readouterr().err.splitlines()
+    for number, (line, reason) in enumerate(zip(said, ENDLESS.values(), strict=True)):
+        assert f"page 'Page {number}' cannot be parsed" in line and reason in line
+
+
+@pytest.mark.parametrize(
+    ("begin", "repeated"),
+    [("-{", "a"), ("-{", "a:"), ("x", " "), ("(", ","), ("x", ","), ("", "(,")],
+)
+def test_no_line_is_slow(begin, repeated):
+    """A pattern that tries each beginning would take an hour for such a page."""
+    markup = f"{begin}{repeated * 250_000} x () (,"
+    counts, site = Counter(), wikitext.Site.of([])
+    begun = time.process_time()
+    wikitext.paragraphs(markup, site, True, True, counts)
+    assert time.process_time() - begun < 5
 
 
 PAGES = [page(f"Text {n}. " + "It is so. " * (n % 5), f"{n}") for n in range(60)]

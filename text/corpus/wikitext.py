@@ -78,14 +78,23 @@ _STEPS = dict.fromkeys(
     ),
     -1,
 )
-# Not characters, so no text has them: before the item of a list, and for what is shortened.
-_ITEM, _TEMPLATE_MARK, _REFERENCE_MARK = "\ufdd1", "\ufdd2", "\ufdd3"
-_MARKS = re.compile("[\ufdd1-\ufdd3]")
-# Most templates and references are simple. They are made short before the parser sees them,
-# which saves a quarter of the time. What could be read in another way is left to it.
+# Not characters, so no text has them: before the item of a list, and in the place of what
+# is simple: most templates, references and links. The parser, which takes most of the time,
+# need not see these; what could be read in another way is left to it.
+_ITEM, _TEMPLATE_MARK, _REFERENCE_MARK, _LINK_MARK = (
+    "\ufdd1",
+    "\ufdd2",
+    "\ufdd3",
+    "\ufdd4",
+)
+_MARKS = re.compile("[\ufdd1-\ufdd4]")
+_PLACES = re.compile("[\ufdd2-\ufdd4]")
+_SIMPLE_LINK = re.compile(
+    r"\[\[(?:[^{}\[\]<>|\n:]++\|)?([^{}\[\]<>|\n:=][^{}\[\]<>|\n:=]*+)\]\]"
+)
 _LINK = r"\[\[[^{}\[\]<>\n]*+\]\]"
 _SIMPLE_TEMPLATE = re.compile(
-    r"\{\{[ \n]*+[^\s|{}\[\]<>&\ufdd2\ufdd3][^|{}\[\]<>&\n\ufdd2\ufdd3]*+\n? *+"
+    r"\{\{[ \n]*+[^\s|{}\[\]<>&\ufdd2-\ufdd4][^|{}\[\]<>&\n\ufdd2-\ufdd4]*+\n? *+"
     rf"(?:\|(?:[^{{}}\[\]<>]++|{_LINK})*+)?\}}\}}"
 )
 _NAME = r"""(?:"[^"'<>{}\[\]\n/&=\\]*+"|[^\s"'<>{}\[\]/&=\\]++)"""
@@ -160,7 +169,7 @@ def paragraphs(
 
     Raises one of `FAILURES` if the parser does not understand the markup.
     """
-    markup = _shortened(_MARKS.sub("", markup))
+    markup = _marked(_MARKS.sub("", markup))
     _refuse_endless(markup)
     page = Tokenizer().tokenize(markup, 0, True)
     writer = _Writer(page, site, keep_headings, counts)
@@ -168,8 +177,11 @@ def paragraphs(
         writer.write()
     except IndexError as error:
         raise ParserError("a close token is missing") from error
+    text = "".join(writer.parts)
+    counts["removed_templates"] += text.count(_TEMPLATE_MARK)
+    counts["removed_references"] += text.count(_REFERENCE_MARK)
     found, lines = [], []
-    for line in "".join(writer.parts).split("\n"):
+    for line in _PLACES.sub("", text).split("\n"):
         is_item = line.lstrip().startswith(_ITEM)
         line = _cleaned(line.replace(_ITEM, ""))
         if line and not is_item:
@@ -187,17 +199,17 @@ def paragraphs(
     return found
 
 
-def _shortened(markup):
-    """The markup with short forms of its templates and references, where they are simple."""
+def _marked(markup):
+    """The markup with marks in the place of what is simple."""
     if "{{{" in markup or _UNPARSED.search(markup):
         return markup
+    markup = _SIMPLE_LINK.sub(_LINK_MARK + r"\1", markup)
     for _ in range(_MOST_NESTED):
         markup, templates = _SIMPLE_TEMPLATE.subn(_TEMPLATE_MARK, markup)
         markup, references = _SIMPLE_REFERENCE.subn(_REFERENCE_MARK, markup)
         if not templates and not references:
             break
-    markup = markup.replace(_TEMPLATE_MARK, "{{x}}")
-    return markup.replace(_REFERENCE_MARK, "<ref/>")
+    return markup
 
 
 def _refuse_endless(markup):

@@ -129,6 +129,7 @@ def test_refusals(tmp_path, trained, server):  # noqa: F811
     assert (tmp_path / "out" / "model.safetensors").exists()
 
 
+@pytest.mark.exhaustive
 def test_an_export_has_a_card_that_its_owner_may_change(tmp_path):
     tiny.write(tmp_path, WORDS, TINY)
     files = custom(tmp_path, "tsv", ["yes", "no"])

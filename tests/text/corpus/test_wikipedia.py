@@ -344,6 +344,11 @@ REFUSED = {
         gzip.compress(WHOLE)[:-20],
         "compressed data is damaged",
     ),
+    "a truncated zst": (
+        "a.zst",
+        lambda: pack(WHOLE, "zst")[:-20],
+        "compressed data is damaged",
+    ),
     "a truncated multistream": ("a.bz2", multistream(9)[:-60], "compressed data is"),
     "streams without the last": (
         "a.bz2",
@@ -371,7 +376,7 @@ REFUSED = {
 def test_what_is_not_a_whole_dump_is_refused(write, monkeypatch, kind, piece_bytes):
     monkeypatch.setattr(text_format, "PIECE_BYTES", piece_bytes)
     name, content, message = REFUSED[kind]
-    path = write(content, name)
+    path = write(content() if callable(content) else content, name)
     with pytest.raises(
         UserError, match=f"^{re.escape(str(path))}: .*{message}"
     ) as error:

@@ -16,7 +16,7 @@ import numpy as np
 
 from training import metrics
 from training.run import distribution, implied_flags, loop
-from training.storage import adapters, run_folder
+from training.storage import adapters, model_card, run_folder
 from errors import UserError
 from serving import export, predictor
 from text.progress import count
@@ -210,7 +210,9 @@ def served(task: ServedTask, flags: FineTuningOptions) -> predictor.Served:
 def _export(experiment: Experiment, trainer: loop.Trainer) -> None:
     """Exports the model; checks it on the task's samples and on examples already read."""
     product = _product(experiment, trainer)
-    folder = export.save(experiment.flags.output_dir, product)
+    output_dir = experiment.flags.output_dir
+    card = model_card.of_export(output_dir, product)
+    folder = export.save(output_dir, product, card)
     experiment.log.say(
         f"exported to {folder}; loaded by another process, it gave the same answers to "
         f"{len(product.requests)} requests"

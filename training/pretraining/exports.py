@@ -12,6 +12,7 @@ import numpy as np
 from training import metrics
 from training.backend import tf
 from training.run import loop
+from training.storage import model_card
 from modeling.architectures.config import EncoderConfig
 from modeling.architectures.network import Network
 from modeling.objectives.next_token import LastTokenModel
@@ -124,7 +125,8 @@ class TextExport(abc.ABC):
             outputs=export.predict(self.model, some),
             formats=self.wanted.formats,
         )
-        return export.save(output_dir, product)
+        card = model_card.of_export(output_dir, product)
+        return export.save(output_dir, product, card)
 
     def best_tokens(self, logits: np.ndarray) -> list[list[dict]]:
         """The most probable tokens and their probabilities for logits [n, vocab_size]."""

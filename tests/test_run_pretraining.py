@@ -377,7 +377,10 @@ def test_what_cannot_be_exported_is_refused_at_the_start(tmp_path, changes, mess
     assert not list(tmp_path.glob("output/model.ckpt*"))
 
 
-def test_what_a_terminated_run_has_learned_is_not_lost(tmp_path, capsys, monkeypatch):
+@pytest.mark.slow
+def test_what_a_terminated_run_has_learned_is_not_lost(
+    tmp_path, capsys, monkeypatch, untraced
+):
     """A machine gets SIGTERM before it is taken away."""
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()

@@ -108,7 +108,7 @@ def copied(exported, tmp_path):
 
 @pytest.fixture
 def unloaded(monkeypatch):
-    """Exports are not loaded in another process, where only further formats matter."""
+    """Exports are not loaded in another process, where something else matters."""
     monkeypatch.setattr(export, "_check", lambda product, directory: None)
 
 
@@ -141,7 +141,7 @@ def test_raw_text_gives_the_scripts_predictions_of_a_label(exported, predictor):
 
 
 @pytest.mark.slow
-def test_raw_text_gives_the_scripts_predictions_of_a_number(folder, untraced):
+def test_raw_text_gives_the_scripts_predictions_of_a_number(folder, untraced, unloaded):
     write_sets(folder, KINDS["number"], pairs=True)
     kind = {"label_kind": "number", "text_b_column": "other", "train_batch_size": [20]}
     run(folder, do_predict=True, do_export=True, **kind)

@@ -24,12 +24,19 @@ SAME_BITS = os.path.join(ROOT, "tests", "programs", "same_bits.py")
 @pytest.mark.parametrize(
     "ways, number", tiers.cases([("few", 1), ("all", 10)], [("few", 1)])
 )
-def test_two_processes_train_to_the_same_bits_in_every_way(ways, number):
-    # Side by side: what races, does so while cores are short.
+def test_two_processes_train_to_the_same_bits_in_every_way(ways, number, tmp_path):
+    """Side by side: what races, does so while cores are short. Hash seeds differ, because
+    one of them is a fork.
+    """
     line = [sys.executable, SAME_BITS, ways]
     env = {k: v for k, v in jobs.ENVIRONMENT.items() if k != "XLA_FLAGS"}
-    processes = [jobs.started(line, stderr=None, env=env) for _ in range(2)]
-    first, second = (json.loads(p.communicate()[0].splitlines()[-1]) for p in processes)
+    with open(tmp_path / "fork", "w") as said, open(tmp_path / "errors", "w") as errors:
+        fork = forked.Process(line, stdout=said, stderr=errors, env=env)
+    process = jobs.started(line, stderr=None, env=env)
+    content, _ = process.communicate()
+    assert fork.wait() == 0, (tmp_path / "errors").read_text()
+    said = content, (tmp_path / "fork").read_text()
+    first, second = (json.loads(each.splitlines()[-1]) for each in said)
     assert len(set(first.values())) == len(first) == number
     assert first == second
 

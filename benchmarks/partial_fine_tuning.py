@@ -81,6 +81,8 @@ def measure(given: Options, kind: str, seed: int) -> dict[str, float]:
     return {
         "peak memory, GB": usage.ru_maxrss / 1e6,
         "update, ms": 1e3 * given.train_batch_size / statistics.median(speeds[1:]),
+        # Hardly depends on what else the machine does.
+        "processor time, s": usage.ru_utime + usage.ru_stime,
         "checkpoint, MB": max(stored) / 1e6,
         given.metric: results[given.metric],
     }

@@ -331,7 +331,7 @@ class Experiment:
         """Begins or resumes a training, or loads the weights to use."""
         if run.identity is not None:
             required = self._required(trainer)
-        elif run_folder.best_of(run.directory) or self._has_adapters(run.directory):
+        elif run_folder.best_of(run.directory) or adapters.is_noted(run.directory):
             load(trainer, checkpoint.resolve(run.directory), self.log)
             return
         else:
@@ -345,12 +345,6 @@ class Experiment:
                 )
                 required = (*encoder.required, *heads)
         run.start(trainer, required, self.flags.init_encoder_only)
-
-    def _has_adapters(self, directory):
-        if not run_folder.holds_weights(directory):
-            return False
-        prefix = checkpoint.resolve(directory)
-        return adapters.are_in(checkpoint.shapes_of_stored(prefix))
 
     def check_start(self, trial: Trial) -> None:
         """Refuses an unusable init_checkpoint before rows are written.

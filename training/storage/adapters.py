@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from training.backend import tf
 from training.storage import run_folder
 from errors import UserError
 from text.files import anywhere
@@ -49,6 +50,11 @@ def digest(weights: Mapping[str, np.ndarray]) -> str:
         found.update(name.encode())
         found.update(np.ascontiguousarray(value))
     return found.hexdigest()
+
+
+def is_noted(folder: str) -> bool:
+    """Whether the checkpoints in the folder of a run contain adapters."""
+    return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
 def read_note(folder: str) -> Note:

@@ -44,7 +44,7 @@ import options
 from errors import UserError
 from text.files import inputs
 from text.tasks import tag_files, tags
-from training.finetuning.options import FineTuningOptions
+from training.finetuning.label_options import LabelOptions
 
 _SAMPLES = (
     "George Washington was never in Washington .",
@@ -57,7 +57,7 @@ _SAMPLES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(FineTuningOptions):
+class Options(LabelOptions):
     data_dir: str = options.field(
         help="Folder with --train_file, --dev_file and --test_file."
     )
@@ -126,6 +126,7 @@ if __name__ == "__main__":
 from training.run import checks
 from training.storage import run_folder
 from modeling.objectives import tasks
+from modeling.objectives.label_loss import WithLabelLoss
 from text.graphs import tags_graph
 from text.instances import packing
 from text.records.rows import Field, Row
@@ -155,6 +156,7 @@ class Tagger(ServedTask):
         self.flags = flags
         self.scheme = self._chosen_scheme()
         self.test_lines = []
+        self.training_labels = None  # int [words], of all sentences
         most = flags.max_seq_length - 2
         self.pieces = tag_rows.Pieces(tokenizer, most, self.counts)
         if flags.document_context:
@@ -197,6 +199,8 @@ class Tagger(ServedTask):
             if split in names:
                 self.scheme = self.scheme or self._detect(sentences, path)
                 self.scheme.read(sentences, path, split)
+                if split == "train" and flags.label_loss_flags:
+                    self.training_labels = self._numbers_of(sentences)
             else:
                 self.test_lines = lines
         for more in flags.unlabeled_file if split == "train" else ():
@@ -210,6 +214,11 @@ class Tagger(ServedTask):
         if flags.document_context:
             return list(tag_files.in_documents(sentences))
         return sentences
+
+    def _numbers_of(self, sentences):
+        encoded = [self.scheme.encode(one.tags, "train") for one in sentences]
+        numbers, weights = map(np.concatenate, zip(*encoded, strict=True))
+        return numbers[weights > 0]
 
     def _lines(self, path):
         try:
@@ -354,7 +363,9 @@ class Tagger(ServedTask):
         return self.scheme.encode(example.tags, split)
 
     def objective(self):
-        return tasks.Tagging(len(self.labels))
+        objective = tasks.Tagging(len(self.labels))
+        loss = self.flags.label_loss(self.labels, self.training_labels)
+        return WithLabelLoss(objective, **loss) if loss else objective
 
     # --- Numbers ---------------------------------------------------------------------
 

@@ -101,12 +101,14 @@ class Product:
     formats: Sequence[str] = ()
 
 
-def make_model(make: Callable, weights: Mapping[str, keras.Variable]):
-    """A new network on the CPU with the weights of another, matched by path."""
+def make_model(make: Callable, weights: Mapping[str, keras.Variable | np.ndarray]):
+    """A new network on the CPU with these weights, matched by path."""
     with tf.device("CPU"):
         model = make()
         for variable in model.weights:
-            variable.assign(weights[variable.path].numpy())
+            value = weights[variable.path]
+            is_array = isinstance(value, np.ndarray)
+            variable.assign(value if is_array else value.numpy())
     return model
 
 

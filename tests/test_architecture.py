@@ -13,6 +13,7 @@ import sys
 import pytest
 
 import tests
+from tests import forked
 
 ROOT = tests.ROOT
 # On the ground: command_line.py imports options.py, options.py errors.py, and errors.py
@@ -189,14 +190,15 @@ def test_workers_that_write_records_load_no_tensorflow():
 
 
 @pytest.mark.slow
-def test_what_keras_only_looks_for_is_not_loaded_at_the_start():
+def test_what_keras_only_looks_for_is_not_loaded_at_the_start(tmp_path):
     """It would double the time of every start; what needs it can still import it."""
-    program = (
+    program = tmp_path / "program.py"
+    program.write_text(
         "import run_classifier, sys; print(*sys.modules)\n"
-        "import sklearn, matplotlib, jax"
+        "import sklearn, matplotlib, jax\n"
     )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = forked.finished([sys.executable, str(program)])
+    assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
     assert "keras" in loaded and not loaded & {"sklearn", "matplotlib", "jax"}
 

@@ -128,6 +128,7 @@ def test_a_span_may_be_read_from_right_to_left_with_them():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_xla_compiles_them_with_their_gradients():
     objective = tasks.Classification(2)
     objective.lstm = BiLstm(1, SIZE, fused=False)

@@ -170,6 +170,7 @@ def test_flags_of_the_tokenizer_that_differ_are_named(taught):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_other_heads_of_spans_have_no_teacher(taught):
     files = taught("spans")
     refused(

@@ -268,11 +268,9 @@ def records(tmp_path_factory):
     return make_records(tmp_path_factory.mktemp("records"), masking="dynamic")
 
 
-@pytest.mark.slow
-def test_a_pre_training_resumes_with_the_same_bits_and_a_tagger_learns_its_mix(
-    records, tmp_path, capsys
-):
-    given = {
+@pytest.fixture(scope="module")
+def given(records):
+    return {
         "config": CONFIG,
         "objective": "bidirectional_lm",
         "input_file": [records],
@@ -282,27 +280,50 @@ def test_a_pre_training_resumes_with_the_same_bits_and_a_tagger_learns_its_mix(
         "save_checkpoints_steps": 8,
         "do_eval": True,
     }
-    (tmp_path / "whole").mkdir()
-    run(tmp_path / "whole", **given)
-    found = {k: float(v) for k, v in results(tmp_path / "whole").items()}
+
+
+@pytest.fixture(scope="module")
+def pretrained(given, tmp_path_factory):
+    """A folder after a run in `whole`; only to be read."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    (folder / "whole").mkdir()
+    run(folder / "whole", **given)
+    return folder
+
+
+@pytest.fixture
+def whole(pretrained, tmp_path):
+    """A copy of that run."""
+    return shutil.copytree(pretrained / "whole", tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_pre_training_resumes_with_the_same_bits(whole, given, tmp_path, capsys):
+    run_on(tmp_path, capsys, 8, **given)
+
+
+@pytest.mark.slow
+def test_a_pre_training_learns_and_a_tagger_its_mix(whole, given, tmp_path):
+    found = {k: float(v) for k, v in results(whole).items()}
     ways = found["forward_loss"], found["backward_loss"]
     assert found["loss"] == pytest.approx(sum(ways) / 2, rel=1e-5)
     names = ("perplexity", "forward_perplexity", "backward_perplexity")
     logs = np.log([found[name] for name in names])
     np.testing.assert_allclose(logs, [found["loss"], *ways], rtol=1e-4)
     assert found["loss"] < 7.99  # ln 3000 is 8.006
-    assert metrics(tmp_path / "whole")[-1]["learning_rate"] == pytest.approx(0.2)
-    expected = run_on(tmp_path, capsys, 8, **given)
+    assert metrics(whole)[-1]["learning_rate"] == pytest.approx(0.2)
+    expected = jobs.weights(whole)
     assert "elmo/table/adagrad" in expected
     with pytest.raises(UserError, match="--objective=bidirectional_lm has no export"):
-        run(tmp_path / "whole", **given | {"do_export": True, "vocab_file": VOCAB_FILE})
+        run(whole, **given | {"do_export": True, "vocab_file": VOCAB_FILE})
     with pytest.raises(UserError, match="no names for the architecture 'elmo'"):
         theirs = {"layout": "hugging_face", "output_dir": str(tmp_path / "theirs")}
-        source = str(tmp_path / "whole" / "output")
+        source = str(whole / "output")
         jobs.run(convert_checkpoint, {"input": [source]} | theirs)
     tagger = {
         "vocab_file": VOCAB_FILE,
-        "bert_config_file": str(tmp_path / "whole" / "config.json"),
+        "bert_config_file": str(whole / "config.json"),
         "init_checkpoint": source,
         "features": "mix",
         "lstm_size": 6,

@@ -97,7 +97,6 @@ def test_a_killed_pre_training_ends_alike_and_is_exported(
         "objective": "next_token",
         "input_file": [records],
         "optimizer": "openai_adam_cosine",
-        "gradient_accumulation_steps": 2,
         "num_train_steps": 4,
         "save_checkpoints_steps": 2,
     }

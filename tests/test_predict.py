@@ -256,6 +256,7 @@ def test_bad_files_are_refused_before_any_answer(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_model_from_training_to_answers(tmp_path):
     """The answers are the script's own predictions."""
     words = "the a cat dog sat ran on mat red blue".split()

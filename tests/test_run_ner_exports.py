@@ -8,7 +8,7 @@ import pytest
 
 import run_ner
 import tests
-from tests import served
+from tests import served, tiers
 from tests.ner import DEEP, TINY, flags
 from text.tasks import tags
 
@@ -71,7 +71,7 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=tiers.cases(KINDS, ["context"]))
 def exported(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp(request.param)
     return Exported(folder, **KINDS[request.param])

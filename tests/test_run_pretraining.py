@@ -15,7 +15,7 @@ from training.run import loop
 from training.storage import checkpoint, run_folder
 from errors import UserError
 from modeling.architectures.bert import BertConfig
-from tests import jobs
+from tests import jobs, tiers
 from tests.pretraining import RECORDS, ROOT, TINY, flags, metrics, results, run
 from text.records import framing
 
@@ -270,7 +270,12 @@ def test_bad_record_met_while_training_is_named(tmp_path, untraced):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{"do_train": False}, {"eval_every_steps": 2}])
+@pytest.mark.parametrize(
+    "changes",
+    tiers.cases(
+        [{"do_train": False}, {"eval_every_steps": 2}], [{"eval_every_steps": 2}]
+    ),
+)
 def test_bad_record_met_while_evaluating_is_named(tmp_path, changes, capsys, untraced):
     path = broken_record(tmp_path, segment_ids=[2] * 64)
     changes = {"do_eval": True, "eval_input_file": [path]} | changes

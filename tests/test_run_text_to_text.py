@@ -88,6 +88,7 @@ def test_evaluation_alone_gives_the_same(trained, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_killed_and_resumed_it_ends_with_the_same_bits(folder, untraced):
     given = {"num_train_epochs": [2.0], "save_checkpoints_steps": 1, "do_train": True}
     run(folder, output_dir=str(folder / "whole"), **given)

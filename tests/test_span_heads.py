@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -57,13 +58,22 @@ def write_files(folder, config):
     return folder
 
 
+LEARNS = {"span_head": "electra", "num_train_epochs": [10.0], **VERSION_2}
+WHOLE = {"do_train": True, "do_predict": True, "do_eval": True}
+WHOLE |= {"null_score_diff_threshold": -1.0, "save_checkpoints_steps": 100}
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A folder after a whole run; only to be read."""
+    folder = write_files(tmp_path_factory.mktemp("learned"), CONFIGS["electra"])
+    run(folder, **LEARNS, **WHOLE)
+    return folder
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("head", ["electra"])
-def test_a_run_learns_answers_and_resumes(folder, head):
-    given = {"span_head": head, "num_train_epochs": [10.0], **VERSION_2}
-    whole = {"do_train": True, "do_predict": True, "do_eval": True}
-    whole["null_score_diff_threshold"] = -1.0
-    run(folder, **given, **whole, save_checkpoints_steps=100)
+def test_a_run_learns_answers(learned, tmp_path):
+    folder = shutil.copytree(learned, tmp_path / "copy")
     values = results(folder)
     assert values["eval_best_f1"] > 80
     found = [read(folder, name) for name in OUTPUTS]
@@ -74,24 +84,30 @@ def test_a_run_learns_answers_and_resumes(folder, head):
         assert text == ("" if odds[id] > -1.0 else nbest[id][0]["text"])
         assert "" not in [span["text"] for span in nbest[id]]
     best = {"null_score_diff_threshold": values["eval_best_f1_thresh"]}
-    run(folder, do_eval=True, **given, **best)
+    run(folder, do_eval=True, **LEARNS, **best)
     assert results(folder)["eval_f1"] == pytest.approx(values["eval_best_f1"])
+    with pytest.raises(UserError, match="another head, --span_head=electra; pass"):
+        run(folder, do_eval=True, **VERSION_2)
+    with pytest.raises(UserError, match="span_head was 'electra' and is now 'albert'"):
+        run(folder, **LEARNS | {"span_head": "albert"}, do_train=True)
 
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_run_resumes(learned, tmp_path):
+    folder = shutil.copytree(learned, tmp_path / "copy")
+    found = [read(folder, name) for name in OUTPUTS]
     output = folder / "output"
     straight = checkpoint.read(checkpoint.resolve(str(output)))
     for name in ("index", "data-00000-of-00001"):
         (output / f"model.ckpt-120.{name}").unlink()
     (output / "checkpoint").unlink()
-    run(folder, **given, **whole, save_checkpoints_steps=100)
+    run(folder, **LEARNS, **WHOLE)
     resumed = checkpoint.read(checkpoint.resolve(str(output)))
     assert straight.keys() == resumed.keys()
     for name, value in straight.items():
         np.testing.assert_array_equal(value, resumed[name], err_msg=name)
     assert [read(folder, name) for name in OUTPUTS] == found
-    with pytest.raises(UserError, match="another head, --span_head=electra; pass"):
-        run(folder, do_eval=True, **VERSION_2)
-    with pytest.raises(UserError, match="span_head was 'electra' and is now 'albert'"):
-        run(folder, **given | {"span_head": "albert"}, do_train=True)
 
 
 @pytest.mark.parametrize("head", ["albert"])

@@ -51,7 +51,7 @@ def test_rows_train_with_memory_and_go_on(tmp_path, untraced, capsys):
     given = GIVEN | contiguous(tmp_path, 4) | {"mem_len": 32}
     whole = tmp_path / "whole"
     whole.mkdir()
-    run(whole, do_eval=True, **given)
+    run(whole, do_eval=True, max_eval_steps=2, **given)
     expected = run_on(tmp_path, capsys, 2, **given)
     assert expected["training/memory"].shape == (4, 1, 32, 16)
     assert expected["training/memory"].any(axis=-1).all()

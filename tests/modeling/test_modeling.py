@@ -380,6 +380,7 @@ def gradients(model, batch, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "dtype", tiers.cases(["float32", "mixed_bfloat16"], ["float32"])
 )

@@ -38,7 +38,7 @@ _ACTIVATIONS = {
 }
 
 # Both, with four rows for each of two replicas.
-_BOTH = _WEIGHTS | {"heads": 8, "rows": 8, "length": 512}
+_BOTH = _WEIGHTS | {"heads": 8, "rows": 8, "length": 256}
 
 
 def batches(vocab_size, rows, length):
@@ -103,7 +103,7 @@ def main():
     tf.config.set_logical_device_configuration(cpu, two)
     one, mirrored = distribution.make("one"), distribution.make("mirrored")
     bfloat16 = {"dtype": "mixed_bfloat16"}
-    few = {"replicas, long rows": (mirrored, _BOTH, 4, {})}
+    few = {"replicas, long rows": (mirrored, _BOTH, 2, {})}
     others = {
         "replicas, accumulation, bfloat16": (
             mirrored,

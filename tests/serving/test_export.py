@@ -62,6 +62,7 @@ def run(folder, **changes):
         "max_seq_length": 32,
         "num_train_epochs": [2.0],
         "learning_rate": [1e-2],
+        "predict_batch_size": 100,
         "do_train": True,
     }
     jobs.run(run_classifier, jobs.flags(folder, **own | changes))
@@ -325,6 +326,7 @@ def test_warm_up_requests_are_what_the_signatures_take(exported):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_tensorflows_own_program_runs_it(exported, predictor):
     command = [
         str(pathlib.Path(sys.executable).parent / "saved_model_cli"),

@@ -77,14 +77,8 @@ def test_the_logits_and_losses_of_choices_equal_openais():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        "linear",
-        *(pytest.param(s, marks=pytest.mark.slow) for s in ("cosine", "constant")),
-    ],
-)
-def test_ten_updates_equal_openais(schedule):
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_ten_updates_equal_openais(schedule, untraced):
     openai = golden("outputs.npz")
     data = tf.data.Dataset.from_tensors(rows()).repeat()
     log, run = trained(schedule, data)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from absl import logging
 
 from errors import UserError
-from text.files import inputs, packings
+from text.files import compression, inputs
 from text.progress import count
 
 FORMS = ("tsv", "csv", "jsonl")
@@ -57,7 +57,7 @@ def read(
 
 def form_of(path: str) -> str | None:
     """The format that a file's name indicates; it may be packed."""
-    suffix = os.path.splitext(packings.without_suffix(path.lower()))[1].removeprefix(
+    suffix = os.path.splitext(compression.without_suffix(path.lower()))[1].removeprefix(
         "."
     )
     suffix = {"json": "jsonl"}.get(suffix, suffix)

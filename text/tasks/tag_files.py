@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from errors import UserError
-from text.files import packings
+from text.files import compression
 from text.progress import count
 from text.tasks import tags
 
@@ -331,7 +331,7 @@ def layout_of(
     Raises:
         UserError: the file is CoNLL-U, and the flags do not fit.
     """
-    is_conllu = packings.without_suffix(path).endswith(".conllu")
+    is_conllu = compression.without_suffix(path).endswith(".conllu")
     if tag_column not in TAGS and not is_conllu:
         return Columns(word_column, int(tag_column) if has_tags else None, prefix)
     if word_column:

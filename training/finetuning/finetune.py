@@ -16,7 +16,7 @@ import numpy as np
 
 from training import metrics
 from training.run import distribution, implied_flags, loop
-from training.storage import model_card, run_folder
+from training.storage import adapters, model_card, run_folder
 from errors import UserError
 from serving import export, predictor
 from text.progress import count
@@ -225,7 +225,7 @@ def _product(experiment: Experiment, trainer: loop.Trainer) -> export.Product:
         lambda: trainer.evaluated_as.network(
             experiment.config, dtype=flags.export_dtype
         ),
-        trainer.weights,
+        adapters.without(trainer.weights, flags.low_rank_alpha),
     )
     split = task.test_sets[0]
     known = []

@@ -90,7 +90,7 @@ class Run:
         Raises:
             UserError: there is nothing to evaluate, or a checkpoint does not fit.
         """
-        step = trainer.restore(self.directory)
+        step = trainer.restore(self.directory, weights_only=self.identity is None)
         if step is not None:
             self.log.say(f"continuing from step {step} in {self.directory}")
         elif self._source:

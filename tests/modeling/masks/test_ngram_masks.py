@@ -158,6 +158,7 @@ assert "tensorflow" not in sys.modules
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_jax_makes_the_same_choices(tmp_path):
     starts, candidates = long_rows(24)
     rng = np.random.default_rng(2)

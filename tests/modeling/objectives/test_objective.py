@@ -94,10 +94,13 @@ def test_what_every_objective_needs_and_exports_is_known(name):
 
 
 @pytest.mark.slow
-def test_an_objective_of_one_file_trains_and_goes_on(tmp_path, capsys, monkeypatch):
+def test_an_objective_of_one_file_trains_and_goes_on(
+    tmp_path, capsys, monkeypatch, untraced
+):
     row = table.Kind("tests.programs.random_tokens:RandomTokens")
     monkeypatch.setitem(OBJECTIVES, "random_tokens", row)
     given = {"objective": "random_tokens", "save_checkpoints_steps": 2}
+    given["num_train_steps"] = 4
     records = make_records(tmp_path, masking="dynamic")
     given["input_file"] = [records]
     weights = pretraining.run_twice(tmp_path, capsys, **given)

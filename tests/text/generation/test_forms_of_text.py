@@ -74,7 +74,7 @@ def expected(folder):
     ("name", "workers"),
     tiers.cases(
         itertools.product(FORMS, [1, 3]),
-        [*((name, 1) for name in FORMS), ("text.jsonl", 3), ("dump.xml.bz2", 3)],
+        [*((name, 1) for name in FORMS), ("dump.xml.bz2", 3)],
     ),
 )
 def test_each_form_gives_the_same_records(folder, expected, monkeypatch, name, workers):

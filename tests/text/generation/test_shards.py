@@ -231,6 +231,7 @@ def test_a_shard_at_work_keeps_others_from_starting_over(settings, folder, begun
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_killed_shards_continue(tmp_path):
     text = "\n\n".join(
         "\n".join(f"Line {n} of text {d} says so." for n in range(60))

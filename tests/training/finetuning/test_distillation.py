@@ -29,10 +29,10 @@ ONE_UPDATE = {"num_train_epochs": [0.4]}
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A classifier's files, its teacher and an export of that."""
+    """A classifier's files and its teacher."""
     made = distillation.write("single", tmp_path_factory.mktemp("single"))
     with jobs.untraced():
-        distillation.teach(made, do_export=True)
+        distillation.teach(made)
     return made
 
 
@@ -55,6 +55,7 @@ def check_same(weights, expected, **tolerance):
 @pytest.mark.exhaustive
 def test_a_teacher_of_any_form_gives_the_same_student(files):
     expected = files.run("of_folder")
+    jobs.run(files.kind.script, files.flags | {"do_export": True})
     hugging_face = str(files.folder / "hugging_face")
     conversion.convert(
         input=[files.teacher], output_dir=hugging_face, layout="hugging_face"
@@ -82,37 +83,48 @@ def asked(files, capsys, **changes):
     return "asking the teacher about train" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_the_teacher_is_asked_once_and_again_if_anything_changes(files, capsys):
-    assert asked(files, capsys)
-    assert not asked(files, capsys)
-    other = files.folder / "dev.jsonl"
+def of_another_teacher(files):
     second = str(files.folder / "second")
     distillation.teach(files, output_dir=second, seed=2, **ONE_UPDATE)
-    for changes in (
-        {"train_file": other.name},
-        {"max_seq_length": 24},
-        {"distill_from": second},
-        {"do_lower_case": False},
-    ):
-        assert asked(files, capsys, **changes), changes
-        assert not asked(files, capsys, **changes), changes
+    return {"distill_from": second}
+
+
+CHANGES = {
+    "text": lambda files: {"train_file": "dev.jsonl"},
+    "length": lambda files: {"max_seq_length": 24},
+    "teacher": of_another_teacher,
+    "tokenizer": lambda files: {"do_lower_case": False},
+}
 
 
 @pytest.mark.slow
-def test_damaged_answers_are_asked_again(files, capsys):
+@pytest.mark.parametrize("change", tiers.cases(CHANGES, ["teacher"]))
+def test_the_teacher_is_asked_once_and_again_if_anything_changes(files, capsys, change):
+    assert asked(files, capsys)
+    assert not asked(files, capsys)
+    changes = CHANGES[change](files)
+    assert asked(files, capsys, **changes)
+    assert not asked(files, capsys, **changes)
+
+
+SPOILED = {
+    # As a killed run leaves an older note.
+    "cut": lambda kept: kept.write_bytes(kept.read_bytes()[:-1]),
+    "gone": lambda kept: kept.unlink(),
+    "note": lambda kept: pathlib.Path(f"{kept}.json").write_text("{"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", tiers.cases(SPOILED, ["cut"]))
+def test_damaged_answers_are_asked_again(files, capsys, damage):
     kept = files.folder / "asking" / "teacher" / "answers.tf_record"
     asked(files, capsys)
     content = kept.read_bytes()
-    for spoil in (
-        lambda: kept.write_bytes(content[:-1]),  # as a killed run leaves an older note
-        kept.unlink,
-        lambda: pathlib.Path(f"{kept}.json").write_text("{"),
-    ):
-        spoil()
-        assert asked(files, capsys)
-        assert kept.read_bytes() == content
-        assert not asked(files, capsys)
+    SPOILED[damage](kept)
+    assert asked(files, capsys)
+    assert kept.read_bytes() == content
+    assert not asked(files, capsys)
 
 
 @pytest.mark.slow

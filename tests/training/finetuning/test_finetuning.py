@@ -95,15 +95,15 @@ def test_training_rows_are_made_again_only_when_something_changed(folder, monkey
 def test_resumed_run_ends_with_the_same_bits(folder, untraced):
     """Dropout on, buckets on, early stopping on; resumed several times."""
     changes = {
-        "num_train_epochs": [2.0],
-        "save_checkpoints_steps": 4,
+        "num_train_epochs": [1.0],
+        "save_checkpoints_steps": 2,
         "early_stopping_patience": 4,
-        "eval_every_steps": 5,
-        "iterations_per_loop": 3,
+        "eval_every_steps": 3,
+        "iterations_per_loop": 2,
     }
     run(folder, output_dir=str(folder / "straight"), do_eval=True, **changes)
     expected, numbers = weights(folder, "straight"), results(folder, "straight")
-    for step in (4, 12):  # before the first evaluation, and after two
+    for step in (2, 6):  # before the first evaluation, and after two
         with jobs.dying(step):
             run(folder, do_eval=True, **changes)
     run(folder, do_eval=True, **changes)

@@ -63,7 +63,8 @@ def test_two_replicas_and_accumulation_fine_tune_as_one_device(folder):
     )
     (folder / "config.json").write_text(config.to_json_string())
     given = {"do_eval": True, "num_train_epochs": [1.0]}
-    run(folder, output_dir=str(folder / "one"), **given)
+    with jobs.untraced():
+        run(folder, output_dir=str(folder / "one"), **given)
     program = str(tests.ROOT / "tests" / "programs" / "on_two_cpus.py")
     both = {"distribution": "mirrored", "gradient_accumulation_steps": 2}
     script = command(folder, **both, **given)[1:]

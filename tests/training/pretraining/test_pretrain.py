@@ -15,6 +15,8 @@ from tests.pretraining import flags
 from tests.records import VOCAB_FILE, make_records
 from text.tokenizers.vocabulary import Vocabulary
 
+ONE_UPDATE = {"num_train_steps": 1, "num_warmup_steps": 1}
+
 
 @pytest.fixture
 def vocab_file(tmp_path):
@@ -30,7 +32,7 @@ def vocab_file(tmp_path):
 def trained(tmp_path, vocab_file, untraced):
     """The flags of a finished run on described records."""
     records = make_records(tmp_path, vocab_file=vocab_file, strip_accents=False)
-    given = flags(tmp_path, input_file=[records])
+    given = flags(tmp_path, input_file=[records], **ONE_UPDATE)
     jobs.run(run_pretraining, given)
     return given
 
@@ -109,7 +111,7 @@ def test_a_vocabulary_is_checked_and_copied(trained, vocab_file, tmp_path):
 @pytest.mark.slow
 def test_a_resumed_run_keeps_its_vocabulary(vocab_file, tmp_path, untraced):
     """Also where the records are not described, as the release's."""
-    given = flags(tmp_path, vocab_file=vocab_file)
+    given = flags(tmp_path, vocab_file=vocab_file, **ONE_UPDATE)
     jobs.run(run_pretraining, given)
     output = pathlib.Path(given["output_dir"])
     noted = [(output / name).read_bytes() for name in ("text.json", "vocab.txt")]

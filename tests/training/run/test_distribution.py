@@ -53,6 +53,7 @@ def pre_training(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_sound_run_on_cpus_leaves_stderr_empty(tmp_path):
     """As one of fine-tuning does; see test_command_of_the_2018_readme_runs."""
     # The default holds back what TensorFlow says of a missing GPU; a user's choice may not.

@@ -1,10 +1,10 @@
 """From a wiki's dump to a trained model, with a generation that is killed on the way.
 
-    python -m benchmarks.from_dump --folder=/tmp/from_dump --megabytes=60
+    python -m benchmarks.from_dump --folder=/tmp/from_dump --megabytes=64
 
-Makes a dump of pages in three languages (`wiki.py`), builds a vocabulary, generates records
-twice, once without disturbance and once killed and continued, compares their bytes, and
-trains a small model for ten updates. Prints what each step took.
+Makes a dump of 10,000 pages in three languages (`wiki.py`), builds a vocabulary, generates
+records twice, once without disturbance and once killed and continued, compares their bytes,
+and trains a small model for ten updates. Prints what each step took.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ _CONFIG = {
 @dataclasses.dataclass(frozen=True)
 class Options(options.Group):
     folder: str = options.field(help="Where all files go; must be empty or absent.")
-    megabytes: int = options.field(60, help="Size of the dump.", at_least=1)
+    megabytes: int = options.field(64, help="Size of the dump.", at_least=1)
     vocab_size: int = options.field(2_000, help="Size of the vocabulary.")
     num_workers: int = options.field(2, help="Processes of each step.", at_least=1)
 

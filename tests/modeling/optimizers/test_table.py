@@ -8,7 +8,7 @@ from keras import ops
 from errors import UserError
 from modeling.optimizers import table
 from modeling.optimizers.table import OptimizerSettings
-from tests import forked, jobs, pretraining
+from tests import jobs, pretraining
 from tests.programs import lion
 
 
@@ -46,5 +46,5 @@ def test_an_optimizer_of_one_file_trains_and_goes_on(tmp_path, capsys, monkeypat
 @pytest.mark.slow
 def test_an_optimizer_of_one_file_is_a_value_of_the_flag(tmp_path):
     given = pretraining.flags(tmp_path, optimizer="lion", only_check_args=True)
-    done = forked.finished(jobs.command("tests/programs/lion.py", given))
+    done = jobs.finished(jobs.command("tests/programs/lion.py", given))
     assert "the flags are valid" in done.stdout, done.stderr
